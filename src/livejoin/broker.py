@@ -1,0 +1,91 @@
+"""A real Kafka broker of our own, in one process, for the demo and the tests: KRaft, loopback, its own folder."""
+
+import base64
+import contextlib
+import os
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from livejoin import jars, processes
+from livejoin.errors import BrokerError, KafkaUnavailable
+from livejoin.kafka import MAX_RECORD_BYTES, Kafka, wait_until_reachable
+
+_START_S = 60  # 3 s on a quiet machine
+_HEAP = "512m"
+
+
+@contextlib.contextmanager
+def broker(folder: Path, port: int = 0) -> Iterator[Kafka]:
+    """Run a broker over a folder. A folder that was used before goes on with its data, on a port of its choice."""
+    with processes.only_one(folder / "broker.lock", "folder") as lock:
+        port = port or free_port()
+        settings = _settings(folder, port, free_port())
+        classpath = os.pathsep.join(map(str, jars.jars("broker")))
+        java = processes.java()
+        _format(java, classpath, settings, folder)
+        log = folder / "broker.log"
+        child = processes.Child(
+            [java, f"-Xms{_HEAP}", f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-cp", classpath, "kafka.Kafka", str(settings)],
+            log=log,
+            keep=[lock],
+        )
+        try:
+            kafka = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
+            try:
+                wait_until_reachable(kafka, _START_S)
+            except KafkaUnavailable as error:
+                ended = "ended" if child.gone else f"did not answer within {_START_S} s"
+                raise BrokerError(f"the embedded broker {ended}", hint=f"Its log says why: {log}.") from error
+            yield kafka
+        finally:
+            child.close()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _settings(folder: Path, port: int, controller_port: int) -> Path:
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "message.max.bytes": str(MAX_RECORD_BYTES + 65536),
+        "auto.create.topics.enable": "false",  # a misspelt topic is an error, not an empty table
+        "default.replication.factor": "1",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "16777216",
+    }
+    file = folder / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    return file
+
+
+def _format(java: str, classpath: str, settings: Path, folder: Path) -> None:
+    if (folder / "data" / "meta.properties").exists():
+        return
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    command = [java, "-cp", classpath, "kafka.tools.StorageTool"]
+    arguments = ["format", "--ignore-formatted", "-t", cluster, "-c", str(settings)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=_START_S)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-500:]
+        raise BrokerError(f"the broker's folder {folder} could not be formatted: {said}")

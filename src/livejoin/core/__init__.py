@@ -1,0 +1,1 @@
+"""What livejoin is, without any of the machinery: pure, standard library only."""

@@ -1,0 +1,55 @@
+"""Which positions of each source partition have left their mark, and whether that is all up to the pins."""
+
+from collections.abc import Mapping
+
+from livejoin.core.generation import Offsets
+from livejoin.core.rows import Position
+
+
+class Coverage:
+    """Counts marks towards the pins of a generation. Marks come in any order, and again after a crash."""
+
+    def __init__(self, starts: Mapping[str, Offsets], pins: Mapping[str, Offsets]) -> None:
+        self._pins = {(s, p): pin for s, offsets in pins.items() for p, pin in offsets.items()}
+        # the next offset that is missing, and those beyond it that came early
+        self._next = {at: starts[at[0]][at[1]] for at in self._pins}
+        self._early: dict[tuple[str, int], set[int]] = {at: set() for at in self._pins}
+        self._open = {at for at in self._pins if self._next[at] <= self._pins[at]}
+        self._total = sum(self._pins[at] + 1 - self._next[at] for at in self._open)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every position from the start to the pins is covered."""
+        return not self._open
+
+    @property
+    def percent(self) -> int:
+        """How much is covered, in whole per cent; 100 only when all is."""
+        if self.complete:
+            return 100
+        missing = sum(self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open)
+        return min(99, 100 * (self._total - missing) // self._total)
+
+    def add(self, mark: Position) -> None:
+        """A mark was seen."""
+        at = (mark.source, mark.partition)
+        if at not in self._open or not self._next[at] <= mark.offset <= self._pins[at]:
+            return
+        early = self._early[at]
+        early.add(mark.offset)
+        while self._next[at] in early:
+            early.remove(self._next[at])
+            self._next[at] += 1
+        self._close_if_past(at)
+
+    def finished(self, source: str, partition: int, end: int) -> None:
+        """A batch has ended that read up to, not including, `end`. Offsets that hold no record leave no mark."""
+        at = (source, partition)
+        if at in self._open and end > self._next[at]:
+            self._next[at] = end
+            self._early[at] = {offset for offset in self._early[at] if offset >= end}
+            self._close_if_past(at)
+
+    def _close_if_past(self, at: tuple[str, int]) -> None:
+        if self._next[at] > self._pins[at]:
+            self._open.discard(at)

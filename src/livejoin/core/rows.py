@@ -1,0 +1,111 @@
+"""The changelog: how a changed row, a removal and a mark are written down, and which of two records counts.
+
+The pipeline writes this format with Spark expressions and the tables read it in bulk with Arrow; this module
+is the definition that both are tested against. `docs/changelog.md` tells it to strangers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from livejoin.core import spec
+
+# A tombstone has no row, yet it must be counted: its record stands in a table that nobody sees.
+TOMBSTONES = "tombstones"
+
+# Timestamp (ms), partition and offset of the newest input that may still change; None is older than any.
+Version = tuple[int, int, int] | None
+
+_OWN_TABLE = {source.table: source.name for source in spec.SOURCES}
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an input record stands."""
+
+    source: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}-{self.offset}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One changelog record. Without a row it is a removal, or the mark of a tombstone."""
+
+    table: str
+    id: str
+    row: Mapping[str, Any] | None
+    ts: int
+    version: Version = None
+
+    def key(self) -> bytes:
+        """The record's Kafka key."""
+        return f"{self.table}/{self.id}".encode()
+
+    def value(self) -> bytes:
+        """The record's Kafka value: nulls are left out, at every level."""
+        fields: dict[str, Any] = {"ts": self.ts}
+        if self.row is not None:
+            cells = {name: cell for name, cell in self.row.items() if cell is not None}
+            fields = {"row": cells, **fields}
+        if self.version is not None:
+            fields["version"] = list(self.version)
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(key: bytes, value: bytes) -> Change:
+    """Read one record back."""
+    table, _, row_id = key.decode().partition("/")
+    fields = json.loads(value)
+    version = fields.get("version")
+    return Change(
+        table, row_id, fields.get("row"), fields["ts"], tuple(version) if version else None
+    )
+
+
+def newer(version: Version, than: Version) -> bool:
+    """Whether a record replaces the one that is there."""
+    return version is not None and (than is None or version > than)
+
+
+def mark(key: bytes) -> Position | None:
+    """Which input record this record is the last trace of; None where it only shows what changed."""
+    table, _, row_id = key.decode().partition("/")
+    if table in _OWN_TABLE:
+        source, where = _OWN_TABLE[table], row_id
+    elif table in (spec.REJECTS, TOMBSTONES):
+        source, _, where = row_id.partition("/")
+    else:
+        return None
+    partition, _, offset = where.partition("-")
+    return Position(source, int(partition), int(offset))
+
+
+def pair_id(user: Position, account: Position) -> str:
+    """Identity of a `final_ui` row that shows one users record with one accounts record."""
+    return f"{user}+{account}"
+
+
+class Follower:
+    """The rule a follower keeps, spelt out: the newest version wins, and a removal is remembered."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, str], Change] = {}
+
+    def apply(self, change: Change) -> None:
+        """Take in the next record of the changelog."""
+        there = self._newest.get((change.table, change.id))
+        if there is None or newer(change.version, there.version):
+            self._newest[change.table, change.id] = change
+
+    def table(self, name: str) -> dict[str, Mapping[str, Any]]:
+        """The rows of a table by identity."""
+        return {
+            change.id: change.row
+            for change in self._newest.values()
+            if change.table == name and change.row is not None
+        }

@@ -1,0 +1,95 @@
+"""The fixed shapes: sources, their fields, tables, their columns, joins. No behaviour beyond reading a choice."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Type = Literal["string", "int64", "double", "timestamp"]
+Join = Literal["left", "inner", "left_outer"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One named, typed cell of a record or a table."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Source:
+    """A configured input: the fields of its records and the table that shows them."""
+
+    name: str
+    fields: tuple[Column, ...]
+    table: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table under a stable name. Data tables belong to a generation, the others to livejoin itself."""
+
+    name: str
+    columns: tuple[Column, ...]
+    data: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What people ask for: the topics to read and how to join them."""
+
+    users: str
+    accounts: str
+    join: Join = "left"
+
+    def topic(self, source: str) -> str:
+        """The topic that feeds a source."""
+        return {"users": self.users, "accounts": self.accounts}[source]
+
+    def __str__(self) -> str:
+        return f"{self.users} {self.join} {self.accounts}"
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Read `name type, name type`, so that a table reads like its line in the documentation."""
+    pairs = (column.split() for column in text.split(","))
+    return tuple(Column(name, kind) for name, kind in pairs)  # type: ignore[arg-type]
+
+
+KEY = "userId"
+
+USERS = Source("users", _columns("userId string, name string, email string, age int64"), "users_ui")
+ACCOUNTS = Source(
+    "accounts", _columns("userId string, accountType string, balance double"), "accounts_ui"
+)
+SOURCES = (USERS, ACCOUNTS)
+
+FINAL = "final_ui"
+REJECTS = "rejects_ui"
+STATUS = "orchestrator_status"
+LOGS = "orchestrator_logs"
+
+# Every table carries its row's identity; a data row also the Kafka time of the newest input that shaped it.
+ID = Column("_id", "string")
+TS = Column("_ts", "timestamp")
+
+_DATA = {
+    USERS.table: USERS.fields,
+    ACCOUNTS.table: ACCOUNTS.fields,
+    FINAL: USERS.fields + ACCOUNTS.fields[1:],
+    REJECTS: _columns(
+        "source string, topic string, partition int64, offset int64, ts timestamp,"
+        " reason string, raw string"
+    ),
+}
+_SYSTEM = {
+    STATUS: _columns(
+        "usersTopic string, accountsTopic string, joinType string, lastApplied string,"
+        " generation int64, state string, progress int64, message string"
+    ),
+    LOGS: _columns("ts timestamp, level string, msg string"),
+}
+
+TABLES: dict[str, Table] = {
+    **{name: Table(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
+    **{name: Table(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
+}

@@ -1,0 +1,123 @@
+"""`livejoin demo`: a broker, sample producers for two pairs of topics, and livejoin over them, on this machine alone."""
+
+import contextlib
+import itertools
+import json
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from livejoin import app, broker, settings
+from livejoin.kafka import Kafka
+
+PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
+_USERS = 400  # per pair, at the first start
+_PER_SECOND = 5
+_BAD_EVERY = 40
+_NAMES = "Ada Grace Alan Edsger Barbara Donald Radia Tony Frances Ken Margaret Leslie Katherine Dennis".split()
+_FAMILIES = "Lovelace Hopper Turing Dijkstra Liskov Knuth Perlman Hoare Allen Thompson Hamilton Lamport".split()
+_TYPES = ("checking", "savings", "brokerage", "pension")
+_BAD = (
+    b'{"userId": "cut off',
+    b'["not", "an", "object"]',
+    b'{"userId": "u", "age": "abc"}',
+    b'{"userId": {"nested": true}}',
+    b"\xff\xfe not text",
+)
+
+
+def run(folder: Path, port: int) -> int:
+    """Run the demo over a folder, until Ctrl-C."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with broker.broker(folder / "broker") as kafka, _producing(kafka):
+        chosen = settings.load(
+            kafka=kafka.properties,
+            topics={"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
+            checkpoints=str(folder / "checkpoints"),
+            http={"port": port},
+        )
+        return app.run(chosen, lambda url: _announce(url, kafka, folder))
+
+
+def _announce(url: str, kafka: Kafka, folder: Path) -> None:
+    users, accounts = PAIRS["a"]
+    print(
+        f"""
+  livejoin demo: {users} joined with {accounts}, live
+
+    page     {url}
+    broker   {kafka.address}
+    data     {folder}
+
+  To try: open the page, sort final_ui by balance, and watch rows change in place.
+    curl '{url}api/v1/tables/final_ui?format=csv'
+    livejoin status --url {url}
+    livejoin doctor
+  {PAIRS["b"][0]} and {PAIRS["b"][1]} are being filled as well. Ctrl-C stops everything; the data stays.
+""",
+        flush=True,
+    )
+
+
+@contextlib.contextmanager
+def _producing(kafka: Kafka) -> Iterator[None]:
+    """Fill the topics at the first start, then let a few changes trickle until told to stop."""
+    stop = threading.Event()
+    producer = kafka.producer()
+    for pair, topics in PAIRS.items():
+        if len(kafka.describe(topics)) < len(topics):
+            for topic in topics:
+                kafka.make(topic, partitions=2)
+            _fill(producer, pair)
+    trickle = threading.Thread(target=_trickle, args=(producer, stop), name="sample producers")
+    trickle.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        trickle.join()
+        producer.flush(5)
+
+
+def _fill(producer: Producer, pair: str) -> None:
+    for number in range(_USERS):
+        _user(producer, pair, number)
+        if number % 4:  # every fourth user has no account yet
+            _account(producer, pair, number)
+    producer.flush(30)
+
+
+def _trickle(producer: Producer, stop: threading.Event) -> None:
+    for count in itertools.count():
+        if stop.wait(1 / _PER_SECOND / len(PAIRS)):
+            return
+        turn, which = divmod(count, len(PAIRS))
+        pair = list(PAIRS)[which]
+        if turn % _BAD_EVERY == 0:
+            producer.produce(random.choice(PAIRS[pair]), random.choice(_BAD))
+        elif turn % 10 == 1:
+            _user(producer, pair, random.randrange(_USERS * 2))
+        else:
+            _account(producer, pair, random.randrange(_USERS))
+        producer.poll(0)
+
+
+def _user(producer: Producer, pair: str, number: int) -> None:
+    dice = random.Random(f"{pair}{number}")  # the same person whenever the number comes
+    name, family = dice.choice(_NAMES), dice.choice(_FAMILIES)
+    record = {
+        "userId": f"{pair}-{number:04d}",
+        "name": f"{name} {family}",
+        "email": f"{name}.{family}@example.com".lower(),
+        "age": dice.randrange(18, 90),
+    }
+    producer.produce(PAIRS[pair][0], json.dumps(record))
+
+
+def _account(producer: Producer, pair: str, number: int) -> None:
+    balance = round(random.lognormvariate(7, 1.2), 2)
+    record = {"userId": f"{pair}-{number:04d}", "accountType": random.choice(_TYPES), "balance": balance}
+    producer.produce(PAIRS[pair][1], json.dumps(record))

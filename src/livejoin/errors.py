@@ -1,0 +1,59 @@
+"""Everything that livejoin raises on purpose: what failed, why, and what to do next.
+
+LivejoinError
+├── SettingsError        a setting is wrong
+├── MachineError         Java, a jar, a port or a folder is missing or taken
+├── BrokerError          the embedded broker did not start
+├── KafkaUnavailable     the cluster does not answer (retriable)
+├── TopicMissing         a topic is not there, or may not be read (retriable)
+├── QueryFailed          the pipeline's query died (retriable)
+└── AskError             a request for something that does not exist
+"""
+
+
+class LivejoinError(Exception):
+    """What failed and why in one sentence, and a hint that says what to do next."""
+
+    retriable = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+
+class SettingsError(LivejoinError):
+    """A setting is unknown, malformed or contradicts another."""
+
+
+class MachineError(LivejoinError):
+    """The machine lacks something that livejoin cannot bring itself."""
+
+
+class BrokerError(LivejoinError):
+    """The embedded broker did not come up."""
+
+
+class KafkaUnavailable(LivejoinError):
+    """No broker answers; it may come back."""
+
+    retriable = True
+
+
+class TopicMissing(LivejoinError):
+    """A topic does not exist or may not be read; it may appear."""
+
+    retriable = True
+
+
+class QueryFailed(LivejoinError):
+    """The streaming query ended by itself; it can be started again from its checkpoint."""
+
+    retriable = True
+
+
+class AskError(LivejoinError):
+    """A reader asked for something that does not exist or makes no sense."""

@@ -1,0 +1,230 @@
+"""Clients of the users' Kafka, made from one block of properties; and what is asked of a topic before it is read."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from livejoin.errors import KafkaUnavailable, TopicMissing
+
+_ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, one that is starting in seconds
+MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
+
+# What ends a partition's reading for good; all else librdkafka tries again by itself.
+_GONE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the cluster describes it. The id tells a topic that was deleted and made again."""
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+class Kafka:
+    """The users' cluster. Whoever takes a producer or a reader closes it; the admin client is kept here."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.properties = properties
+        self._admin: AdminClient | None = None
+
+    @property
+    def address(self) -> str:
+        """The bootstrap servers, for people."""
+        return self.properties["bootstrap.servers"]
+
+    def for_spark(self) -> dict[str, str]:
+        """The same properties as options of Spark's Kafka source and sink."""
+        return {f"kafka.{name}": value for name, value in self.properties.items()}
+
+    def producer(self, **more: str | float) -> Producer:
+        """A producer that loses nothing."""
+        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 0} | more
+        return Producer(self._client(settings))
+
+    def reader(self, group: str, **more: str | float) -> Consumer:
+        """A consumer for `assign`: it commits nothing, and reports the end of a partition."""
+        settings = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+            "fetch.message.max.bytes": MAX_RECORD_BYTES,
+        } | more
+        return Consumer(self._client(settings))
+
+    def _client(self, more: dict[str, Any]) -> dict[str, Any]:
+        # librdkafka writes broker trouble to standard error; status and logs say it better
+        quiet = {"log_level": 2, "error_cb": lambda _error: None}
+        own = {name: value for name, value in self.properties.items() if name != "auto.offset.reset"}
+        return own | quiet | more
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client; one for all, since its answers die with it."""
+        if self._admin is None:
+            self._admin = AdminClient(self._client({}))
+        return self._admin
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describe those of the topics that exist."""
+        asked = sorted(set(names))
+        futures = self.admin.describe_topics(TopicCollection(asked), request_timeout=_ANSWER_S)
+        found = {}
+        for name, future in futures.items():
+            try:
+                it = future.result(_ANSWER_S)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise _named(error, name) from error
+            except TimeoutError as error:
+                raise self._unavailable("no answer") from error
+            found[name] = Topic(name, str(it.topic_id), tuple(sorted(p.id for p in it.partitions)))
+        return found
+
+    def make(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Make a topic unless it is there."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=config)
+        try:
+            self.admin.create_topics([topic], request_timeout=_ANSWER_S)[name].result(_ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _named(error, name) from error
+        except TimeoutError as error:
+            raise self._unavailable("no answer") from error
+
+    def offsets(self, topic: Topic, spec: OffsetSpec) -> dict[int, int]:
+        """One offset per partition. Ends are those of readers that skip what was not committed."""
+        asked = {TopicPartition(topic.name, p): spec for p in topic.partitions}
+        futures = self.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+        )
+        try:
+            return {at.partition: future.result(_ANSWER_S).offset for at, future in futures.items()}
+        except KafkaException as error:
+            raise _named(error, topic.name) from error
+        except TimeoutError as error:
+            raise self._unavailable("no answer") from error
+
+    def _unavailable(self, why: str) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f"Kafka at {self.address} cannot be reached: {why}",
+            hint="Check kafka.bootstrap.servers and that the broker runs; it is tried again.",
+        )
+
+
+def batch(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
+    """What has arrived, as soon as anything has: `consume` alone would wait for the whole number. Events are left out."""
+    first = consumer.poll(wait_s)
+    if first is None:
+        return []
+    messages = []
+    for message in (first, *consumer.consume(most, 0)):
+        error = message.error()
+        if error is None:
+            messages.append(message)
+        elif error.code() in _GONE:
+            raise _named(KafkaException(error), message.topic() or "")
+    return messages
+
+
+def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
+    """Return once the cluster answers, or raise what it last said."""
+    until = time.monotonic() + limit_s
+    admin = kafka.admin
+    while True:
+        left = until - time.monotonic()
+        try:
+            admin.list_topics(timeout=max(0.1, min(left, 2)))
+        except KafkaException as error:
+            if left <= 0:
+                raise kafka._unavailable(error.args[0].str()) from error  # noqa: SLF001
+        else:
+            return
+
+
+def last_readable(kafka: Kafka, group: str, topic: Topic) -> dict[int, int]:
+    """The last record of each partition that a reader gets; partitions without one are left out.
+
+    The end offset alone does not tell: below it may stand transaction markers and aborted records.
+    """
+    starts = kafka.offsets(topic, OffsetSpec.earliest())
+    ends = kafka.offsets(topic, OffsetSpec.latest())
+    consumer = kafka.reader(group)
+    try:
+        found = {p: _last_before(consumer, topic.name, p, starts[p], ends[p]) for p in topic.partitions}
+    finally:
+        consumer.close()
+    return {p: offset for p, offset in found.items() if offset is not None}
+
+
+def _last_before(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> int | None:
+    step = 1
+    while end > start:
+        at = max(start, end - step)
+        consumer.assign([TopicPartition(topic, partition, at)])
+        last = None
+        for message in read_to_end(consumer, topic):
+            if message.offset() >= end:
+                break
+            last = message.offset()
+        if last is not None or at == start:
+            return last
+        step *= 16
+    return None
+
+
+def read_to_end(consumer: Consumer, topic: str) -> Iterable[Message]:
+    """What stands in the one partition that is assigned, up to its end."""
+    until = time.monotonic() + _ANSWER_S
+    while time.monotonic() < until:
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            return
+        else:
+            raise _named(KafkaException(error), topic)
+    raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {_ANSWER_S} s')
+
+
+def _named(error: KafkaException, topic: str) -> KafkaUnavailable | TopicMissing:
+    """Kafka's error as one of ours, so that callers and people see a name."""
+    it = error.args[0]
+    if it.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
+        return missing(topic)
+    if it.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return TopicMissing(f'topic "{topic}" may not be used', hint="Ask for the right to describe and read it.")
+    return KafkaUnavailable(f'Kafka failed on topic "{topic}": {it.str()}')
+
+
+def missing(topic: str) -> TopicMissing:
+    """The error for a topic that is not there."""
+    return TopicMissing(
+        f'topic "{topic}" does not exist', hint="Create it, or choose another one; it is tried again."
+    )

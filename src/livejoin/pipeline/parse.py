@@ -1,0 +1,151 @@
+"""A Kafka value becomes a typed row or a reason why not, in Spark expressions that never throw on data.
+
+A value is parsed once, as VARIANT, and each field is converted only where nothing is lost. What is rare (numbers
+spelt with an exponent, numbers in a string field) goes back to the text, since VARIANT has forgotten the spelling.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from livejoin.core import spec
+
+MAX_VALUE_BYTES = 1 << 20
+RAW_BYTES = 4096  # of a rejected record, for people to look at
+_SHOWN_CHARS = 80  # of a wrong value, in the reason
+
+# Jackson takes what follows the first value for granted. Between brackets it has to read to the end.
+_OPEN, _CLOSE = "[", "]"
+_BLANKS = " \t\r\n"
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+
+
+def parsed(records: DataFrame, source: spec.Source) -> DataFrame:
+    """Records with `value` as records with `row` (a struct, or null) and `reason` (null where there is a row)."""
+    text = F.expr("try_validate_utf8(cast(value as string))")
+    fits = F.octet_length("value") <= MAX_VALUE_BYTES
+    v = F.when(fits, F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))))
+    variants = ",".join(f"{c.name}:variant" for c in source.fields)
+    cells = F.expr(f"try_variant_get(_json.v, '$[0]', 'struct<{variants}>')")
+    kinds = (F.coalesce(F.schema_of_variant(_cell(c)), F.lit("VOID")).alias(c.name) for c in source.fields)
+    got = (_CONVERT[c.type](c).alias(c.name) for c in source.fields)
+    typed = (
+        records.withColumn("_json", _once(F.struct(text.alias("text"), v.alias("v"))))
+        .withColumn("_cell", _once(cells))
+        .withColumn("_kind", _once(F.struct(*kinds)))
+        .withColumn("_got", _once(F.struct(*got)))
+    )
+    there = F.col("value").isNotNull()
+    reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields(source))
+    return (
+        typed.withColumn("reason", _once(F.when(there, reason)))
+        .withColumn("row", F.when(there & F.col("reason").isNull(), F.col("_got")))
+        .drop("_json", "_cell", "_kind", "_got")
+    )
+
+
+def _once(column: Column) -> Column:
+    """The same, evaluated once: Catalyst collapses projections, and repeats an expression for each of its uses."""
+    return F.explode(F.array(column))
+
+
+def _wrong_record(text: Column, v: Column) -> Column:
+    """Why the value as a whole is not one JSON object, or null."""
+    size = F.octet_length("value")
+    start = F.ltrim(text, F.lit(_BLANKS))
+    # "]" may close our own bracket and hide what follows it: such texts are read again inside a brace
+    hidden = text.contains(_CLOSE) & F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNull()
+    second = F.expr("try_variant_get(_json.v, '$[1]', 'variant')").isNotNull()
+    shown = F.concat(F.lit(", got "), F.left(start, F.lit(_SHOWN_CHARS)))
+    return (
+        F.when(size > MAX_VALUE_BYTES, F.concat(F.lit("value: larger than 1 MiB, "), size, F.lit(" bytes")))
+        .when(text.isNull(), F.lit("value: not UTF-8"))
+        .when(start == "", F.lit("value: empty"))
+        .when(v.isNull() | second | hidden, F.concat(F.lit("value: not valid JSON"), shown))
+        .when(~start.startswith("{"), F.concat(F.lit("value: expected an object"), shown))
+    )
+
+
+def _wrong_fields(source: spec.Source) -> Column:
+    """Which fields have the wrong type, all of them in one reason, or null."""
+    wrong = [
+        F.when(
+            (_kind(c) != "VOID") & F.col(f"_got.{c.name}").isNull(),
+            F.concat(
+                F.lit(f"{c.name}: expected {c.type}, got "),
+                F.left(F.coalesce(_spelt(c), F.to_json(_cell(c))), F.lit(_SHOWN_CHARS)),
+            ),
+        )
+        for c in source.fields
+    ]
+    return F.nullif(F.concat_ws("; ", *wrong), F.lit(""))
+
+
+def _cell(column: spec.Column) -> Column:
+    return F.col(f"_cell.{column.name}")
+
+
+def _kind(column: spec.Column) -> Column:
+    return F.col(f"_kind.{column.name}")
+
+
+def _string(column: spec.Column) -> Column:
+    text, kind = _cell(column).try_cast("string"), _kind(column)
+    return F.when(kind.isin("STRING", "BIGINT", "BOOLEAN"), text).when(
+        kind.startswith("D"), F.coalesce(_spelt(column), text)
+    )
+
+
+def _double(column: spec.Column) -> Column:
+    text, kind = _cell(column).try_cast("string"), _kind(column)
+    value = F.when(kind.startswith("D") | (kind == "BIGINT"), _cell(column).try_cast("double")).when(
+        (kind == "STRING") & text.rlike(f"^{_NUMBER}$"), text.try_cast("double")
+    )
+    return F.nullif(F.nullif(value, F.lit(float("inf"))), F.lit(float("-inf")))
+
+
+def _int64(column: spec.Column) -> Column:
+    kind = _kind(column)
+    # VARIANT drops trailing zeros, so 30.0 is a DECIMAL(2,0)
+    whole = (kind == "BIGINT") | (kind.startswith("DECIMAL") & kind.endswith(",0)"))
+    return (
+        F.when(whole, _cell(column).try_cast("bigint"))
+        .when(kind == "STRING", _whole(_cell(column).try_cast("string")))
+        .when(kind == "DOUBLE", _whole(_spelt(column)))
+    )
+
+
+_CONVERT = {"string": _string, "double": _double, "int64": _int64}
+
+
+def _spelt(column: spec.Column) -> Column:
+    """A number as it stands in the text: the last one under this name that has the value VARIANT read."""
+    # "D" stands for DECIMAL and DOUBLE, whose spelling VARIANT does not keep
+    pattern = rf'"{column.name}"\s*:\s*({_NUMBER})'
+    found = F.regexp_extract_all("_json.text", F.lit(pattern), F.lit(1))
+    same = F.filter(found, lambda text: text.try_cast("double") == _cell(column).try_cast("double"))
+    return F.try_element_at(same, F.lit(-1))
+
+
+def _whole(text: Column) -> Column:
+    """A JSON number's text as int64 if it is a whole number of 64 bits, whatever its spelling; otherwise null."""
+    # a lambda is interpreted: this is rare, and as generated code it outgrows what the JVM allows a method
+    return F.transform(F.array(text), _whole_text)[0]
+
+
+def _whole_text(text: Column) -> Column:
+    shape = r"^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
+    sign, integer, fraction, exponent = (F.regexp_extract(text, shape, i) for i in (1, 2, 3, 4))
+    digits = F.concat(integer, fraction)
+    significant = F.rtrim(digits, F.lit("0"))
+    zeros = (
+        F.when(exponent == "", 0).otherwise(exponent.try_cast("int"))
+        - F.length(fraction)
+        + F.length(digits)
+        - F.length(significant)
+    )
+    size = F.length(F.ltrim(significant, F.lit("0")))
+    number = F.concat(sign, significant, F.repeat(F.lit("0"), zeros)).try_cast("bigint")
+    return F.when(
+        text.rlike(f"^{_NUMBER}$"),
+        F.when(size == 0, F.lit(0).cast("bigint")).when(zeros.between(0, 19), number),
+    )

@@ -1,0 +1,148 @@
+"""Running queries: one per generation, in Real-time Mode, from its own checkpoint into its own changelog."""
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from livejoin.core import spec
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.errors import QueryFailed
+from livejoin.kafka import MAX_RECORD_BYTES, Kafka
+from livejoin.pipeline import join
+from livejoin.pipeline.session import Session
+from livejoin.settings import Spark
+
+_WATCH_S = 0.5
+
+
+class Listener(Protocol):
+    """Who is told how queries fare."""
+
+    def ran(self, generation: int) -> None:
+        """Its query is at work."""
+
+    def died(self, generation: int, why: str) -> None:
+        """Its query ended by itself."""
+
+
+class Queries:
+    """Starts and stops queries so that just the wanted ones run, and reports those that end by themselves."""
+
+    def __init__(self, session: Session, kafka: Kafka, names: Names, checkpoints: str, settings: Spark) -> None:
+        self._session = session
+        self._kafka = kafka
+        self._names = names
+        self._checkpoints = checkpoints.rstrip("/")
+        self._settings = settings
+        self._running: dict[int, StreamingQuery] = {}
+        self._lock = threading.Lock()
+
+    def start(self, generation: Generation) -> None:
+        """Start a generation's query. It must not be running."""
+        spark = self._session.spark()
+        try:
+            query = self._writer(self._changes(spark, generation), generation)
+        except (PySparkException, Py4JError) as error:
+            raise QueryFailed(f"the query could not be started: {_first_line(error)}") from error
+        with self._lock:
+            self._running[generation.number] = query
+
+    def stop(self, generation: int) -> None:
+        """Stop a generation's query, if it runs."""
+        with self._lock:
+            query = self._running.pop(generation, None)
+        if query is None or not self._session.alive:
+            return
+        try:
+            query.stop()
+        except (PySparkException, Py4JError) as error:
+            raise QueryFailed(f"the query could not be stopped: {_first_line(error)}") from error
+
+    def watch(self, listener: Listener, stop: threading.Event) -> None:
+        """Report what becomes of the queries, until told to stop."""
+        reported: set[StreamingQuery] = set()
+        while not stop.wait(_WATCH_S):
+            with self._lock:
+                running = dict(self._running)
+            for number, query in running.items():
+                why = self._why_dead(query)
+                if why is not None:
+                    with self._lock:
+                        self._running.pop(number, None)
+                    listener.died(number, why)
+                elif query not in reported:
+                    reported.add(query)
+                    listener.ran(number)
+            reported &= set(running.values())
+
+    def _why_dead(self, query: StreamingQuery) -> str | None:
+        if not self._session.alive:
+            return "Spark's JVM is gone"
+        try:
+            if query.isActive:
+                return None
+            error = query.exception()
+        except (Py4JError, OSError) as lost:
+            return f"Spark does not answer: {_first_line(lost)}"
+        return _first_line(error) if error else "it stopped"
+
+    def finished_offsets(self, generation: int) -> Mapping[str, Mapping[int, int]]:
+        """Per topic and partition the next offset after the last finished batch; empty before the first one."""
+        with self._lock:
+            query = self._running.get(generation)
+        if query is None or not self._session.alive:
+            return {}
+        try:
+            progress = query.lastProgress
+        except (Py4JError, OSError):
+            return {}
+        ends: dict[str, Mapping[int, int]] = {}
+        for source in progress["sources"] if progress else ():
+            for topic, offsets in (json.loads(source["endOffset"]) if source["endOffset"] else {}).items():
+                ends[topic] = {int(p): offset for p, offset in offsets.items()}
+        return ends
+
+    def _changes(self, spark: SparkSession, generation: Generation) -> DataFrame:
+        streams = [self._events(spark, generation, source) for source in spec.SOURCES]
+        stream = streams[0]
+        for other in streams[1:]:
+            stream = stream.unionByName(other)
+        return join.changes(stream, generation.choice.join)
+
+    def _events(self, spark: SparkSession, generation: Generation, source: spec.Source) -> DataFrame:
+        reading = generation.sources[source.name]
+        start = {reading.topic: {str(p): offset for p, offset in reading.start.items()}}
+        options = self._kafka.for_spark() | {
+            "subscribe": reading.topic,
+            "startingOffsets": json.dumps(start),
+            "kafka.isolation.level": "read_committed",
+            "kafka.fetch.max.bytes": str(MAX_RECORD_BYTES),
+            "groupIdPrefix": self._names.group("pipeline"),
+        }
+        options.pop("kafka.auto.offset.reset", None)  # Spark refuses it; it has been resolved to offsets
+        return join.events(spark.readStream.format("kafka").options(**options).load(), source, reading.topic)
+
+    def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
+        options = self._kafka.for_spark() | {
+            "topic": self._names.changelog(generation.number),
+            "kafka.max.request.size": str(MAX_RECORD_BYTES),
+            "kafka.acks": "all",
+            "checkpointLocation": f"{self._checkpoints}/{generation.number}",
+        }
+        options.pop("kafka.auto.offset.reset", None)
+        writer = changes.writeStream.format("kafka").options(**options).outputMode("update")
+        name = f"{self._names.prefix}-{generation.number}"
+        return writer.queryName(name).trigger(realTime=f"{self._settings.batch_s} seconds").start()
+
+
+def _first_line(error: BaseException) -> str:
+    """The part of Spark's message that says something, without the trace."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return said[0][:500] if said else type(error).__name__

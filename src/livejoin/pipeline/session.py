@@ -1,0 +1,157 @@
+"""Spark's JVM and the session in it: started with what Real-time Mode needs, noticed when it dies, started again."""
+
+import contextlib
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql import SparkSession
+
+from livejoin import jars, processes
+from livejoin.errors import MachineError, QueryFailed
+from livejoin.settings import Spark
+
+_JVM_START_S = 90  # 3 s on a quiet machine
+_JVM_OPTIONS = (
+    # JSON may be nested 1000 deep and VARIANT walks it by recursion: the default of 1 MiB overflows
+    "-Xss8m",
+    # the parser is one long generated method; without this HotSpot interprets it, which takes twice as long
+    "-XX:-DontCompileHugeMethods",
+    "-Djava.net.preferIPv6Addresses=false",
+)
+_DEFAULTS = {
+    "spark.app.name": "livejoin",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.default.parallelism": "2",  # 512 slots are not 512 cores
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 by default: most of the latency
+    "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
+    "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class Session:
+    """The one Spark session of this process. `spark` starts it, again where its JVM has died."""
+
+    def __init__(self, settings: Spark, *, lock: int, log: Path) -> None:
+        self._settings = settings
+        self._lock = lock
+        self._log = log
+        self._jvm: processes.Child | None = None
+        self._spark: SparkSession | None = None
+        self._starting = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a JVM that has not ended."""
+        return self._jvm is not None and not self._jvm.gone
+
+    def spark(self) -> SparkSession:
+        """The session, started if need be."""
+        with self._starting:
+            if self._spark is None or not self.alive:
+                self._forget()
+                self._spark = self._start()
+            return self._spark
+
+    def close(self) -> None:
+        """End the JVM. What its queries had not committed is read again by the next one."""
+        with self._starting:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._jvm is not None:
+            self._jvm.close(grace_s=5)
+        self._jvm = self._spark = None
+        if SparkContext._gateway is not None:
+            # pyspark has no way to say that the JVM it knew is gone; these are all the places that remember it
+            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+            SparkSession._instantiatedSession = SparkSession._activeSession = None  # type: ignore[attr-defined]
+
+    def _start(self) -> SparkSession:
+        processes.java()
+        with _properties(self._conf()) as file, tempfile.TemporaryDirectory() as work:
+            answer = Path(work) / "gateway"
+            self._jvm = processes.Child(
+                [str(Path(pyspark.__file__).parent / "bin/spark-submit"), "--properties-file", str(file), "pyspark-shell"],
+                env={"_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer), "SPARK_CONNECT_MODE": "0", "SPARK_LOCAL_IP": "127.0.0.1"},
+                log=self._log,
+                keep=[self._lock],
+            )
+            port, secret = self._address(answer)
+        with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+            gateway = launch_gateway()
+        context = SparkContext(conf=SparkConf(loadDefaults=True, _jvm=gateway.jvm), gateway=gateway)
+        context.setLogLevel("WARN")
+        return SparkSession(context)
+
+    def _address(self, answer: Path) -> tuple[int, str]:
+        until = time.monotonic() + _JVM_START_S
+        while not answer.exists():
+            if not self.alive or time.monotonic() > until:
+                raise QueryFailed("Spark's JVM did not start", hint=f"Its log says why: {self._log}.")
+            time.sleep(0.02)
+        with answer.open("rb") as info:
+            return read_int(info), UTF8Deserializer().loads(info)
+
+    def _conf(self) -> dict[str, str]:
+        settings = self._settings
+        options = " ".join(_JVM_OPTIONS)
+        conf = _DEFAULTS | {
+            "spark.master": settings.master,
+            "spark.jars": ",".join(map(str, jars.jars("spark"))),
+            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+            **settings.conf,
+        }
+        for where in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+            conf[where] = f"{options} {settings.conf.get(where, '')}".strip()
+        return conf
+
+
+@contextlib.contextmanager
+def _properties(conf: dict[str, str]) -> Iterator[Path]:
+    """The configuration in a file that only we can read: on a command line everybody could."""
+    handle, name = tempfile.mkstemp(suffix=".conf")
+    os.fchmod(handle, stat.S_IRUSR | stat.S_IWUSR)
+    with os.fdopen(handle, "w") as file:
+        for key, value in conf.items():
+            if "\n" in value:
+                raise MachineError(f"spark.conf: {key} holds a line break")
+            escaped = value.replace("\\", "\\\\")
+            file.write(f"{key}={escaped}\n")
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink()
+
+
+@contextlib.contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]

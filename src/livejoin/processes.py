@@ -1,0 +1,130 @@
+"""Child processes that cannot outlive us, the machine's Java, and folders of the user's. Nothing of Kafka or Spark."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from livejoin.errors import MachineError
+
+JAVA_AT_LEAST = 17
+
+# The child's standard input is our pipe. When we are gone, kill -9 included, the pipe closes and the guard ends
+# the child. A signal to the shell goes on to the child, and the shell ends with the child's code.
+_GUARDED = """
+exec 3<&0
+"$@" <&3 3<&- &
+child=$!
+(read -r _ <&3; kill -9 $child) 2>/dev/null &
+guard=$!
+exec 3<&-
+trap 'kill -TERM $child 2>/dev/null' TERM
+wait $child; code=$?
+while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
+kill $guard 2>/dev/null
+exit $code
+"""
+
+
+class Child:
+    """A process of ours: ended by `close`, and by our own death."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path | None = None,
+        env: dict[str, str] | None = None,
+        keep: Sequence[int] = (),
+    ) -> None:
+        log_file: IO[bytes] | int = subprocess.DEVNULL
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log_file = log.open("ab")
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARDED, "livejoin", *command],
+            stdin=subprocess.PIPE,
+            stdout=log_file,
+            stderr=log_file,
+            env={**os.environ, **(env or {})},
+            pass_fds=keep,
+            start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
+        )
+        if not isinstance(log_file, int):
+            log_file.close()
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def close(self, grace_s: float = 10) -> None:
+        """Ask it to end, then end it. Twice is fine."""
+        if not self.gone:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace_s)
+        if self._process.stdin is not None:
+            self._process.stdin.close()  # the guard ends what is left
+        self._process.wait(grace_s)
+
+
+def java() -> str:
+    """The machine's Java, if it is new enough."""
+    install = f"Install Java {JAVA_AT_LEAST} or later (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17)."
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"in JAVA_HOME={home}" if home else "on the PATH"
+        raise MachineError(f"there is no java {where}", hint=install)
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is None or int(version[1]) < JAVA_AT_LEAST:
+        named = f"Java {version[1]}" if version else "no Java that tells its version"
+        raise MachineError(f"{found} is {named}, which is too old", hint=install)
+    return found
+
+
+def cache_folder() -> Path:
+    """Where downloads of this user are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "livejoin"
+
+
+def state_folder() -> Path:
+    """Where what must survive a restart is kept unless the settings name another place."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "livejoin"
+
+
+@contextlib.contextmanager
+def only_one(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
+    """Hold a lock file. Its descriptor may be handed to children, who then hold it as well until they are dead."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    until = time.monotonic() + limit_s  # after kill -9 of our predecessor its children need a moment
+    try:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise MachineError(
+                        f"another livejoin uses {path.parent}", hint=f"Stop it, or give this one another {what}."
+                    ) from None
+                time.sleep(0.05)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def say(text: str) -> None:
+    """Progress of long work, for a person who watches."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)

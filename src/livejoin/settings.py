@@ -1,0 +1,221 @@
+"""The settings: one frozen object, read once from a YAML file, the environment and the command line, in that order.
+
+Unknown keys are errors that name the nearest known one. `${env:NAME}` and `${file:PATH}` are replaced everywhere.
+"""
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from livejoin import processes
+from livejoin.core.names import Names
+from livejoin.core.spec import Choice, Join
+from livejoin.errors import SettingsError
+
+ENV_PREFIX = "LIVEJOIN_"
+# Variables of ours that are not settings.
+_OTHER_VARIABLES = {"LIVEJOIN_IVY_SETTINGS", "LIVEJOIN_URL"}
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def _topic_name(name: str) -> str:
+    if not _TOPIC.fullmatch(name) or name in (".", "..") or name.startswith("__"):
+        raise ValueError(
+            f"{name!r} is not a topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'"
+        )
+    return name
+
+
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Topics(_Section):
+    """Which topics are read until a control message names others."""
+
+    users: TopicName = "users"
+    accounts: TopicName = "accounts"
+    control: TopicName = "control"
+
+
+class Http(_Section):
+    """Where the page and the API are served."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(10000, ge=0, le=65535, description="0 takes any free port")
+
+
+class Spark(_Section):
+    """Where the pipeline runs."""
+
+    # Slots are threads here and a query holds all of its own: two sources of 64 partitions, three times, fit.
+    master: str = "local[512]"
+    conf: dict[str, str] = {}
+    # A batch's end is a pause of about a second; a crash replays what the batch had read.
+    batch_s: int = Field(300, ge=1, le=3600)
+    shuffle_partitions: int = Field(2, ge=1, le=256)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Each setting has a default with which `livejoin demo` runs."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__"
+    )
+
+    name: TopicName = Field("livejoin", description="prefix of livejoin's own topics and groups")
+    kafka: dict[str, str] = Field({"bootstrap.servers": "127.0.0.1:9092"}, description="client properties")
+    topics: Topics = Topics()
+    join: Join = "left"
+    start: Literal["earliest", "latest"] = "earliest"
+    http: Http = Http()
+    spark: Spark = Spark()
+    checkpoints: str = Field("", description="any Hadoop path; empty: a folder of this user's")
+    logs_kept: int = Field(10_000, ge=1)
+    rejects_kept: int = Field(10_000, ge=1, description="per source")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        data = _replaced(data)
+        if isinstance(data, dict) and isinstance(kafka := data.get("kafka"), dict):
+            # environment variables cannot hold a dot
+            data["kafka"] = {str(k).lower().replace("_", "."): _text(v) for k, v in kafka.items()}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Settings":
+        topics = self.topics
+        if topics.users == topics.accounts:
+            raise ValueError("topics.users and topics.accounts must differ")
+        for role, name in (("users", topics.users), ("accounts", topics.accounts)):
+            if name == topics.control:
+                raise ValueError(f"topics.{role} must not be the control topic {name!r}")
+            if Names(self.name).own(name):
+                raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
+        if not self.kafka.get("bootstrap.servers"):
+            raise ValueError("kafka needs bootstrap.servers")
+        return self
+
+    @property
+    def choice(self) -> Choice:
+        """What is joined until somebody asks for something else."""
+        return Choice(self.topics.users, self.topics.accounts, self.join)
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Where checkpoints are kept."""
+        return self.checkpoints or str(processes.state_folder() / self.name / "checkpoints")
+
+    @property
+    def start_at(self) -> Literal["earliest", "latest"]:
+        """Where reading starts: the Kafka properties decide where they say something."""
+        reset = self.kafka.get("auto.offset.reset", "")
+        return "latest" if reset in ("latest", "largest") else "earliest" if reset else self.start
+
+
+def load(file: Path | None = None, **overrides: Any) -> Settings:
+    """Read the settings, or say which one is wrong."""
+    _check_environment()
+    from_file = _read(file) if file else {}
+
+    class Loaded(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            **_others: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
+
+    try:
+        return Loaded(**overrides)
+    except pydantic.ValidationError as error:
+        raise SettingsError("; ".join(map(_explain, error.errors()))) from error
+    except pydantic.PydanticUserError as error:
+        raise SettingsError(str(error)) from error
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror}", hint="Name a settings file with -c.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise SettingsError(f"{file} holds no settings, but {type(data).__name__}", hint="It should read like `name: x`.")
+    return data
+
+
+def _check_environment() -> None:
+    known = {name.upper() for name in Settings.model_fields}
+    for variable in os.environ:
+        if not variable.upper().startswith(ENV_PREFIX) or variable in _OTHER_VARIABLES:
+            continue
+        setting = variable[len(ENV_PREFIX) :].upper().split("__")[0]
+        if setting not in known:
+            nearest = _nearest(setting, known)
+            raise SettingsError(
+                f"environment variable {variable} is no setting", hint=f"Did you mean {ENV_PREFIX}{nearest}?" if nearest else ""
+            )
+
+
+def _explain(error: Any) -> str:
+    where = ".".join(map(str, error["loc"]))
+    if error["type"] != "extra_forbidden":
+        said = error["msg"].removeprefix("Value error, ")
+        return f"{where}: {said}, got {error['input']!r}" if where else said
+    section: Any = Settings
+    for part in error["loc"][:-1]:
+        section = section.model_fields[part].annotation
+    nearest = _nearest(str(error["loc"][-1]), section.model_fields)
+    known = f"did you mean {nearest}?" if nearest else f"known are {', '.join(section.model_fields)}"
+    return f"{where} is no setting: {known}"
+
+
+def _nearest(name: str, known: Any) -> str:
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), "")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _replaced(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _replaced(value) for key, value in data.items()}
+    if isinstance(data, str):
+        return re.sub(r"\$\{(env|file):([^}]+)\}", _lookup, data)
+    return data
+
+
+def _lookup(match: re.Match[str]) -> str:
+    kind, name = match.groups()
+    if kind == "env":
+        if name not in os.environ:
+            raise ValueError(f"environment variable {name} is not set")
+        return os.environ[name]
+    try:
+        return Path(name).expanduser().read_text().strip()
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from error

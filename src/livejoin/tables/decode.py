@@ -1,0 +1,86 @@
+"""Changelog records in bulk: many messages become one Arrow batch per table, never a Python object per cell."""
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from livejoin.core import spec
+
+_ARROW = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("ms", "UTC"),
+}
+_LOWEST = np.iinfo(np.int64).min
+
+
+def schema(table: str) -> pa.Schema:
+    """A table's columns as viewers get them, `_id` and `_ts` included."""
+    return pa.schema([(c.name, _ARROW[c.type]) for c in spec.TABLES[table].columns])
+
+
+SCHEMAS = {name: schema(name) for name in spec.TABLES}
+
+
+@dataclass(frozen=True)
+class Records:
+    """A run of changelog records of one table, in order."""
+
+    ids: list[str]
+    rows: pa.RecordBatch  # a row of nulls where the record is a removal
+    present: np.ndarray  # whether there is a row
+    versions: np.ndarray  # three int64 each; the lowest where there is none
+
+    @staticmethod
+    def made(ids: list[str], rows: pa.RecordBatch, version: int) -> "Records":
+        """Rows that did not come from a changelog, all of one version."""
+        return Records(ids, rows, np.ones(len(ids), bool), np.full((len(ids), 3), version))
+
+
+def records(table: str, ids: Sequence[str], values: Sequence[bytes]) -> Records:
+    """Decode values of one data table."""
+    read = _read(table, b"\n".join(values))
+    row, ts = read.column("row").combine_chunks(), read.column("ts").combine_chunks()
+    cells = {field.name: row.field(i) for i, field in enumerate(row.type)}
+    if table == spec.REJECTS:
+        cells["raw"] = pa.array(map(_legible, cells["raw"].to_pylist()), pa.string())
+    cells |= {spec.ID.name: pa.array(ids, pa.string()), spec.TS.name: ts}
+    columns = [cells[field.name].cast(field.type) for field in SCHEMAS[table]]
+    return Records(
+        list(ids),
+        pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table]),
+        pc.is_valid(row).to_numpy(zero_copy_only=False),
+        _versions(read.column("version").combine_chunks()),
+    )
+
+
+def _read(table: str, lines: bytes) -> pa.Table:
+    columns = [c for c in spec.TABLES[table].columns if c not in (spec.ID, spec.TS)]
+    numbers = {"timestamp": pa.int64()}  # milliseconds; read as text they would have to be ISO dates
+    row = pa.struct([(c.name, numbers.get(c.type, _ARROW[c.type])) for c in columns])
+    shape = pa.schema([("row", row), ("ts", pa.int64()), ("version", pa.list_(pa.int64()))])
+    return pa.json.read_json(
+        io.BytesIO(lines),
+        read_options=pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        parse_options=pa.json.ParseOptions(explicit_schema=shape, unexpected_field_behavior="ignore"),
+    )
+
+
+def _versions(lists: pa.ListArray) -> np.ndarray:
+    versions = np.full((len(lists), 3), _LOWEST)
+    given = pc.is_valid(lists).to_numpy(zero_copy_only=False)
+    if given.any():
+        versions[given] = lists.flatten().to_numpy().reshape(-1, 3)
+    return versions
+
+
+def _legible(raw: str | None) -> str | None:
+    """The raw bytes of a reject as text; what is not UTF-8 shows as \\xNN."""
+    return None if raw is None else base64.b64decode(raw).decode(errors="backslashreplace")

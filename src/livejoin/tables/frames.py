@@ -1,0 +1,53 @@
+"""Frames of `livejoin.v1`: a 4-byte length, a JSON header of that length, then the payloads that its `parts` list."""
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Kind = Literal["snapshot", "upsert", "remove"]
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table's change, encoded once for all viewers."""
+
+    table: str
+    kind: Kind
+    payload: bytes
+
+
+def part(table: str, kind: Kind, rows: pa.Table | pa.RecordBatch) -> Part:
+    """Encode rows as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
+    return Part(table, kind, sink.getvalue().to_pybytes())
+
+
+def removal(table: str, ids: Sequence[str]) -> Part:
+    """Encode the removal of rows."""
+    return part(table, "remove", pa.table({"_id": pa.array(ids, pa.string())}))
+
+
+def frame(header: dict[str, Any], parts: Sequence[Part] = ()) -> bytes:
+    """Put a frame together."""
+    listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
+    head = json.dumps({**header, "parts": listed}, separators=(",", ":")).encode()
+    return b"".join((_LENGTH.pack(len(head)), head, *(p.payload for p in parts)))
+
+
+def read(data: bytes) -> tuple[dict[str, Any], list[Part]]:
+    """Take a frame apart."""
+    (size,) = _LENGTH.unpack_from(data)
+    at = _LENGTH.size + size
+    header = json.loads(data[_LENGTH.size : at])
+    parts = []
+    for listed in header["parts"]:
+        parts.append(Part(listed["table"], listed["kind"], data[at : at + listed["bytes"]]))
+        at += listed["bytes"]
+    return header, parts

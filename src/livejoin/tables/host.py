@@ -1,0 +1,232 @@
+"""The tables under their stable names: which generation they show, when that changes, and who is told.
+
+Everything here runs on one thread, the event loop's. A generation is filled out of sight; the ledger says from
+which changelog offset on it is complete, and the names move once that much of it has been read.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from livejoin.core import spec
+from livejoin.core.generation import State
+from livejoin.tables.decode import SCHEMAS, Records
+from livejoin.tables.store import Delta, Store
+
+DATA = tuple(name for name, table in spec.TABLES.items() if table.data)
+SYSTEM = tuple(name for name, table in spec.TABLES.items() if not table.data)
+
+
+class Audience(Protocol):
+    """Who is told of changes."""
+
+    def changed(self, table: str, delta: Delta) -> None:
+        """Rows of a table changed."""
+
+    def cut_over(self) -> None:
+        """All data tables show another generation now."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A run of one generation's changelog, decoded, up to but not including `seq`."""
+
+    generation: int
+    seq: int
+    records: Sequence[tuple[str, Records]]
+    tombstones: Sequence[str] = ()
+
+
+@dataclass
+class Held:
+    """One generation's tables, shown or not."""
+
+    number: int
+    rejects_kept: int
+    seq: int = 0
+    newest: int = 0  # source time in ms
+    stores: dict[str, Store] = field(default_factory=lambda: {name: Store(SCHEMAS[name]) for name in DATA})
+    rejected: dict[str, set[str]] = field(default_factory=lambda: {s.name: set() for s in spec.SOURCES})
+    tombstones: dict[str, set[str]] = field(default_factory=lambda: {s.name: set() for s in spec.SOURCES})
+    shown_rejects: dict[str, deque[str]] = field(default_factory=lambda: {s.name: deque() for s in spec.SOURCES})
+
+    def apply(self, chunk: Chunk) -> list[tuple[str, Delta]]:
+        """Take in the next run of the changelog."""
+        deltas = []
+        for table, records in chunk.records:
+            delta = self.stores[table].apply(records)
+            if table == spec.REJECTS:
+                delta = self._trim(delta)
+            deltas.append((table, delta))
+            self.newest = max(self.newest, pc.max(records.rows.column("_ts")).value or 0)
+        for row_id in chunk.tombstones:
+            self.tombstones[row_id.partition("/")[0]].add(row_id)
+        self.seq = chunk.seq
+        return deltas
+
+    def _trim(self, delta: Delta) -> Delta:
+        """Keep the newest rejects of each source; all of them count."""
+        removed = list(delta.removed)
+        new = []
+        for row_id in delta.upserts.column("_id").to_pylist():
+            source = row_id.partition("/")[0]
+            again = row_id in self.rejected[source]
+            self.rejected[source].add(row_id)
+            shown = self.shown_rejects[source]
+            if again and row_id not in shown:  # written again after a crash, let go long ago
+                removed.append(row_id)
+                continue
+            new.append(row_id)
+            shown.append(row_id)
+            if len(shown) > self.rejects_kept:
+                removed.append(shown.popleft())
+        self.stores[spec.REJECTS].drop(removed)
+        gone = set(removed)
+        keep = pa.array([row_id not in gone for row_id in delta.upserts.column("_id").to_pylist()], pa.bool_())
+        fresh = set(new)
+        return Delta(delta.upserts.filter(keep), [row_id for row_id in removed if row_id not in fresh])
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Records read per source, and what became of them."""
+        counts = {}
+        for source in spec.SOURCES:
+            rows = len(self.stores[source.table])
+            rejected, tombstones = len(self.rejected[source.name]), len(self.tombstones[source.name])
+            counts[source.name] = {
+                "read": rows + rejected + tombstones,
+                "rows": rows,
+                "rejected": rejected,
+                "tombstones": tombstones,
+            }
+        return counts
+
+
+class Host:
+    """All tables of one table server."""
+
+    def __init__(self, *, logs_kept: int, rejects_kept: int) -> None:
+        self._logs_kept = logs_kept
+        self._rejects_kept = rejects_kept
+        self._held: dict[int, Held] = {}
+        self._nothing = Held(0, rejects_kept)
+        self._shown: Held = self._nothing
+        self._target: tuple[int, int] | None = None  # the live generation and where it is complete
+        self._system = {name: Store(SCHEMAS[name]) for name in SYSTEM}
+        self._log_ids: deque[str] = deque()
+        self._status_version = 0
+        self.audience: list[Audience] = []
+        self.trouble = ""  # why the changelog cannot be followed
+        self.status: Mapping[str, Any] = {}
+        self.show_status({"state": "starting", "progress": 0, "message": "reading the ledger"})
+
+    # --- told by the follower
+
+    def follow(self, state: State) -> None:
+        """The ledger says what exists and what is live."""
+        wanted = {g.number for g in (state.live, state.building) if g is not None}
+        for number in wanted - self._held.keys():
+            self._held[number] = Held(number, self._rejects_kept)
+        live = state.live
+        self._target = (live.number, live.ready_at or 0) if live else None
+        self._move_if_ready()
+        for number in self._held.keys() - wanted - {self._shown.number}:
+            del self._held[number]
+
+    def apply(self, chunk: Chunk) -> None:
+        """The next run of a generation's changelog."""
+        held = self._held.get(chunk.generation)
+        if held is None:
+            return
+        deltas = held.apply(chunk)
+        if held is self._shown:
+            for table, delta in deltas:
+                self._tell(table, delta)
+        else:
+            self._move_if_ready()
+
+    def show_status(self, row: Mapping[str, Any]) -> None:
+        """Replace the one row of the status table."""
+        self.status = row
+        self._status_version += 1
+        self._upsert_system(spec.STATUS, [{**row, "_id": "status"}], self._status_version)
+
+    def log(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Add lines to the log table; the oldest go."""
+        new = [line for line in lines if line["_id"] not in self._system[spec.LOGS].ids]
+        if not new:
+            return
+        self._upsert_system(spec.LOGS, new, 0)
+        self._log_ids.extend(line["_id"] for line in new)
+        gone = [self._log_ids.popleft() for _ in range(len(self._log_ids) - self._logs_kept)]
+        self._system[spec.LOGS].drop(gone)
+        self._tell(spec.LOGS, Delta(SCHEMAS[spec.LOGS].empty_table().to_batches()[0], gone) if gone else None)
+
+    def trouble_with(self, why: str) -> None:
+        """Following does not work, or works again."""
+        self.trouble = why
+
+    def forget(self) -> None:
+        """Start over: the ledger is another one."""
+        self._held.clear()
+        self._target = None
+        self._show(self._nothing)
+
+    # --- asked by readers
+
+    def store(self, table: str) -> Store:
+        """A table under its stable name, as it is shown now."""
+        return self._shown.stores[table] if table in DATA else self._system[table]
+
+    @property
+    def generation(self) -> int | None:
+        """Which generation the names show."""
+        return self._shown.number or None
+
+    @property
+    def seq(self) -> int:
+        """How far the changelog of the shown generation has been read."""
+        return self._shown.seq
+
+    @property
+    def newest(self) -> int | None:
+        """The newest source time shown, in ms."""
+        return self._shown.newest or None
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What became of the records that the shown generation has read."""
+        return self._shown.counts()
+
+    @property
+    def stale(self) -> str:
+        """Why the rows may be old, or nothing."""
+        if self.trouble:
+            return self.trouble
+        return str(self.status.get("message") or "") if self.status["state"] in ("restarting", "failed") else ""
+
+    # --- inside
+
+    def _move_if_ready(self) -> None:
+        if self._target is None:
+            return
+        number, ready_at = self._target
+        if number != self._shown.number and (held := self._held[number]).seq >= ready_at:
+            self._show(held)
+
+    def _show(self, held: Held) -> None:
+        self._shown = held
+        for one in self.audience:
+            one.cut_over()
+
+    def _upsert_system(self, table: str, rows: Sequence[Mapping[str, Any]], version: int) -> None:
+        batch = pa.RecordBatch.from_pylist(list(rows), schema=SCHEMAS[table])
+        records = Records.made([row["_id"] for row in rows], batch, version)
+        self._tell(table, self._system[table].apply(records))
+
+    def _tell(self, table: str, delta: Delta | None) -> None:
+        if delta is not None and not delta.empty:
+            for one in self.audience:
+                one.changed(table, delta)

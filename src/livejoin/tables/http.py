@@ -1,0 +1,140 @@
+"""The HTTP side: tables in three formats, status, health, the page."""
+
+import importlib.util
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+
+from livejoin import __version__
+from livejoin.core import spec
+from livejoin.errors import AskError
+from livejoin.tables.host import Host
+from livejoin.tables.live import Live
+from livejoin.tables.problems import problem
+
+_STATIC = Path(__file__).with_name("static")
+
+
+def api(host: Host, live: Live) -> Starlette:
+    """The application: everything that is served, except who may ask for it."""
+    asked = _Asked(host, live)
+    routes = [
+        Route("/", _page),
+        Route("/livez", asked.livez),
+        Route("/readyz", asked.readyz),
+        Route("/api/v1/tables", asked.tables),
+        Route("/api/v1/tables/{name}", asked.table),
+        Route("/api/v1/status", asked.status),
+        WebSocketRoute("/api/v1/live", live.serve),
+        Mount("/engine", StaticFiles(directory=_engine())),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+    handlers: dict[Any, Any] = {HTTPException: _refused, AskError: _wrong}
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+class _Asked:
+    """The routes that read the host."""
+
+    def __init__(self, host: Host, live: Live) -> None:
+        self._host = host
+        self._live = live
+
+    async def livez(self, _request: Request) -> Response:
+        return JSONResponse({"status": "alive", "version": __version__})
+
+    async def readyz(self, _request: Request) -> Response:
+        if self._host.generation is None:
+            status = self._host.status
+            return problem(503, status["state"], self._host.trouble or status.get("message") or "nothing is live yet")
+        return JSONResponse({"status": "ready", "generation": self._host.generation})
+
+    async def tables(self, _request: Request) -> Response:
+        listed = [
+            {
+                "name": name,
+                "rows": len(self._host.store(name)),
+                "columns": [{"name": c.name, "type": c.type} for c in table.columns],
+            }
+            for name, table in spec.TABLES.items()
+        ]
+        return JSONResponse({"generation": self._host.generation, "seq": self._host.seq, "tables": listed})
+
+    async def status(self, _request: Request) -> Response:
+        host = self._host
+        sources = host.counts()
+        return JSONResponse({**host.status, "viewers": len(self._live), "stale": host.stale or None, "sources": sources})
+
+    async def table(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in spec.TABLES:
+            raise HTTPException(404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}")
+        if unknown := set(request.query_params) - {"format"}:
+            raise AskError(f"unknown parameter {min(unknown)[:100]!r}; known is format")
+        form = request.query_params.get("format", "json")
+        if form not in _FORMATS:
+            raise AskError(f"unknown format {form[:100]!r}; known are {', '.join(_FORMATS)}")
+        rows = self._host.store(name).snapshot()
+        head = {"table": name, "generation": self._host.generation, "seq": self._host.seq}
+        return await run_in_threadpool(_FORMATS[form], rows, head)
+
+
+def _as_json(rows: pa.Table, head: dict[str, Any]) -> Response:
+    texts = [_iso(column) if pa.types.is_timestamp(column.type) else column for column in rows.columns]
+    return JSONResponse({**head, "rows": pa.table(texts, rows.column_names).to_pylist()})
+
+
+def _as_csv(rows: pa.Table, _head: dict[str, Any]) -> Response:
+    out = io.BytesIO()
+    pa.csv.write_csv(rows, out)
+    return Response(out.getvalue(), media_type="text/csv; charset=utf-8")
+
+
+def _as_arrow(rows: pa.Table, _head: dict[str, Any]) -> Response:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_table(rows)
+    return Response(out.getvalue().to_pybytes(), media_type="application/vnd.apache.arrow.stream")
+
+
+_FORMATS: dict[str, Callable[[pa.Table, dict[str, Any]], Response]] = {
+    "json": _as_json,
+    "csv": _as_csv,
+    "arrow": _as_arrow,
+}
+
+
+def _iso(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+
+
+async def _page(_request: Request) -> Response:
+    return FileResponse(_STATIC / "index.html")
+
+
+def _engine() -> Path:
+    """The page's engine, out of the installed wheel."""
+    found = importlib.util.find_spec("perspective")
+    assert found is not None and found.origin is not None, "perspective-python is a dependency"
+    return Path(found.origin).parent / "widget" / "static"
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    titles = {404: "not found", 405: "method not allowed"}
+    return problem(error.status_code, titles.get(error.status_code, "refused"), error.detail)
+
+
+async def _wrong(_request: Request, error: Exception) -> Response:
+    return problem(400, "bad request", str(error))
