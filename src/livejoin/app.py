@@ -1,13 +1,16 @@
-"""Puts the rooms together: settings in, a running livejoin out, everything that was opened closed by the same `with`."""
+"""Puts the rooms together: settings in, a running livejoin out, all closed by the same `with`."""
 
 import asyncio
 import contextlib
 import queue
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 import structlog
@@ -25,20 +28,21 @@ from livejoin.pipeline.session import Session
 from livejoin.settings import Settings
 from livejoin.tables.follow import Follower
 from livejoin.tables.host import Host
-from livejoin.tables.security import LOOPBACK
 from livejoin.tables.server import listen, serve
 
 log = structlog.get_logger()
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _TRY_S = 5
 
 
 def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None) -> int:
     """Run until a signal says to stop; the exit code. `announce` is told the page's address."""
-    if settings.http.host not in LOOPBACK:
+    if settings.http.host not in _LOOPBACK:
         raise SettingsError(
             f"http.host is {settings.http.host}, which others can reach",
-            hint=f"There is no sign-in yet: use {LOOPBACK[0]}.",
+            hint=f"There is no sign-in yet: use {_LOOPBACK[0]}.",
         )
     folder = _local_folder(settings)
     processes.java()
@@ -51,7 +55,7 @@ def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None)
         return asyncio.run(_serve(settings, session, taken))
 
 
-async def _serve(settings: Settings, session: Session, taken) -> int:  # type: ignore[no-untyped-def]
+async def _serve(settings: Settings, session: Session, taken: socket.socket) -> int:
     kafka, names = Kafka(settings.kafka), Names(settings.name)
     host = Host(logs_kept=settings.logs_kept, rejects_kept=settings.rejects_kept)
     stop, code = asyncio.Event(), 0
@@ -64,10 +68,14 @@ async def _serve(settings: Settings, session: Session, taken) -> int:  # type: i
 
     here.add_signal_handler(signal.SIGTERM, stopped_by, 0)
     here.add_signal_handler(signal.SIGINT, stopped_by, 130)
+
+    def show_status(row: dict[str, Any]) -> None:
+        here.call_soon_threadsafe(host.show_status, row)
+
     follower = Follower(kafka, names, host, here.call_soon_threadsafe, logs_kept=settings.logs_kept)
     crew = Crew(on_failure=lambda: here.call_soon_threadsafe(stop.set))
     crew.hire("follower", follower.run)
-    crew.hire("control", lambda stop: _lead(settings, kafka, names, session, host, here, stop))
+    crew.hire("control", Leader(settings, kafka, names, session, show_status).run)
     try:
         await serve(host, taken, stop)
     finally:
@@ -77,32 +85,42 @@ async def _serve(settings: Settings, session: Session, taken) -> int:  # type: i
     return code
 
 
-def _lead(  # noqa: PLR0913
-    settings: Settings,
-    kafka: Kafka,
-    names: Names,
-    session: Session,
-    host: Host,
-    here: asyncio.AbstractEventLoop,
-    stop: threading.Event,
-) -> None:
-    """Wait for Kafka, then lead."""
-    warm = threading.Thread(target=_warm, args=(session,), name="warm-up")
-    warm.start()  # the JVM takes seconds to start, and needs nothing from Kafka
-    try:
+@dataclass(frozen=True)
+class Leader:
+    """Waits for Kafka, then leads."""
+
+    settings: Settings
+    kafka: Kafka
+    names: Names
+    session: Session
+    show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
+
+    def run(self, stop: threading.Event) -> None:
+        """Lead until told to stop."""
+        warm = threading.Thread(target=_warm, args=(self.session,), name="warm-up")
+        warm.start()  # the JVM takes seconds to start, and needs nothing from Kafka
+        try:
+            self._wait_for_kafka(stop)
+            if not stop.is_set():
+                self._lead(stop)
+        finally:
+            warm.join()
+
+    def _wait_for_kafka(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                wait_until_reachable(kafka, _TRY_S)
-                break
+                wait_until_reachable(self.kafka, _TRY_S)
             except KafkaUnavailable as error:
                 log.warning("waiting for Kafka", why=str(error))
-                row = {"state": "waiting", "progress": 0, "message": str(error)}
-                here.call_soon_threadsafe(host.show_status, row)
-        if stop.is_set():
-            return
+                self.show_status({"state": "waiting", "progress": 0, "message": str(error)})
+            else:
+                return
+
+    def _lead(self, stop: threading.Event) -> None:
+        settings, kafka, names = self.settings, self.kafka, self.names
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
-        queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
+        queries = Queries(self.session, kafka, names, settings.checkpoint_path, settings.spark)
         executor = Executor(inbox, ledger, Pipeline(kafka, names, queries, settings.start_at))
         watching = threading.Thread(target=queries.watch, args=(executor, stop), name="watch")
         watching.start()
@@ -112,8 +130,6 @@ def _lead(  # noqa: PLR0913
             stop.set()
             watching.join()
             executor.close()
-    finally:
-        warm.join()
 
 
 def _warm(session: Session) -> None:
@@ -121,13 +137,14 @@ def _warm(session: Session) -> None:
     try:
         session.spark()
     except LivejoinError as error:
-        log.error("spark did not start", why=str(error))  # the first build tries again and reports it
+        # the first build tries again and reports it
+        log.error("spark did not start", why=str(error))  # noqa: TRY400 - no trace for people
     else:
         log.info("spark is ready", took_s=round(time.monotonic() - began, 1))
 
 
 class Crew:
-    """Threads that are stopped and joined together; when one fails, all stop and the failure is raised."""
+    """Threads that are stopped and joined together; when one fails, all stop and it is raised."""
 
     def __init__(self, on_failure: Callable[[], object]) -> None:
         self._stop = threading.Event()
@@ -161,7 +178,7 @@ class Crew:
 
 
 def _local_folder(settings: Settings) -> Path:
-    """A folder on this machine for the lock and Spark's log: beside the checkpoints, where those are local."""
+    """A local folder for the lock and Spark's log: the checkpoints' own, where that is local."""
     where = urlparse(settings.checkpoint_path)
     local = where.scheme in ("", "file")
     folder = Path(where.path) if local else processes.state_folder() / settings.name

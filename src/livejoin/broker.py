@@ -1,4 +1,4 @@
-"""A real Kafka broker of our own, in one process, for the demo and the tests: KRaft, loopback, its own folder."""
+"""A real Kafka broker of our own, for the demo and the tests: KRaft, loopback, its own folder."""
 
 import base64
 import contextlib
@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from livejoin import jars, processes
+from livejoin import classes, jars, processes
 from livejoin.errors import BrokerError, KafkaUnavailable
 from livejoin.kafka import MAX_RECORD_BYTES, Kafka, wait_until_reachable
 
@@ -18,17 +18,28 @@ _HEAP = "512m"
 
 
 @contextlib.contextmanager
-def broker(folder: Path, port: int = 0) -> Iterator[Kafka]:
-    """Run a broker over a folder. A folder that was used before goes on with its data, on a port of its choice."""
+def broker(folder: Path, port: int = 0, *, archive_classes: bool = False) -> Iterator[Kafka]:
+    """Run a broker over a folder, on any free port unless told. A used folder keeps its data."""
+    folder.mkdir(parents=True, exist_ok=True)
     with processes.only_one(folder / "broker.lock", "folder") as lock:
         port = port or free_port()
         settings = _settings(folder, port, free_port())
-        classpath = os.pathsep.join(map(str, jars.jars("broker")))
-        java = processes.java()
-        _format(java, classpath, settings, folder)
+        files, java = jars.jars("broker"), processes.java()
+        classpath = os.pathsep.join(map(str, files))
+        shared = classes.options(classes.archive("broker", java, *files), make=archive_classes)
+        _format([java, *([] if archive_classes else shared), "-cp", classpath], settings, folder)
         log = folder / "broker.log"
         child = processes.Child(
-            [java, f"-Xms{_HEAP}", f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-cp", classpath, "kafka.Kafka", str(settings)],
+            [
+                java,
+                f"-Xms{_HEAP}",
+                f"-Xmx{_HEAP}",
+                *shared,
+                "-cp",
+                classpath,
+                "kafka.Kafka",
+                str(settings),
+            ],
             log=log,
             keep=[lock],
         )
@@ -38,10 +49,12 @@ def broker(folder: Path, port: int = 0) -> Iterator[Kafka]:
                 wait_until_reachable(kafka, _START_S)
             except KafkaUnavailable as error:
                 ended = "ended" if child.gone else f"did not answer within {_START_S} s"
-                raise BrokerError(f"the embedded broker {ended}", hint=f"Its log says why: {log}.") from error
+                raise BrokerError(
+                    f"the embedded broker {ended}", hint=f"Its log says why: {log}."
+                ) from error
             yield kafka
         finally:
-            child.close()
+            child.close(grace_s=60 if archive_classes else 10)
 
 
 def free_port() -> int:
@@ -79,13 +92,15 @@ def _settings(folder: Path, port: int, controller_port: int) -> Path:
     return file
 
 
-def _format(java: str, classpath: str, settings: Path, folder: Path) -> None:
+def _format(java: list[str], settings: Path, folder: Path) -> None:
     if (folder / "data" / "meta.properties").exists():
         return
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [java, "-cp", classpath, "kafka.tools.StorageTool"]
-    arguments = ["format", "--ignore-formatted", "-t", cluster, "-c", str(settings)]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=_START_S)
+    command = [*java, "kafka.tools.StorageTool"]
+    arguments = ["format", "--ignore-formatted", f"--cluster-id={cluster}", "-c", str(settings)]
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, timeout=_START_S
+    )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-500:]
         raise BrokerError(f"the broker's folder {folder} could not be formatted: {said}")

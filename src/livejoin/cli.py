@@ -1,4 +1,4 @@
-"""The command line. Parses, prints and maps failures to exit codes; everything else happens elsewhere."""
+"""The command line. Parses, prints and maps failures to exit codes; all else is done elsewhere."""
 
 import json
 import logging
@@ -17,7 +17,12 @@ from livejoin import __version__, app, demo, jars, processes, settings
 from livejoin.errors import AskError, LivejoinError, SettingsError
 from livejoin.kafka import Kafka, wait_until_reachable
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+cli = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 
 Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML file with settings.")]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", help="How to print.")]
@@ -26,7 +31,7 @@ _ANSWER_S = 10
 _REACH_S = 5
 
 
-def _version(wanted: bool) -> None:
+def _version(*, wanted: bool) -> None:
     if wanted:
         print(f"livejoin {__version__}")
         raise typer.Exit
@@ -34,14 +39,19 @@ def _version(wanted: bool) -> None:
 
 @cli.callback()
 def root(
-    *, version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
-    """Join Kafka topics live on Spark, and watch the result as tables under names that never change."""
+    """Join Kafka topics live on Spark, and watch the result as tables whose names never change."""
 
 
 @cli.command("demo")
 def demo_command(
-    data: Annotated[Path | None, typer.Option(help="Folder for the broker's data and the checkpoints.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder for the broker's data and the checkpoints.")
+    ] = None,
     port: Port = 10000,
 ) -> None:
     """Run everything on this machine: a Kafka broker, sample producers, Spark, the page."""
@@ -53,12 +63,16 @@ def run(config: Config = None, port: Port = None) -> None:
     """Join the topics of your own Kafka, as the settings say, and serve the tables."""
     overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
     chosen = settings.load(config, **overrides)
-    raise typer.Exit(app.run(chosen, lambda url: print(f"livejoin: the page is at {url}", flush=True)))
+    raise typer.Exit(
+        app.run(chosen, lambda url: print(f"livejoin: the page is at {url}", flush=True))
+    )
 
 
 @cli.command()
 def status(
-    url: Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")] = "http://127.0.0.1:10000/",
+    url: Annotated[
+        str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")
+    ] = "http://127.0.0.1:10000/",
     output: Output = "table",
 ) -> None:
     """Say what is live, from which topics, and how many records were read."""
@@ -93,7 +107,11 @@ def _checks(config: Path | None) -> Any:
     yield "system", known, system if known else f"{system}: run livejoin under WSL2"
     yield _check("java", processes.java)
     missing = [jar.coordinate for jar in jars.locked() if not jar.file.exists()]
-    yield "jars", True, f"{len(missing)} to be downloaded at the first start" if missing else "all in the cache"
+    yield (
+        "jars",
+        True,
+        f"{len(missing)} to be downloaded at the first start" if missing else "all in the cache",
+    )
     try:
         chosen = settings.load(config)
     except SettingsError as error:
@@ -101,12 +119,21 @@ def _checks(config: Path | None) -> Any:
         return
     yield "settings", True, f"{config or 'defaults and environment'}"
     kafka = Kafka(chosen.kafka)
-    reached = _check("kafka", lambda: (wait_until_reachable(kafka, _REACH_S), kafka.address)[1])
+
+    def reach() -> str:
+        wait_until_reachable(kafka, _REACH_S)
+        return kafka.address
+
+    reached = _check("kafka", reach)
     yield reached
     if reached[1]:
         topics = (chosen.topics.users, chosen.topics.accounts)
         absent = [name for name in topics if name not in kafka.describe(topics)]
-        found = f"missing: {', '.join(absent)}; create them, or name others in topics.*" if absent else " and ".join(topics)
+        found = (
+            f"missing: {', '.join(absent)}; create them, or name others in topics.*"
+            if absent
+            else " and ".join(topics)
+        )
         yield "topics", not absent, found
 
 
@@ -119,11 +146,14 @@ def _check(name: str, work: Any) -> tuple[str, bool, str]:
 
 def _get(url: str) -> dict[str, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
+        with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:  # noqa: S310 - the user's own URL
             return dict(json.load(answer))
     except (urllib.error.URLError, ValueError, OSError) as error:
         why = getattr(error, "reason", None) or error
-        raise AskError(f"no livejoin answers at {url}: {why}", hint="Start one with `livejoin demo`, or name it with --url.") from error
+        raise AskError(
+            f"no livejoin answers at {url}: {why}",
+            hint="Start one with `livejoin demo`, or name it with --url.",
+        ) from error
 
 
 def _quiet_py4j(record: logging.LogRecord) -> bool:
@@ -135,19 +165,26 @@ def main() -> None:
     """Run the command line and exit with its code."""
     handler = logging.StreamHandler()
     handler.addFilter(_quiet_py4j)
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING, handlers=[handler], format="%(levelname)s %(name)s: %(message)s"
+    )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ),
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ
+            ),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
         cli()
     except LivejoinError as error:
-        print(f"livejoin: {error.message}" + (f"\n  {error.hint}" if error.hint else ""), file=sys.stderr)
+        print(
+            f"livejoin: {error.message}" + (f"\n  {error.hint}" if error.hint else ""),
+            file=sys.stderr,
+        )
         sys.exit(2 if isinstance(error, SettingsError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,4 +1,7 @@
-"""`livejoin demo`: a broker, sample producers for two pairs of topics, and livejoin over them, on this machine alone."""
+"""`livejoin demo`: a broker, sample producers for two pairs of topics, and livejoin over them.
+
+All on this machine alone.
+"""
 
 import contextlib
 import itertools
@@ -17,8 +20,14 @@ PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
 _USERS = 400  # per pair, at the first start
 _PER_SECOND = 5
 _BAD_EVERY = 40
-_NAMES = "Ada Grace Alan Edsger Barbara Donald Radia Tony Frances Ken Margaret Leslie Katherine Dennis".split()
-_FAMILIES = "Lovelace Hopper Turing Dijkstra Liskov Knuth Perlman Hoare Allen Thompson Hamilton Lamport".split()
+_NAMES = (
+    "Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Radia",
+    "Tony", "Frances", "Ken", "Margaret", "Leslie", "Katherine", "Dennis",
+)  # fmt: skip
+_FAMILIES = (
+    "Lovelace", "Hopper", "Turing", "Dijkstra", "Liskov", "Knuth",
+    "Perlman", "Hoare", "Allen", "Thompson", "Hamilton", "Lamport",
+)  # fmt: skip
 _TYPES = ("checking", "savings", "brokerage", "pension")
 _BAD = (
     b'{"userId": "cut off',
@@ -44,6 +53,7 @@ def run(folder: Path, port: int) -> int:
 
 def _announce(url: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
+    others = " and ".join(PAIRS["b"])
     print(
         f"""
   livejoin demo: {users} joined with {accounts}, live
@@ -56,7 +66,7 @@ def _announce(url: str, kafka: Kafka, folder: Path) -> None:
     curl '{url}api/v1/tables/final_ui?format=csv'
     livejoin status --url {url}
     livejoin doctor
-  {PAIRS["b"][0]} and {PAIRS["b"][1]} are being filled as well. Ctrl-C stops everything; the data stays.
+  {others} are being filled as well. Ctrl-C stops everything; the data stays.
 """,
         flush=True,
     )
@@ -119,5 +129,9 @@ def _user(producer: Producer, pair: str, number: int) -> None:
 
 def _account(producer: Producer, pair: str, number: int) -> None:
     balance = round(random.lognormvariate(7, 1.2), 2)
-    record = {"userId": f"{pair}-{number:04d}", "accountType": random.choice(_TYPES), "balance": balance}
+    record = {
+        "userId": f"{pair}-{number:04d}",
+        "accountType": random.choice(_TYPES),
+        "balance": balance,
+    }
     producer.produce(PAIRS[pair][1], json.dumps(record))

@@ -1,7 +1,8 @@
-"""The jars that Spark's Kafka connector and the embedded broker need: by coordinates, locked, cached per user.
+"""The jars that Spark's Kafka connector and the embedded broker need: locked, cached per user.
 
-Apache Ivy, which comes inside the pyspark wheel, resolves them. `jars.lock` names each with its sha256, so a jar
-that is in the cache was checked when it came in, and a second start resolves nothing.
+Apache Ivy, which comes inside the pyspark wheel, resolves their coordinates. `jars.lock` names each
+with its sha256, so a jar that is in the cache was checked when it came in, and a second start
+resolves nothing.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from livejoin.errors import MachineError
 Group = Literal["spark", "broker"]
 LOCK = Path(__file__).with_name("jars.lock")
 
-# What we ask for; all else follows. The connector is one release behind pyspark until its own is published.
+# What we ask for; all else follows. The connector is a release behind pyspark until its own is out.
 WANTED: tuple[tuple[Group, str, bool], ...] = (
     ("spark", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", False),
     ("spark", "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0", False),
@@ -48,7 +49,9 @@ class Jar:
 
 def locked() -> list[Jar]:
     """Every jar of the lock file."""
-    lines = (line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#"))
+    lines = (
+        line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#")
+    )
     return [Jar(group, coordinate, sha256) for group, coordinate, sha256 in lines]  # type: ignore[arg-type]
 
 
@@ -71,7 +74,8 @@ def _bring(missing: list[Jar]) -> None:
             file = found.get(jar.coordinate)
             if file is None:
                 raise MachineError(
-                    f"{jar.coordinate} was not found", hint="Check the network, or LIVEJOIN_IVY_SETTINGS for a mirror."
+                    f"{jar.coordinate} was not found",
+                    hint="Check the network, or LIVEJOIN_IVY_SETTINGS for a mirror.",
                 )
             if (got := hashlib.sha256(file.read_bytes()).hexdigest()) != jar.sha256:
                 raise MachineError(
@@ -95,7 +99,7 @@ def lock() -> None:
 
 
 def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str, Path]:
-    """Let Ivy fetch the coordinates, and where asked all they depend on; answer files by coordinate."""
+    """Let Ivy fetch the coordinates, and where asked all they need; answer files by coordinate."""
     work.mkdir(parents=True, exist_ok=True)
     dependencies = []
     for _, coordinate, with_dependencies in wanted:
@@ -108,11 +112,19 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
     request.write_text(
         '<ivy-module version="2.0"><info organisation="livejoin" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
-        f'<dependencies>{"".join(dependencies)}</dependencies></ivy-module>'
+        f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
     )
     settings = os.environ.get("LIVEJOIN_IVY_SETTINGS")
     command = [
-        *(processes.java(), "-jar", str(_ivy()), "-ivy", str(request), "-cache", str(work / "cache")),
+        *(
+            processes.java(),
+            "-jar",
+            str(_ivy()),
+            "-ivy",
+            str(request),
+            "-cache",
+            str(work / "cache"),
+        ),
         *(("-settings", settings) if settings else ()),
         *("-types", "jar", "bundle"),  # some of the broker's jars are packaged as bundles
         *("-retrieve", f"{work}/out/[organisation]--[module]--[revision].[ext]"),
@@ -128,7 +140,8 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
     if process.returncode != 0:
         raise MachineError(
             "the jars could not be resolved: " + "".join(said[-12:]).strip(),
-            hint="Check the network, or name a mirror's Ivy settings file in LIVEJOIN_IVY_SETTINGS.",
+            hint="Check the network, or name a mirror's Ivy settings file"
+            " in LIVEJOIN_IVY_SETTINGS.",
         )
     return {file.stem.replace("--", ":"): file for file in (work / "out").iterdir()}
 
@@ -136,5 +149,7 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
 def _ivy() -> Path:
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
-        raise MachineError("pyspark is not installed", hint="Install livejoin with its dependencies: make setup.")
+        raise MachineError(
+            "pyspark is not installed", hint="Install livejoin with its dependencies: make setup."
+        )
     return next((Path(spark.origin).parent / "jars").glob("ivy-*.jar"))

@@ -1,9 +1,9 @@
-"""Clients of the users' Kafka, made from one block of properties; and what is asked of a topic before it is read."""
+"""Clients of the users' Kafka, from one block of properties, and what is asked of its topics."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     Consumer,
@@ -19,10 +19,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from livejoin.errors import KafkaUnavailable, TopicMissing
 
-_ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, one that is starting in seconds
+_ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
 
-# What ends a partition's reading for good; all else librdkafka tries again by itself.
+# What ends a partition's reading for good; all else librdkafka tries again by itself. Names with
+# an underscore are librdkafka's own errors, not private.
 _GONE = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -41,8 +42,17 @@ class Topic:
     partitions: tuple[int, ...]
 
 
+class Record(NamedTuple):
+    """A record that was read. A key or a value that is null is empty."""
+
+    topic: str
+    offset: int
+    key: bytes
+    value: bytes
+
+
 class Kafka:
-    """The users' cluster. Whoever takes a producer or a reader closes it; the admin client is kept here."""
+    """The users' cluster. Whoever takes a producer or reader closes it; the admin client stays."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self.properties = properties
@@ -77,7 +87,9 @@ class Kafka:
     def _client(self, more: dict[str, Any]) -> dict[str, Any]:
         # librdkafka writes broker trouble to standard error; status and logs say it better
         quiet = {"log_level": 2, "error_cb": lambda _error: None}
-        own = {name: value for name, value in self.properties.items() if name != "auto.offset.reset"}
+        own = {
+            name: value for name, value in self.properties.items() if name != "auto.offset.reset"
+        }
         return own | quiet | more
 
     @property
@@ -104,9 +116,9 @@ class Kafka:
             found[name] = Topic(name, str(it.topic_id), tuple(sorted(p.id for p in it.partitions)))
         return found
 
-    def make(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic unless it is there."""
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=config)
+    def make(self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1) -> None:
+        """Make a topic unless it is there; afterwards it can be described and read."""
+        topic = NewTopic(name, partitions, replication_factor=-1, config=dict(config or {}))
         try:
             self.admin.create_topics([topic], request_timeout=_ANSWER_S)[name].result(_ANSWER_S)
         except KafkaException as error:
@@ -114,6 +126,11 @@ class Kafka:
                 raise _named(error, name) from error
         except TimeoutError as error:
             raise self._unavailable("no answer") from error
+        until = time.monotonic() + _ANSWER_S
+        while name not in self.describe([name]):  # brokers learn of it one after the other
+            if time.monotonic() > until:
+                raise missing(name)
+            time.sleep(0.02)
 
     def offsets(self, topic: Topic, spec: OffsetSpec) -> dict[int, int]:
         """One offset per partition. Ends are those of readers that skip what was not committed."""
@@ -135,19 +152,22 @@ class Kafka:
         )
 
 
-def batch(consumer: Consumer, most: int, wait_s: float) -> list[Message]:
-    """What has arrived, as soon as anything has: `consume` alone would wait for the whole number. Events are left out."""
+def batch(consumer: Consumer, most: int, wait_s: float) -> list[Record]:
+    """What has arrived, as soon as anything has. Events are left out.
+
+    `consume` alone would wait for the whole number.
+    """
     first = consumer.poll(wait_s)
     if first is None:
         return []
-    messages = []
+    records = []
     for message in (first, *consumer.consume(most, 0)):
         error = message.error()
         if error is None:
-            messages.append(message)
+            records.append(_record(message))
         elif error.code() in _GONE:
             raise _named(KafkaException(error), message.topic() or "")
-    return messages
+    return records
 
 
 def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
@@ -160,7 +180,7 @@ def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
             admin.list_topics(timeout=max(0.1, min(left, 2)))
         except KafkaException as error:
             if left <= 0:
-                raise kafka._unavailable(error.args[0].str()) from error  # noqa: SLF001
+                raise kafka._unavailable(error.args[0].str()) from error  # noqa: SLF001 - our own
         else:
             return
 
@@ -174,29 +194,33 @@ def last_readable(kafka: Kafka, group: str, topic: Topic) -> dict[int, int]:
     ends = kafka.offsets(topic, OffsetSpec.latest())
     consumer = kafka.reader(group)
     try:
-        found = {p: _last_before(consumer, topic.name, p, starts[p], ends[p]) for p in topic.partitions}
+        found = {
+            p: _last_before(consumer, topic.name, p, starts[p], ends[p]) for p in topic.partitions
+        }
     finally:
         consumer.close()
     return {p: offset for p, offset in found.items() if offset is not None}
 
 
-def _last_before(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> int | None:
+def _last_before(
+    consumer: Consumer, topic: str, partition: int, start: int, end: int
+) -> int | None:
     step = 1
     while end > start:
         at = max(start, end - step)
         consumer.assign([TopicPartition(topic, partition, at)])
         last = None
-        for message in read_to_end(consumer, topic):
-            if message.offset() >= end:
+        for record in read_to_end(consumer, topic):
+            if record.offset >= end:
                 break
-            last = message.offset()
+            last = record.offset
         if last is not None or at == start:
             return last
         step *= 16
     return None
 
 
-def read_to_end(consumer: Consumer, topic: str) -> Iterable[Message]:
+def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
     """What stands in the one partition that is assigned, up to its end."""
     until = time.monotonic() + _ANSWER_S
     while time.monotonic() < until:
@@ -205,12 +229,19 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Message]:
             continue
         error = message.error()
         if error is None:
-            yield message
+            yield _record(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return
         else:
             raise _named(KafkaException(error), topic)
     raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {_ANSWER_S} s')
+
+
+def _record(message: Message) -> Record:
+    # only the types doubt that what was read has a topic and an offset
+    return Record(
+        message.topic() or "", message.offset() or 0, message.key() or b"", message.value() or b""
+    )
 
 
 def _named(error: KafkaException, topic: str) -> KafkaUnavailable | TopicMissing:
@@ -219,12 +250,15 @@ def _named(error: KafkaException, topic: str) -> KafkaUnavailable | TopicMissing
     if it.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
         return missing(topic)
     if it.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return TopicMissing(f'topic "{topic}" may not be used', hint="Ask for the right to describe and read it.")
+        return TopicMissing(
+            f'topic "{topic}" may not be used', hint="Ask for the right to describe and read it."
+        )
     return KafkaUnavailable(f'Kafka failed on topic "{topic}": {it.str()}')
 
 
 def missing(topic: str) -> TopicMissing:
     """The error for a topic that is not there."""
     return TopicMissing(
-        f'topic "{topic}" does not exist', hint="Create it, or choose another one; it is tried again."
+        f'topic "{topic}" does not exist',
+        hint="Create it, or choose another one; it is tried again.",
     )

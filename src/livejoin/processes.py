@@ -1,4 +1,7 @@
-"""Child processes that cannot outlive us, the machine's Java, and folders of the user's. Nothing of Kafka or Spark."""
+"""Child processes that cannot outlive us, the machine's Java, and folders of the user's.
+
+Nothing of Kafka or Spark.
+"""
 
 import contextlib
 import fcntl
@@ -16,8 +19,9 @@ from livejoin.errors import MachineError
 
 JAVA_AT_LEAST = 17
 
-# The child's standard input is our pipe. When we are gone, kill -9 included, the pipe closes and the guard ends
-# the child. A signal to the shell goes on to the child, and the shell ends with the child's code.
+# The child's standard input is our pipe. When we are gone, kill -9 included, the pipe closes and
+# the guard ends the child. A signal to the shell goes on to the child, and the shell ends with the
+# child's code.
 _GUARDED = """
 exec 3<&0
 "$@" <&3 3<&- &
@@ -78,13 +82,18 @@ class Child:
 
 def java() -> str:
     """The machine's Java, if it is new enough."""
-    install = f"Install Java {JAVA_AT_LEAST} or later (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17)."
+    install = (
+        f"Install Java {JAVA_AT_LEAST} or later"
+        " (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17)."
+    )
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise MachineError(f"there is no java {where}", hint=install)
-    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    said = subprocess.run(
+        [found, "-version"], capture_output=True, text=True, check=False, timeout=60
+    ).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < JAVA_AT_LEAST:
         named = f"Java {version[1]}" if version else "no Java that tells its version"
@@ -104,10 +113,11 @@ def state_folder() -> Path:
 
 @contextlib.contextmanager
 def only_one(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
-    """Hold a lock file. Its descriptor may be handed to children, who then hold it as well until they are dead."""
+    """Hold a lock file. Children that are given its descriptor hold it too, until they are dead."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    until = time.monotonic() + limit_s  # after kill -9 of our predecessor its children need a moment
+    # after kill -9 of our predecessor its children need a moment
+    until = time.monotonic() + limit_s
     try:
         while True:
             try:
@@ -116,7 +126,8 @@ def only_one(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise MachineError(
-                        f"another livejoin uses {path.parent}", hint=f"Stop it, or give this one another {what}."
+                        f"another livejoin uses {path.parent}",
+                        hint=f"Stop it, or give this one another {what}.",
                     ) from None
                 time.sleep(0.05)
         yield lock
@@ -128,3 +139,10 @@ def say(text: str) -> None:
     """Progress of long work, for a person who watches."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":  # `make` asks before it installs anything
+    try:
+        java()
+    except MachineError as error:
+        sys.exit(f"livejoin: {error}")

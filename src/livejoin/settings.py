@@ -1,6 +1,7 @@
-"""The settings: one frozen object, read once from a YAML file, the environment and the command line, in that order.
+"""The settings: one frozen object, read once.
 
-Unknown keys are errors that name the nearest known one. `${env:NAME}` and `${file:PATH}` are replaced everywhere.
+They come from a YAML file, the environment and the command line, in that order. Unknown keys are
+errors that name the nearest known one. `${env:NAME}` and `${file:PATH}` are replaced everywhere.
 """
 
 import difflib
@@ -33,7 +34,8 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def _topic_name(name: str) -> str:
     if not _TOPIC.fullmatch(name) or name in (".", "..") or name.startswith("__"):
         raise ValueError(
-            f"{name!r} is not a topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'"
+            f"{name!r} is not a topic name:"
+            " 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'"
         )
     return name
 
@@ -57,18 +59,23 @@ class Http(_Section):
     """Where the page and the API are served."""
 
     host: str = "127.0.0.1"
-    port: int = Field(10000, ge=0, le=65535, description="0 takes any free port")
+    port: int = Field(default=10000, ge=0, le=65535, description="0 takes any free port")
 
 
 class Spark(_Section):
     """Where the pipeline runs."""
 
-    # Slots are threads here and a query holds all of its own: two sources of 64 partitions, three times, fit.
+    # Slots are threads here, and a query holds its own: three of two times 64 partitions fit.
     master: str = "local[512]"
     conf: dict[str, str] = {}
     # A batch's end is a pause of about a second; a crash replays what the batch had read.
-    batch_s: int = Field(300, ge=1, le=3600)
-    shuffle_partitions: int = Field(2, ge=1, le=256)
+    batch_s: int = Field(default=300, ge=1, le=3600)
+    shuffle_partitions: int = Field(default=2, ge=1, le=256)
+
+    @property
+    def local(self) -> bool:
+        """Whether Spark runs in a JVM of ours alone."""
+        return self.master.startswith("local")
 
 
 class Settings(BaseSettings):
@@ -78,16 +85,22 @@ class Settings(BaseSettings):
         extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__"
     )
 
-    name: TopicName = Field("livejoin", description="prefix of livejoin's own topics and groups")
-    kafka: dict[str, str] = Field({"bootstrap.servers": "127.0.0.1:9092"}, description="client properties")
+    name: TopicName = Field(
+        default="livejoin", description="prefix of livejoin's own topics and groups"
+    )
+    kafka: dict[str, str] = Field(
+        default={"bootstrap.servers": "127.0.0.1:9092"}, description="client properties"
+    )
     topics: Topics = Topics()
     join: Join = "left"
     start: Literal["earliest", "latest"] = "earliest"
     http: Http = Http()
     spark: Spark = Spark()
-    checkpoints: str = Field("", description="any Hadoop path; empty: a folder of this user's")
-    logs_kept: int = Field(10_000, ge=1)
-    rejects_kept: int = Field(10_000, ge=1, description="per source")
+    checkpoints: str = Field(
+        default="", description="any Hadoop path; empty: a folder of this user's"
+    )
+    logs_kept: int = Field(default=10_000, ge=1)
+    rejects_kept: int = Field(default=10_000, ge=1, description="per source")
 
     @model_validator(mode="before")
     @classmethod
@@ -96,6 +109,10 @@ class Settings(BaseSettings):
         if isinstance(data, dict) and isinstance(kafka := data.get("kafka"), dict):
             # environment variables cannot hold a dot
             data["kafka"] = {str(k).lower().replace("_", "."): _text(v) for k, v in kafka.items()}
+        if isinstance(data, dict) and isinstance(spark := data.get("spark"), dict):
+            conf = spark.get("conf")
+            if isinstance(conf, dict):
+                data["spark"] = {**spark, "conf": {str(k): _text(v) for k, v in conf.items()}}
         return data
 
     @model_validator(mode="after")
@@ -141,7 +158,8 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             settings_cls: type[BaseSettings],
             init_settings: PydanticBaseSettingsSource,
             env_settings: PydanticBaseSettingsSource,
-            **_others: PydanticBaseSettingsSource,
+            *_others: PydanticBaseSettingsSource,
+            **_named: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
 
@@ -157,13 +175,18 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(file.read_text())
     except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error.strerror}", hint="Name a settings file with -c.") from error
+        raise SettingsError(
+            f"{file} cannot be read: {error.strerror}", hint="Name a settings file with -c."
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise SettingsError(f"{file} holds no settings, but {type(data).__name__}", hint="It should read like `name: x`.")
+        raise SettingsError(
+            f"{file} holds no settings, but {type(data).__name__}",
+            hint="It should read like `name: x`.",
+        )
     return data
 
 
@@ -176,7 +199,8 @@ def _check_environment() -> None:
         if setting not in known:
             nearest = _nearest(setting, known)
             raise SettingsError(
-                f"environment variable {variable} is no setting", hint=f"Did you mean {ENV_PREFIX}{nearest}?" if nearest else ""
+                f"environment variable {variable} is no setting",
+                hint=f"Did you mean {ENV_PREFIX}{nearest}?" if nearest else "",
             )
 
 
@@ -184,12 +208,16 @@ def _explain(error: Any) -> str:
     where = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         said = error["msg"].removeprefix("Value error, ")
-        return f"{where}: {said}, got {error['input']!r}" if where else said
+        # what stands under kafka or spark may be a secret
+        shown = "" if error["loc"][:1] in (("kafka",), ("spark",)) else f", got {error['input']!r}"
+        return f"{where}: {said}{shown}" if where else said
     section: Any = Settings
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
     nearest = _nearest(str(error["loc"][-1]), section.model_fields)
-    known = f"did you mean {nearest}?" if nearest else f"known are {', '.join(section.model_fields)}"
+    known = (
+        f"did you mean {nearest}?" if nearest else f"known are {', '.join(section.model_fields)}"
+    )
     return f"{where} is no setting: {known}"
 
 

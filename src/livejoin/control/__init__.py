@@ -1,1 +1,1 @@
-"""The control plane: what is asked and what happened becomes facts, facts become a state, a state becomes steps."""
+"""The control plane: what is asked and what happens becomes facts, then a state, then steps."""

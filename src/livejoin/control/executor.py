@@ -1,4 +1,4 @@
-"""Carries out steps: the one dull place where the plan meets Kafka and Spark. Nothing here decides."""
+"""Carries out steps: the dull place where the plan meets Kafka and Spark. Nothing here decides."""
 
 import queue
 import threading
@@ -54,7 +54,7 @@ class Executor:
         self._stop = threading.Event()
         self._resolving: set[int] = set()
         self._started: dict[int, float] = {}  # generations that should run, and since when
-        self._ended: dict[int, threading.Event] = {}  # set when a generation should not run any more
+        self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
 
     def close(self) -> None:
         """Stop everything that runs here."""
@@ -133,7 +133,8 @@ class Executor:
         try:
             self._pipeline.stop(number)
         except LivejoinError as error:
-            log.error("could not stop a query", generation=number, why=str(error))
+            why = str(error)
+            log.error("could not stop a query", generation=number, why=why)  # noqa: TRY400 - no trace for people
 
 
 def _to_console(line: Line) -> None:

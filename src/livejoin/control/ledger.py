@@ -1,4 +1,4 @@
-"""The ledger and the log: the topics to which the control plane writes what it knows, what it shows and what it says."""
+"""The ledger and the log: topics for what the control plane knows, shows and says."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _WRITE_S = 30
 
 
 class Ledger:
-    """Reads the last state, and writes states, the status row and log lines, each only where it is new."""
+    """Reads the last state; writes states, the status row and log lines, each only where new."""
 
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
@@ -25,8 +25,8 @@ class Ledger:
 
     def last(self) -> State:
         """The state as it was last written; a fresh one at the very first start."""
-        self._kafka.make(self._names.ledger, **{"cleanup.policy": "compact"})
-        self._kafka.make(self._names.logs, **{"retention.bytes": str(64 << 20), "retention.ms": "-1"})
+        self._kafka.make(self._names.ledger, {"cleanup.policy": "compact"})
+        self._kafka.make(self._names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
         found = self._read().get(STATE_KEY)
         return from_json(json.loads(found)) if found else State()
 
@@ -34,7 +34,7 @@ class Ledger:
         consumer = self._kafka.reader(self._names.group("ledger"))
         try:
             consumer.assign([TopicPartition(self._names.ledger, 0, 0)])
-            return {message.key(): message.value() for message in read_to_end(consumer, self._names.ledger)}
+            return {r.key: r.value for r in read_to_end(consumer, self._names.ledger)}
         finally:
             consumer.close()
 

@@ -1,4 +1,7 @@
-"""The control loop: fact, decide, write down, carry out. The same plan follows every decision and every restart."""
+"""The control loop: fact, decide, write down, carry out.
+
+The same plan follows every decision and every restart.
+"""
 
 import queue
 import threading
@@ -15,7 +18,9 @@ from livejoin.core.spec import Choice
 _TICK_S = 0.5
 
 
-def run(inbox: Inbox, ledger: Ledger, executor: Executor, choice: Choice, stop: threading.Event) -> None:
+def run(
+    inbox: Inbox, ledger: Ledger, executor: Executor, choice: Choice, stop: threading.Event
+) -> None:
     """Lead until told to stop."""
     state = ledger.last()
     inbox.put(facts.Started(time.time(), choice))

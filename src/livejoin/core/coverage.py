@@ -1,4 +1,4 @@
-"""Which positions of each source partition have left their mark, and whether that is all up to the pins."""
+"""Which positions of each source partition left their mark, and whether the pins are reached."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from livejoin.core.rows import Position
 
 
 class Coverage:
-    """Counts marks towards the pins of a generation. Marks come in any order, and again after a crash."""
+    """Counts marks towards a generation's pins. They come in any order, and again after a crash."""
 
     def __init__(self, starts: Mapping[str, Offsets], pins: Mapping[str, Offsets]) -> None:
         self._pins = {(s, p): pin for s, offsets in pins.items() for p, pin in offsets.items()}
@@ -27,7 +27,9 @@ class Coverage:
         """How much is covered, in whole per cent; 100 only when all is."""
         if self.complete:
             return 100
-        missing = sum(self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open)
+        missing = sum(
+            self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open
+        )
         return min(99, 100 * (self._total - missing) // self._total)
 
     def add(self, mark: Position) -> None:
@@ -43,7 +45,7 @@ class Coverage:
         self._close_if_past(at)
 
     def finished(self, source: str, partition: int, end: int) -> None:
-        """A batch has ended that read up to, not including, `end`. Offsets that hold no record leave no mark."""
+        """A batch that read all below `end` has ended. Offsets without a record leave no mark."""
         at = (source, partition)
         if at in self._open and end > self._next[at]:
             self._next[at] = end

@@ -1,4 +1,7 @@
-"""What follows from a fact: `decide(state, fact) -> State`. Pure: no clock, no topic, no file, no thread."""
+"""What follows from a fact: `decide(state, fact) -> State`.
+
+Pure: no clock, no topic, no file, no thread.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +15,7 @@ _RETRY_S = 2.0  # for a topic that is not there yet
 
 
 def decide(state: State, fact: facts.Fact) -> State:
-    """The state after a fact. A fact about a generation that is not wanted any more changes nothing."""
+    """The state after a fact. One about a generation that is no longer wanted changes nothing."""
     match fact:
         case facts.Started():
             return _started(replace(state, now=fact.at), fact)
@@ -24,7 +27,11 @@ def decide(state: State, fact: facts.Fact) -> State:
             return _died(state, fact)
         case facts.Resolved() | facts.NotResolved() | facts.Progressed() | facts.CaughtUp():
             building = state.building
-            return state if building is None or building.number != fact.generation else _built(state, building, fact)
+            return (
+                state
+                if building is None or building.number != fact.generation
+                else _built(state, building, fact)
+            )
         case facts.Ran(generation):
             return _ran(state, generation)
     assert_never(fact)
@@ -32,9 +39,17 @@ def decide(state: State, fact: facts.Fact) -> State:
 
 def _started(state: State, fact: facts.Started) -> State:
     if state.live is not None:
-        return _say(state, "INFO", f"ready: going on with generation {state.live.number}, {state.live.choice}")
+        return _say(
+            state,
+            "INFO",
+            f"ready: going on with generation {state.live.number}, {state.live.choice}",
+        )
     if state.building is not None:
-        return _say(state, "INFO", f"ready: going on to build generation {state.building.number}, {state.building.choice}")
+        return _say(
+            state,
+            "INFO",
+            f"ready: going on to build generation {state.building.number}, {state.building.choice}",
+        )
     number = state.last_number + 1
     building = Generation(number, fact.choice, requested_at=fact.at)
     state = replace(state, building=building, last_number=number)
@@ -48,8 +63,12 @@ def _built(
 ) -> State:
     match fact:
         case facts.Resolved(_, sources):
-            state = replace(state, building=replace(building, sources=sources), trouble="", try_again_at=0.0)
-            return _say(state, "INFO", f"building: generation {building.number} reads {_described(sources)}")
+            state = replace(
+                state, building=replace(building, sources=sources), trouble="", try_again_at=0.0
+            )
+            return _say(
+                state, "INFO", f"building: generation {building.number} reads {_described(sources)}"
+            )
         case facts.NotResolved(_, why):
             told = state if why == state.trouble else _say(state, "WARN", f"waiting: {why}")
             return replace(told, trouble=why, try_again_at=state.now + _RETRY_S)
@@ -58,7 +77,9 @@ def _built(
         case facts.CaughtUp(_, ready_at):
             live = replace(building, ready_at=ready_at, live_at=state.now)
             took = state.now - building.requested_at
-            state = _say(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
+            state = _say(
+                state, "INFO", f"caught up: generation {building.number} after {took:.1f} s"
+            )
             state = replace(state, live=live, building=None, progress=0, trouble="")
             return _say(state, "INFO", f"live: generation {building.number}, {building.choice}")
     assert_never(fact)
@@ -81,20 +102,24 @@ def _died(state: State, fact: facts.Died) -> State:
         return _say(
             state,
             "ERROR",
-            f"failed: generation {fact.generation} died {restarts} times without reading on: {fact.why};"
-            " its last rows stay; restart livejoin once the cause is gone",
+            f"failed: generation {fact.generation} died {restarts} times without reading on:"
+            f" {fact.why}; its last rows stay; restart livejoin once the cause is gone",
         )
     wait = 2.0 ** max(0, restarts - 1)
     state = replace(state, try_again_at=state.now + wait)
-    return _say(state, "ERROR", f"restarting: generation {fact.generation} died: {fact.why}; next try in {wait:.0f} s")
+    return _say(
+        state,
+        "ERROR",
+        f"restarting: generation {fact.generation} died: {fact.why}; next try in {wait:.0f} s",
+    )
 
 
 def _described(sources: Mapping[str, Reading]) -> str:
-    parts = (
-        f"{reading.topic} ({sum(pin + 1 - reading.start[p] for p, pin in reading.pins.items())} records)"
-        for reading in sources.values()
-    )
-    return " and ".join(parts)
+    return " and ".join(f"{r.topic} ({_count(r)} records)" for r in sources.values())
+
+
+def _count(reading: Reading) -> int:
+    return sum(pin + 1 - reading.start[p] for p, pin in reading.pins.items())
 
 
 def _say(state: State, level: Level, msg: str) -> State:

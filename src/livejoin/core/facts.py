@@ -1,4 +1,4 @@
-"""What has happened. Facts are past tense, carry their time, and name the generation they are about."""
+"""What has happened. Facts are past tense, carry their time, and name their generation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from livejoin.core.spec import Choice
 
 @dataclass(frozen=True)
 class Started:
-    """This process leads now. The choice is the one in the settings, which counts only if nothing else does."""
+    """Our process leads now. The settings' choice counts only if nothing else does."""
 
     at: float
     choice: Choice
@@ -63,7 +63,10 @@ class CaughtUp:
 
 @dataclass(frozen=True)
 class Died:
-    """A generation's query ended by itself. `counts` is false where it had moved on, or Kafka was out of reach."""
+    """A generation's query ended by itself.
+
+    `counts` is false where it had moved on, or Kafka was out of reach.
+    """
 
     generation: int
     why: str

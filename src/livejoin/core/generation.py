@@ -1,4 +1,4 @@
-"""One numbered build of the pipeline, and the whole state of the control plane. Data only; written whole."""
+"""One numbered build of the pipeline, and the control plane's whole state. Data, written whole."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Offsets = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Reading:
-    """What one source reads: the topic by name and id, where it starts, and what it must reach to be caught up."""
+    """What one source reads: a topic by name and id, its start, and what it must catch up with."""
 
     topic: str
     topic_id: str
@@ -26,7 +26,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Generation:
-    """A build for one choice. It can run once its positions are resolved, and be live once `ready_at` is known."""
+    """A build for one choice.
+
+    It can run once its positions are resolved, and be live once `ready_at` is known.
+    """
 
     number: int
     choice: spec.Choice
@@ -43,7 +46,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Line:
-    """Something that must be told, once, even across a crash: its id is its place in the history."""
+    """What must be told, once, even across a crash: its id is its place in the history."""
 
     id: int
     at: float

@@ -1,4 +1,4 @@
-"""Every topic, group and transactional id that livejoin makes, named in one place and under one prefix."""
+"""Every topic, group and transactional id that livejoin makes: one place, one prefix."""
 
 from dataclasses import dataclass
 
@@ -29,4 +29,4 @@ class Names:
 
     def own(self, topic: str) -> bool:
         """Whether a topic is livejoin's own and so never an input."""
-        return topic.startswith((f"{self.prefix}.changelog.", f"{self.prefix}.ledger", f"{self.prefix}.logs"))
+        return topic in (self.ledger, self.logs) or topic.startswith(f"{self.prefix}.changelog.")

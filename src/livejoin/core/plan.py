@@ -1,4 +1,7 @@
-"""How to make a state true: steps that state results, so doing one twice is harmless, in the order they must run."""
+"""How to make a state true: steps in the order they must run.
+
+A step states a result, so doing it twice is harmless.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,7 +47,11 @@ def plan(state: State) -> tuple[Step, ...]:
     if state.untold:
         steps.append(Tell(state.untold))
     steps.append(Show(status(state)))
-    if state.building is not None and not state.building.resolved and state.now >= state.try_again_at:
+    if (
+        state.building is not None
+        and not state.building.resolved
+        and state.now >= state.try_again_at
+    ):
         steps.append(Resolve(state.building))
     steps.append(Run(state.running()))
     return tuple(steps)
@@ -53,11 +60,10 @@ def plan(state: State) -> tuple[Step, ...]:
 def status(state: State) -> dict[str, Any]:
     """The one row of `orchestrator_status`: what is live, and what is going on."""
     live = state.live
-    shown = live or state.building
     return {
-        "usersTopic": shown.choice.users if shown else None,
-        "accountsTopic": shown.choice.accounts if shown else None,
-        "joinType": shown.choice.join if shown else None,
+        "usersTopic": live.choice.users if live else None,
+        "accountsTopic": live.choice.accounts if live else None,
+        "joinType": live.choice.join if live else None,
         "lastApplied": _iso(live.live_at) if live and live.live_at else None,
         "generation": live.number if live else None,
         "state": _named(state),

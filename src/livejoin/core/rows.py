@@ -1,7 +1,8 @@
-"""The changelog: how a changed row, a removal and a mark are written down, and which of two records counts.
+"""The changelog: how a changed row, a removal and a mark are written, and which of two counts.
 
-The pipeline writes this format with Spark expressions and the tables read it in bulk with Arrow; this module
-is the definition that both are tested against. `docs/changelog.md` tells it to strangers.
+The pipeline writes this format with Spark expressions and the tables read it in bulk with Arrow;
+this module is the definition that both are tested against. `docs/changelog.md` tells it to
+strangers.
 """
 
 import json
@@ -14,7 +15,7 @@ from livejoin.core import spec
 # A tombstone has no row, yet it must be counted: its record stands in a table that nobody sees.
 TOMBSTONES = "tombstones"
 
-# Timestamp (ms), partition and offset of the newest input that may still change; None is older than any.
+# Timestamp (ms), partition and offset of the newest input that may change; None is older than any.
 Version = tuple[int, int, int] | None
 
 _OWN_TABLE = {source.table: source.name for source in spec.SOURCES}
@@ -73,7 +74,7 @@ def newer(version: Version, than: Version) -> bool:
 
 
 def mark(key: bytes) -> Position | None:
-    """Which input record this record is the last trace of; None where it only shows what changed."""
+    """Which input record this one is the last trace of; None where it only shows what changed."""
     table, _, row_id = key.decode().partition("/")
     if table in _OWN_TABLE:
         source, where = _OWN_TABLE[table], row_id
@@ -91,7 +92,7 @@ def pair_id(user: Position, account: Position) -> str:
 
 
 class Follower:
-    """The rule a follower keeps, spelt out: the newest version wins, and a removal is remembered."""
+    """The rule of a follower, spelt out: the newest version wins, and a removal is remembered."""
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, str], Change] = {}

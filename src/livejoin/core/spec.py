@@ -1,4 +1,7 @@
-"""The fixed shapes: sources, their fields, tables, their columns, joins. No behaviour beyond reading a choice."""
+"""The fixed shapes: sources, their fields, tables, their columns, joins.
+
+No behaviour beyond reading a choice.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +29,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Table:
-    """A table under a stable name. Data tables belong to a generation, the others to livejoin itself."""
+    """A table under a stable name. Data tables belong to a generation, the others to livejoin."""
 
     name: str
     columns: tuple[Column, ...]
@@ -68,7 +71,7 @@ REJECTS = "rejects_ui"
 STATUS = "orchestrator_status"
 LOGS = "orchestrator_logs"
 
-# Every table carries its row's identity; a data row also the Kafka time of the newest input that shaped it.
+# Every row carries its identity; a data row also the Kafka time of the newest input that shaped it.
 ID = Column("_id", "string")
 TS = Column("_ts", "timestamp")
 
@@ -77,8 +80,8 @@ _DATA = {
     ACCOUNTS.table: ACCOUNTS.fields,
     FINAL: USERS.fields + ACCOUNTS.fields[1:],
     REJECTS: _columns(
-        "source string, topic string, partition int64, offset int64, ts timestamp,"
-        " reason string, raw string"
+        "source string, topic string, partition int64, offset int64,"
+        " ts timestamp, reason string, raw string"
     ),
 }
 _SYSTEM = {

@@ -1,1 +1,1 @@
-"""Source topics to changelog: Spark Structured Streaming in Real-time Mode. Knows nothing of tables or viewers."""
+"""Source topics to changelog, on Spark in Real-time Mode. Knows nothing of tables or viewers."""

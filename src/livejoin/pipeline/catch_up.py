@@ -29,9 +29,11 @@ class CatchUp:
     stopped: Callable[[], bool]
 
     def follow(self) -> int | None:
-        """Return the changelog offset from which on the tables are complete; None when told to stop first."""
+        """The changelog offset from which on the tables are complete; None when told to stop."""
         sources = self.generation.sources
-        coverage = Coverage({s: r.start for s, r in sources.items()}, {s: r.pins for s, r in sources.items()})
+        coverage = Coverage(
+            {s: r.start for s, r in sources.items()}, {s: r.pins for s, r in sources.items()}
+        )
         ready_at, told, look_at = 0, -1, time.monotonic() + _LOOK_S
         if coverage.complete:
             return ready_at
@@ -40,9 +42,9 @@ class CatchUp:
             changelog = TopicPartition(self.names.changelog(self.generation.number), 0, 0)
             consumer.assign([changelog])
             while not self.stopped():
-                for message in batch(consumer, _BATCH, 0.1):
-                    ready_at = message.offset() + 1
-                    mark = rows.mark(message.key())
+                for record in batch(consumer, _BATCH, 0.1):
+                    ready_at = record.offset + 1
+                    mark = rows.mark(record.key)
                     if mark is not None:
                         coverage.add(mark)
                 if coverage.complete:
@@ -50,7 +52,8 @@ class CatchUp:
                 if time.monotonic() > look_at:
                     look_at = time.monotonic() + _LOOK_S
                     self._look(coverage)
-                    if coverage.complete:  # a batch's records are in the changelog before it counts as finished
+                    # a batch's records are in the changelog before it counts as finished
+                    if coverage.complete:
                         return consumer.get_watermark_offsets(changelog, timeout=_ANSWER_S)[1]
                 if coverage.percent != told:
                     told = coverage.percent

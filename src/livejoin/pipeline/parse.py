@@ -1,8 +1,11 @@
-"""A Kafka value becomes a typed row or a reason why not, in Spark expressions that never throw on data.
+"""A Kafka value becomes a typed row or a reason why not, in expressions that never throw on data.
 
-A value is parsed once, as VARIANT, and each field is converted only where nothing is lost. What is rare (numbers
-spelt with an exponent, numbers in a string field) goes back to the text, since VARIANT has forgotten the spelling.
+A value is parsed once, as VARIANT, and each field is converted only where nothing is lost. What is
+rare (numbers spelt with an exponent, numbers in a string field) goes back to the text, since
+VARIANT has forgotten the spelling.
 """
+
+from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,29 +16,38 @@ MAX_VALUE_BYTES = 1 << 20
 RAW_BYTES = 4096  # of a rejected record, for people to look at
 _SHOWN_CHARS = 80  # of a wrong value, in the reason
 
-# Jackson takes what follows the first value for granted. Between brackets it has to read to the end.
+# Jackson ignores what follows the first value. Between brackets it has to read to the end.
 _OPEN, _CLOSE = "[", "]"
 _BLANKS = " \t\r\n"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 
-def parsed(records: DataFrame, source: spec.Source) -> DataFrame:
-    """Records with `value` as records with `row` (a struct, or null) and `reason` (null where there is a row)."""
+# The fields of all sources; a name that two sources share has one type.
+FIELDS = tuple(dict.fromkeys(field for source in spec.SOURCES for field in source.fields))
+
+
+def parsed(records: DataFrame) -> DataFrame:
+    """Records with `source` and `value` as records with `row` or `reason`; a null has neither.
+
+    All sources go through one parser: planning it costs more than the fields that are not there.
+    """
     text = F.expr("try_validate_utf8(cast(value as string))")
     fits = F.octet_length("value") <= MAX_VALUE_BYTES
     v = F.when(fits, F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))))
-    variants = ",".join(f"{c.name}:variant" for c in source.fields)
+    variants = ",".join(f"{field.name}:variant" for field in FIELDS)
     cells = F.expr(f"try_variant_get(_json.v, '$[0]', 'struct<{variants}>')")
-    kinds = (F.coalesce(F.schema_of_variant(_cell(c)), F.lit("VOID")).alias(c.name) for c in source.fields)
-    got = (_CONVERT[c.type](c).alias(c.name) for c in source.fields)
+    kinds = (
+        F.coalesce(F.when(_has(field), F.schema_of_variant(_cell(field))), F.lit("VOID"))
+        for field in FIELDS
+    )
     typed = (
         records.withColumn("_json", _once(F.struct(text.alias("text"), v.alias("v"))))
         .withColumn("_cell", _once(cells))
-        .withColumn("_kind", _once(F.struct(*kinds)))
-        .withColumn("_got", _once(F.struct(*got)))
+        .withColumn("_kind", _once(_struct(kinds)))
+        .withColumn("_got", _once(_struct(_CONVERT[field.type](field) for field in FIELDS)))
     )
+    reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields())
     there = F.col("value").isNotNull()
-    reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields(source))
     return (
         typed.withColumn("reason", _once(F.when(there, reason)))
         .withColumn("row", F.when(there & F.col("reason").isNull(), F.col("_got")))
@@ -43,21 +55,37 @@ def parsed(records: DataFrame, source: spec.Source) -> DataFrame:
     )
 
 
+def _has(field: spec.Column) -> Column:
+    """Whether a record's source has this field; one that it does not have is ignored."""
+    having = [source.name for source in spec.SOURCES if field in source.fields]
+    return F.lit(col=True) if len(having) == len(spec.SOURCES) else F.col("source").isin(having)
+
+
+def _struct(cells: Iterable[Column]) -> Column:
+    return F.struct(*(c.alias(field.name) for c, field in zip(cells, FIELDS, strict=True)))
+
+
 def _once(column: Column) -> Column:
-    """The same, evaluated once: Catalyst collapses projections, and repeats an expression for each of its uses."""
+    """The same, evaluated once: Catalyst collapses projections and repeats what is used twice."""
     return F.explode(F.array(column))
 
 
 def _wrong_record(text: Column, v: Column) -> Column:
     """Why the value as a whole is not one JSON object, or null."""
     size = F.octet_length("value")
-    start = F.ltrim(text, F.lit(_BLANKS))
-    # "]" may close our own bracket and hide what follows it: such texts are read again inside a brace
-    hidden = text.contains(_CLOSE) & F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNull()
+    start = F.expr(f"trim(LEADING '{_BLANKS}' FROM _json.text)")
+    # "]" may close our own bracket and hide what follows: such texts are read again inside a brace
+    hidden = (
+        text.contains(_CLOSE)
+        & F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNull()
+    )
     second = F.expr("try_variant_get(_json.v, '$[1]', 'variant')").isNotNull()
     shown = F.concat(F.lit(", got "), F.left(start, F.lit(_SHOWN_CHARS)))
     return (
-        F.when(size > MAX_VALUE_BYTES, F.concat(F.lit("value: larger than 1 MiB, "), size, F.lit(" bytes")))
+        F.when(
+            size > MAX_VALUE_BYTES,
+            F.concat(F.lit("value: larger than 1 MiB, "), size, F.lit(" bytes")),
+        )
         .when(text.isNull(), F.lit("value: not UTF-8"))
         .when(start == "", F.lit("value: empty"))
         .when(v.isNull() | second | hidden, F.concat(F.lit("value: not valid JSON"), shown))
@@ -65,7 +93,7 @@ def _wrong_record(text: Column, v: Column) -> Column:
     )
 
 
-def _wrong_fields(source: spec.Source) -> Column:
+def _wrong_fields() -> Column:
     """Which fields have the wrong type, all of them in one reason, or null."""
     wrong = [
         F.when(
@@ -75,7 +103,7 @@ def _wrong_fields(source: spec.Source) -> Column:
                 F.left(F.coalesce(_spelt(c), F.to_json(_cell(c))), F.lit(_SHOWN_CHARS)),
             ),
         )
-        for c in source.fields
+        for c in FIELDS
     ]
     return F.nullif(F.concat_ws("; ", *wrong), F.lit(""))
 
@@ -90,16 +118,18 @@ def _kind(column: spec.Column) -> Column:
 
 def _string(column: spec.Column) -> Column:
     text, kind = _cell(column).try_cast("string"), _kind(column)
-    return F.when(kind.isin("STRING", "BIGINT", "BOOLEAN"), text).when(
-        kind.startswith("D"), F.coalesce(_spelt(column), text)
+    # "D" stands for DECIMAL and DOUBLE; of whole numbers only -0 is spelt otherwise
+    respelt = kind.startswith("D") | ((kind == "BIGINT") & (text == "0"))
+    return F.when(respelt, F.coalesce(_spelt(column), text)).when(
+        kind.isin("STRING", "BIGINT", "BOOLEAN"), text
     )
 
 
 def _double(column: spec.Column) -> Column:
     text, kind = _cell(column).try_cast("string"), _kind(column)
-    value = F.when(kind.startswith("D") | (kind == "BIGINT"), _cell(column).try_cast("double")).when(
-        (kind == "STRING") & text.rlike(f"^{_NUMBER}$"), text.try_cast("double")
-    )
+    value = F.when(
+        kind.startswith("D") | (kind == "BIGINT"), _cell(column).try_cast("double")
+    ).when((kind == "STRING") & text.rlike(f"^{_NUMBER}$"), text.try_cast("double"))
     return F.nullif(F.nullif(value, F.lit(float("inf"))), F.lit(float("-inf")))
 
 
@@ -118,8 +148,7 @@ _CONVERT = {"string": _string, "double": _double, "int64": _int64}
 
 
 def _spelt(column: spec.Column) -> Column:
-    """A number as it stands in the text: the last one under this name that has the value VARIANT read."""
-    # "D" stands for DECIMAL and DOUBLE, whose spelling VARIANT does not keep
+    """A number as it stands in the text: the last one of this name with the value VARIANT read."""
     pattern = rf'"{column.name}"\s*:\s*({_NUMBER})'
     found = F.regexp_extract_all("_json.text", F.lit(pattern), F.lit(1))
     same = F.filter(found, lambda text: text.try_cast("double") == _cell(column).try_cast("double"))
@@ -127,8 +156,8 @@ def _spelt(column: spec.Column) -> Column:
 
 
 def _whole(text: Column) -> Column:
-    """A JSON number's text as int64 if it is a whole number of 64 bits, whatever its spelling; otherwise null."""
-    # a lambda is interpreted: this is rare, and as generated code it outgrows what the JVM allows a method
+    """A JSON number's text as int64 if it is whole and fits, whatever its spelling; else null."""
+    # a lambda is interpreted: this is rare, and generated code would outgrow what a method may hold
     return F.transform(F.array(text), _whole_text)[0]
 
 
@@ -136,14 +165,14 @@ def _whole_text(text: Column) -> Column:
     shape = r"^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
     sign, integer, fraction, exponent = (F.regexp_extract(text, shape, i) for i in (1, 2, 3, 4))
     digits = F.concat(integer, fraction)
-    significant = F.rtrim(digits, F.lit("0"))
+    significant = F.regexp_replace(digits, "(?<!0)0+$", "")  # tries each run of zeros only once
     zeros = (
         F.when(exponent == "", 0).otherwise(exponent.try_cast("int"))
         - F.length(fraction)
         + F.length(digits)
         - F.length(significant)
     )
-    size = F.length(F.ltrim(significant, F.lit("0")))
+    size = F.length(F.regexp_replace(significant, "^0+", ""))
     number = F.concat(sign, significant, F.repeat(F.lit("0"), zeros)).try_cast("bigint")
     return F.when(
         text.rlike(f"^{_NUMBER}$"),

@@ -1,4 +1,7 @@
-"""The pipeline as the control plane sees it: resolve, start, stop, catch up. Puts the parts of this room together."""
+"""The pipeline as the control plane sees it: resolve, start, stop, catch up.
+
+Puts the parts of this room together.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Literal
@@ -22,7 +25,9 @@ _CHANGELOG = {
 class Pipeline:
     """Queries of generations, each with its changelog topic."""
 
-    def __init__(self, kafka: Kafka, names: Names, queries: Queries, start: Literal["earliest", "latest"]) -> None:
+    def __init__(
+        self, kafka: Kafka, names: Names, queries: Queries, start: Literal["earliest", "latest"]
+    ) -> None:
         self._kafka = kafka
         self._names = names
         self._queries = queries
@@ -34,7 +39,7 @@ class Pipeline:
 
     def start(self, generation: Generation) -> None:
         """Have its changelog, and its query running."""
-        self._kafka.make(self._names.changelog(generation.number), **_CHANGELOG)
+        self._kafka.make(self._names.changelog(generation.number), _CHANGELOG)
         self._queries.start(generation)
 
     def stop(self, generation: int) -> None:
@@ -44,7 +49,7 @@ class Pipeline:
     def catch_up(
         self, generation: Generation, progressed: Callable[[int], None], stopped: Callable[[], bool]
     ) -> int | None:
-        """Follow it to its pins; the changelog offset at which its tables are complete, or None when stopped."""
+        """Follow it to its pins: the offset at which its tables are complete; None when stopped."""
         return CatchUp(
             self._kafka,
             self._names,

@@ -1,4 +1,4 @@
-"""Where a generation's reading starts and what it must reach: offsets, resolved once and kept with the generation."""
+"""Where a generation starts to read and what it must reach: offsets, resolved once and kept."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ from livejoin.kafka import Kafka, last_readable, missing
 def resolve(
     kafka: Kafka, names: Names, choice: spec.Choice, start: Literal["earliest", "latest"]
 ) -> dict[str, Reading]:
-    """Ask Kafka for each source's topic id, start and last readable records, or say which topic cannot be read."""
+    """Ask Kafka for each source's topic id, start and last records, or say what is missing."""
     topics = {source.name: choice.topic(source.name) for source in spec.SOURCES}
     found = kafka.describe(topics.values())
     where = OffsetSpec.latest() if start == "latest" else OffsetSpec.earliest()

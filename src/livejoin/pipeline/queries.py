@@ -1,4 +1,4 @@
-"""Running queries: one per generation, in Real-time Mode, from its own checkpoint into its own changelog."""
+"""Running queries: one per generation, in Real-time Mode, with its own checkpoint and changelog."""
 
 import json
 import threading
@@ -8,7 +8,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from livejoin.core import spec
 from livejoin.core.generation import Generation
@@ -33,9 +33,11 @@ class Listener(Protocol):
 
 
 class Queries:
-    """Starts and stops queries so that just the wanted ones run, and reports those that end by themselves."""
+    """Starts and stops queries, and reports those that end by themselves."""
 
-    def __init__(self, session: Session, kafka: Kafka, names: Names, checkpoints: str, settings: Spark) -> None:
+    def __init__(
+        self, session: Session, kafka: Kafka, names: Names, checkpoints: str, settings: Spark
+    ) -> None:
         self._session = session
         self._kafka = kafka
         self._names = names
@@ -94,7 +96,7 @@ class Queries:
         return _first_line(error) if error else "it stopped"
 
     def finished_offsets(self, generation: int) -> Mapping[str, Mapping[int, int]]:
-        """Per topic and partition the next offset after the last finished batch; empty before the first one."""
+        """Per topic and partition the offset after the last finished batch; empty before one."""
         with self._lock:
             query = self._running.get(generation)
         if query is None or not self._session.alive:
@@ -105,18 +107,22 @@ class Queries:
             return {}
         ends: dict[str, Mapping[int, int]] = {}
         for source in progress["sources"] if progress else ():
-            for topic, offsets in (json.loads(source["endOffset"]) if source["endOffset"] else {}).items():
+            for topic, offsets in (
+                json.loads(source["endOffset"]) if source["endOffset"] else {}
+            ).items():
                 ends[topic] = {int(p): offset for p, offset in offsets.items()}
         return ends
 
     def _changes(self, spark: SparkSession, generation: Generation) -> DataFrame:
-        streams = [self._events(spark, generation, source) for source in spec.SOURCES]
+        streams = [self._records(spark, generation, source) for source in spec.SOURCES]
         stream = streams[0]
         for other in streams[1:]:
             stream = stream.unionByName(other)
-        return join.changes(stream, generation.choice.join)
+        return join.changes(stream, generation.choice)
 
-    def _events(self, spark: SparkSession, generation: Generation, source: spec.Source) -> DataFrame:
+    def _records(
+        self, spark: SparkSession, generation: Generation, source: spec.Source
+    ) -> DataFrame:
         reading = generation.sources[source.name]
         start = {reading.topic: {str(p): offset for p, offset in reading.start.items()}}
         options = self._kafka.for_spark() | {
@@ -126,8 +132,9 @@ class Queries:
             "kafka.fetch.max.bytes": str(MAX_RECORD_BYTES),
             "groupIdPrefix": self._names.group("pipeline"),
         }
-        options.pop("kafka.auto.offset.reset", None)  # Spark refuses it; it has been resolved to offsets
-        return join.events(spark.readStream.format("kafka").options(**options).load(), source, reading.topic)
+        # Spark refuses it; it has been resolved to offsets
+        options.pop("kafka.auto.offset.reset", None)
+        return join.records(spark.readStream.format("kafka").options(**options).load(), source)
 
     def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
         options = self._kafka.for_spark() | {
@@ -139,7 +146,11 @@ class Queries:
         options.pop("kafka.auto.offset.reset", None)
         writer = changes.writeStream.format("kafka").options(**options).outputMode("update")
         name = f"{self._names.prefix}-{generation.number}"
-        return writer.queryName(name).trigger(realTime=f"{self._settings.batch_s} seconds").start()
+        batch = f"{self._settings.batch_s} seconds"
+        writer = writer.queryName(name)
+        # pyspark's overloads leave realTime out
+        query: StreamingQuery = writer.trigger(realTime=batch).start()  # type: ignore[call-overload]
+        return query
 
 
 def _first_line(error: BaseException) -> str:

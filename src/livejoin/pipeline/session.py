@@ -1,4 +1,4 @@
-"""Spark's JVM and the session in it: started with what Real-time Mode needs, noticed when it dies, started again."""
+"""Spark's JVM and the session in it: started as Real-time Mode needs it, and again when it dies."""
 
 import contextlib
 import os
@@ -17,40 +17,46 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from livejoin import jars, processes
+from livejoin import classes, jars, processes
 from livejoin.errors import MachineError, QueryFailed
 from livejoin.settings import Spark
 
+_SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_JARS = _SPARK_HOME / "jars"
 _JVM_START_S = 90  # 3 s on a quiet machine
 _JVM_OPTIONS = (
     # JSON may be nested 1000 deep and VARIANT walks it by recursion: the default of 1 MiB overflows
     "-Xss8m",
-    # the parser is one long generated method; without this HotSpot interprets it, which takes twice as long
+    # the parser is one long generated method; without this HotSpot interprets it: twice as long
     "-XX:-DontCompileHugeMethods",
     "-Djava.net.preferIPv6Addresses=false",
 )
 _DEFAULTS = {
     "spark.app.name": "livejoin",
     "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.default.parallelism": "2",  # 512 slots are not 512 cores
+    "spark.rpc.netty.dispatcher.numThreads": "4",  # one per slot by default
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 by default: most of the latency
     "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
     "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
     "spark.sql.session.timeZone": "UTC",
 }
 
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
 
 class Session:
     """The one Spark session of this process. `spark` starts it, again where its JVM has died."""
 
-    def __init__(self, settings: Spark, *, lock: int, log: Path) -> None:
+    def __init__(
+        self, settings: Spark, *, lock: int, log: Path, archive_classes: bool = False
+    ) -> None:
         self._settings = settings
         self._lock = lock
         self._log = log
+        self._archive_classes = archive_classes
         self._jvm: processes.Child | None = None
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
@@ -59,7 +65,10 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -83,20 +92,31 @@ class Session:
 
     def _forget(self) -> None:
         if self._jvm is not None:
-            self._jvm.close(grace_s=5)
+            self._jvm.close(grace_s=60 if self._archive_classes else 5)
         self._jvm = self._spark = None
         if SparkContext._gateway is not None:
-            # pyspark has no way to say that the JVM it knew is gone; these are all the places that remember it
+            # pyspark cannot be told that the JVM it knew is gone; these are all that remember it
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-            SparkSession._instantiatedSession = SparkSession._activeSession = None  # type: ignore[attr-defined]
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
 
     def _start(self) -> SparkSession:
-        processes.java()
-        with _properties(self._conf()) as file, tempfile.TemporaryDirectory() as work:
+        with (
+            _properties(self._conf(processes.java())) as file,
+            tempfile.TemporaryDirectory() as work,
+        ):
             answer = Path(work) / "gateway"
             self._jvm = processes.Child(
-                [str(Path(pyspark.__file__).parent / "bin/spark-submit"), "--properties-file", str(file), "pyspark-shell"],
-                env={"_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer), "SPARK_CONNECT_MODE": "0", "SPARK_LOCAL_IP": "127.0.0.1"},
+                [
+                    str(_SPARK_HOME / "bin/spark-submit"),
+                    "--properties-file",
+                    str(file),
+                    "pyspark-shell",
+                ],
+                env={
+                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+                    "SPARK_CONNECT_MODE": "0",
+                    **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._settings.local else {}),
+                },
                 log=self._log,
                 keep=[self._lock],
             )
@@ -111,22 +131,28 @@ class Session:
         until = time.monotonic() + _JVM_START_S
         while not answer.exists():
             if not self.alive or time.monotonic() > until:
-                raise QueryFailed("Spark's JVM did not start", hint=f"Its log says why: {self._log}.")
+                raise QueryFailed(
+                    "Spark's JVM did not start", hint=f"Its log says why: {self._log}."
+                )
             time.sleep(0.02)
         with answer.open("rb") as info:
             return read_int(info), UTF8Deserializer().loads(info)
 
-    def _conf(self) -> dict[str, str]:
+    def _conf(self, java: str) -> dict[str, str]:
         settings = self._settings
-        options = " ".join(_JVM_OPTIONS)
+        archive = classes.archive("spark", java, *SPARK_JARS.glob("*.jar"))
+        local = classes.options(archive, make=self._archive_classes)
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             **settings.conf,
         }
-        for where in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
-            conf[where] = f"{options} {settings.conf.get(where, '')}".strip()
+        if settings.local:
+            conf = _LOOPBACK | conf
+        for side, more in (("driver", local), ("executor", [])):
+            key = f"spark.{side}.extraJavaOptions"
+            conf[key] = " ".join((*_JVM_OPTIONS, *more, settings.conf.get(key, "")))
         return conf
 
 

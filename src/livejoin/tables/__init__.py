@@ -1,1 +1,1 @@
-"""Changelogs to viewers: follows Kafka, keeps the tables in memory, serves them. Knows nothing of the pipeline."""
+"""Changelogs to viewers: follows Kafka, keeps tables, serves them. Knows nothing of pipelines."""

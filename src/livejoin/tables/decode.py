@@ -1,4 +1,4 @@
-"""Changelog records in bulk: many messages become one Arrow batch per table, never a Python object per cell."""
+"""Changelog records in bulk: one Arrow batch per table, never a Python object per cell."""
 
 import base64
 import io
@@ -63,13 +63,16 @@ def records(table: str, ids: Sequence[str], values: Sequence[bytes]) -> Records:
 
 def _read(table: str, lines: bytes) -> pa.Table:
     columns = [c for c in spec.TABLES[table].columns if c not in (spec.ID, spec.TS)]
-    numbers = {"timestamp": pa.int64()}  # milliseconds; read as text they would have to be ISO dates
+    # milliseconds; read as text they would have to be ISO dates
+    numbers = {"timestamp": pa.int64()}
     row = pa.struct([(c.name, numbers.get(c.type, _ARROW[c.type])) for c in columns])
     shape = pa.schema([("row", row), ("ts", pa.int64()), ("version", pa.list_(pa.int64()))])
     return pa.json.read_json(
         io.BytesIO(lines),
         read_options=pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-        parse_options=pa.json.ParseOptions(explicit_schema=shape, unexpected_field_behavior="ignore"),
+        parse_options=pa.json.ParseOptions(
+            explicit_schema=shape, unexpected_field_behavior="ignore"
+        ),
     )
 
 
@@ -82,5 +85,5 @@ def _versions(lists: pa.ListArray) -> np.ndarray:
 
 
 def _legible(raw: str | None) -> str | None:
-    """The raw bytes of a reject as text; what is not UTF-8 shows as \\xNN."""
+    r"""The raw bytes of a reject as text; what is not UTF-8 shows as \xNN."""
     return None if raw is None else base64.b64decode(raw).decode(errors="backslashreplace")

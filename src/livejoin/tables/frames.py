@@ -1,4 +1,4 @@
-"""Frames of `livejoin.v1`: a 4-byte length, a JSON header of that length, then the payloads that its `parts` list."""
+"""Frames of `livejoin.v1`: a 4-byte length, a JSON header that long, the payloads it lists."""
 
 import json
 import struct

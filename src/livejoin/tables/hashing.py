@@ -1,16 +1,19 @@
-"""One 64-bit number per row, whose sum is a table's hash: the same for everybody who has the same rows, in any order.
+"""One 64-bit number per row, whose sum is a table's hash: the same for the same rows in any order.
 
 Defined byte by byte, so that any program can compute it, and computed for whole columns at once.
 
-    cell   null: 0. Otherwise mix(P + length * ODD), where P is the sum of byte[k] * BASE^k over the cell's bytes:
-           UTF-8 of a string, 8 little-endian bytes of an int64, a double or a timestamp's milliseconds
-    row    mix of the sum of mix(cell + (column's place + 1) * ODD) over the columns, `_id` and `_ts` included
+    cell   null: 0. Otherwise mix(P + (length + 1) * ODD), where P is the sum of byte[k] * BASE^k over the
+           cell's bytes: UTF-8 of a string, 8 little-endian bytes of an int64, a double or a
+           timestamp's milliseconds
+    row    mix of the sum of mix(cell + (column's place + 1) * ODD) over the columns, `_id` and
+           `_ts` included
     table  sum of the rows' numbers
 
 All arithmetic is modulo 2^64; mix is the finaliser of splitmix64.
 """
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 BASE = 0x100000001B3  # odd, so that a power of it can be undone
@@ -27,7 +30,7 @@ def of_rows(batch: pa.RecordBatch) -> np.ndarray:
     return mix(total)
 
 
-def mix(x: np.ndarray) -> np.ndarray:
+def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Spread a number's bits over all of it."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -43,7 +46,9 @@ def _cells(column: pa.Array) -> np.ndarray:
     ends = starts + lengths
     # sums are over the whole column: bring each cell's part back to its own first byte
     own = (sums[ends] - sums[starts]) * _powers(_INVERSE, len(data) + 1)[starts]
-    return np.where(valid, mix(own + lengths.astype(np.uint64) * np.uint64(ODD)), np.uint64(0))
+    return np.where(
+        valid, mix(own + (lengths + 1).astype(np.uint64) * np.uint64(ODD)), np.uint64(0)
+    )
 
 
 def _bytes(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -51,7 +56,9 @@ def _bytes(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     count = len(column)
     if pa.types.is_string(column.type):
         _, offsets, data = column.buffers()
-        at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
+        at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + count + 1].astype(
+            np.int64
+        )
         whole = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
         return whole[at[0] : at[-1]].astype(np.uint64), at[:-1] - at[0], np.diff(at)
     numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

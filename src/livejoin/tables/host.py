@@ -1,7 +1,8 @@
-"""The tables under their stable names: which generation they show, when that changes, and who is told.
+"""The tables under their stable names: which generation they show, and who is told of changes.
 
-Everything here runs on one thread, the event loop's. A generation is filled out of sight; the ledger says from
-which changelog offset on it is complete, and the names move once that much of it has been read.
+Everything here runs on one thread, the event loop's. A generation is filled out of sight; the
+ledger says from which changelog offset on it is complete, and the names move once that much of it
+has been read.
 """
 
 from collections import deque
@@ -49,10 +50,18 @@ class Held:
     rejects_kept: int
     seq: int = 0
     newest: int = 0  # source time in ms
-    stores: dict[str, Store] = field(default_factory=lambda: {name: Store(SCHEMAS[name]) for name in DATA})
-    rejected: dict[str, set[str]] = field(default_factory=lambda: {s.name: set() for s in spec.SOURCES})
-    tombstones: dict[str, set[str]] = field(default_factory=lambda: {s.name: set() for s in spec.SOURCES})
-    shown_rejects: dict[str, deque[str]] = field(default_factory=lambda: {s.name: deque() for s in spec.SOURCES})
+    stores: dict[str, Store] = field(
+        default_factory=lambda: {name: Store(SCHEMAS[name]) for name in DATA}
+    )
+    rejected: dict[str, set[str]] = field(
+        default_factory=lambda: {s.name: set() for s in spec.SOURCES}
+    )
+    tombstones: dict[str, set[str]] = field(
+        default_factory=lambda: {s.name: set() for s in spec.SOURCES}
+    )
+    shown_rejects: dict[str, deque[str]] = field(
+        default_factory=lambda: {s.name: deque() for s in spec.SOURCES}
+    )
 
     def apply(self, chunk: Chunk) -> list[tuple[str, Delta]]:
         """Take in the next run of the changelog."""
@@ -86,16 +95,23 @@ class Held:
                 removed.append(shown.popleft())
         self.stores[spec.REJECTS].drop(removed)
         gone = set(removed)
-        keep = pa.array([row_id not in gone for row_id in delta.upserts.column("_id").to_pylist()], pa.bool_())
+        keep = pa.array(
+            [row_id not in gone for row_id in delta.upserts.column("_id").to_pylist()], pa.bool_()
+        )
         fresh = set(new)
-        return Delta(delta.upserts.filter(keep), [row_id for row_id in removed if row_id not in fresh])
+        return Delta(
+            delta.upserts.filter(keep), [row_id for row_id in removed if row_id not in fresh]
+        )
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Records read per source, and what became of them."""
         counts = {}
         for source in spec.SOURCES:
             rows = len(self.stores[source.table])
-            rejected, tombstones = len(self.rejected[source.name]), len(self.tombstones[source.name])
+            rejected, tombstones = (
+                len(self.rejected[source.name]),
+                len(self.tombstones[source.name]),
+            )
             counts[source.name] = {
                 "read": rows + rejected + tombstones,
                 "rows": rows,
@@ -163,7 +179,10 @@ class Host:
         self._log_ids.extend(line["_id"] for line in new)
         gone = [self._log_ids.popleft() for _ in range(len(self._log_ids) - self._logs_kept)]
         self._system[spec.LOGS].drop(gone)
-        self._tell(spec.LOGS, Delta(SCHEMAS[spec.LOGS].empty_table().to_batches()[0], gone) if gone else None)
+        self._tell(
+            spec.LOGS,
+            Delta(SCHEMAS[spec.LOGS].empty_table().to_batches()[0], gone) if gone else None,
+        )
 
     def trouble_with(self, why: str) -> None:
         """Following does not work, or works again."""
@@ -205,7 +224,11 @@ class Host:
         """Why the rows may be old, or nothing."""
         if self.trouble:
             return self.trouble
-        return str(self.status.get("message") or "") if self.status["state"] in ("restarting", "failed") else ""
+        return (
+            str(self.status.get("message") or "")
+            if self.status["state"] in ("restarting", "failed")
+            else ""
+        )
 
     # --- inside
 

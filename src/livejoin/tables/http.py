@@ -57,7 +57,11 @@ class _Asked:
     async def readyz(self, _request: Request) -> Response:
         if self._host.generation is None:
             status = self._host.status
-            return problem(503, status["state"], self._host.trouble or status.get("message") or "nothing is live yet")
+            return problem(
+                503,
+                status["state"],
+                self._host.trouble or status.get("message") or "nothing is live yet",
+            )
         return JSONResponse({"status": "ready", "generation": self._host.generation})
 
     async def tables(self, _request: Request) -> Response:
@@ -69,17 +73,28 @@ class _Asked:
             }
             for name, table in spec.TABLES.items()
         ]
-        return JSONResponse({"generation": self._host.generation, "seq": self._host.seq, "tables": listed})
+        return JSONResponse(
+            {"generation": self._host.generation, "seq": self._host.seq, "tables": listed}
+        )
 
     async def status(self, _request: Request) -> Response:
         host = self._host
         sources = host.counts()
-        return JSONResponse({**host.status, "viewers": len(self._live), "stale": host.stale or None, "sources": sources})
+        return JSONResponse(
+            {
+                **host.status,
+                "viewers": len(self._live),
+                "stale": host.stale or None,
+                "sources": sources,
+            }
+        )
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in spec.TABLES:
-            raise HTTPException(404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}")
+            raise HTTPException(
+                404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}"
+            )
         if unknown := set(request.query_params) - {"format"}:
             raise AskError(f"unknown parameter {min(unknown)[:100]!r}; known is format")
         form = request.query_params.get("format", "json")
@@ -91,7 +106,9 @@ class _Asked:
 
 
 def _as_json(rows: pa.Table, head: dict[str, Any]) -> Response:
-    texts = [_iso(column) if pa.types.is_timestamp(column.type) else column for column in rows.columns]
+    texts = [
+        _iso(column) if pa.types.is_timestamp(column.type) else column for column in rows.columns
+    ]
     return JSONResponse({**head, "rows": pa.table(texts, rows.column_names).to_pylist()})
 
 
@@ -126,8 +143,9 @@ async def _page(_request: Request) -> Response:
 def _engine() -> Path:
     """The page's engine, out of the installed wheel."""
     found = importlib.util.find_spec("perspective")
-    assert found is not None and found.origin is not None, "perspective-python is a dependency"
-    return Path(found.origin).parent / "widget" / "static"
+    origin = found.origin if found else None
+    assert origin is not None, "perspective-python is a dependency"
+    return Path(origin).parent / "widget" / "static"
 
 
 async def _refused(_request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The live socket: what changed is encoded once and goes as the same bytes to every viewer; a slow one starts afresh."""
+"""The live socket: what changed is encoded once for all viewers; a slow one starts afresh."""
 
 import asyncio
 import contextlib
@@ -130,7 +130,13 @@ class Live:
 
     def _header(self, kind: str, **more: Any) -> dict[str, Any]:
         host = self._host
-        return {"type": kind, "generation": host.generation, "seq": host.seq, "at": int(time.time() * 1000), **more}
+        return {
+            "type": kind,
+            "generation": host.generation,
+            "seq": host.seq,
+            "at": int(time.time() * 1000),
+            **more,
+        }
 
     def _snapshot(self, table: str) -> frames.Part:
         """A table's snapshot, encoded once however many ask for it."""
@@ -150,8 +156,17 @@ class Live:
                 self._timer.cancel()
                 self._flush()
             wanted = frozenset[str]().union(*(viewer.tables for viewer in self._viewers))
-            tables = {name: {"rows": len(store), "hash": store.hash} for name, store in self._stores(wanted)}
-            self._send("heartbeat", (), newest=self._host.newest, stale=self._host.stale or None, tables=tables)
+            tables = {
+                name: {"rows": len(store), "hash": store.hash}
+                for name, store in self._stores(wanted)
+            }
+            self._send(
+                "heartbeat",
+                (),
+                newest=self._host.newest,
+                stale=self._host.stale or None,
+                tables=tables,
+            )
 
     def _stores(self, names: Iterable[str]) -> Iterable[tuple[str, Any]]:
         return ((name, self._host.store(name)) for name in sorted(names))
@@ -166,7 +181,9 @@ class Live:
         await socket.accept(SUBPROTOCOL)
         viewer = Viewer()
         try:
-            viewer.tables = _subscription(await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S))
+            viewer.tables = _subscription(
+                await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S)
+            )
             viewer.start_afresh()
             self._viewers.add(viewer)
             sending = asyncio.create_task(self._deliver(socket, viewer))
@@ -205,7 +222,9 @@ class Live:
 
     def _everything(self, viewer: Viewer) -> bytes:
         # what is pending is in the snapshot already, and harmless when it comes again
-        return frames.frame(self._header("data"), [self._snapshot(t) for t in spec.TABLES if t in viewer.tables])
+        return frames.frame(
+            self._header("data"), [self._snapshot(t) for t in spec.TABLES if t in viewer.tables]
+        )
 
     def close(self) -> None:
         """Send every viewer away, with the code that says to come back."""
@@ -224,5 +243,7 @@ def _subscription(text: str) -> frozenset[str]:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise AskError("subscribe must list at least one table")
     if unknown := [name for name in names if name not in spec.TABLES]:
-        raise AskError(f"there is no table {unknown[0][:100]!r}; there are {', '.join(spec.TABLES)}")
+        raise AskError(
+            f"there is no table {unknown[0][:100]!r}; there are {', '.join(spec.TABLES)}"
+        )
     return frozenset(names)

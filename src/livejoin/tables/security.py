@@ -1,16 +1,18 @@
-"""Who may talk to us at all: loopback does not protect by itself, since a web page elsewhere can reach it."""
+"""Who may talk to us at all: loopback alone does not protect, as a page elsewhere can reach it."""
 
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from livejoin.tables.problems import problem
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_HTTP_PORT = 80  # browsers leave it out
 HEADERS = {
-    "content-security-policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:;"
+    "content-security-policy": "default-src 'self';"
+    " script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:;"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:;"
     " connect-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
@@ -19,11 +21,11 @@ HEADERS = {
 
 
 class SameSite:
-    """Refuses a Host that is not ours (a rebound name) and an Origin that is not ours (another site's page)."""
+    """Refuses a Host (a rebound name) and an Origin (another site's page) that are not ours."""
 
-    def __init__(self, app: ASGIApp, port: int, hosts: Iterable[str] = LOOPBACK) -> None:
+    def __init__(self, app: ASGIApp, port: int, hosts: Iterable[str] = _LOOPBACK) -> None:
         self._app = app
-        self._hosts = {f"{host}:{port}" for host in hosts}
+        self._hosts = {host if port == _HTTP_PORT else f"{host}:{port}" for host in hosts}
         self._origins = {f"http://{host}" for host in self._hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,10 +51,10 @@ class SameSite:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sending(message: "dict[str, object]") -> None:  # type: ignore[type-arg]
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message["headers"] = [*message.get("headers", ()), *own]  # type: ignore[misc]
-        await send(message)  # type: ignore[arg-type]
+            message["headers"] = [*message.get("headers", ()), *own]
+        await send(message)
 
-    return sending  # type: ignore[return-value]
+    return sending

@@ -26,7 +26,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         taken.close()
         raise MachineError(
-            f"{host}:{port} cannot be used: {error.strerror}", hint="Choose another one with http.port or --port."
+            f"{host}:{port} cannot be used: {error.strerror}",
+            hint="Choose another one with http.port or --port.",
         ) from error
     return taken
 
@@ -61,5 +62,5 @@ async def serve(host: Host, taken: socket.socket, stop: asyncio.Event) -> None:
     await serving
     for task in (beating, stopping):
         task.cancel()
-    for task in done - {stopping}:
-        task.result()  # raises what ended it
+    for ended in done - {stopping}:
+        ended.result()  # raises what ended it

@@ -1,6 +1,7 @@
-"""One table in memory: rows by identity, newest version wins, removals remembered, a hash kept up as rows change."""
+"""One table in memory: rows by identity, newest version wins, removals remembered; its hash."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ class Delta:
 
 
 class Store:
-    """Rows stand in the order of their arrival; a row that is replaced dies in place and the new one goes last."""
+    """Rows in the order of arrival: one that is replaced dies in place, the new one goes last."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -46,13 +47,13 @@ class Store:
         return len(self._row)
 
     @property
-    def ids(self) -> Set[str]:
+    def ids(self) -> AbstractSet[str]:
         """The identities of all rows."""
         return self._row.keys()
 
     @property
     def hash(self) -> str:
-        """The order-independent hash of all rows, 16 hexadecimal digits. Rows are hashed when somebody asks."""
+        """The hash of all rows in any order, 16 hex digits. Rows are hashed when somebody asks."""
         self._hash_waiting()
         return f"{self._sum % (1 << 64):016x}"
 
@@ -63,7 +64,9 @@ class Store:
         self._version[base : base + count] = records.versions
         self._alive[base : base + count] = False
         removed = []
-        for row, (row_id, present) in enumerate(zip(records.ids, records.present.tolist(), strict=True), base):
+        for row, (row_id, present) in enumerate(
+            zip(records.ids, records.present.tolist(), strict=True), base
+        ):
             there = self._row.get(row_id)
             if there is None:
                 gone = self._removed.get(row_id)
@@ -83,7 +86,9 @@ class Store:
         self._chunks.append(records.rows)
         self._size += count
         if len(self._chunks) > _MANY_CHUNKS:
-            self._chunks = pa.Table.from_batches(self._chunks, self.schema).combine_chunks().to_batches()
+            self._chunks = (
+                pa.Table.from_batches(self._chunks, self.schema).combine_chunks().to_batches()
+            )
         self._snapshot = None
         upserts = records.rows.filter(pa.array(self._alive[base : base + count]))
         if self._size > 2 * len(self._row) + _SPARE:

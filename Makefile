@@ -1,0 +1,62 @@
+# Every command a person needs; `make help` lists them. Each does its own set-up.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types imports setup browser bench lock picture clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup ## run everything on this machine: broker, Spark, sample data, the page
+	@$(BIN)/livejoin demo
+
+test: setup browser ## run all tests
+	@$(BIN)/pytest
+
+check: lint types imports test ## what CI runs: lint, types, import direction, tests
+
+lint: $(READY) ## check style and formatting
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(READY) ## check types
+	@$(BIN)/mypy
+
+imports: $(READY) ## check that imports go one way
+	@$(BIN)/lint-imports
+
+setup: $(READY) ## install what is locked: packages, jars, archives of classes
+	@$(BIN)/python -m livejoin.prepare
+
+browser: $(READY) ## have a browser for the tests
+	@$(BIN)/python tests/browser/install.py
+
+bench: setup ## measure latency from produce to a viewer: SECONDS=300 RATE=200
+	@$(BIN)/python bench/latency.py --seconds $(or $(SECONDS),300) --rate $(or $(RATE),200)
+
+picture: setup browser ## take the README's picture of the page anew
+	@$(BIN)/python tests/browser/picture.py
+
+lock: $(READY) ## lock packages and jars anew
+	@$(BIN)/pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet $(COMPILE) --extra dev --extra build pyproject.toml -o requirements.lock
+	@echo 'setuptools' | $(BIN)/uv pip compile --quiet $(COMPILE) -c requirements.lock - -o requirements-build.lock
+	@$(BIN)/python -c 'from livejoin import jars; jars.lock()'
+
+# no addresses in the lock files: they work behind any mirror
+COMPILE := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+clean: ## remove what set-up made here; the caches of the user stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): requirements.lock requirements-build.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("livejoin needs Python 3.11 or later, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@PYTHONPATH=src $(PYTHON) -m livejoin.processes
+	@$(PYTHON) -m venv $(VENV)
+	@echo 'Installing the locked packages (Spark alone is 400 MB) …' >&2
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

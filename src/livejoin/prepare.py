@@ -1,0 +1,74 @@
+"""What makes later starts quick and free of the network: the jars, and archives of their classes.
+
+`python -m livejoin.prepare` does it once per user; a second time it finds everything there.
+"""
+
+import json
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from livejoin import broker, classes, jars, processes
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.core.spec import Choice
+from livejoin.errors import LivejoinError
+from livejoin.kafka import Kafka
+from livejoin.pipeline import session
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.settings import Spark
+
+_LIMIT_S = 180
+
+
+def prepare() -> None:
+    """Have jars and archives; the archives come from a rehearsal of everything, with one record."""
+    java = processes.java()
+    spark_archive = classes.archive("spark", java, *session.SPARK_JARS.glob("*.jar"))
+    broker_archive = classes.archive("broker", java, *jars.jars("broker"))
+    jars.jars("spark")
+    if spark_archive.exists() and broker_archive.exists():
+        return
+    processes.say("Rehearsing once, so that later starts are quick …")
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with (
+            broker.broker(folder / "broker", archive_classes=True) as kafka,
+            processes.only_one(folder / "lock", "folder") as lock,
+            session.Session(
+                Spark(), lock=lock, log=folder / "spark.log", archive_classes=True
+            ) as spark,
+        ):
+            _rehearse(kafka, spark, folder)
+
+
+def _rehearse(kafka: Kafka, spark: session.Session, folder: Path) -> None:
+    names, choice = Names("rehearsal"), Choice("users", "accounts")
+    producer = kafka.producer()
+    for topic in (choice.users, choice.accounts):
+        kafka.make(topic)
+        producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
+    producer.flush(_LIMIT_S)
+    pipeline = Pipeline(
+        kafka, names, Queries(spark, kafka, names, str(folder / "checkpoints"), Spark()), "earliest"
+    )
+    generation = Generation(1, choice, time.time(), pipeline.resolve(choice))
+    pipeline.start(generation)
+    late = threading.Event()
+    timer = threading.Timer(_LIMIT_S, late.set)
+    timer.start()
+    try:
+        pipeline.catch_up(generation, progressed=lambda _percent: None, stopped=late.is_set)
+    finally:
+        timer.cancel()
+    pipeline.stop(generation.number)
+
+
+if __name__ == "__main__":
+    try:
+        prepare()
+    except LivejoinError as error:
+        sys.exit(f"livejoin: {error}")

@@ -1,0 +1,42 @@
+"""A real Chromium, headless, with a page whose trouble is remembered."""
+
+import contextlib
+from collections.abc import Iterator
+
+from playwright.sync_api import ColorScheme, Page, sync_playwright
+
+from browser.install import installed
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--lang=en-US",
+]
+LOCALE = {"LC_ALL": "en_US.UTF-8", "LANG": "en_US.UTF-8"}
+
+
+class Trouble(list[str]):
+    """Console errors, exceptions and requests to other hosts."""
+
+
+@contextlib.contextmanager
+def page(url: str, *, scheme: ColorScheme = "light") -> Iterator[tuple[Page, Trouble]]:
+    """Open the page in a fresh browser."""
+    trouble = Trouble()
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=installed(), args=FLAGS, env=LOCALE)
+        try:
+            one = browser.new_page(viewport={"width": 1500, "height": 900}, color_scheme=scheme)
+            one.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
+            one.on("pageerror", lambda error: trouble.append(str(error)))
+            one.on("request", lambda r: None if _ours(r.url, url) else trouble.append(r.url))
+            one.goto(url)
+            yield one, trouble
+        finally:
+            browser.close()
+
+
+def _ours(address: str, url: str) -> bool:
+    return address.startswith((url, "data:", "blob:" + url))

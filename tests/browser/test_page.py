@@ -1,0 +1,99 @@
+"""The page in a real browser: live rows in an open, sorted and filtered grid, through the death of the server."""
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+from browser import chrome
+from livejoin.kafka import Kafka
+from rig.produce import Producers
+from rig.running import Running, running, until
+
+TOPICS = {"users": "page.users", "accounts": "page.accounts"}
+RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
+
+
+def rows(page: Page, table: str) -> list[dict[str, Any]]:
+    """What a viewer shows, in its order."""
+    found: list[dict[str, Any]] = page.evaluate(
+        """async (table) => {
+            const viewer = document.querySelector(`perspective-viewer[data-table=${table}]`);
+            const view = await viewer.getView();
+            return view.to_json();
+        }""",
+        table,
+    )
+    return found
+
+
+def names(page: Page) -> list[str]:
+    return [row["name"] for row in rows(page, "final_ui")]
+
+
+def gold(to: Producers, user: str, balance: float) -> None:
+    to.send("accounts", {"userId": user, "accountType": "gold", "balance": balance})
+    to.flush()
+
+
+def test_rows_stay_live_in_the_same_grid(kafka: Kafka, tmp_path: Path) -> None:
+    for topic in TOPICS.values():
+        kafka.make(topic)
+    to = Producers(kafka, TOPICS)
+    for user in ("Ada", "Bob", "Cy"):
+        to.send("users", {"userId": user, "name": user, "age": 9007199254740993})
+    to.send("users", {"userId": "x", "name": "<img src=x onerror=alert(1)>"})
+    to.send("users", b"broken")
+    gold(to, "Ada", 1)
+    gold(to, "Bob", 2)
+    with running(kafka, tmp_path, name="page", topics=TOPICS) as live:
+        live.wait_live()
+        with chrome.page(live.url) as (page, trouble):
+            page.wait_for_selector("#strip[data-state=live]")
+            page.wait_for_selector("#connection[data-connected=true]")
+            until(lambda: len(rows(page, "final_ui")) == 4, "rows appear")
+            assert "live" in page.inner_text("#strip")
+            assert [row["reason"] for row in rows(page, "rejects_ui")] == [
+                "value: not valid JSON, got broken"
+            ]
+            page.evaluate(
+                """async (config) => {
+                    const viewer = document.querySelector("perspective-viewer[data-table=final_ui]");
+                    viewer.dataset.same = "yes";
+                    await viewer.restore(config);
+                }""",
+                RICH,
+            )
+            assert names(page) == ["Bob", "Ada"]
+            gold(to, "Ada", 3)
+            until(lambda: names(page) == ["Ada", "Bob"], "a change arrives in the sorted grid")
+            _kill_and_return(live, page)
+            gold(to, "Cy", 4)
+            until(lambda: names(page) == ["Cy", "Ada", "Bob"], "the same grid goes on")
+            _assert_same(page)
+            page.reload()
+            until(lambda: _names_or_none(page) == ["Cy", "Ada", "Bob"], "the layout is kept")
+            assert [line for line in trouble if "WebSocket" not in line] == []
+
+
+def _kill_and_return(live: Running, page: Page) -> None:
+    live.kill(live.pid)
+    page.wait_for_selector("#connection[data-connected=false]")
+    assert "reconnecting" in page.inner_text("#connection")
+    live.start()
+    live.wait_live()
+    page.wait_for_selector("#connection[data-connected=true]", timeout=30_000)
+
+
+def _assert_same(page: Page) -> None:
+    viewer = "perspective-viewer[data-table=final_ui]"
+    assert page.get_attribute(viewer, "data-same") == "yes"
+    config = page.evaluate("async (viewer) => document.querySelector(viewer).save()", viewer)
+    assert {name: config[name] for name in RICH} == RICH
+    assert not [name for name in config["columns"] if name and name.startswith("_")]
+
+
+def _names_or_none(page: Page) -> list[str] | None:
+    if page.get_attribute("#strip", "data-state") != "live":
+        return None
+    return names(page)

@@ -1,0 +1,32 @@
+"""What is slow to start is started once: a broker for all tests, a Spark session for those that need one in-process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from livejoin import broker, processes
+from livejoin.kafka import Kafka
+from livejoin.pipeline.session import Session
+from livejoin.settings import Spark
+
+os.environ.pop("LIVEJOIN_URL", None)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A real broker."""
+    with broker.broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A real Spark session, in this process."""
+    folder: Path = tmp_path_factory.mktemp("spark")
+    with (
+        processes.only_one(folder / "lock", "folder") as lock,
+        Session(Spark(), lock=lock, log=folder / "spark.log") as one,
+    ):
+        yield one

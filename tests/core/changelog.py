@@ -1,0 +1,53 @@
+"""Changelog records of every shape, for hypothesis."""
+
+import base64
+from typing import Any
+
+from hypothesis import strategies as st
+
+from livejoin.core import spec
+from livejoin.core.rows import Change, Position, Version, pair_id
+
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 0, -1])
+TEXT = st.text() | st.sampled_from(
+    ["", " ", "null", '"\\/\b\f\n\r\t', "\0", "ä€😀", "\u2028\uffff\ufeff", "e\u0301", "\U0010ffff"]
+)
+TS = st.integers(-1, 253_402_300_799_999)  # Kafka's "no timestamp" to the end of the year 9999
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "string": TEXT,
+    "int64": INT64,
+    "double": st.floats(allow_nan=False, allow_infinity=False),
+    "timestamp": TS,
+}
+VERSIONS = st.none() | st.tuples(TS, st.integers(0, 3), st.integers(0, 2**62))
+DATA = [name for name, table in spec.TABLES.items() if table.data]
+
+
+@st.composite
+def rows(draw: st.DrawFn, table: str) -> dict[str, Any]:
+    """A row as the pipeline writes it; a reject's raw bytes are base64."""
+    columns = [c for c in spec.TABLES[table].columns if c not in (spec.ID, spec.TS)]
+    row = {c.name: draw(st.none() | CELLS[c.type]) for c in columns}
+    if table == spec.REJECTS:
+        raw = draw(st.none() | st.binary())
+        row["raw"] = None if raw is None else base64.b64encode(raw).decode()
+    return row
+
+
+@st.composite
+def ids(draw: st.DrawFn, table: str) -> str:
+    """An identity such as the table's rows have; few enough that they come again."""
+    source = draw(st.sampled_from(spec.SOURCES)).name
+    at = Position(source, draw(st.integers(0, 1)), draw(st.integers(0, 3)))
+    if table == spec.REJECTS:
+        return f"{source}/{at}"
+    if table == spec.FINAL and draw(st.booleans()):
+        return pair_id(at, Position("accounts", 0, draw(st.integers(0, 3))))
+    return str(at)
+
+
+@st.composite
+def changes(draw: st.DrawFn, table: str, versions: st.SearchStrategy[Version] = VERSIONS) -> Change:
+    """A row or a removal."""
+    row = draw(st.none() | rows(table))
+    return Change(table, draw(ids(table)), row, draw(TS), draw(versions))

@@ -1,0 +1,181 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.changelog import DATA, TEXT, TS, VERSIONS, changes
+from livejoin.core import rows, spec
+from livejoin.core.rows import Change, Follower, Position, Version, newer
+
+OLD, NEW = (1, 0, 0), (2, 0, 0)
+
+
+def _without_nulls(change: Change) -> Change:
+    if change.row is None:
+        return change
+    return replace(
+        change, row={name: cell for name, cell in change.row.items() if cell is not None}
+    )
+
+
+@given(st.sampled_from(DATA).flatmap(changes))
+def test_a_record_is_read_back_as_it_was_written_except_that_nulls_are_left_out(
+    change: Change,
+) -> None:
+    assert rows.read(change.key(), change.value()) == _without_nulls(change)
+
+
+@given(TEXT)
+def test_an_identity_may_hold_any_text(row_id: str) -> None:
+    change = Change(spec.FINAL, row_id, {}, 0)
+    assert rows.read(change.key(), change.value()) == change
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (
+            Change("users_ui", "0-1", {"userId": "ä", "age": None}, 5),
+            '{"row":{"userId":"ä"},"ts":5}',
+        ),
+        (Change("users_ui", "0-1", {}, 5), '{"row":{},"ts":5}'),
+        (Change("final_ui", "0-1", None, 5), '{"ts":5}'),
+        (Change("final_ui", "0-1", None, 5, (7, 1, 9)), '{"ts":5,"version":[7,1,9]}'),
+    ],
+    ids=["a row", "a row of nulls", "a removal", "a removal with a version"],
+)
+def test_a_value_is_written_without_blanks_nulls_or_escapes(change: Change, value: str) -> None:
+    assert change.value() == value.encode()
+
+
+def test_a_key_is_the_table_and_the_identity() -> None:
+    assert Change("rejects_ui", "users/0-1", {}, 5).key() == b"rejects_ui/users/0-1"
+
+
+@pytest.mark.parametrize(
+    ("key", "mark"),
+    [
+        ("users_ui/3-42", Position("users", 3, 42)),
+        ("accounts_ui/0-9007199254740993", Position("accounts", 0, 9007199254740993)),
+        ("rejects_ui/users/1-2", Position("users", 1, 2)),
+        ("rejects_ui/accounts/1-2", Position("accounts", 1, 2)),
+        ("tombstones/users/0-0", Position("users", 0, 0)),
+        ("tombstones/accounts/12-7", Position("accounts", 12, 7)),
+        ("final_ui/0-1", None),
+        ("final_ui/0-1+0-2", None),
+        ("a_table_of_tomorrow/0-1", None),
+    ],
+)
+def test_an_input_record_is_marked_by_its_own_row_reject_or_tombstone_alone(
+    key: str, mark: Position | None
+) -> None:
+    assert rows.mark(key.encode()) == mark
+
+
+def test_a_pair_is_named_after_both_its_records() -> None:
+    assert rows.pair_id(Position("users", 0, 1), Position("accounts", 2, 3)) == "0-1+2-3"
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "expected"),
+    [
+        (None, None, False),
+        (None, OLD, False),
+        (OLD, None, True),
+        (OLD, OLD, False),
+        (OLD, NEW, False),
+        (NEW, OLD, True),
+        ((1, 1, 0), (1, 0, 9), True),
+        ((1, 0, 1), (1, 0, 0), True),
+        ((1, 0, 10), (1, 0, 9), True),
+        ((-1, 0, 0), None, True),
+    ],
+)
+def test_latest_goes_by_timestamp_then_partition_then_offset(
+    version: Version, than: Version, *, expected: bool
+) -> None:
+    assert newer(version, than) is expected
+
+
+def _row(name: str, version: Version = None) -> Change:
+    return Change("final_ui", "0-1", {"name": name}, 0, version)
+
+
+def _removal(version: Version = None) -> Change:
+    return Change("final_ui", "0-1", None, 0, version)
+
+
+@pytest.mark.parametrize(
+    ("history", "shown"),
+    [
+        ([], None),
+        ([_row("a")], "a"),
+        ([_row("a"), _row("b")], "a"),
+        ([_row("a"), _row("b", OLD)], "b"),
+        ([_row("b", OLD), _row("a")], "b"),
+        ([_row("b", OLD), _row("c", NEW)], "c"),
+        ([_row("c", NEW), _row("b", OLD)], "c"),
+        ([_row("a"), _removal(OLD)], None),
+        ([_removal(OLD), _row("a")], None),
+        ([_removal(NEW), _row("b", OLD)], None),
+        ([_removal(OLD), _row("c", NEW)], "c"),
+        ([_row("a"), _removal()], "a"),
+    ],
+    ids=[
+        "nothing",
+        "a row",
+        "without versions the first stays",
+        "a version replaces none",
+        "no version replaces nothing",
+        "newer replaces older",
+        "older replaces nothing",
+        "a removal removes",
+        "a removal is remembered when the row comes later",
+        "a removal is remembered against older versions",
+        "a row newer than its removal is shown",
+        "a removal without a version removes nothing that is there",
+    ],
+)
+def test_a_follower_shows_the_newest_version(history: list[Change], shown: str | None) -> None:
+    follower = Follower()
+    for change in history:
+        follower.apply(change)
+    assert follower.table("final_ui") == ({} if shown is None else {"0-1": {"name": shown}})
+
+
+def test_a_follower_keeps_tables_apart() -> None:
+    follower = Follower()
+    follower.apply(Change("users_ui", "0-1", {"name": "user"}, 0))
+    follower.apply(Change("accounts_ui", "0-1", {"balance": 1.0}, 0))
+    assert follower.table("users_ui") == {"0-1": {"name": "user"}}
+    assert follower.table("accounts_ui") == {"0-1": {"balance": 1.0}}
+
+
+@st.composite
+def _replays(draw: st.DrawFn) -> tuple[list[Change], list[Change]]:
+    """A history in which a version always says the same, and another order of it with repeats."""
+    keys = st.tuples(st.sampled_from("abc"), VERSIONS)
+    contents = st.tuples(st.none() | TEXT, TS)
+    said = draw(st.dictionaries(keys, contents))
+    history = [
+        Change("final_ui", row_id, None if name is None else {"name": name}, ts, version)
+        for (row_id, version), (name, ts) in said.items()
+    ]
+    again = draw(st.lists(st.sampled_from(history))) if history else []
+    return history, draw(st.permutations(history + again))
+
+
+@given(_replays())
+def test_a_replay_in_another_order_with_repeats_ends_in_the_same_rows(
+    replays: tuple[list[Change], list[Change]],
+) -> None:
+    ends: list[Mapping[str, Mapping[str, Any]]] = []
+    for history in replays:
+        follower = Follower()
+        for change in history:
+            follower.apply(change)
+        ends.append(follower.table("final_ui"))
+    assert ends[0] == ends[1]

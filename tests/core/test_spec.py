@@ -1,0 +1,63 @@
+"""The fixed shapes, against the tables of the contract."""
+
+import pytest
+
+from livejoin.core import spec
+
+COLUMNS = {
+    "users_ui": "userId name email age _id _ts",
+    "accounts_ui": "userId accountType balance _id _ts",
+    "final_ui": "userId name email age accountType balance _id _ts",
+    "rejects_ui": "source topic partition offset ts reason raw _id _ts",
+    "orchestrator_status": (
+        "usersTopic accountsTopic joinType lastApplied generation state progress message _id"
+    ),
+    "orchestrator_logs": "ts level msg _id",
+}
+TYPES = {
+    "age": "int64",
+    "balance": "double",
+    "partition": "int64",
+    "offset": "int64",
+    "generation": "int64",
+    "progress": "int64",
+    "ts": "timestamp",
+    "_ts": "timestamp",
+}
+
+
+def test_the_tables_are_those_of_the_contract() -> None:
+    assert list(spec.TABLES) == list(COLUMNS)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_stand_in_the_order_of_the_contract(name: str) -> None:
+    assert [c.name for c in spec.TABLES[name].columns] == COLUMNS[name].split()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_have_the_types_of_the_contract(name: str) -> None:
+    for column in spec.TABLES[name].columns:
+        assert column.type == TYPES.get(column.name, "string"), column.name
+
+
+def test_data_tables_alone_carry_the_time_of_their_input() -> None:
+    assert [name for name, table in spec.TABLES.items() if table.data] == [
+        name for name, columns in COLUMNS.items() if "_ts" in columns.split()
+    ]
+
+
+def test_a_choice_knows_the_topic_of_each_source() -> None:
+    choice = spec.Choice("people", "money", "inner")
+    assert {source.name: choice.topic(source.name) for source in spec.SOURCES} == {
+        "users": "people",
+        "accounts": "money",
+    }
+
+
+def test_a_choice_joins_left_unless_told_otherwise() -> None:
+    assert spec.Choice("people", "money").join == "left"
+
+
+def test_a_choice_reads_as_a_join() -> None:
+    assert str(spec.Choice("people", "money", "inner")) == "people inner money"

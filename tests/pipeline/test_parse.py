@@ -1,0 +1,135 @@
+"""Every value becomes the row, or the reject, that the oracle gives: hand-picked ones and thousands of random ones."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from livejoin.core import spec
+from livejoin.pipeline import parse
+from livejoin.pipeline.session import Session
+from rig import oracle
+
+SEED = 7
+SOURCES = {source.name: source for source in spec.SOURCES}
+NUMBERS = (
+    *("0", "-0", "30", "30.0", "30.5", "3e1", "3E+1", "300e-1", "3.05e1", "1e18", "1e19", "1e-400"),
+    *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809"),
+    *("9223372036854775807.0", "1.00000000000000000001e0", "9007199254740993", "1e999", "-1e999"),
+    *("0.0000", "0e5", "-0.0", "12345678901234567890.12", "1" * 50, "1" * 1001, "0." + "3" * 40),
+)
+CELLS = (
+    *NUMBERS,
+    *(f'"{number}"' for number in NUMBERS),
+    *('"abc"', '""', '" 30"', '"+30"', '"30 "', '"0x1F"', '"NaN"', '"1e"', '"٣"', '"\\u0000"'),
+    *(
+        "true",
+        "false",
+        "null",
+        "{}",
+        "[]",
+        '{"userId": 5}',
+        "[1, 2]",
+        '"]"',
+        '"}"',
+        '"\\"age\\": 5"',
+    ),
+    *("NaN", "Infinity", "+1", "01", ".5", "1.", "'x'", "tru", '"\\x"', '"\t"', ""),
+)
+WHOLE = (
+    *(
+        b"",
+        b"  \n",
+        b"null",
+        b"true",
+        b"1",
+        b'"x"',
+        b"[]",
+        b"[{}]",
+        b"{}",
+        b" {} ",
+        b"\xef\xbb\xbf{}",
+    ),
+    *(b"{", b"}", b"{}}", b"{}]", b"{}] ", b"{},{}", b"{},null", b"{} {}", b"{}x", b"{}//", b"{},"),
+    *(
+        b'{"userId": "]"}]',
+        b'{"userId": "]"}',
+        b'{"a": [1, {"b": []}]}',
+        b'{"a": 1}]}',
+        b'{"a": 1]',
+    ),
+    *(b"\xff", b'{"name": "\xc3"}', b'{"name": "\xed\xa0\x80"}', b'{"a":' * 5000, b"[" * 100_000),
+    *(b'{"a":' * 900 + b"1" + b"}" * 900, b'{"userId":' * 900 + b"1" + b"}" * 900, b"9" * 100_000),
+    *(
+        b'{"userId": "' + b"y" * ((1 << 20) - 14) + b'"}',
+        b'{"userId": "' + b"y" * (1 << 20) + b'"}',
+    ),
+    *(b'{"userId": 1.50}', b'{"userId": 1e3, "userId": 2}', b'{"userId": 2, "userId": 1E3}'),
+)
+
+
+def parsed(session: Session, source: str, values: list[bytes]) -> list[Row]:
+    rows = [(i, source, value) for i, value in enumerate(values)]
+    frame = session.spark().createDataFrame(rows, "i int, source string, value binary")
+    return parse.parsed(frame).orderBy("i").collect()
+
+
+def truth(source: str, value: bytes) -> tuple[dict[str, Any] | None, str | None]:
+    try:
+        return oracle.parse(source, value), None
+    except oracle.Rejected as error:
+        return None, str(error)
+
+
+def check(session: Session, source: str, values: list[bytes]) -> None:
+    for value, got in zip(values, parsed(session, source, values), strict=True):
+        row, reason = truth(source, value)
+        found = {name: got.row[name] for name in oracle.FIELDS[source]} if got.row else None
+        assert found == row, value[:200]
+        if reason is None:
+            assert got.reason is None
+        else:
+            shown = reason if reason.startswith("value") else reason.split(", got")[0]
+            assert got.reason.startswith(shown), value[:200]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_cell_in_every_field(session: Session, source: str) -> None:
+    fields = [column.name for column in SOURCES[source].fields]
+    values = [f'{{"{field}": {cell}}}'.encode() for field in fields for cell in CELLS]
+    check(session, source, values)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_kind_of_whole_value(session: Session, source: str) -> None:
+    check(session, source, list(WHOLE))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_random_objects_whole_and_damaged(session: Session, source: str) -> None:
+    print(f"seed {SEED}")
+    dice = random.Random(SEED)
+    names = [column.name for column in parse.FIELDS] + ["other", "userid"]
+    values = []
+    for _ in range(3000):
+        pairs = [(dice.choice(names), dice.choice(CELLS[:-11])) for _ in range(dice.randrange(6))]
+        text = "{" + ",".join(f"{json.dumps(name)}:{cell}" for name, cell in pairs) + "}"
+        data = bytearray(text.encode())
+        if dice.random() < 0.4:
+            at = dice.randrange(len(data))
+            data[at : at + dice.randrange(2)] = dice.randbytes(dice.randrange(3))
+        values.append(bytes(data))
+    check(session, source, values)
+
+
+def test_a_tombstone_is_neither_row_nor_reject(session: Session) -> None:
+    frame = session.spark().createDataFrame([("users", None)], "source string, value binary")
+    (got,) = parse.parsed(frame).collect()
+    assert (got.row, got.reason) == (None, None)
+
+
+def test_a_reason_shows_what_was_found_and_is_cut(session: Session) -> None:
+    (got,) = parsed(session, "users", [b'{"age": "' + b"x" * 500 + b'"}'])
+    assert got.reason == f'age: expected int64, got "{"x" * 79}'

@@ -1,0 +1,162 @@
+"""Real queries over a real broker: the changelog they write is, record for record, that of the test vectors."""
+
+import contextlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from livejoin.core import rows, spec
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka, Record, batch
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.settings import Spark
+from livejoin.tables import follow
+from livejoin.tables.host import Held
+from rig.running import until
+
+VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"
+CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
+PARTITIONS = 2
+START_S = 120  # a dozen queries start at once
+
+
+class Case:
+    """One vector: its topics, its query, and what the query has written."""
+
+    def __init__(self, case: dict[str, Any], kafka: Kafka, session: Session, folder: Path) -> None:
+        self.case = case
+        prefix = "vector-" + case["name"].replace(" ", "-").replace(",", "").lower()
+        self.names = Names(prefix[:100])
+        self.choice = spec.Choice(f"{prefix}.users", f"{prefix}.accounts", case["join"])
+        self.kafka = kafka
+        for topic in (self.choice.users, self.choice.accounts):
+            kafka.make(topic, {"retention.ms": "-1"}, partitions=PARTITIONS)  # records of 2023
+        self.queries = Queries(session, kafka, self.names, str(folder / prefix), Spark())
+        self.pipeline = Pipeline(kafka, self.names, self.queries, "earliest")
+        self.producer = kafka.producer()
+        self.written: list[Record] = []
+        self.consumer: Consumer | None = None
+
+    def start(self) -> None:
+        generation = Generation(1, self.choice, time.time(), self.pipeline.resolve(self.choice))
+        self.pipeline.start(generation)
+        self.consumer = self.kafka.reader("vectors")
+        self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
+
+    def feed(self) -> None:
+        """One input at a time: the vectors' records stand in the order of the events."""
+        inputs = {
+            (s, r["partition"], r["offset"]): r for s in ("users", "accounts") for r in self.case[s]
+        }
+        for source, partition, offset in self.case["order"]:
+            record = inputs[source, partition, offset]
+            self.producer.produce(
+                self.choice.topic(source),
+                record["value"],
+                None,
+                partition,
+                timestamp=record["timestamp"],
+            )
+            assert self.producer.flush(10) == 0
+            until(
+                lambda at=rows.Position(source, partition, offset): self._marked(at),
+                "mark",
+                START_S,
+            )
+
+    def _marked(self, at: rows.Position) -> bool:
+        assert self.consumer is not None
+        self.written += batch(self.consumer, 1000, 0.05)
+        return any(rows.mark(record.key) == at for record in self.written)
+
+
+@pytest.fixture(scope="module")
+def cases(
+    kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Case]]:
+    """All vectors at once: starting a query costs seconds, running it next to nothing."""
+    made = {
+        case["name"]: Case(case, kafka, session, tmp_path_factory.mktemp("vectors"))
+        for case in CASES
+    }
+    with contextlib.ExitStack() as stack:
+        for case in made.values():
+            case.start()
+            stack.callback(case.pipeline.stop, 1)
+        for case in made.values():
+            case.feed()
+        yield made
+
+
+@pytest.mark.parametrize("name", [case["name"] for case in CASES])
+def test_the_changelog_is_that_of_the_vector(name: str, cases: dict[str, Case]) -> None:
+    case = cases[name]
+    topics = {"users": case.choice.users, "accounts": case.choice.accounts}
+    expected = [
+        (record["key"], _with_topics(record["value"], topics)) for record in case.case["records"]
+    ]
+    written = [(record.key.decode(), json.loads(record.value)) for record in case.written]
+    assert written == expected
+
+
+def _with_topics(value: dict[str, Any], topics: dict[str, str]) -> dict[str, Any]:
+    row = value.get("row", {})
+    return {**value, "row": {**row, "topic": topics[row["topic"]]}} if "topic" in row else value
+
+
+@pytest.mark.parametrize("name", [case["name"] for case in CASES])
+def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[str, Case]) -> None:
+    case = cases[name].case
+    written = [
+        Record("", offset, record["key"].encode(), json.dumps(record["value"]).encode())
+        for offset, record in enumerate(case["records"])
+    ]
+    held, plain = Held(1, rejects_kept=100), rows.Follower()
+    for twice in (written, written):  # the log is at least once
+        held.apply(follow.decoded(1, twice))
+        for record in twice:
+            plain.apply(rows.read(record.key, record.value))
+    tables = {table: rows for table, rows in case["tables"].items() if table != "tombstones"}
+    for table, expected in tables.items():
+        assert plain.table(table) == expected, table
+        found = {row["_id"]: row for row in held.stores[table].snapshot().to_pylist()}
+        assert found.keys() == expected.keys(), table
+        if table != spec.REJECTS:
+            shown = {c.name for c in spec.TABLES[table].columns} - {"_id", "_ts"}
+            filled = {
+                i: {c: row[c] for c in shown if row[c] is not None} for i, row in found.items()
+            }
+            assert filled == expected, table
+    assert sorted(i for ids in held.tombstones.values() for i in ids) == sorted(
+        case["tables"]["tombstones"]
+    )
+
+
+def test_the_vectors_show_every_kind_of_record() -> None:
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for case in CASES:
+        for record in case["records"]:
+            shape = "row" if "row" in record["value"] else "removal"
+            versioned = " with a version" if "version" in record["value"] else ""
+            kinds[case["join"]].add(record["key"].split("/")[0] + " " + shape + versioned)
+    assert {"final_ui row", "final_ui row with a version", "users_ui row"} <= kinds["left"]
+    assert "final_ui removal with a version" in kinds["left_outer"]
+    assert any("rejects_ui row" in found for found in kinds.values())
+    assert any("tombstones removal" in found for found in kinds.values())
+
+
+def test_the_query_runs_in_real_time_mode(cases: dict[str, Case], session: Session) -> None:
+    for query in session.spark().streams.active:
+        plan = query._jsq.query().lastExecution().toString()  # type: ignore[attr-defined]
+        assert "RealTimeStreamScan" in plan
+        assert "Python" not in plan, "no Python runs per row"
+    assert session.spark().streams.active

@@ -1,0 +1,1 @@
+"""What the tests share: real processes, real producers that remember what was acknowledged, and oracles."""

@@ -1,0 +1,173 @@
+"""The truth, computed plainly: which rows and rejects a set of input records must give. Shares no code with livejoin."""
+
+import decimal
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FIELDS = {
+    "users": {"userId": "string", "name": "string", "email": "string", "age": "int64"},
+    "accounts": {"userId": "string", "accountType": "string", "balance": "double"},
+}
+Row = dict[str, Any]
+Position = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An input record as the broker acknowledged it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    value: bytes | None
+
+
+class Rejected(Exception):
+    """Why a record is no row."""
+
+
+class _Number(str):
+    """A JSON number, as it is spelt."""
+
+    __slots__ = ()
+
+
+def parse(source: str, value: bytes) -> Row:
+    """A row, or Rejected."""
+    if len(value) > 1 << 20:
+        raise Rejected(f"value: larger than 1 MiB, {len(value)} bytes")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise Rejected("value: not UTF-8") from None
+    if not text.strip(" \t\r\n"):
+        raise Rejected("value: empty")
+    try:
+        read = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Rejected("value: not valid JSON") from None
+    if not isinstance(read, dict):
+        raise Rejected("value: expected an object")
+    row, wrong = {}, []
+    for name, kind in FIELDS[source].items():
+        try:
+            row[name] = _convert(read.get(name), kind)
+        except Rejected as error:
+            wrong.append(f"{name}: expected {kind}, got {error}")
+    if wrong:
+        raise Rejected("; ".join(wrong))
+    return row
+
+
+def _number(text: str) -> _Number:
+    if len(text) > 1000:
+        raise ValueError(text)
+    return _Number(text)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _convert(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if kind == "string":
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str):
+            return str(value)
+    elif isinstance(value, str) and re.fullmatch(
+        r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", value
+    ):
+        if kind == "double" and math.isfinite(float(value)):
+            return float(value)
+        if kind == "int64":
+            with decimal.localcontext(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
+                exact = decimal.Decimal(value)
+                small = exact.adjusted() < 30
+                if small and exact == exact.to_integral_value() and -(2**63) <= exact < 2**63:
+                    return int(exact)
+    raise Rejected(value if isinstance(value, _Number) else _shown(value))
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:80]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """All tables, rows by identity, and what could not be read."""
+
+    tables: Mapping[str, Mapping[str, Row]]
+    tombstones: Mapping[str, int]
+
+
+def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected:
+    """What the tables must show once all of these records have been read."""
+    rows: dict[str, dict[Position, tuple[Row, int]]] = {"users": {}, "accounts": {}}
+    rejects: dict[str, Row] = {}
+    tombstones = {"users": 0, "accounts": 0}
+    for source, records in sent.items():
+        for record in records:
+            at = (record.partition, record.offset)
+            if record.value is None:
+                tombstones[source] += 1
+                continue
+            try:
+                rows[source][at] = (parse(source, record.value), record.timestamp)
+            except Rejected as error:
+                rejects[f"{source}/{_id(at)}"] = {
+                    "source": source,
+                    "partition": at[0],
+                    "offset": at[1],
+                    "reason": str(error),
+                    "raw": record.value[:4096].decode(errors="backslashreplace"),
+                }
+    return Expected(
+        {
+            "users_ui": {_id(at): row for at, (row, _) in rows["users"].items()},
+            "accounts_ui": {_id(at): row for at, (row, _) in rows["accounts"].items()},
+            "final_ui": _joined(rows["users"], rows["accounts"], join),
+            "rejects_ui": rejects,
+        },
+        tombstones,
+    )
+
+
+def _joined(
+    users: Mapping[Position, tuple[Row, int]],
+    accounts: Mapping[Position, tuple[Row, int]],
+    join: str,
+) -> dict[str, Row]:
+    by_user: dict[str, list[tuple[tuple[int, Position], Row]]] = {}
+    for at, (row, ts) in accounts.items():
+        if row["userId"] is not None:
+            by_user.setdefault(row["userId"], []).append(((ts, at), row))
+    final = {}
+    nothing = {"accountType": None, "balance": None}
+    for at, (user, _) in users.items():
+        mine = by_user.get(user["userId"], []) if user["userId"] is not None else []
+        if join == "left":
+            final[_id(at)] = {
+                **user,
+                **_rest(max(mine, key=lambda m: m[0])[1] if mine else nothing),
+            }
+            continue
+        for (_, other), account in mine:
+            final[f"{_id(at)}+{_id(other)}"] = {**user, **_rest(account)}
+        if not mine and join == "left_outer":
+            final[_id(at)] = {**user, **nothing}
+    return final
+
+
+def _rest(account: Mapping[str, Any]) -> Row:
+    return {"accountType": account["accountType"], "balance": account["balance"]}
+
+
+def _id(at: Position) -> str:
+    return f"{at[0]}-{at[1]}"

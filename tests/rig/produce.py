@@ -1,0 +1,82 @@
+"""Producers that remember exactly what the broker acknowledged."""
+
+import contextlib
+import json
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from livejoin.kafka import Kafka
+from rig.oracle import Sent
+
+
+class Producers:
+    """Feeds the topics of the sources."""
+
+    def __init__(self, kafka: Kafka, topics: dict[str, str]) -> None:
+        self._topics = topics
+        self._producer = kafka.producer(**{"message.max.bytes": 8 << 20})
+        self._failed: list[str] = []
+        self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
+
+    def send(
+        self,
+        source: str,
+        value: Any,
+        *,
+        partition: int = -1,
+        timestamp: int = 0,
+        key: str | None = None,
+    ) -> None:
+        """Send bytes, text, None, or an object as JSON."""
+        data = value if value is None or isinstance(value, bytes | str) else json.dumps(value)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._failed.append(error.str())
+                return
+            at, raw = message.timestamp()[1], message.value()
+            place = message.partition(), message.offset()
+            self.acknowledged[source].append(Sent(place[0], place[1], at, raw))
+
+        self._producer.produce(
+            self._topics[source], data, key, partition, on_delivery=delivered, timestamp=timestamp
+        )
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all is acknowledged."""
+        assert self._producer.flush(60) == 0
+        assert not self._failed, self._failed[:3]
+
+    @property
+    def count(self) -> int:
+        """How many records were acknowledged."""
+        return sum(map(len, self.acknowledged.values()))
+
+    @contextlib.contextmanager
+    def traffic(self, per_second: float, seed: int) -> Iterator[None]:
+        """Users and accounts at a steady rate, in the background."""
+        stop = threading.Event()
+        dice = random.Random(seed)
+
+        def work() -> None:
+            while not stop.wait(1 / per_second):
+                user = f"t-{dice.randrange(50)}"
+                if dice.random() < 0.2:
+                    self.send("users", {"userId": user, "name": f"N{dice.random()}", "age": 7})
+                else:
+                    self.send("accounts", {"userId": user, "balance": dice.randrange(10**6)})
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self.flush()

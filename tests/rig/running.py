@@ -1,0 +1,149 @@
+"""A real `livejoin run` process: started, asked, killed in parts, started again."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from livejoin.broker import free_port
+from livejoin.kafka import Kafka
+
+START_S = 90  # 12 s on a quiet machine
+SAME_S = 60
+LIVEJOIN = Path(sys.executable).with_name("livejoin")
+
+
+def until(true: Callable[[], Any], what: str, limit_s: float = SAME_S) -> Any:
+    """Wait for a condition, and fail with its name."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        found = true()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {limit_s} s: {what}")
+        time.sleep(0.05)
+
+
+class Running:
+    """One livejoin over a folder; the same settings for every start."""
+
+    def __init__(self, kafka: Kafka, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "livejoin.log"
+        folder.mkdir(parents=True, exist_ok=True)
+        chosen = {
+            "kafka": kafka.properties,
+            "http": {"port": self.port},
+            "checkpoints": str(folder / "checkpoints"),
+            **settings,
+        }
+        (folder / "livejoin.yaml").write_text(yaml.safe_dump(chosen))
+
+    def start(self) -> None:
+        """Start the process; it need not be ready yet."""
+        with self.log.open("ab") as log:
+            command = [str(LIVEJOIN), "run", "-c", str(self.folder / "livejoin.yaml")]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait_live(self, limit_s: float = START_S) -> None:
+        """Wait until rows are served."""
+        until(self._is_live, f"live; {self.log.read_text()[-2000:]}", limit_s)
+
+    def _is_live(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()[-3000:]
+        with contextlib.suppress(AssertionError):
+            self.ask("readyz")
+            return bool(self.ask("api/v1/status")["state"] == "live")
+        return False
+
+    def ask(self, path: str) -> Any:
+        """GET, as JSON."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, OSError) as error:
+            raise AssertionError(f"{path}: {error}") from error
+
+    def table(self, name: str) -> dict[str, dict[str, Any]]:
+        """A table's rows by identity."""
+        return {row["_id"]: row for row in self.ask(f"api/v1/tables/{name}")["rows"]}
+
+    def read(self) -> int:
+        """How many input records the live generation has read."""
+        sources = self.ask("api/v1/status")["sources"].values()
+        assert all(s["read"] == s["rows"] + s["rejected"] + s["tombstones"] for s in sources)
+        return sum(source["read"] for source in sources)
+
+    @property
+    def pid(self) -> int:
+        """The Python process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def jvm(self) -> int:
+        """Spark's JVM."""
+        return next(pid for pid in descendants(self.pid) if is_java(pid))
+
+    def kill(self, *pids: int) -> None:
+        """kill -9, all at once, and wait for our own child."""
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        if self.pid in pids:
+            assert self._process is not None
+            self._process.wait(10)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Stop as a person or a service manager would; the exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        return self._process.wait(30)
+
+
+@contextlib.contextmanager
+def running(kafka: Kafka, folder: Path, **settings: Any) -> Iterator[Running]:
+    """A started livejoin that is gone afterwards."""
+    one = Running(kafka, folder, **settings)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.stop(signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    children = [int(line) for line in found.stdout.split()]
+    return children + [below for child in children for below in descendants(child)]
+
+
+def is_java(pid: int) -> bool:
+    """Whether a process is a JVM that runs something of ours."""
+    found = subprocess.run(
+        ["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return bool(found.stdout) and "java" in found.stdout.split()[0]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there, zombies aside."""
+    found = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")

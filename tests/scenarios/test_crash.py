@@ -1,0 +1,68 @@
+"""kill -9 of Python, of the JVM, of both, under traffic: afterwards the tables still equal the oracle."""
+
+import collections
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+
+from livejoin.core import rows
+from livejoin.kafka import Kafka, read_to_end
+from rig import oracle
+from rig.produce import Producers
+from rig.running import Running, alive, running, until
+
+TOPICS = {"users": "crash.users", "accounts": "crash.accounts"}
+SEED = 20261115
+
+
+def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
+    for topic in TOPICS.values():
+        kafka.make(topic, partitions=2)
+    producers = Producers(kafka, TOPICS)
+    # short batches, so that a run restores committed state and also replays what was not committed
+    with running(kafka, tmp_path, name="crash", topics=TOPICS, spark={"batch_s": 3}) as live:
+        with producers.traffic(per_second=200, seed=SEED):
+            live.wait_live()
+            for who in ("python", "jvm", "both"):
+                _let_some_pass(live)
+                _kill(live, who)
+        until(lambda: live.read() == producers.count, f"all records are read, seed {SEED}", 120)
+        truth = oracle.expected(producers.acknowledged)
+        for name, expected in truth.tables.items():
+            found = live.table(name)
+            assert found.keys() == expected.keys(), name
+            assert {i: {c: found[i][c] for c in row} for i, row in expected.items()} == expected, (
+                name
+            )
+        assert live.ask("api/v1/status")["generation"] == 1
+    marks = _marks(kafka)
+    assert marks.total() > len(marks) == producers.count, (
+        "no record was written twice: the kills missed"
+    )
+
+
+def _let_some_pass(live: Running) -> None:
+    before = live.read()
+    until(lambda: live.read() > before + 800, "traffic flows")
+
+
+def _kill(live: Running, who: str) -> None:
+    python, jvm = live.pid, live.jvm()
+    live.kill(*{"python": [python], "jvm": [jvm], "both": [python, jvm]}[who])
+    until(lambda: not alive(jvm), f"no orphan JVM after killing {who}", 20)
+    if who == "jvm":
+        until(lambda: live.ask("api/v1/status")["state"] == "restarting", "the loss is said", 15)
+        assert live.ask("api/v1/status")["stale"] == "Spark's JVM is gone"
+    else:
+        live.start()
+    live.wait_live()
+
+
+def _marks(kafka: Kafka) -> collections.Counter[bytes]:
+    consumer = kafka.reader("test")
+    try:
+        consumer.assign([TopicPartition("crash.changelog.1", 0, 0)])
+        keys = (record.key for record in read_to_end(consumer, "crash.changelog.1"))
+        return collections.Counter(key for key in keys if rows.mark(key))
+    finally:
+        consumer.close()

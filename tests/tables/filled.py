@@ -1,0 +1,72 @@
+"""What fills a host: records as the follower decodes them, states as the ledger holds them."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from livejoin.core.generation import Generation, State
+from livejoin.core.rows import TOMBSTONES, Change
+from livejoin.core.spec import Choice
+from livejoin.kafka import Record
+from livejoin.tables import follow
+from livejoin.tables.host import Chunk
+
+CHOICE = Choice("users", "accounts")
+REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}
+
+
+def chunk(generation: int, end: int, *changes: Change) -> Chunk:
+    """A run of records, the last of which stands just before `end`."""
+    first = end - len(changes)
+    return follow.decoded(
+        generation,
+        [
+            Record(f"changelog.{generation}", first + i, change.key(), change.value())
+            for i, change in enumerate(changes)
+        ],
+    )
+
+
+def user(offset: int, name: str = "Ada", ts: int = 1000, **cells: Any) -> Change:
+    row = {"userId": f"u{offset}", "name": name, **cells}
+    return Change("users_ui", f"0-{offset}", row, ts)
+
+
+def final(offset: int, name: str | None, version: int | None = None) -> Change:
+    """A joined row, or its removal where there is no name."""
+    row = None if name is None else {"userId": f"u{offset}", "name": name}
+    at = None if version is None else (version, 0, 0)
+    return Change("final_ui", f"0-{offset}", row, 1000, at)
+
+
+def reject(source: str, offset: int) -> Change:
+    row = {**REJECT, "source": source, "offset": offset, "ts": 1000, "raw": "e30="}
+    return Change("rejects_ui", f"{source}/0-{offset}", row, 1000)
+
+
+def tombstone(source: str, offset: int) -> Change:
+    return Change(TOMBSTONES, f"{source}/0-{offset}", None, 1000)
+
+
+def building(number: int) -> State:
+    return State(building=Generation(number, CHOICE, 0.0))
+
+
+def live(number: int, ready_at: int = 0, next_one: int | None = None) -> State:
+    building = None if next_one is None else Generation(next_one, CHOICE, 0.0)
+    return State(live=Generation(number, CHOICE, 0.0, ready_at=ready_at), building=building)
+
+
+def line(number: int, msg: str = "hello", level: str = "INFO") -> dict[str, Any]:
+    return {"ts": 1000, "level": level, "msg": msg, "_id": f"{number:012d}"}
+
+
+def plain(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as dictionaries, with timestamps as milliseconds."""
+    whole = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    numbers = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in whole.columns
+    ]
+    cells: list[dict[str, Any]] = pa.table(numbers, whole.column_names).to_pylist()
+    return cells

@@ -1,0 +1,153 @@
+"""The real server on a loopback port, in a thread with its own loop, and those who talk to it."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from websockets.sync.client import ClientConnection, connect
+
+from livejoin.core.generation import State
+from livejoin.core.rows import Change
+from livejoin.tables import frames, server
+from livejoin.tables.host import Host
+from tables.filled import chunk, plain
+
+LIMIT_S = 20
+SUBPROTOCOL = "livejoin.v1"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Frame:
+    header: dict[str, Any]
+    parts: list[tuple[str, str, list[dict[str, Any]]]]  # table, kind, rows
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        return [(table, kind) for table, kind, _ in self.parts]
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return next(rows for name, _, rows in self.parts if name == table)
+
+
+class Viewer:
+    """One socket. `view` is what a client makes of all frames so far."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.view: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def ask(self, *tables: str) -> None:
+        self.connection.send(json.dumps({"subscribe": tables}))
+
+    def next(self, *types: str) -> Frame:
+        """The next frame, or the next of these types."""
+        while True:
+            data = self.connection.recv(timeout=LIMIT_S)
+            assert isinstance(data, bytes)
+            header, parts = frames.read(data)
+            frame = Frame(header, [(p.table, p.kind, _read(p.payload)) for p in parts])
+            self._take(frame)
+            if not types or header["type"] in types:
+                return frame
+
+    def _take(self, frame: Frame) -> None:
+        for table, kind, rows in frame.parts:
+            if kind == "snapshot":
+                self.view[table] = {}
+            for row in rows:
+                if kind == "remove":
+                    self.view[table].pop(row["_id"], None)
+                else:
+                    self.view[table][row["_id"]] = row
+
+
+def _read(payload: bytes) -> list[dict[str, Any]]:
+    with pa.ipc.open_stream(payload) as stream:
+        return plain(stream.read_all())
+
+
+class Served:
+    """A host that is served. What is done to it is done on the loop that owns it."""
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self._host = host
+        self._loop = loop
+        self.port = port
+
+    def do(self, work: Callable[[Host], None]) -> None:
+        async def doing() -> None:
+            work(self._host)
+
+        asyncio.run_coroutine_threadsafe(doing(), self._loop).result(LIMIT_S)
+
+    def apply(self, generation: int, end: int, *changes: Change) -> None:
+        self.do(lambda host: host.apply(chunk(generation, end, *changes)))
+
+    def follow(self, state: State) -> None:
+        self.do(lambda host: host.follow(state))
+
+    @contextlib.contextmanager
+    def viewer(self, *tables: str, **options: Any) -> Iterator[Viewer]:
+        """A viewer that has subscribed to these tables, where there are any."""
+        uri = f"ws://127.0.0.1:{self.port}/api/v1/live"
+        defaults = {"subprotocols": [SUBPROTOCOL], "proxy": None, "max_size": None}
+        with connect(options.pop("uri", uri), **(defaults | options)) as connection:
+            viewer = Viewer(connection)
+            if tables:
+                viewer.ask(*tables)
+            yield viewer
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            named = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, named, answer.read())
+
+
+@contextlib.contextmanager
+def served(host: Host | None = None, send_buffer: int | None = None) -> Iterator[Served]:
+    """Serve a host until the block ends."""
+    host = host or Host(logs_kept=100, rejects_kept=100)
+    taken = server.listen("127.0.0.1", 0)
+    if send_buffer is not None:  # sockets that are accepted inherit it
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    taken.listen()  # whoever comes before the server is up waits
+    port = taken.getsockname()[1]
+    with asyncio.Runner() as runner:
+        loop, stop = runner.get_loop(), asyncio.Event()
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                runner.run(server.serve(host, taken, stop))
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                failures.append(error)
+
+        thread = threading.Thread(target=run, name="server")
+        thread.start()
+        try:
+            yield Served(host, loop, port)
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(LIMIT_S)
+    if failures:
+        raise failures[0]

@@ -1,0 +1,108 @@
+"""Decoding in bulk, against the changelog's definition in `core.rows`."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from core.changelog import DATA, changes
+from livejoin.core import spec
+from livejoin.core.rows import Change, Version
+from livejoin.tables import decode
+from tables.filled import chunk, plain, reject, tombstone, user
+
+LOWEST = -(2**63)
+
+
+def _decoded(table: str, some: list[Change]) -> decode.Records:
+    return decode.records(table, [c.id for c in some], [c.value() for c in some])
+
+
+def _cells(change: Change) -> dict[str, Any]:
+    cells = {name: (change.row or {}).get(name) for name in decode.SCHEMAS[change.table].names}
+    raw = cells.get("raw")
+    if raw is not None:
+        cells["raw"] = base64.b64decode(raw).decode(errors="backslashreplace")
+    return cells | {"_id": change.id, "_ts": change.ts}
+
+
+def _version(version: Version) -> list[int]:
+    return [LOWEST] * 3 if version is None else list(version)
+
+
+def _runs(table: str) -> st.SearchStrategy[list[Change]]:
+    return st.lists(changes(table), min_size=1, max_size=8)
+
+
+@given(st.sampled_from(DATA).flatmap(_runs))
+def test_a_run_of_records_is_decoded_as_the_definition_says(some: list[Change]) -> None:
+    records = _decoded(some[0].table, some)
+    assert records.ids == [change.id for change in some]
+    assert records.present.tolist() == [change.row is not None for change in some]
+    assert records.versions.tolist() == [_version(change.version) for change in some]
+    # as text, since 0.0 == -0.0
+    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
+
+
+@pytest.mark.parametrize("table", DATA)
+def test_columns_come_in_the_order_and_the_types_of_the_table(table: str) -> None:
+    records = _decoded(table, [Change(table, "users/0-1", {}, 5)])
+    arrow = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "double": pa.float64(),
+        "timestamp": pa.timestamp("ms", "UTC"),
+    }
+    assert records.rows.schema == pa.schema(
+        [(column.name, arrow[column.type]) for column in spec.TABLES[table].columns]
+    )
+
+
+@pytest.mark.parametrize("age", [-(2**63), 2**63 - 1, 2**53 + 1])
+def test_an_int64_keeps_all_its_bits(age: int) -> None:
+    assert plain(_decoded("users_ui", [user(0, age=age)]).rows)[0]["age"] == age
+
+
+def test_a_run_of_removals_alone_is_decoded() -> None:
+    removals = [Change("final_ui", "0-1", None, 5, (7, 0, 1)), Change("final_ui", "0-2", None, 6)]
+    records = _decoded("final_ui", removals)
+    assert records.present.tolist() == [False, False]
+    assert records.versions.tolist() == [[7, 0, 1], [LOWEST] * 3]
+
+
+def test_a_field_that_is_not_known_is_ignored() -> None:
+    records = decode.records("users_ui", ["0-1"], [b'{"row":{"name":"a","x":{}},"ts":5,"y":[1]}'])
+    assert plain(records.rows) == [_cells(Change("users_ui", "0-1", {"name": "a"}, 5))]
+
+
+@given(st.binary())
+@example(b"\xff\xfe{}")
+@example("cut inside €".encode()[:-1])
+def test_the_raw_bytes_of_a_reject_are_shown_as_text(raw: bytes) -> None:
+    row = {"source": "users", "raw": base64.b64encode(raw).decode()}
+    shown = plain(_decoded("rejects_ui", [Change("rejects_ui", "users/0-1", row, 5)]).rows)
+    assert shown[0]["raw"] == raw.decode(errors="backslashreplace")
+
+
+def test_rows_made_here_are_all_there_and_of_one_version() -> None:
+    rows = _decoded("users_ui", [user(0), user(1)]).rows
+    made = decode.Records.made(["a", "b"], rows, 3)
+    assert made.present.tolist() == [True, True]
+    assert np.array_equal(made.versions, [[3, 3, 3], [3, 3, 3]])
+
+
+def test_a_stretch_of_the_changelog_becomes_one_run_per_table_with_tombstones_apart() -> None:
+    unknown = Change("a_table_of_tomorrow", "0-1", {"x": 1}, 5)
+    decoded = chunk(
+        7, 42, user(1), reject("users", 2), unknown, tombstone("accounts", 3), user(4, name="Alan")
+    )
+    assert (decoded.generation, decoded.seq) == (7, 42)
+    assert {table: records.ids for table, records in decoded.records} == {
+        "users_ui": ["0-1", "0-4"],
+        "rejects_ui": ["users/0-2"],
+    }
+    assert decoded.tombstones == ["accounts/0-3"]

@@ -1,0 +1,61 @@
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.changelog import TEXT
+from livejoin.tables import frames
+from livejoin.tables.frames import Part
+from tables.filled import chunk, plain, user
+
+PARTS = st.builds(
+    Part,
+    st.sampled_from(["users_ui", "final_ui"]),
+    st.sampled_from(["snapshot", "upsert", "remove"]),
+    st.binary(),
+)
+HEADERS = st.dictionaries(TEXT.filter(lambda name: name != "parts"), TEXT | st.integers())
+
+
+@given(HEADERS, st.lists(PARTS))
+def test_a_frame_is_taken_apart_into_what_it_was_put_together_from(
+    header: dict[str, str | int], parts: list[Part]
+) -> None:
+    read, back = frames.read(frames.frame(header, parts))
+    listed = read.pop("parts")
+    assert read == header
+    assert back == parts
+    assert listed == [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
+
+
+def test_a_frame_is_a_length_a_header_and_the_payloads() -> None:
+    data = frames.frame({"type": "data"}, [Part("a", "upsert", b"12"), Part("b", "remove", b"345")])
+    size = int.from_bytes(data[:4], "big")
+    assert json.loads(data[4 : 4 + size].decode()) == {
+        "type": "data",
+        "parts": [
+            {"table": "a", "kind": "upsert", "bytes": 2},
+            {"table": "b", "kind": "remove", "bytes": 3},
+        ],
+    }
+    assert data[4 + size :] == b"12345"
+
+
+@pytest.mark.parametrize("as_table", [True, False], ids=["a table", "a batch"])
+def test_rows_travel_as_an_arrow_stream(*, as_table: bool) -> None:
+    batch = chunk(1, 2, user(0, name="ä€😀", age=2**63 - 1), user(1)).records[0][1].rows
+    rows = pa.Table.from_batches([batch]) if as_table else batch
+    part = frames.part("users_ui", "snapshot", rows)
+    with pa.ipc.open_stream(part.payload) as stream:
+        back = stream.read_all()
+    assert back.schema == batch.schema
+    assert plain(back) == plain(batch)
+
+
+def test_a_removal_lists_identities() -> None:
+    part = frames.removal("final_ui", ["0-1", "0-2+0-3"])
+    with pa.ipc.open_stream(part.payload) as stream:
+        assert stream.read_all().to_pydict() == {"_id": ["0-1", "0-2+0-3"]}
+    assert (part.table, part.kind) == ("final_ui", "remove")

@@ -1,0 +1,105 @@
+import socket
+from collections.abc import Iterator
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from livejoin.errors import MachineError
+from livejoin.tables.host import Host
+from livejoin.tables.security import LOOPBACK
+from livejoin.tables.server import listen
+from tables.filled import live
+from tables.serving import Served, served
+
+FOREIGN_ORIGINS = [
+    "http://evil.example",
+    "https://127.0.0.1:{port}",
+    "http://127.0.0.1:1",
+    "http://127.0.0.1",
+    "http://127.0.0.1:{port}.evil.example",
+    "null",
+    "",
+]
+WRONG_HOSTS = ["evil.example:{port}", "127.0.0.1:1", "127.0.0.1", "", "localhost.evil.example"]
+PATHS = ["/", "/api/v1/tables/users_ui", "/api/v1/status", "/readyz", "/static/page.js", "/nope"]
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Served]:
+    host = Host(logs_kept=100, rejects_kept=100)
+    host.follow(live(1))
+    with served(host) as up:
+        yield up
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_another_sites_page_is_refused(serving: Served, origin: str, path: str) -> None:
+    answer = serving.get(path, Origin=origin.format(port=serving.port))
+    assert answer.status == 403
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "is another site" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("host", WRONG_HOSTS)
+def test_a_name_that_is_not_ours_is_refused(serving: Served, host: str, path: str) -> None:
+    answer = serving.get(path, Host=host.format(port=serving.port))
+    assert answer.status == 403
+    assert "is not ours" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_our_own_names_and_pages_are_served(serving: Served, host: str) -> None:
+    ours = f"{host}:{serving.port}"
+    assert serving.get("/readyz", Host=ours).status == 200
+    assert serving.get("/readyz", Host=ours.upper(), Origin=f"http://{ours}").status == 200
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_another_sites_page_gets_no_socket(serving: Served, origin: str) -> None:
+    headers = {"Origin": origin.format(port=serving.port)}
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        serving.viewer("users_ui", additional_headers=headers),
+    ):
+        pass
+    assert refused.value.response.status_code == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1:1", "evil.example"])
+def test_a_name_that_is_not_ours_gets_no_socket(serving: Served, host: str) -> None:
+    uri = f"ws://{host.format(port=serving.port)}/api/v1/live"
+    with (
+        socket.create_connection(("127.0.0.1", serving.port)) as raw,
+        pytest.raises(InvalidStatus) as refused,
+        serving.viewer("users_ui", uri=uri, sock=raw),
+    ):
+        pass
+    assert refused.value.response.status_code == 403
+
+
+def test_our_own_page_gets_a_socket(serving: Served) -> None:
+    origin = f"http://127.0.0.1:{serving.port}"
+    with serving.viewer("users_ui", origin=origin) as viewer:
+        assert viewer.next().kinds == [("users_ui", "snapshot")]
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/status", "/static/page.js"])
+def test_every_answer_forbids_what_a_page_does_not_need(serving: Served, path: str) -> None:
+    headers = serving.get(path).headers
+    assert "default-src 'self'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=MachineError,
+    reason="server.py, listen: [::1] cannot be bound, and app.py refuses ::1",
+)
+def test_every_name_of_the_loopback_can_be_listened_on() -> None:
+    for host in LOOPBACK:
+        listen(host, 0).close()

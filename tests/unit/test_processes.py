@@ -1,0 +1,255 @@
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from livejoin import processes
+from livejoin.errors import MachineError
+from livejoin.processes import Child, only_one
+
+Java = Callable[[str], Path]
+LIMIT_S = 20
+# Each says once that it is there, through a pipe that stays open for as long as it lives.
+WAITS = "import os, signal, sys; os.write(int(sys.argv[1]), b'!'); signal.pause()"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
+PARENT = f"""
+import sys
+from livejoin.processes import Child
+pipe = sys.argv[1]
+child = Child([sys.executable, "-c", {WAITS!r}, pipe], keep=[int(pipe)])
+sys.stdin.read()
+"""
+
+
+class Line:
+    """A pipe to children: `read` gets what they say, and nothing once the last of them is gone."""
+
+    def __init__(self) -> None:
+        self._out, self.end = os.pipe()
+
+    def hang_up(self) -> None:
+        """Leave the pipe to the children."""
+        if self.end >= 0:
+            os.close(self.end)
+            self.end = -1
+
+    def read(self) -> bytes:
+        ready, _, _ = select.select([self._out], [], [], LIMIT_S)
+        assert ready, f"nothing within {LIMIT_S} s"
+        return os.read(self._out, 100)
+
+    def close(self) -> None:
+        self.hang_up()
+        os.close(self._out)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Line]:
+    with contextlib.closing(Line()) as line:
+        yield line
+
+
+def _python(code: str, pipe: Line) -> list[str]:
+    return [sys.executable, "-c", code, str(pipe.end)]
+
+
+# --- children
+
+
+def test_a_child_is_gone_after_its_parent_was_killed(pipe: Line) -> None:
+    with subprocess.Popen(
+        _python(PARENT, pipe), stdin=subprocess.PIPE, pass_fds=[pipe.end]
+    ) as parent:
+        pipe.hang_up()
+        assert pipe.read() == b"!"
+        parent.send_signal(signal.SIGKILL)
+        assert pipe.read() == b""
+
+
+@pytest.mark.parametrize("code", [WAITS, STUBBORN], ids=["willing", "stubborn"])
+def test_a_child_is_gone_after_close(pipe: Line, code: str) -> None:
+    child = Child(_python(code, pipe), keep=[pipe.end])
+    pipe.hang_up()
+    assert pipe.read() == b"!"
+    assert not child.gone
+    child.close(grace_s=LIMIT_S if code is WAITS else 0.5)
+    assert child.gone
+    assert pipe.read() == b""
+
+
+def test_closing_twice_is_fine(pipe: Line) -> None:
+    child = Child(_python(WAITS, pipe), keep=[pipe.end])
+    child.close()
+    child.close()
+    assert child.gone
+
+
+def test_a_child_that_ended_by_itself_is_gone_and_leaves_no_guard(pipe: Line) -> None:
+    child = Child(["true"], keep=[pipe.end])
+    pipe.hang_up()
+    assert pipe.read() == b""
+    assert child._process.wait(LIMIT_S) == 0
+    assert child.gone
+    child.close()
+
+
+def test_a_childs_exit_code_is_kept() -> None:
+    child = Child(["sh", "-c", "exit 7"])
+    assert child._process.wait(LIMIT_S) == 7
+    child.close()
+
+
+def test_what_a_child_says_goes_to_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "made" / "child.log"
+    for word in ("one", "two"):
+        child = Child(["sh", "-c", "echo $WORD; echo error >&2"], log=log, env={"WORD": word})
+        child._process.wait(LIMIT_S)
+        child.close()
+    assert log.read_text() == "one\nerror\ntwo\nerror\n"
+
+
+# --- locks
+
+
+def test_a_second_holder_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
+    with only_one(tmp_path / "lock", "folder"):
+        with (
+            pytest.raises(MachineError) as refused,
+            only_one(tmp_path / "lock", "folder", limit_s=0),
+        ):
+            pass
+        assert str(refused.value) == (
+            f"another livejoin uses {tmp_path}. Stop it, or give this one another folder."
+        )
+
+
+def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
+    for _ in range(2):
+        with only_one(tmp_path / "made" / "lock", "folder", limit_s=0):
+            pass
+
+
+def test_locks_of_different_folders_do_not_meet(tmp_path: Path) -> None:
+    with only_one(tmp_path / "a" / "lock", "folder"), only_one(tmp_path / "b" / "lock", "folder"):
+        pass
+
+
+def test_a_child_that_was_given_the_lock_holds_it_until_it_is_dead(
+    tmp_path: Path, pipe: Line
+) -> None:
+    with only_one(tmp_path / "lock", "folder") as lock:
+        child = Child(_python(WAITS, pipe), keep=[pipe.end, lock])
+        assert pipe.read() == b"!"
+    with pytest.raises(MachineError), only_one(tmp_path / "lock", "folder", limit_s=0):
+        pass
+    child.close()
+    with only_one(tmp_path / "lock", "folder", limit_s=LIMIT_S):
+        pass
+
+
+def test_a_child_that_was_not_given_the_lock_does_not_hold_it(tmp_path: Path, pipe: Line) -> None:
+    with only_one(tmp_path / "lock", "folder"):
+        child = Child(_python(WAITS, pipe), keep=[pipe.end])
+        assert pipe.read() == b"!"
+    with only_one(tmp_path / "lock", "folder", limit_s=0):
+        pass
+    child.close()
+
+
+# --- Java
+
+
+def _says(text: str) -> str:
+    return f"#!/bin/sh\necho '{text}' >&2\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'openjdk version "17.0.15" 2025-04-15',
+        'openjdk version "21" 2023-09-19',
+        'openjdk version "25-ea" 2025-09-16',
+        'Picked up JAVA_TOOL_OPTIONS: -Dx\nopenjdk version "17.0.1"',
+    ],
+)
+def test_a_java_that_is_new_enough_is_used(java_home: Java, said: str) -> None:
+    file = java_home(_says(said))
+    assert processes.java() == str(file)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ('java version "1.8.0_392"', "Java 8"),
+        ('openjdk version "11.0.2" 2019-01-15', "Java 11"),
+        ('openjdk version "16.0.1" 2021-04-20', "Java 16"),
+        ("The operation could not be completed.", "no Java that tells its version"),
+    ],
+)
+def test_a_java_that_is_too_old_is_named_with_what_to_install(
+    java_home: Java, said: str, named: str
+) -> None:
+    file = java_home(_says(said))
+    with pytest.raises(MachineError) as refused:
+        processes.java()
+    assert refused.value.message == f"{file} is {named}, which is too old"
+    assert "Install Java 17 or later" in refused.value.hint
+
+
+def test_a_java_home_without_java_is_named_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MachineError) as refused:
+        processes.java()
+    assert refused.value.message == f"there is no java in JAVA_HOME={tmp_path}"
+    assert "Install Java 17 or later" in refused.value.hint
+
+
+def test_without_java_home_the_path_is_searched(
+    java_home: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = java_home(_says('openjdk version "17.0.15"'))
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", f"{file.parent}:/usr/bin:/bin")
+    assert processes.java() == str(file)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="there is no java on the PATH"):
+        processes.java()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=OSError,
+    reason="processes.py, java: one for another architecture, say, ends in a trace",
+)
+def test_a_java_that_cannot_be_run_is_named_with_what_to_install(java_home: Java) -> None:
+    java_home("")
+    with pytest.raises(MachineError):
+        processes.java()
+
+
+# --- folders and people
+
+
+def test_folders_follow_the_users_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", "")
+    assert processes.cache_folder() == Path("/home/me/.cache/livejoin")
+    assert processes.state_folder() == Path("/home/me/.local/state/livejoin")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert processes.cache_folder() == Path("/cache/livejoin")
+    assert processes.state_folder() == Path("/state/livejoin")
+
+
+def test_progress_is_said_to_a_terminal_only(capfd: pytest.CaptureFixture[str]) -> None:
+    processes.say("Downloading …")
+    assert capfd.readouterr() == ("", "")
