@@ -42,6 +42,10 @@ class Topic:
     partitions: tuple[int, ...]
 
 
+# A partition has no leader for a moment after its topic was made, or its broker died.
+_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+
+
 class Record(NamedTuple):
     """A record that was read. A key or a value that is null is empty."""
 
@@ -135,15 +139,20 @@ class Kafka:
     def offsets(self, topic: Topic, spec: OffsetSpec) -> dict[int, int]:
         """One offset per partition. Ends are those of readers that skip what was not committed."""
         asked = {TopicPartition(topic.name, p): spec for p in topic.partitions}
-        futures = self.admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
-        )
-        try:
-            return {at.partition: future.result(_ANSWER_S).offset for at, future in futures.items()}
-        except KafkaException as error:
-            raise _named(error, topic.name) from error
-        except TimeoutError as error:
-            raise self._unavailable("no answer") from error
+        until = time.monotonic() + _ANSWER_S
+        while True:
+            futures = self.admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+            )
+            try:
+                return {at.partition: f.result(_ANSWER_S).offset for at, f in futures.items()}
+            except KafkaException as error:
+                electing = error.args[0].code() in _ELECTING and time.monotonic() < until
+                if not electing:
+                    raise _named(error, topic.name) from error
+            except TimeoutError as error:
+                raise self._unavailable("no answer") from error
+            time.sleep(0.05)
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
         return KafkaUnavailable(

@@ -2,8 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Literal
 
-from playwright.sync_api import ColorScheme, Page, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from browser.install import installed
 
@@ -14,7 +15,7 @@ FLAGS = [
     "--disable-background-networking",
     "--lang=en-US",
 ]
-LOCALE = {"LC_ALL": "en_US.UTF-8", "LANG": "en_US.UTF-8"}
+LOCALE: dict[str, str | float | bool] = {"LC_ALL": "en_US.UTF-8", "LANG": "en_US.UTF-8"}
 
 
 class Trouble(list[str]):
@@ -22,7 +23,7 @@ class Trouble(list[str]):
 
 
 @contextlib.contextmanager
-def page(url: str, *, scheme: ColorScheme = "light") -> Iterator[tuple[Page, Trouble]]:
+def page(url: str, *, scheme: Literal["light", "dark"] = "light") -> Iterator[tuple[Page, Trouble]]:
     """Open the page in a fresh browser."""
     trouble = Trouble()
     with sync_playwright() as play:

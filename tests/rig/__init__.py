@@ -1,1 +1,1 @@
-"""What the tests share: real processes, real producers that remember what was acknowledged, and oracles."""
+"""What the tests share: real processes, producers that remember what was acknowledged, oracles."""

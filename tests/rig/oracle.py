@@ -1,4 +1,7 @@
-"""The truth, computed plainly: which rows and rejects a set of input records must give. Shares no code with livejoin."""
+"""The truth, computed plainly: which rows and rejects input records must give.
+
+Shares no code with livejoin.
+"""
 
 import decimal
 import json
@@ -96,7 +99,17 @@ def _convert(value: Any, kind: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))[:80]
+    return _text(value)[:80]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k)}:{_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)

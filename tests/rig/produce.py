@@ -41,6 +41,8 @@ class Producers:
                 return
             at, raw = message.timestamp()[1], message.value()
             place = message.partition(), message.offset()
+            assert place[0] is not None
+            assert place[1] is not None
             self.acknowledged[source].append(Sent(place[0], place[1], at, raw))
 
         self._producer.produce(

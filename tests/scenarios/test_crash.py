@@ -1,4 +1,4 @@
-"""kill -9 of Python, of the JVM, of both, under traffic: afterwards the tables still equal the oracle."""
+"""kill -9 of Python, of the JVM, of both, under traffic: the tables still equal the oracle."""
 
 import collections
 from pathlib import Path

@@ -87,6 +87,14 @@ def test_kafka_properties_are_text_as_kafka_spells_it(write: Write) -> None:
     }
 
 
+def test_spark_properties_are_text_as_well(write: Write) -> None:
+    file = write("spark: {conf: {spark.executor.cores: 2, spark.ui.enabled: true}}")
+    assert settings.load(file).spark.conf == {
+        "spark.executor.cores": "2",
+        "spark.ui.enabled": "true",
+    }
+
+
 def test_settings_do_not_change_once_read() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings.load().name = "other"
@@ -303,12 +311,18 @@ def test_a_secrets_file_that_is_missing_is_named(write: Write) -> None:
     assert said == "/no/such cannot be read: No such file or directory"
 
 
-def test_what_is_wrong_elsewhere_does_not_show_a_secret(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka: {sasl.password: '${env:SECRET}'}\nhttp: {port: abc}",
+        "kafka: ${env:SECRET}",
+        "spark: {conf: '${env:SECRET}'}",
+        "spark: {batch_s: '${env:SECRET}'}",
+    ],
+)
+def test_no_error_shows_a_secret(write: Write, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SECRET", "hush")
-    said = _refused(write("kafka: {sasl.password: '${env:SECRET}'}\nhttp: {port: abc}"))
-    assert "hush" not in said
+    assert "hush" not in _refused(write(text))
 
 
 # --- found wanting

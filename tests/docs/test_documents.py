@@ -1,0 +1,62 @@
+"""The documents tell the truth: links lead somewhere, every setting, table and command is described, examples run."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from livejoin import settings
+from livejoin.cli import cli
+from livejoin.core import spec
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text())
+    missing = [
+        link for link in links if "://" not in link and not (document.parent / link).exists()
+    ]
+    assert missing == []
+
+
+def test_every_setting_is_described() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    sections = {"topics": settings.Topics, "http": settings.Http, "spark": settings.Spark}
+    names = [name for name in settings.Settings.model_fields if name not in sections]
+    names += [f"{name}.{field}" for name, of in sections.items() for field in of.model_fields]
+    assert [name for name in names if f"`{name}" not in text] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/settings.md"])
+def test_the_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        file = tmp_path / "example.yaml"
+        file.write_text(re.sub(r"\$\{(env|file):[^}]*\}", "x", block))
+        assert yaml.safe_load(block)
+        settings.load(file)
+
+
+def test_every_command_is_described() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    names = [command.name or command.callback.__name__ for command in cli.registered_commands if command.callback]
+    assert names
+    assert [name for name in names if f"livejoin {name}" not in text] == []
+
+
+def test_every_table_is_described() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in spec.TABLES if name not in text] == []
+
+
+def test_the_python_of_the_protocol_runs() -> None:
+    text = (ROOT / "docs" / "live-protocol.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert any("assert table(" in block for block in blocks)
+    for block in blocks:
+        exec(block, {})  # noqa: S102 - our own document
