@@ -1,7 +1,7 @@
-"""Latency from produce to a WebSocket viewer, over all samples, at a steady rate: the whole line, nothing left out.
+"""Latency from produce to a WebSocket viewer, over all samples, at a steady rate.
 
-A sample is the time from handing a record to the producer until a viewer holds its row, which comes after the
-`final_ui` rows that it changed.
+A sample is the time from handing a record to the producer until a viewer holds its row, which
+comes after the `final_ui` rows that it changed.
 """
 
 import argparse

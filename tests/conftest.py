@@ -1,4 +1,4 @@
-"""What is slow to start is started once: a broker for all tests, a Spark session for those that need one in-process."""
+"""What is slow to start is started once: a broker, and a Spark session in this process."""
 
 import os
 from collections.abc import Iterator
@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from hypothesis import settings
+
 from livejoin import broker, processes
 from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
 from livejoin.settings import Spark
 
 os.environ.pop("LIVEJOIN_URL", None)
+settings.register_profile("livejoin", deadline=None)  # a busy machine is no failure
+settings.load_profile("livejoin")
 
 
 @pytest.fixture(scope="session")

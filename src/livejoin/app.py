@@ -50,7 +50,8 @@ def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None)
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(processes.only_one(folder / "livejoin.lock", "checkpoints"))
         taken = stack.enter_context(listen(settings.http.host, settings.http.port))
-        announce(f"http://{settings.http.host}:{taken.getsockname()[1]}/")
+        host = f"[{settings.http.host}]" if ":" in settings.http.host else settings.http.host
+        announce(f"http://{host}:{taken.getsockname()[1]}/")
         session = stack.enter_context(Session(settings.spark, lock=lock, log=folder / "spark.log"))
         return asyncio.run(_serve(settings, session, taken))
 

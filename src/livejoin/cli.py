@@ -7,6 +7,7 @@ import platform
 import sys
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -147,13 +148,17 @@ def _check(name: str, work: Any) -> tuple[str, bool, str]:
 def _get(url: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:  # noqa: S310 - the user's own URL
-            return dict(json.load(answer))
-    except (urllib.error.URLError, ValueError, OSError) as error:
-        why = getattr(error, "reason", None) or error
-        raise AskError(
-            f"no livejoin answers at {url}: {why}",
-            hint="Start one with `livejoin demo`, or name it with --url.",
-        ) from error
+            found = json.load(answer)
+    except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
+        raise _nobody(url, getattr(error, "reason", None) or error) from error
+    if not isinstance(found, dict) or "sources" not in found:
+        raise _nobody(url, "it is something else")
+    return found
+
+
+def _nobody(url: str, why: object) -> AskError:
+    hint = "Start one with `livejoin demo`, or name it with --url."
+    return AskError(f"no livejoin answers at {url}: {why}", hint=hint)
 
 
 def _quiet_py4j(record: logging.LogRecord) -> bool:

@@ -1,9 +1,9 @@
 """Clients of the users' Kafka, from one block of properties, and what is asked of its topics."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -17,7 +17,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from livejoin.errors import KafkaUnavailable, TopicMissing
+from livejoin.errors import KafkaUnavailable, SettingsError, TopicMissing
+
+Client = TypeVar("Client")
 
 _ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
@@ -74,7 +76,7 @@ class Kafka:
     def producer(self, **more: str | float) -> Producer:
         """A producer that loses nothing."""
         settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 0} | more
-        return Producer(self._client(settings))
+        return self._made(Producer, settings)
 
     def reader(self, group: str, **more: str | float) -> Consumer:
         """A consumer for `assign`: it commits nothing, and reports the end of a partition."""
@@ -86,21 +88,26 @@ class Kafka:
             "fetch.wait.max.ms": 50,
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
         } | more
-        return Consumer(self._client(settings))
+        return self._made(Consumer, settings)
 
-    def _client(self, more: dict[str, Any]) -> dict[str, Any]:
+    def _made(self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]) -> Client:
         # librdkafka writes broker trouble to standard error; status and logs say it better
         quiet = {"log_level": 2, "error_cb": lambda _error: None}
         own = {
             name: value for name, value in self.properties.items() if name != "auto.offset.reset"
         }
-        return own | quiet | more
+        try:
+            return client(own | quiet | more)
+        except KafkaException as error:
+            raise SettingsError(
+                f"kafka: {error.args[0].str()}", hint="Properties are spelt as librdkafka does."
+            ) from error
 
     @property
     def admin(self) -> AdminClient:
         """The admin client; one for all, since its answers die with it."""
         if self._admin is None:
-            self._admin = AdminClient(self._client({}))
+            self._admin = self._made(AdminClient, {})
         return self._admin
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:

@@ -91,9 +91,12 @@ def java() -> str:
     if found is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise MachineError(f"there is no java {where}", hint=install)
-    said = subprocess.run(
-        [found, "-version"], capture_output=True, text=True, check=False, timeout=60
-    ).stderr
+    try:
+        said = subprocess.run(
+            [found, "-version"], capture_output=True, text=True, check=False, timeout=60
+        ).stderr
+    except OSError as error:
+        raise MachineError(f"{found} cannot be run: {error.strerror}", hint=install) from error
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < JAVA_AT_LEAST:
         named = f"Java {version[1]}" if version else "no Java that tells its version"

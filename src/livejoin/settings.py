@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
+import pydantic_settings
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
@@ -28,6 +29,8 @@ from livejoin.errors import SettingsError
 ENV_PREFIX = "LIVEJOIN_"
 # Variables of ours that are not settings.
 _OTHER_VARIABLES = {"LIVEJOIN_IVY_SETTINGS", "LIVEJOIN_URL"}
+_WITH_UNDERSCORE = ("log_level",)  # Kafka properties that have one
+_SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -69,7 +72,7 @@ class Spark(_Section):
     master: str = "local[512]"
     conf: dict[str, str] = {}
     # A batch's end is a pause of about a second; a crash replays what the batch had read.
-    batch_s: int = Field(default=300, ge=1, le=3600)
+    batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
     shuffle_partitions: int = Field(default=2, ge=1, le=256)
 
     @property
@@ -105,21 +108,15 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        data = _replaced(data)
-        if isinstance(data, dict) and isinstance(kafka := data.get("kafka"), dict):
-            # environment variables cannot hold a dot
-            data["kafka"] = {str(k).lower().replace("_", "."): _text(v) for k, v in kafka.items()}
-        if isinstance(data, dict) and isinstance(spark := data.get("spark"), dict):
-            conf = spark.get("conf")
-            if isinstance(conf, dict):
-                data["spark"] = {**spark, "conf": {str(k): _text(v) for k, v in conf.items()}}
-        return data
+        return _replaced(data)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Settings":
         topics = self.topics
         if topics.users == topics.accounts:
             raise ValueError("topics.users and topics.accounts must differ")
+        if Names(self.name).own(topics.control):
+            raise ValueError(f"topics.control is {topics.control!r}, one of livejoin's own topics")
         for role, name in (("users", topics.users), ("accounts", topics.accounts)):
             if name == topics.control:
                 raise ValueError(f"topics.{role} must not be the control topic {name!r}")
@@ -143,13 +140,14 @@ class Settings(BaseSettings):
     def start_at(self) -> Literal["earliest", "latest"]:
         """Where reading starts: the Kafka properties decide where they say something."""
         reset = self.kafka.get("auto.offset.reset", "")
-        return "latest" if reset in ("latest", "largest") else "earliest" if reset else self.start
+        newest = ("latest", "largest", "end")  # Java's word and librdkafka's
+        return "latest" if reset in newest else "earliest" if reset else self.start
 
 
 def load(file: Path | None = None, **overrides: Any) -> Settings:
     """Read the settings, or say which one is wrong."""
     _check_environment()
-    from_file = _read(file) if file else {}
+    from_file = _spelt(_read(file) if file else {})
 
     class Loaded(Settings):
         @classmethod
@@ -161,14 +159,35 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             *_others: PydanticBaseSettingsSource,
             **_named: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
+            from_env = InitSettingsSource(settings_cls, _spelt(env_settings()))
+            return init_settings, from_env, InitSettingsSource(settings_cls, from_file)
 
     try:
-        return Loaded(**overrides)
+        return Loaded(**_spelt(overrides))
     except pydantic.ValidationError as error:
         raise SettingsError("; ".join(map(_explain, error.errors()))) from error
-    except pydantic.PydanticUserError as error:
-        raise SettingsError(str(error)) from error
+    except pydantic_settings.SettingsError as error:
+        # its message names the field in quotes, not the variable
+        field = str(error).partition('"')[2].partition('"')[0].upper()
+        raise SettingsError(
+            f"environment variable {ENV_PREFIX}{field} is not JSON",
+            hint=f"Write an object, or set one key with {ENV_PREFIX}{field}__KEY.",
+        ) from error
+
+
+def _spelt(data: dict[str, Any]) -> dict[str, Any]:
+    """Properties of Kafka and Spark as text, under one spelling, before sources are merged."""
+    data = dict(data)
+    if isinstance(kafka := data.get("kafka"), dict):
+        data["kafka"] = {_property(str(key)): _text(value) for key, value in kafka.items()}
+    if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
+        data["spark"] = {**spark, "conf": {str(key): _text(value) for key, value in conf.items()}}
+    return data
+
+
+def _property(key: str) -> str:
+    """A Kafka property; environment variables cannot hold its dots."""
+    return key if key in _WITH_UNDERSCORE else key.lower().replace("_", ".")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -187,6 +206,8 @@ def _read(file: Path) -> dict[str, Any]:
             f"{file} holds no settings, but {type(data).__name__}",
             hint="It should read like `name: x`.",
         )
+    if strange := [key for key in data if not isinstance(key, str)]:
+        raise SettingsError(f"{file}: {strange[0]!r} is no setting: it is no text")
     return data
 
 
@@ -195,8 +216,8 @@ def _check_environment() -> None:
     for variable in os.environ:
         if not variable.upper().startswith(ENV_PREFIX) or variable in _OTHER_VARIABLES:
             continue
-        setting = variable[len(ENV_PREFIX) :].upper().split("__")[0]
-        if setting not in known:
+        setting, _, nested = variable[len(ENV_PREFIX) :].upper().partition("__")
+        if setting not in known or (nested and setting not in _SECTIONS):
             nearest = _nearest(setting, known)
             raise SettingsError(
                 f"environment variable {variable} is no setting",

@@ -1,4 +1,4 @@
-"""Have a browser for the tests: one that is installed, else the system's package, else the test tool's own."""
+"""Have a browser: one that is installed, else the system's package, else the test tool's own."""
 
 import os
 import shutil

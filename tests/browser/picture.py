@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from browser import chrome
 from livejoin.broker import free_port
-from rig.running import LIVEJOIN
+from rig.running import LIVEJOIN, until
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "page.png"
 
@@ -33,10 +34,6 @@ def main() -> None:
 
 
 def _wait_for(port: int) -> None:
-    import urllib.request
-
-    from rig.running import until
-
     def answers() -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=5):

@@ -1,4 +1,4 @@
-"""The page in a real browser: live rows in an open, sorted and filtered grid, through the death of the server."""
+"""The page in a real browser: live rows in one sorted, filtered grid through the server's death."""
 
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def test_rows_stay_live_in_the_same_grid(kafka: Kafka, tmp_path: Path) -> None:
             ]
             page.evaluate(
                 """async (config) => {
-                    const viewer = document.querySelector("perspective-viewer[data-table=final_ui]");
+                    const viewer = document.querySelector("[data-table=final_ui]");
                     viewer.dataset.same = "yes";
                     await viewer.restore(config);
                 }""",

@@ -128,10 +128,6 @@ def test_a_batch_that_ends_after_completion_changes_nothing() -> None:
 EVENTS = st.lists(st.tuples(st.sampled_from(["mark", "end"]), st.integers(0, 12)))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="coverage.py, finished: does not go on over marks that came early",
-)
 @given(STARTS, st.integers(0, 9), EVENTS)
 @example(0, 4, [("mark", 2), ("mark", 3), ("mark", 4), ("end", 2)])
 def test_marks_and_batch_ends_in_any_order_complete_exactly_when_all_is_covered(

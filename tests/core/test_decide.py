@@ -243,10 +243,6 @@ def test_a_fact_that_nobody_knows_is_an_error() -> None:
         decide(State(), cast("Fact", object()))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="decide.py, _built: a second answer replaces the one that the query reads by",
-)
 def test_where_a_generation_reads_is_decided_once() -> None:
     # the executor may ask twice: another fact may make the same plan before its answer is read
     later = {**SOURCES, "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
@@ -254,9 +250,5 @@ def test_where_a_generation_reads_is_decided_once() -> None:
     assert decide(state, Resolved(1, later)) == state
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="decide.py, _ran: only the trouble of a live generation ends",
-)
 def test_a_build_that_runs_again_is_no_trouble_any_more() -> None:
     assert _after([STARTED, RESOLVED, DIED, Ticked(101.0), Ran(1)]).trouble == ""

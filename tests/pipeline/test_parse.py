@@ -1,4 +1,4 @@
-"""Every value becomes the row, or the reject, that the oracle gives: hand-picked ones and thousands of random ones."""
+"""Every value becomes the row or the reject that the oracle gives, random ones included."""
 
 import json
 import random

@@ -61,7 +61,10 @@ class Running:
 
     def wait_live(self, limit_s: float = START_S) -> None:
         """Wait until rows are served."""
-        until(self._is_live, f"live; {self.log.read_text()[-2000:]}", limit_s)
+        try:
+            until(self._is_live, "live", limit_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()[-3000:]}") from error
 
     def _is_live(self) -> bool:
         assert self._process is not None

@@ -121,10 +121,10 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reasons_cut(rows: Any) -> dict[str, dict[str, Any]]:
-    """What was found is shown at the end, cut; of a broken value the oracle names the kind alone."""
+    """What was found is shown, cut; of a broken value the oracle names the kind alone."""
 
     def cut(reason: str) -> str:
-        return reason.split(", got ")[0] if reason.startswith("value") else reason[:60]
+        return reason.partition(", got ")[0] if reason.startswith("value") else reason[:60]
 
     return {row_id: {**row, "reason": cut(row["reason"])} for row_id, row in rows.items()}
 

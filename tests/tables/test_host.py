@@ -278,14 +278,6 @@ def test_rows_are_stale_while_the_query_or_the_way_to_kafka_is_down(
     assert host.stale == stale
 
 
-_TRIM = pytest.mark.xfail(
-    strict=True,
-    raises=IndexError,
-    reason="host.py, log: an empty table has no batches, so letting a line go fails",
-)
-
-
-@_TRIM
 def test_the_newest_lines_are_kept() -> None:
     host = _host(logs_kept=3)
     host.log([line(n) for n in range(5)])
@@ -293,7 +285,6 @@ def test_the_newest_lines_are_kept() -> None:
     assert _ids(host, "orchestrator_logs") == [line(n)["_id"] for n in (3, 4, 5)]
 
 
-@_TRIM
 @given(st.lists(st.integers(1, 5), max_size=8), st.integers(1, 6), st.integers(0, 6))
 def test_viewers_see_the_log_as_it_is_kept_whatever_is_read_again(
     sizes: list[int], kept: int, again: int
@@ -317,11 +308,6 @@ def test_lines_that_are_all_known_are_not_told_again() -> None:
     assert watcher.heard == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=KeyError,
-    reason="host.py, log: a line that comes twice in one batch is let go twice",
-)
 def test_a_line_that_was_published_twice_is_one_line() -> None:
     # the control loop tells a line again when another fact comes before it hears that it was told
     host = _host(logs_kept=2)
@@ -350,10 +336,6 @@ def test_after_another_ledger_has_come_everything_is_followed_anew() -> None:
     assert [row["name"] for row in _rows(host, "users_ui")] == ["new"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="host.py, forget: old lines stay, and new ones with the same id are dropped",
-)
 def test_after_another_ledger_has_come_its_lines_are_shown() -> None:
     host = _host()
     host.log([line(1, "from the old ledger")])

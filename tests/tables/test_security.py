@@ -107,7 +107,22 @@ def test_on_the_port_of_http_names_come_without_it() -> None:
     )
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        pytest.param("::1", marks=pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 here")),
+    ],
+)
 def test_every_name_of_the_loopback_can_be_listened_on(host: str) -> None:
     with listen(host, 0) as taken:
         assert taken.getsockname()[1] > 0

@@ -224,11 +224,6 @@ def test_without_java_home_the_path_is_searched(
         processes.java()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=OSError,
-    reason="processes.py, java: one for another architecture, say, ends in a trace",
-)
 def test_a_java_that_cannot_be_run_is_named_with_what_to_install(java_home: Java) -> None:
     java_home("")
     with pytest.raises(MachineError):

@@ -127,10 +127,6 @@ def test_checkpoints_are_kept_under_the_users_state_and_the_name(
             "earliest",
             "end",
             "latest",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="settings.py, start_at: librdkafka's `end` is taken for earliest",
-            ),
         ),
     ],
 )
@@ -174,9 +170,6 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(
         pytest.param(
             "LIVEJOIN_NAME__X",
             "LIVEJOIN_NAME__X",
-            marks=pytest.mark.xfail(
-                strict=True, reason="settings.py: what is nested under a plain setting is ignored"
-            ),
         ),
     ],
 )
@@ -235,9 +228,6 @@ def test_a_wrong_value_is_an_error_that_names_the_setting(
         pytest.param(
             {"control": "livejoin.ledger"},
             "one of livejoin's own topics",
-            marks=pytest.mark.xfail(
-                strict=True, reason="settings.py, _consistent: topics.control is not looked at"
-            ),
         ),
     ],
 )
@@ -328,10 +318,6 @@ def test_no_error_shows_a_secret(write: Write, monkeypatch: pytest.MonkeyPatch, 
 # --- found wanting
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="settings.py, load: pydantic_settings' own SettingsError is not caught",
-)
 @pytest.mark.parametrize("variable", ["LIVEJOIN_TOPICS", "LIVEJOIN_KAFKA", "LIVEJOIN_HTTP"])
 def test_a_section_that_is_not_json_is_an_error_that_names_the_variable(
     monkeypatch: pytest.MonkeyPatch, variable: str
@@ -340,20 +326,11 @@ def test_a_section_that_is_not_json_is_an_error_that_names_the_variable(
     assert variable in _refused()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AttributeError,
-    reason="settings.py, load: a key that YAML does not read as text ends in a trace",
-)
 @pytest.mark.parametrize("key", ["1", "on", "null"])
 def test_a_key_that_is_no_text_is_an_error(write: Write, key: str) -> None:
     assert "is no setting" in _refused(write(f"{key}: x"))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="settings.py, _fill_in: spellings meet only after the sources were merged",
-)
 def test_an_override_of_a_kafka_property_goes_over_another_spelling_of_it(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,10 +340,6 @@ def test_an_override_of_a_kafka_property_goes_over_another_spelling_of_it(
     assert chosen.kafka == {"bootstrap.servers": "override:3"}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="settings.py, _fill_in: log_level becomes log.level, which nobody knows",
-)
 def test_a_property_whose_own_name_has_an_underscore_keeps_it(write: Write) -> None:
     file = write("kafka: {bootstrap.servers: x, log_level: 3}")
     assert settings.load(file).kafka["log_level"] == "3"

@@ -37,12 +37,8 @@ class Coverage:
         at = (mark.source, mark.partition)
         if at not in self._open or not self._next[at] <= mark.offset <= self._pins[at]:
             return
-        early = self._early[at]
-        early.add(mark.offset)
-        while self._next[at] in early:
-            early.remove(self._next[at])
-            self._next[at] += 1
-        self._close_if_past(at)
+        self._early[at].add(mark.offset)
+        self._go_on(at)
 
     def finished(self, source: str, partition: int, end: int) -> None:
         """A batch that read all below `end` has ended. Offsets without a record leave no mark."""
@@ -50,8 +46,12 @@ class Coverage:
         if at in self._open and end > self._next[at]:
             self._next[at] = end
             self._early[at] = {offset for offset in self._early[at] if offset >= end}
-            self._close_if_past(at)
+            self._go_on(at)
 
-    def _close_if_past(self, at: tuple[str, int]) -> None:
+    def _go_on(self, at: tuple[str, int]) -> None:
+        early = self._early[at]
+        while self._next[at] in early:
+            early.remove(self._next[at])
+            self._next[at] += 1
         if self._next[at] > self._pins[at]:
             self._open.discard(at)

@@ -62,6 +62,8 @@ def _built(
     fact: facts.Resolved | facts.NotResolved | facts.Progressed | facts.CaughtUp,
 ) -> State:
     match fact:
+        case facts.Resolved() if building.resolved:
+            return state  # the query reads by the first answer
         case facts.Resolved(_, sources):
             state = replace(
                 state, building=replace(building, sources=sources), trouble="", try_again_at=0.0
@@ -86,10 +88,11 @@ def _built(
 
 
 def _ran(state: State, generation: int) -> State:
-    if not state.trouble or state.live is None or state.live.number != generation:
+    at_work = state.live or state.building
+    if not state.trouble or at_work is None or at_work.number != generation:
         return state
-    state = _say(state, "INFO", f"live again: generation {generation}")
-    return replace(state, trouble="")
+    again = "live again" if state.live else "building again"
+    return _say(replace(state, trouble=""), "INFO", f"{again}: generation {generation}")
 
 
 def _died(state: State, fact: facts.Died) -> State:

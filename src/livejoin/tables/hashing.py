@@ -2,9 +2,9 @@
 
 Defined byte by byte, so that any program can compute it, and computed for whole columns at once.
 
-    cell   null: 0. Otherwise mix(P + (length + 1) * ODD), where P is the sum of byte[k] * BASE^k over the
-           cell's bytes: UTF-8 of a string, 8 little-endian bytes of an int64, a double or a
-           timestamp's milliseconds
+    cell   null: 0. Otherwise mix(P + (length + 1) * ODD), where P is the sum of byte[k] * BASE^k
+           over the cell's bytes: UTF-8 of a string, 8 little-endian bytes of an int64, a double
+           or a timestamp's milliseconds
     row    mix of the sum of mix(cell + (column's place + 1) * ODD) over the columns, `_id` and
            `_ts` included
     table  sum of the rows' numbers

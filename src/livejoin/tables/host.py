@@ -133,6 +133,7 @@ class Host:
         self._target: tuple[int, int] | None = None  # the live generation and where it is complete
         self._system = {name: Store(SCHEMAS[name]) for name in SYSTEM}
         self._log_ids: deque[str] = deque()
+        self._log_gone = ""  # the last line that was let go
         self._status_version = 0
         self.audience: list[Audience] = []
         self.trouble = ""  # why the changelog cannot be followed
@@ -171,18 +172,21 @@ class Host:
         self._upsert_system(spec.STATUS, [{**row, "_id": "status"}], self._status_version)
 
     def log(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Add lines to the log table; the oldest go."""
-        new = [line for line in lines if line["_id"] not in self._system[spec.LOGS].ids]
+        """Add lines to the log table; the oldest go. Ids grow, so a line that went stays away."""
+        known = self._system[spec.LOGS].ids
+        new = {i: line for line in lines if (i := line["_id"]) not in known and i > self._log_gone}
         if not new:
             return
-        self._upsert_system(spec.LOGS, new, 0)
-        self._log_ids.extend(line["_id"] for line in new)
-        gone = [self._log_ids.popleft() for _ in range(len(self._log_ids) - self._logs_kept)]
+        self._upsert_system(spec.LOGS, list(new.values()), 0)
+        self._log_ids.extend(new)
+        self._let_lines_go(len(self._log_ids) - self._logs_kept)
+
+    def _let_lines_go(self, count: int) -> None:
+        gone = [self._log_ids.popleft() for _ in range(count)]
         self._system[spec.LOGS].drop(gone)
-        self._tell(
-            spec.LOGS,
-            Delta(SCHEMAS[spec.LOGS].empty_table().to_batches()[0], gone) if gone else None,
-        )
+        self._log_gone = max(gone, default=self._log_gone)
+        nothing = pa.RecordBatch.from_pylist([], schema=SCHEMAS[spec.LOGS])
+        self._tell(spec.LOGS, Delta(nothing, gone))
 
     def trouble_with(self, why: str) -> None:
         """Following does not work, or works again."""
@@ -192,6 +196,8 @@ class Host:
         """Start over: the ledger is another one."""
         self._held.clear()
         self._target = None
+        self._let_lines_go(len(self._log_ids))
+        self._log_gone = ""
         self._show(self._nothing)
 
     # --- asked by readers
@@ -249,7 +255,7 @@ class Host:
         records = Records.made([row["_id"] for row in rows], batch, version)
         self._tell(table, self._system[table].apply(records))
 
-    def _tell(self, table: str, delta: Delta | None) -> None:
-        if delta is not None and not delta.empty:
+    def _tell(self, table: str, delta: Delta) -> None:
+        if not delta.empty:
             for one in self.audience:
                 one.changed(table, delta)

@@ -23,6 +23,7 @@ FLUSH_S = 0.02  # at most this often; at once after a quiet time
 _BUFFER_BYTES = 8 << 20  # per viewer; what does not fit is replaced by a snapshot
 _FIRST_MESSAGE_S = 10
 _GOING_AWAY, _POLICY = 1001, 1008
+_REASON_BYTES = 120  # a close frame holds 123
 
 
 class Viewer:
@@ -199,7 +200,7 @@ class Live:
             why = str(error) if isinstance(error, AskError) else "expected a subscription as text"
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
                 await socket.send_bytes(frames.frame(self._header("error", message=why)))
-                await socket.close(_POLICY, why[:120])
+                await socket.close(_POLICY, why.encode()[:_REASON_BYTES].decode(errors="ignore"))
         except WebSocketDisconnect:
             pass
         finally:

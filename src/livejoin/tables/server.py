@@ -23,6 +23,7 @@ def listen(host: str, port: int) -> socket.socket:
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind((host, port))
+        taken.listen()  # from now on nobody else can take it
     except OSError as error:
         taken.close()
         raise MachineError(
