@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from hypothesis import settings
 
 from livejoin import broker, processes
