@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# pip shows its progress to a person, and is quiet otherwise
+PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types imports setup browser bench lock picture clean
 
@@ -33,7 +35,8 @@ setup: $(READY) ## install what is locked: packages, jars, archives of classes
 browser: $(READY) ## have a browser for the tests
 	@$(BIN)/python tests/browser/install.py
 
-bench: setup ## measure latency from produce to a viewer: SECONDS=300 RATE=200
+bench: setup browser ## measure: start to first row, then latency to a viewer (SECONDS=300 RATE=200)
+	@$(BIN)/python bench/first_row.py
 	@$(BIN)/python bench/latency.py --seconds $(or $(SECONDS),300) --rate $(or $(RATE),200)
 
 picture: setup browser ## take the README's picture of the page anew
@@ -56,7 +59,7 @@ $(READY): requirements.lock requirements-build.lock pyproject.toml
 	@PYTHONPATH=src $(PYTHON) -m livejoin.processes
 	@$(PYTHON) -m venv $(VENV)
 	@echo 'Installing the locked packages (Spark alone is 400 MB) …' >&2
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r requirements-build.lock
+	@$(PIP) --require-hashes --no-build-isolation -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@

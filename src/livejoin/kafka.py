@@ -78,16 +78,28 @@ class Kafka:
         settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 0} | more
         return self._made(Producer, settings)
 
-    def reader(self, group: str, **more: str | float) -> Consumer:
-        """A consumer for `assign`: it commits nothing, and reports the end of a partition."""
+    def reader(
+        self, group: str, *, fetch_wait_ms: int = 50, on_lost: Callable[[], object] = lambda: None
+    ) -> Consumer:
+        """A consumer for `assign`: it commits nothing, and reports the end of a partition.
+
+        `on_lost` is called, while polling, when no broker answers any more.
+        """
+
+        def failed(error: KafkaError) -> None:
+            if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+                on_lost()
+
         settings = {
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 50,
+            "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
-        } | more
+            "reconnect.backoff.max.ms": 1000,
+            "error_cb": failed,
+        }
         return self._made(Consumer, settings)
 
     def _made(self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]) -> Client:

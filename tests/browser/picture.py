@@ -22,7 +22,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         demo = subprocess.Popen([LIVEJOIN, "demo", "--data", folder, "--port", str(port)])
         try:
-            _wait_for(port)
+            wait_for(port)
             with chrome.page(f"http://127.0.0.1:{port}/") as (page, trouble):
                 page.wait_for_selector("#strip[data-state=live]", timeout=90_000)
                 page.wait_for_timeout(5000)
@@ -33,7 +33,9 @@ def main() -> None:
             demo.wait(30)
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
+    """Wait until the demo answers."""
+
     def answers() -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=5):

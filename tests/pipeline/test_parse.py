@@ -61,7 +61,7 @@ WHOLE = (
         b'{"a": 1]',
     ),
     *(b"\xff", b'{"name": "\xc3"}', b'{"name": "\xed\xa0\x80"}', b'{"a":' * 5000, b"[" * 100_000),
-    *(b'{"a":' * 900 + b"1" + b"}" * 900, b'{"userId":' * 900 + b"1" + b"}" * 900, b"9" * 100_000),
+    *(b'{"a":' * 300 + b"1" + b"}" * 300, b'{"userId":' * 300 + b"1" + b"}" * 300, b"9" * 100_000),
     *(
         b'{"userId": "' + b"y" * ((1 << 20) - 14) + b'"}',
         b'{"userId": "' + b"y" * (1 << 20) + b'"}',
@@ -133,3 +133,11 @@ def test_a_tombstone_is_neither_row_nor_reject(session: Session) -> None:
 def test_a_reason_shows_what_was_found_and_is_cut(session: Session) -> None:
     (got,) = parsed(session, "users", [b'{"age": "' + b"x" * 500 + b'"}'])
     assert got.reason == f'age: expected int64, got "{"x" * 79}'
+
+
+def test_what_is_nested_as_deep_as_the_parser_goes_overflows_no_stack(session: Session) -> None:
+    # the oracle's own parser does not go this deep
+    deep = b"1".join((b'{"x": ' + b"[" * 997, b"]" * 997 + b"}"))
+    (ignored, wrong) = parsed(session, "users", [deep, deep.replace(b'"x"', b'"age"')])
+    assert ignored.row.asDict() == dict.fromkeys(column.name for column in parse.FIELDS)
+    assert wrong.reason.startswith("age: expected int64, got [[[[")

@@ -98,7 +98,7 @@ class Executor:
         try:
             sources = self._pipeline.resolve(generation.choice)
             self._inbox.put(facts.Resolved(generation.number, sources))
-        except LivejoinError as error:
+        except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self._inbox.put(facts.NotResolved(generation.number, str(error)))
         finally:
             self._resolving.discard(generation.number)
@@ -126,7 +126,7 @@ class Executor:
                 )
                 if ready_at is not None:
                     self._inbox.put(facts.CaughtUp(number, ready_at))
-        except LivejoinError as error:
+        except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self.died(number, str(error))
 
     def _stop_query(self, number: int) -> None:

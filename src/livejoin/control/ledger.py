@@ -4,14 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from livejoin.core.generation import STATE_KEY, STATUS_KEY, Line, State, from_json, to_json
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka import Kafka, read_to_end
 
-_WRITE_S = 30
+_WRITE_S = 10
 
 
 class Ledger:
@@ -22,6 +22,7 @@ class Ledger:
         self._names = names
         self._producer: Producer | None = None
         self._written: dict[bytes, bytes] = {}
+        self._failed = ""
 
     def last(self) -> State:
         """The state as it was last written; a fresh one at the very first start."""
@@ -62,10 +63,15 @@ class Ledger:
 
     def _produce(self, topic: str, key: bytes, value: bytes) -> None:
         if self._producer is None:
-            self._producer = self._kafka.producer()
-        self._producer.produce(topic, value, key)
+            self._producer = self._kafka.producer(**{"message.timeout.ms": _WRITE_S * 1000})
+        self._producer.produce(topic, value, key, on_delivery=self._delivered)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        self._failed = error.str() if error else self._failed
 
     def _flush(self) -> None:
         assert self._producer is not None
-        if self._producer.flush(_WRITE_S):
-            raise KafkaUnavailable(f"{self._names.ledger} could not be written within {_WRITE_S} s")
+        self._failed = ""
+        left = self._producer.flush(_WRITE_S + 5)
+        if left or self._failed:
+            raise KafkaUnavailable(f"{self._names.ledger} was not written: {self._failed}")

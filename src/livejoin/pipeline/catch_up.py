@@ -37,7 +37,7 @@ class CatchUp:
         ready_at, told, look_at = 0, -1, time.monotonic() + _LOOK_S
         if coverage.complete:
             return ready_at
-        consumer = self.kafka.reader(self.names.group("catch-up"), **{"fetch.wait.max.ms": 10})
+        consumer = self.kafka.reader(self.names.group("catch-up"), fetch_wait_ms=10)
         try:
             changelog = TopicPartition(self.names.changelog(self.generation.number), 0, 0)
             consumer.assign([changelog])

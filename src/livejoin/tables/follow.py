@@ -10,13 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from livejoin.core import rows, spec
 from livejoin.core.generation import STATE_KEY, STATUS_KEY, State, from_json
 from livejoin.core.names import Names
-from livejoin.errors import LivejoinError
-from livejoin.kafka import Kafka, Record, Topic, batch
+from livejoin.errors import KafkaUnavailable, LivejoinError
+from livejoin.kafka import Kafka, Record, Topic, batch, wait_until_reachable
 from livejoin.tables import decode
 from livejoin.tables.host import Chunk, Host
 
@@ -47,7 +47,7 @@ class Follower:
         while not stop.is_set():
             try:
                 self._follow(stop)
-            except LivejoinError as error:
+            except (LivejoinError, KafkaException) as error:
                 self._post(partial(self._host.trouble_with, str(error)))
                 stop.wait(_AGAIN_S)
 
@@ -57,7 +57,10 @@ class Follower:
             stop.wait(_AGAIN_S)
             return
         self._start_over_if_new(found[self._names.ledger])
-        consumer = self._kafka.reader(self._names.group("tables"), **{"fetch.wait.max.ms": 20})
+        lost = threading.Event()
+        consumer = self._kafka.reader(
+            self._names.group("tables"), on_lost=lost.set, fetch_wait_ms=20
+        )
         try:
             low, high = consumer.get_watermark_offsets(
                 TopicPartition(self._names.logs, 0), timeout=15
@@ -73,9 +76,22 @@ class Follower:
             reading: set[str] = set()
             while not stop.is_set():
                 self._take(batch(consumer, _MOST, _WAIT_S))
+                if lost.is_set():
+                    self._wait_for_kafka(stop)
+                    lost.clear()
                 reading = self._adjust(consumer, reading)
         finally:
             consumer.close()
+
+    def _wait_for_kafka(self, stop: threading.Event) -> None:
+        """What is shown grows old and says so. Afterwards the consumer goes on where it was."""
+        while not stop.is_set():
+            try:
+                wait_until_reachable(self._kafka, _AGAIN_S)
+                break
+            except KafkaUnavailable as error:
+                self._post(partial(self._host.trouble_with, error.message))
+        self._post(partial(self._host.trouble_with, ""))
 
     def _start_over_if_new(self, ledger: Topic) -> None:
         if self._ledger_id not in ("", ledger.id):

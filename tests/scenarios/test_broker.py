@@ -1,0 +1,66 @@
+"""The embedded broker, and what livejoin does when it goes away."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from livejoin import broker
+from livejoin.kafka import Kafka
+from rig import oracle
+from rig.produce import Producers
+from rig.running import alive, descendants, is_java, running, until
+
+TOPICS = {"users": "outage.users", "accounts": "outage.accounts"}
+HOLD = """
+import sys, time
+from pathlib import Path
+from livejoin import broker
+with broker.broker(Path(sys.argv[1])) as kafka:
+    kafka.make("kept")
+    print(kafka.address, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline().startswith(b"127.0.0.1:")
+    (jvm,) = [pid for pid in descendants(parent.pid) if is_java(pid)]
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.communicate()
+    until(lambda: not alive(jvm), "no orphan JVM", 10)
+    with broker.broker(tmp_path) as again:
+        assert set(again.describe(["kept", "other"])) == {"kept"}
+
+
+def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
+    port = broker.free_port()
+    first = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
+    with broker.broker(tmp_path / "broker", port):
+        for topic in TOPICS.values():
+            first.make(topic)
+        producers = Producers(first, TOPICS)
+        producers.send("users", {"userId": "a", "name": "before"})
+        producers.flush()
+        live = running(first, tmp_path / "run", name="outage", topics=TOPICS)
+        one = live.__enter__()
+        one.wait_live()
+    try:
+        until(lambda: one.ask("api/v1/status")["stale"], "the outage is said", 15)
+        assert "cannot be reached" in one.ask("api/v1/status")["stale"]
+        assert [row["name"] for row in one.table("final_ui").values()] == ["before"]
+        with broker.broker(tmp_path / "broker", port):
+            producers.send("users", {"userId": "b", "name": "after"})
+            producers.flush()
+            until(lambda: one.read() == producers.count, "the new record")
+            until(lambda: not one.ask("api/v1/status")["stale"], "the repair is said")
+            expected = oracle.expected(producers.acknowledged).tables["final_ui"]
+            assert one.table("final_ui").keys() == expected.keys()
+            assert one.stop() == 0
+    finally:
+        live.__exit__(None, None, None)
