@@ -44,12 +44,12 @@ def parsed(records: DataFrame) -> DataFrame:
         records.withColumn("_json", _once(F.struct(text.alias("text"), v.alias("v"))))
         .withColumn("_cell", _once(cells))
         .withColumn("_kind", _once(_struct(kinds)))
-        .withColumn("_got", _once(_struct(_CONVERT[field.type](field) for field in FIELDS)))
+        .withColumn("_got", _struct(_CONVERT[field.type](field) for field in FIELDS))
     )
     reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields())
     there = F.col("value").isNotNull()
     return (
-        typed.withColumn("reason", _once(F.when(there, reason)))
+        typed.withColumn("reason", F.when(there & ~_plain(), _rarely(reason)))
         .withColumn("row", F.when(there & F.col("reason").isNull(), F.col("_got")))
         .drop("_json", "_cell", "_kind", "_got")
     )
@@ -68,6 +68,26 @@ def _struct(cells: Iterable[Column]) -> Column:
 def _once(column: Column) -> Column:
     """The same, evaluated once: Catalyst collapses projections and repeats what is used twice."""
     return F.explode(F.array(column))
+
+
+def _rarely(column: Column) -> Column:
+    """The same, interpreted instead of compiled.
+
+    As generated code, what hardly ever runs was nine tenths of the parser: compiling it took
+    seconds at every start of a query, and a method of the JVM has a limit.
+    """
+    # zip_with has no code generation, unlike transform
+    return F.zip_with(F.array(F.lit(0)), F.array(F.lit(0)), lambda _a, _b: column)[0]
+
+
+def _plain() -> Column:
+    """Whether a value is an object without doubt and has no wrong field, as nearly all are."""
+    alone = F.expr("try_variant_get(_json.v, '$[1]', 'variant')").isNull()
+    shape = F.col("_json.text").startswith("{") & ~F.col("_json.text").contains(_CLOSE)
+    plain = F.col("_json.v").isNotNull() & alone & shape
+    for field in FIELDS:
+        plain &= (_kind(field) == "VOID") | F.col(f"_got.{field.name}").isNotNull()
+    return F.coalesce(plain, F.lit(col=False))
 
 
 def _wrong_record(text: Column, v: Column) -> Column:
@@ -120,8 +140,9 @@ def _string(column: spec.Column) -> Column:
     text, kind = _cell(column).try_cast("string"), _kind(column)
     # "D" stands for DECIMAL and DOUBLE; of whole numbers only -0 is spelt otherwise
     respelt = kind.startswith("D") | ((kind == "BIGINT") & (text == "0"))
-    return F.when(respelt, F.coalesce(_spelt(column), text)).when(
-        kind.isin("STRING", "BIGINT", "BOOLEAN"), text
+    return F.when(kind == "STRING", text).when(
+        kind.isin("BIGINT", "BOOLEAN") | respelt,
+        _rarely(F.when(respelt, F.coalesce(_spelt(column), text)).otherwise(text)),
     )
 
 
@@ -129,7 +150,7 @@ def _double(column: spec.Column) -> Column:
     text, kind = _cell(column).try_cast("string"), _kind(column)
     value = F.when(
         kind.startswith("D") | (kind == "BIGINT"), _cell(column).try_cast("double")
-    ).when((kind == "STRING") & text.rlike(f"^{_NUMBER}$"), text.try_cast("double"))
+    ).when(kind == "STRING", _rarely(F.when(_is_number(text), text.try_cast("double"))))
     return F.nullif(F.nullif(value, F.lit(float("inf"))), F.lit(float("-inf")))
 
 
@@ -137,10 +158,11 @@ def _int64(column: spec.Column) -> Column:
     kind = _kind(column)
     # VARIANT drops trailing zeros, so 30.0 is a DECIMAL(2,0)
     whole = (kind == "BIGINT") | (kind.startswith("DECIMAL") & kind.endswith(",0)"))
-    return (
-        F.when(whole, _cell(column).try_cast("bigint"))
-        .when(kind == "STRING", _whole(_cell(column).try_cast("string")))
-        .when(kind == "DOUBLE", _whole(_spelt(column)))
+    text = F.when(kind == "STRING", _cell(column).try_cast("string")).when(
+        kind == "DOUBLE", _spelt(column)
+    )
+    return F.when(whole, _cell(column).try_cast("bigint")).when(
+        kind.isin("STRING", "DOUBLE"), _whole(text)
     )
 
 
@@ -155,10 +177,14 @@ def _spelt(column: spec.Column) -> Column:
     return F.try_element_at(same, F.lit(-1))
 
 
+def _is_number(text: Column) -> Column:
+    return text.rlike(f"^{_NUMBER}$")
+
+
 def _whole(text: Column) -> Column:
     """A JSON number's text as int64 if it is whole and fits, whatever its spelling; else null."""
-    # a lambda is interpreted: this is rare, and generated code would outgrow what a method may hold
-    return F.transform(F.array(text), _whole_text)[0]
+    # interpreted, as in _rarely; the lambda also keeps the text from being worked out nine times
+    return F.zip_with(F.array(text), F.array(F.lit(0)), lambda it, _: _whole_text(it))[0]
 
 
 def _whole_text(text: Column) -> Column:
@@ -175,6 +201,6 @@ def _whole_text(text: Column) -> Column:
     size = F.length(F.regexp_replace(significant, "^0+", ""))
     number = F.concat(sign, significant, F.repeat(F.lit("0"), zeros)).try_cast("bigint")
     return F.when(
-        text.rlike(f"^{_NUMBER}$"),
+        _is_number(text),
         F.when(size == 0, F.lit(0).cast("bigint")).when(zeros.between(0, 19), number),
     )
