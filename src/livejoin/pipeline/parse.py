@@ -46,6 +46,7 @@ def parsed(records: DataFrame) -> DataFrame:
         .withColumn("_kind", _once(_struct(kinds)))
         .withColumn("_got", _struct(_CONVERT[field.type](field) for field in FIELDS))
     )
+    # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
     reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields())
     there = F.col("value").isNotNull()
     return (
