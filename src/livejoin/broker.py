@@ -26,7 +26,7 @@ def broker(folder: Path, port: int = 0, *, archive_classes: bool = False) -> Ite
         settings = _settings(folder, port, free_port())
         files, java = jars.jars("broker"), processes.java()
         classpath = os.pathsep.join(map(str, files))
-        shared = classes.options(classes.archive("broker", java, *files), make=archive_classes)
+        shared = classes.options(class_archive(java), make=archive_classes)
         _format([java, *([] if archive_classes else shared), "-cp", classpath], settings, folder)
         log = folder / "broker.log"
         child = processes.Child(
@@ -55,6 +55,11 @@ def broker(folder: Path, port: int = 0, *, archive_classes: bool = False) -> Ite
             yield kafka
         finally:
             child.close(grace_s=60 if archive_classes else 10)
+
+
+def class_archive(java: str) -> Path:
+    """Where the classes that the broker loads are archived."""
+    return classes.archive("broker", java, *jars.jars("broker"))
 
 
 def free_port() -> int:

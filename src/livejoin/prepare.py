@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from livejoin import broker, classes, jars, processes
+from livejoin import broker, jars, processes
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
@@ -27,10 +27,8 @@ _LIMIT_S = 180
 def prepare() -> None:
     """Have jars and archives; the archives come from a rehearsal of everything, with one record."""
     java = processes.java()
-    spark_archive = classes.archive("spark", java, *session.SPARK_JARS.glob("*.jar"))
-    broker_archive = classes.archive("broker", java, *jars.jars("broker"))
     jars.jars("spark")
-    if spark_archive.exists() and broker_archive.exists():
+    if session.class_archive(java).exists() and broker.class_archive(java).exists():
         return
     processes.say("Rehearsing once, so that later starts are quick …")
     with tempfile.TemporaryDirectory() as work:

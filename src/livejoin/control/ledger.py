@@ -74,4 +74,7 @@ class Ledger:
         self._failed = ""
         left = self._producer.flush(_WRITE_S + 5)
         if left or self._failed:
-            raise KafkaUnavailable(f"{self._names.ledger} was not written: {self._failed}")
+            raise KafkaUnavailable(
+                f"{self._names.ledger} was not written: {self._failed or 'no answer'}",
+                hint="Check that the broker runs; it is tried again.",
+            )

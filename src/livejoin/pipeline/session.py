@@ -22,7 +22,6 @@ from livejoin.errors import MachineError, QueryFailed
 from livejoin.settings import Spark
 
 _SPARK_HOME = Path(pyspark.__file__).parent
-SPARK_JARS = _SPARK_HOME / "jars"
 _JVM_START_S = 90  # 3 s on a quiet machine
 _JVM_OPTIONS = (
     # JSON may be nested 1000 deep and VARIANT walks it by recursion: the default of 1 MiB overflows
@@ -45,6 +44,11 @@ _DEFAULTS = {
 }
 
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def class_archive(java: str) -> Path:
+    """Where the classes that Spark loads are archived."""
+    return classes.archive("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
 
 
 class Session:
@@ -140,8 +144,7 @@ class Session:
 
     def _conf(self, java: str) -> dict[str, str]:
         settings = self._settings
-        archive = classes.archive("spark", java, *SPARK_JARS.glob("*.jar"))
-        local = classes.options(archive, make=self._archive_classes)
+        local = classes.options(class_archive(java), make=self._archive_classes)
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
