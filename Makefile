@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports setup browser bench lock picture clean
+.PHONY: help demo test faults check lint types imports setup browser bench lock picture clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 test: setup browser ## run all tests
 	@$(BIN)/pytest
+
+faults: setup ## run the long fault tests, or one case of them (CASE=A6)
+	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)
 
 check: lint types imports test ## what CI runs: lint, types, import direction, tests
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -18,14 +19,19 @@ import structlog
 from livejoin import jars, processes
 from livejoin.control import loop
 from livejoin.control.executor import Executor, Inbox
+from livejoin.control.inbox import ControlTopic
+from livejoin.control.leadership import Leadership
 from livejoin.control.ledger import Ledger
+from livejoin.core import facts
+from livejoin.core.decide import decide
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, LivejoinError, SettingsError
+from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, SettingsError
 from livejoin.kafka import Kafka, wait_until_reachable
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.settings import Settings
+from livejoin.tables.asking import Asking
 from livejoin.tables.follow import Follower
 from livejoin.tables.host import Host
 from livejoin.tables.server import listen, serve
@@ -44,21 +50,21 @@ def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None)
             f"http.host is {settings.http.host}, which others can reach",
             hint=f"There is no sign-in yet: use {_LOOPBACK[0]}.",
         )
-    folder = _local_folder(settings)
     processes.java()
     jars.jars("spark")
-    with contextlib.ExitStack() as stack:
-        lock = stack.enter_context(processes.only_one(folder / "livejoin.lock", "checkpoints"))
-        taken = stack.enter_context(listen(settings.http.host, settings.http.port))
+    with listen(settings.http.host, settings.http.port) as taken:
         host = f"[{settings.http.host}]" if ":" in settings.http.host else settings.http.host
         announce(f"http://{host}:{taken.getsockname()[1]}/")
-        session = stack.enter_context(Session(settings.spark, lock=lock, log=folder / "spark.log"))
-        return asyncio.run(_serve(settings, session, taken))
+        return asyncio.run(_serve(settings, taken))
 
 
-async def _serve(settings: Settings, session: Session, taken: socket.socket) -> int:
+async def _serve(settings: Settings, taken: socket.socket) -> int:
     kafka, names = Kafka(settings.kafka), Names(settings.name)
-    host = Host(logs_kept=settings.logs_kept, rejects_kept=settings.rejects_kept)
+    host = Host(
+        logs_kept=settings.logs_kept,
+        rejects_kept=settings.rejects_kept,
+        control_kept=settings.control_kept,
+    )
     stop, code = asyncio.Event(), 0
     here = asyncio.get_running_loop()
 
@@ -76,9 +82,10 @@ async def _serve(settings: Settings, session: Session, taken: socket.socket) -> 
     follower = Follower(kafka, names, host, here.call_soon_threadsafe, logs_kept=settings.logs_kept)
     crew = Crew(on_failure=lambda: here.call_soon_threadsafe(stop.set))
     crew.hire("follower", follower.run)
-    crew.hire("control", Leader(settings, kafka, names, session, show_status).run)
+    crew.hire("leader", Leader(settings, kafka, names, show_status).run)
+    asking = Asking(kafka, settings.rules, settings.limits, host)
     try:
-        await serve(host, taken, stop)
+        await serve(host, asking, taken, stop)
     finally:
         log.info("stopping")
         await asyncio.to_thread(crew.dismiss)
@@ -88,49 +95,72 @@ async def _serve(settings: Settings, session: Session, taken: socket.socket) -> 
 
 @dataclass(frozen=True)
 class Leader:
-    """Waits for Kafka, then leads."""
+    """Waits for Kafka, then stands for election, and leads when it is our turn."""
 
     settings: Settings
     kafka: Kafka
     names: Names
-    session: Session
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
 
     def run(self, stop: threading.Event) -> None:
-        """Lead until told to stop."""
-        warm = threading.Thread(target=_warm, args=(self.session,), name="warm-up")
-        warm.start()  # the JVM takes seconds to start, and needs nothing from Kafka
-        try:
-            self._wait_for_kafka(stop)
-            if not stop.is_set():
-                self._lead(stop)
-        finally:
-            warm.join()
-
-    def _wait_for_kafka(self, stop: threading.Event) -> None:
+        """Stand by or lead, until told to stop."""
         while not stop.is_set():
             try:
                 wait_until_reachable(self.kafka, _TRY_S)
+                Leadership(self.kafka, self.names, self.lead).run(stop)
             except KafkaUnavailable as error:
                 log.warning("waiting for Kafka", why=str(error))
-                self.show_status({"state": "waiting", "progress": 0, "message": str(error)})
-            else:
-                return
+                self._waiting(str(error))
 
-    def _lead(self, stop: threading.Event) -> None:
+    def lead(self, over: threading.Event) -> None:
+        """Lead until it is over. Nothing of ours runs before or after."""
+        folder = _local_folder(self.settings)
+        with contextlib.ExitStack() as stack:
+            lock = self._lock(folder, over, stack)
+            if lock is None:
+                return
+            settings = self.settings.spark
+            session = stack.enter_context(Session(settings, lock=lock, log=folder / "spark.log"))
+            warm = threading.Thread(target=_warm, args=(session,), name="warm-up")
+            warm.start()  # the JVM takes seconds to start, and the ledger can be read meanwhile
+            try:
+                self._lead(session, over)
+            finally:
+                warm.join()
+
+    def _lock(self, folder: Path, over: threading.Event, stack: contextlib.ExitStack) -> int | None:
+        """The folder's lock: once we have it, no query of an earlier leader runs here any more."""
+        while not over.is_set():
+            try:
+                one = processes.only_one(folder / "livejoin.lock", "checkpoints", _TRY_S)
+                return stack.enter_context(one)
+            except MachineError as error:
+                log.warning("waiting for the folder", why=str(error))
+                self._waiting(str(error))
+        return None
+
+    def _lead(self, session: Session, over: threading.Event) -> None:
         settings, kafka, names = self.settings, self.kafka, self.names
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
-        queries = Queries(self.session, kafka, names, settings.checkpoint_path, settings.spark)
-        executor = Executor(inbox, ledger, Pipeline(kafka, names, queries, settings.start_at))
-        watching = threading.Thread(target=queries.watch, args=(executor, stop), name="watch")
-        watching.start()
+        state = ledger.last()
+        queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
+        executor = Executor(inbox, Pipeline(kafka, names, queries, settings.start_at))
+        control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
+        crew = Crew(on_failure=over.set)
+        crew.hire("watch", partial(queries.watch, executor))
+        crew.hire("control-topic", control.run)
+        started = facts.Started(time.time(), settings.choice, settings.limits)
         try:
-            loop.run(inbox, ledger, executor, settings.choice, stop)
+            loop.run(decide(state, started), inbox, ledger, executor, over)
         finally:
-            stop.set()
-            watching.join()
+            crew.dismiss()
+            session.close()  # ends what waits for Spark; a query goes on from its checkpoint
             executor.close()
+        crew.raise_failure()
+
+    def _waiting(self, why: str) -> None:
+        self.show_status({"state": "waiting", "progress": 0, "message": why})
 
 
 def _warm(session: Session) -> None:

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from livejoin import classes, jars, processes
@@ -18,12 +18,21 @@ _HEAP = "512m"
 
 
 @contextlib.contextmanager
-def broker(folder: Path, port: int = 0, *, archive_classes: bool = False) -> Iterator[Kafka]:
-    """Run a broker over a folder, on any free port unless told. A used folder keeps its data."""
+def broker(
+    folder: Path,
+    port: int = 0,
+    *,
+    more: Mapping[str, str] | None = None,
+    archive_classes: bool = False,
+) -> Iterator[Kafka]:
+    """Run a broker over a folder, on any free port unless told. A used folder keeps its data.
+
+    `more` are broker settings of the caller's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with processes.only_one(folder / "broker.lock", "folder") as lock:
         port = port or free_port()
-        settings = _settings(folder, port, free_port())
+        settings = _settings(folder, port, free_port(), more or {})
         files, java = jars.jars("broker"), processes.java()
         classpath = os.pathsep.join(map(str, files))
         shared = classes.options(class_archive(java), make=archive_classes)
@@ -69,7 +78,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _settings(folder: Path, port: int, controller_port: int) -> Path:
+def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, str]) -> Path:
     values = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -91,6 +100,7 @@ def _settings(folder: Path, port: int, controller_port: int) -> Path:
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "16777216",
+        **more,
     }
     file = folder / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

@@ -5,17 +5,14 @@ import logging
 import os
 import platform
 import sys
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import structlog
 import typer
 
-from livejoin import __version__, app, demo, jars, processes, settings
-from livejoin.errors import AskError, LivejoinError, SettingsError
+from livejoin import __version__, app, asking, demo, jars, processes, settings
+from livejoin.errors import LivejoinError, SettingsError
 from livejoin.kafka import Kafka, wait_until_reachable
 
 cli = typer.Typer(
@@ -28,7 +25,15 @@ cli = typer.Typer(
 Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML file with settings.")]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", help="How to print.")]
 Port = Annotated[int | None, typer.Option("--port", help="Port of the page; 0 takes any free one.")]
-_ANSWER_S = 10
+Url = Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")]
+UsersTopic = Annotated[str | None, typer.Option(help="Topic of the users.")]
+AccountsTopic = Annotated[str | None, typer.Option(help="Topic of the accounts.")]
+JoinType = Annotated[str | None, typer.Option(help="left, inner or left_outer.")]
+Start = Annotated[
+    str | None, typer.Option(help="earliest, latest, a time or an age; forces a new build.")
+]
+Expect = Annotated[int | None, typer.Option(help="Only if this generation is live.")]
+MessageId = Annotated[str | None, typer.Option("--id", help="Sent twice, it counts once.")]
 _REACH_S = 5
 
 
@@ -70,22 +75,119 @@ def run(config: Config = None, port: Port = None) -> None:
 
 
 @cli.command()
-def status(
-    url: Annotated[
-        str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")
-    ] = "http://127.0.0.1:10000/",
-    output: Output = "table",
-) -> None:
+def status(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
     """Say what is live, from which topics, and how many records were read."""
-    answer = _get(f"{url.rstrip('/')}/api/v1/status")
+    answer = asking.get(url, "api/v1/status", "sources")
     if output == "json":
         print(json.dumps(answer))
         return
-    sources = answer.pop("sources")
+    sources = answer.pop("sources", {})
     for name, value in answer.items():
         print(f"{name:<14} {'' if value is None else value}")
     for source, counts in sources.items():
         print(f"{source:<14} " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+
+
+@cli.command()
+def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
+    users_topic: UsersTopic = None,
+    accounts_topic: AccountsTopic = None,
+    join: JoinType = None,
+    start: Start = None,
+    expect: Expect = None,
+    message_id: MessageId = None,
+    *,
+    wait: Annotated[bool, typer.Option(help="Wait until the swap is done.")] = True,
+    limit: Annotated[float, typer.Option(help="How many seconds to wait.")] = 600,
+    url: Url = asking.DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Ask for other topics or another join. What is left out stays as it is."""
+    message = _message(users_topic, accounts_topic, join, start, expect, message_id)
+    answer = asking.post(url, "api/v1/control", message)
+    number = answer["generation"]
+    if wait and number is not None and answer["outcome"] in ("accepted", "building"):
+        row = asking.follow(url, number, limit)
+        answer |= {"outcome": row["state"], "reason": row["message"]}
+        answer["tookSeconds"] = row["catchUpSeconds"]
+    _print_outcome(answer, output)
+
+
+@cli.command()
+def rollback(
+    expect: Expect = None,
+    message_id: MessageId = None,
+    url: Url = asking.DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Go back to the generation that stands by, at once."""
+    message = _message(None, None, None, None, expect, message_id)
+    _print_outcome(asking.post(url, "api/v1/rollback", message), output)
+
+
+@cli.command()
+def preview(  # noqa: PLR0913 - one option per field of a message
+    users_topic: UsersTopic = None,
+    accounts_topic: AccountsTopic = None,
+    join: JoinType = None,
+    start: Start = None,
+    expect: Expect = None,
+    *,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Preview a rollback.")] = False,
+    url: Url = asking.DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Say what a request would build, read, keep and stop, without doing it."""
+    message = _message(users_topic, accounts_topic, join, start, expect, None)
+    if rollback:
+        message["action"] = "rollback"
+    plan = asking.post(url, "api/v1/preview", message)
+    if output == "json":
+        print(json.dumps(plan))
+    else:
+        for line in _plan_lines(plan):
+            print(line)
+    if plan["outcome"] == "rejected":
+        raise typer.Exit(1)
+
+
+def _message(*values: Any) -> dict[str, Any]:
+    names = ("usersTopic", "accountsTopic", "joinType", "start", "expectedGeneration", "id")
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def _print_outcome(answer: dict[str, Any], output: str) -> None:
+    if output == "json":
+        print(json.dumps(answer))
+    else:
+        number = answer["generation"]
+        of = f": generation {number}" if number is not None else ""
+        took = answer.get("tookSeconds")
+        after = f" after {took:.1f} s" if took is not None else ""
+        why = f" ({answer['reason']})" if answer["reason"] else ""
+        print(f"{answer['outcome']}{of}{after}{why}")
+    if answer["outcome"] in ("failed", "superseded", "cancelled"):
+        raise typer.Exit(1)
+
+
+def _plan_lines(plan: dict[str, Any]) -> list[str]:
+    """A preview for people."""
+    if plan["outcome"] == "rejected":
+        return [f"would be rejected: {plan['reason']}"]
+    slots, later = plan["slots"], plan["afterwards"]
+    lines = [f"{'outcome':<12} {plan['outcome']}"]
+    lines += [f"{'builds':<12} {plan['build']}"] if plan["build"] else []
+    for name, topic in plan["topics"].items():
+        lines.append(
+            f"{'reads':<12} {name}: {topic['records']} records, {topic['partitions']} partitions"
+        )
+    lines += [
+        f"{'task slots':<12} {slots['needed']} more, {slots['held']} of {slots['total']} are held",
+        f"{'live':<12} {plan['now']['live']} now, {later['live']} afterwards",
+        f"{'stands by':<12} {later['standby'] or 'nothing'} afterwards",
+    ]
+    stopped = ", ".join(f"generation {number}" for number in plan["stopped"])
+    return [*lines, f"{'stops':<12} {stopped or 'nothing'}"]
 
 
 @cli.command()
@@ -143,22 +245,6 @@ def _check(name: str, work: Any) -> tuple[str, bool, str]:
         return name, True, str(work())
     except LivejoinError as error:
         return name, False, str(error)
-
-
-def _get(url: str) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:  # noqa: S310 - the user's own URL
-            found = json.load(answer)
-    except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
-        raise _nobody(url, getattr(error, "reason", None) or error) from error
-    if not isinstance(found, dict) or "sources" not in found:
-        raise _nobody(url, "it is something else")
-    return found
-
-
-def _nobody(url: str, why: object) -> AskError:
-    hint = "Start one with `livejoin demo`, or name it with --url."
-    return AskError(f"no livejoin answers at {url}: {why}", hint=hint)
 
 
 def _quiet_py4j(record: logging.LogRecord) -> bool:

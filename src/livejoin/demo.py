@@ -13,7 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from livejoin import app, broker, settings
+from livejoin import app, asking, broker, settings
 from livejoin.kafka import Kafka
 
 PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
@@ -53,7 +53,8 @@ def run(folder: Path, port: int) -> int:
 
 def _announce(url: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
-    others = " and ".join(PAIRS["b"])
+    other_users, other_accounts = PAIRS["b"]
+    at = "" if url == asking.DEFAULT_URL else f" --url {url}"
     print(
         f"""
   livejoin demo: {users} joined with {accounts}, live
@@ -62,11 +63,11 @@ def _announce(url: str, kafka: Kafka, folder: Path) -> None:
     broker   {kafka.address}
     data     {folder}
 
-  To try: open the page, sort final_ui by balance, and watch rows change in place.
-    curl '{url}api/v1/tables/final_ui?format=csv'
-    livejoin status --url {url}
-    livejoin doctor
-  {others} are being filled as well. Ctrl-C stops everything; the data stays.
+  To try: open the page, sort final_ui by balance, and watch rows change in place. Then, elsewhere,
+    livejoin send --users-topic {other_users} --accounts-topic {other_accounts}{at}
+    livejoin send --join inner{at}
+    livejoin rollback{at}
+  Ctrl-C stops everything; the data stays.
 """,
         flush=True,
     )

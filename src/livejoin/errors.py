@@ -7,7 +7,10 @@ LivejoinError
 ├── KafkaUnavailable     the cluster does not answer (retriable)
 ├── TopicMissing         a topic is not there, or may not be read (retriable)
 ├── QueryFailed          the pipeline's query died (retriable)
+├── Spoilt               a generation can never run again
+├── Deposed              another livejoin of this name leads
 └── AskError             a request for something that does not exist
+    └── Rejected         a control message was rejected
 """
 
 
@@ -55,5 +58,17 @@ class QueryFailed(LivejoinError):
     retriable = True
 
 
+class Spoilt(LivejoinError):
+    """What a generation depends on is not what it was; the same choice has to be built anew."""
+
+
+class Deposed(LivejoinError):
+    """Another livejoin of the same name leads; we may not write any more."""
+
+
 class AskError(LivejoinError):
     """A reader asked for something that does not exist or makes no sense."""
+
+
+class Rejected(AskError):
+    """A control message was rejected; nothing has changed."""

@@ -15,8 +15,9 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec
 
+from livejoin.core.nearest import nearest
 from livejoin.errors import KafkaUnavailable, SettingsError, TopicMissing
 
 Client = TypeVar("Client")
@@ -42,6 +43,7 @@ class Topic:
     name: str
     id: str
     partitions: tuple[int, ...]
+    readable: bool = True
 
 
 # A partition has no leader for a moment after its topic was made, or its broker died.
@@ -102,6 +104,18 @@ class Kafka:
         }
         return self._made(Consumer, settings)
 
+    def member(self, group: str, session_s: int) -> Consumer:
+        """A member of a consumer group that keeps what it holds when others join."""
+        settings = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": session_s * 1000,
+            "heartbeat.interval.ms": session_s * 200,
+        }
+        return self._made(Consumer, settings)
+
     def _made(self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]) -> Client:
         # librdkafka writes broker trouble to standard error; status and logs say it better
         quiet = {"log_level": 2, "error_cb": lambda _error: None}
@@ -125,7 +139,9 @@ class Kafka:
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist."""
         asked = sorted(set(names))
-        futures = self.admin.describe_topics(TopicCollection(asked), request_timeout=_ANSWER_S)
+        futures = self.admin.describe_topics(
+            TopicCollection(asked), include_authorized_operations=True, request_timeout=_ANSWER_S
+        )
         found = {}
         for name, future in futures.items():
             try:
@@ -136,8 +152,51 @@ class Kafka:
                 raise _named(error, name) from error
             except TimeoutError as error:
                 raise self._unavailable("no answer") from error
-            found[name] = Topic(name, str(it.topic_id), tuple(sorted(p.id for p in it.partitions)))
+            found[name] = Topic(
+                name,
+                str(it.topic_id),
+                tuple(sorted(p.id for p in it.partitions)),
+                AclOperation.READ in it.authorized_operations,
+            )
         return found
+
+    def find(self, names: Iterable[str]) -> dict[str, Topic | str]:
+        """Describe topics that are to be read, or say why one cannot be."""
+        asked = list(names)
+        found = self._described(asked)
+        unknown = [name for name in asked if name not in found]
+        known = self.topics() if unknown else []
+        return found | {name: _unknown(name, known) for name in unknown}
+
+    def _described(self, names: Iterable[str]) -> dict[str, Topic | str]:
+        found: dict[str, Topic | str] = {}
+        for name in names:  # one by one: each may be forbidden by itself
+            try:
+                for topic in self.describe([name]).values():
+                    found[name] = topic if topic.readable else forbidden(name).message
+            except TopicMissing as error:
+                found[name] = error.message
+        return found
+
+    def topics(self) -> list[str]:
+        """The names of all topics that may be seen."""
+        try:
+            return sorted(self.admin.list_topics(timeout=_ANSWER_S).topics)
+        except KafkaException as error:
+            raise self._unavailable(error.args[0].str()) from error
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Have these topics gone."""
+        for name, future in self.admin.delete_topics(
+            list(names), request_timeout=_ANSWER_S
+        ).items():
+            try:
+                future.result(_ANSWER_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise _named(error, name) from error
+            except TimeoutError as error:
+                raise self._unavailable("no answer") from error
 
     def make(self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1) -> None:
         """Make a topic unless it is there; afterwards it can be described and read."""
@@ -185,17 +244,27 @@ def batch(consumer: Consumer, most: int, wait_s: float) -> list[Record]:
 
     `consume` alone would wait for the whole number.
     """
+    return [plain(message) for message in arrived(consumer, most, wait_s)]
+
+
+def arrived(
+    consumer: Consumer, most: int, wait_s: float, gone: Callable[[str], bool] = lambda _: False
+) -> list[Message]:
+    """The same as messages, with headers and times.
+
+    `gone` is told of a topic that cannot be read any more, and answers whether that is fine.
+    """
     first = consumer.poll(wait_s)
     if first is None:
         return []
-    records = []
+    messages = []
     for message in (first, *consumer.consume(most, 0)):
         error = message.error()
         if error is None:
-            records.append(_record(message))
-        elif error.code() in _GONE:
+            messages.append(message)
+        elif error.code() in _GONE and not gone(message.topic() or ""):
             raise _named(KafkaException(error), message.topic() or "")
-    return records
+    return messages
 
 
 def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
@@ -257,7 +326,7 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
             continue
         error = message.error()
         if error is None:
-            yield _record(message)
+            yield plain(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return
         else:
@@ -265,7 +334,8 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
     raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {_ANSWER_S} s')
 
 
-def _record(message: Message) -> Record:
+def plain(message: Message) -> Record:
+    """A message without what few need."""
     # only the types doubt that what was read has a topic and an offset
     return Record(
         message.topic() or "", message.offset() or 0, message.key() or b"", message.value() or b""
@@ -278,10 +348,20 @@ def _named(error: KafkaException, topic: str) -> KafkaUnavailable | TopicMissing
     if it.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
         return missing(topic)
     if it.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return TopicMissing(
-            f'topic "{topic}" may not be used', hint="Ask for the right to describe and read it."
-        )
+        return forbidden(topic)
     return KafkaUnavailable(f'Kafka failed on topic "{topic}": {it.str()}')
+
+
+def _unknown(topic: str, known: Iterable[str]) -> str:
+    close = nearest(topic, known)
+    return f'topic "{topic}" does not exist' + (f", did you mean {close}?" if close else "")
+
+
+def forbidden(topic: str) -> TopicMissing:
+    """The error for a topic that may not be read."""
+    return TopicMissing(
+        f'topic "{topic}" may not be read', hint="Ask for the right to describe and read it."
+    )
 
 
 def missing(topic: str) -> TopicMissing:

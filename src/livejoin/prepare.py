@@ -8,12 +8,13 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from livejoin import broker, jars, processes
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import SOURCES, Choice
 from livejoin.errors import LivejoinError
 from livejoin.kafka import Kafka
 from livejoin.pipeline import session
@@ -50,16 +51,18 @@ def _rehearse(kafka: Kafka, spark: session.Session, folder: Path) -> None:
         kafka.make(topic)
         producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
     producer.flush(_LIMIT_S)
-    pipeline = Pipeline(
-        kafka, names, Queries(spark, kafka, names, str(folder / "checkpoints"), Spark()), "earliest"
-    )
-    generation = Generation(1, choice, time.time(), pipeline.resolve(choice))
+    queries = Queries(spark, kafka, names, str(folder / "checkpoints"), Spark())
+    start = {source.name: "earliest" for source in SOURCES}
+    pipeline = Pipeline(kafka, names, queries, start)
+    asked = Generation(1, choice, time.time())
+    sources, fingerprint = pipeline.resolve(asked)
+    generation = replace(asked, sources=sources, fingerprint=fingerprint)
     pipeline.start(generation)
     late = threading.Event()
     timer = threading.Timer(_LIMIT_S, late.set)
     timer.start()
     try:
-        pipeline.catch_up(generation, progressed=lambda _percent: None, stopped=late.is_set)
+        pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=late.is_set)
     finally:
         timer.cancel()
     pipeline.stop(generation.number)

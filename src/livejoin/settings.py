@@ -4,7 +4,7 @@ They come from a YAML file, the environment and the command line, in that order.
 errors that name the nearest known one. `${env:NAME}` and `${file:PATH}` are replaced everywhere.
 """
 
-import difflib
+import math
 import os
 import re
 from pathlib import Path
@@ -21,21 +21,30 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from livejoin import processes
+from livejoin import failpoints, processes
+from livejoin.core import spec, start
+from livejoin.core.messages import Rules, topic_name
 from livejoin.core.names import Names
+from livejoin.core.nearest import nearest
 from livejoin.core.spec import Choice, Join
+from livejoin.core.state import Limits
 from livejoin.errors import SettingsError
 
 ENV_PREFIX = "LIVEJOIN_"
 # Variables of ours that are not settings.
-_OTHER_VARIABLES = {"LIVEJOIN_IVY_SETTINGS", "LIVEJOIN_URL"}
+_OTHER_VARIABLES = {
+    "LIVEJOIN_IVY_SETTINGS",
+    "LIVEJOIN_URL",
+    "LIVEJOIN_SEEDS",
+    failpoints.VARIABLE,
+}
 _WITH_UNDERSCORE = ("log_level",)  # Kafka properties that have one
+_CLUSTER_SLOTS = 64  # where nobody says how many there are
 _SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def _topic_name(name: str) -> str:
-    if not _TOPIC.fullmatch(name) or name in (".", "..") or name.startswith("__"):
+    if not topic_name(name):
         raise ValueError(
             f"{name!r} is not a topic name:"
             " 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'"
@@ -56,6 +65,9 @@ class Topics(_Section):
     users: TopicName = "users"
     accounts: TopicName = "accounts"
     control: TopicName = "control"
+    allowed: tuple[str, ...] = Field(
+        default=(), description="which topics a message may name, * for anything; empty: all"
+    )
 
 
 class Http(_Section):
@@ -74,11 +86,18 @@ class Spark(_Section):
     # A batch's end is a pause of about a second; a crash replays what the batch had read.
     batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
     shuffle_partitions: int = Field(default=2, ge=1, le=256)
+    slots: int = Field(default=0, ge=0, description="task slots; 0: as many as local[N] says")
 
     @property
     def local(self) -> bool:
         """Whether Spark runs in a JVM of ours alone."""
         return self.master.startswith("local")
+
+    @property
+    def task_slots(self) -> int:
+        """How many tasks can run at once, all queries together."""
+        named = re.match(r"local\[(\d+)", self.master)
+        return self.slots or (int(named[1]) if named else _CLUSTER_SLOTS)
 
 
 class Settings(BaseSettings):
@@ -96,7 +115,15 @@ class Settings(BaseSettings):
     )
     topics: Topics = Topics()
     join: Join = "left"
-    start: Literal["earliest", "latest"] = "earliest"
+    start: str | dict[str, str] = Field(
+        default="earliest", description=f"{start.EXPECTED}; or one per source"
+    )
+    standby_s: float | Literal["forever"] = Field(
+        default=900, ge=0, description="how long a generation that was replaced can be gone back to"
+    )
+    build_stall_s: float = Field(
+        default=60, gt=0, description="a build that makes no progress for so long has failed"
+    )
     http: Http = Http()
     spark: Spark = Spark()
     checkpoints: str = Field(
@@ -104,6 +131,7 @@ class Settings(BaseSettings):
     )
     logs_kept: int = Field(default=10_000, ge=1)
     rejects_kept: int = Field(default=10_000, ge=1, description="per source")
+    control_kept: int = Field(default=10_000, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -122,6 +150,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"topics.{role} must not be the control topic {name!r}")
             if Names(self.name).own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
+        _ = self.start_at
         if not self.kafka.get("bootstrap.servers"):
             raise ValueError("kafka needs bootstrap.servers")
         return self
@@ -137,11 +166,32 @@ class Settings(BaseSettings):
         return self.checkpoints or str(processes.state_folder() / self.name / "checkpoints")
 
     @property
-    def start_at(self) -> Literal["earliest", "latest"]:
-        """Where reading starts: the Kafka properties decide where they say something."""
+    def start_at(self) -> dict[str, str]:
+        """Where each source starts: the Kafka properties decide where they say something."""
         reset = self.kafka.get("auto.offset.reset", "")
         newest = ("latest", "largest", "end")  # Java's word and librdkafka's
-        return "latest" if reset in newest else "earliest" if reset else self.start
+        chosen = self.start if not reset else "latest" if reset in newest else "earliest"
+        sources = [source.name for source in spec.SOURCES]
+        given = chosen if isinstance(chosen, dict) else dict.fromkeys(sources, chosen)
+        if unknown := given.keys() - set(sources):
+            raise ValueError(f"start: unknown source {min(unknown)!r}")
+        try:
+            return {name: start.checked(given.get(name, "earliest")) for name in sources}
+        except ValueError as error:
+            raise ValueError(f"start: {error}, got {chosen!r}") from None
+
+    @property
+    def rules(self) -> Rules:
+        """Which topics a control message may name."""
+        return Rules(Names(self.name), self.topics.control, self.topics.allowed)
+
+    @property
+    def limits(self) -> Limits:
+        """What decides how long generations stay, and whether they fit."""
+        standby_s = math.inf if self.standby_s == "forever" else self.standby_s
+        return Limits(
+            standby_s, self.build_stall_s, self.spark.task_slots, self.spark.shuffle_partitions
+        )
 
 
 def load(file: Path | None = None, **overrides: Any) -> Settings:
@@ -218,10 +268,10 @@ def _check_environment() -> None:
             continue
         setting, _, nested = variable[len(ENV_PREFIX) :].upper().partition("__")
         if setting not in known or (nested and setting not in _SECTIONS):
-            nearest = _nearest(setting, known)
+            close = nearest(setting, known)
             raise SettingsError(
                 f"environment variable {variable} is no setting",
-                hint=f"Did you mean {ENV_PREFIX}{nearest}?" if nearest else "",
+                hint=f"Did you mean {ENV_PREFIX}{close}?" if close else "",
             )
 
 
@@ -235,15 +285,9 @@ def _explain(error: Any) -> str:
     section: Any = Settings
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
-    nearest = _nearest(str(error["loc"][-1]), section.model_fields)
-    known = (
-        f"did you mean {nearest}?" if nearest else f"known are {', '.join(section.model_fields)}"
-    )
+    close = nearest(str(error["loc"][-1]), section.model_fields)
+    known = f"did you mean {close}?" if close else f"known are {', '.join(section.model_fields)}"
     return f"{where} is no setting: {known}"
-
-
-def _nearest(name: str, known: Any) -> str:
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), "")
 
 
 def _text(value: Any) -> str:

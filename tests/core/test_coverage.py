@@ -67,24 +67,23 @@ def test_marks_in_any_order_with_repeats_complete_exactly_when_all_are_there(
         coverage.add(mark)
         missing.discard(mark)
         assert coverage.complete is (not missing)
-        assert coverage.percent == (100 * (total - len(missing)) // total if total else 100)
+        assert (coverage.done, coverage.total) == (total - len(missing), total)
 
 
 def test_nothing_to_wait_for_is_complete_at_once() -> None:
     coverage = _coverage({})
     assert coverage.complete
-    assert coverage.percent == 100
+    assert (coverage.done, coverage.total) == (0, 0)
 
 
 def test_a_partition_that_starts_past_its_pin_is_not_waited_for() -> None:
     assert _of_users(5, 4).complete
 
 
-@pytest.mark.parametrize(
-    ("count", "percent"), [(0, 0), (1, 0), (2, 1), (100, 50), (199, 99), (200, 100)]
-)
-def test_percent_is_rounded_down_so_that_100_means_all(count: int, percent: int) -> None:
-    assert _of_users(0, 199, range(count)).percent == percent
+@pytest.mark.parametrize("count", [0, 1, 199, 200])
+def test_what_is_done_is_counted_up_to_the_total(count: int) -> None:
+    coverage = _of_users(0, 199, range(count))
+    assert (coverage.done, coverage.total) == (count, 200)
 
 
 def test_offsets_without_a_record_are_covered_by_the_end_of_their_batch() -> None:
@@ -97,7 +96,7 @@ def test_a_batch_that_ended_before_the_pin_does_not_complete() -> None:
     coverage = _of_users(0, 4)
     coverage.finished("users", 0, 4)
     assert not coverage.complete
-    assert coverage.percent == 80
+    assert coverage.done == 4
     coverage.add(Position("users", 0, 4))
     assert coverage.complete
 
@@ -110,13 +109,13 @@ def test_a_batch_of_another_partition_or_of_long_ago_covers_nothing(
 ) -> None:
     coverage = _of_users(0, 4, [0, 1])
     coverage.finished(source, partition, end)
-    assert coverage.percent == 40
+    assert coverage.done == 2
 
 
 def test_a_mark_that_came_before_its_batch_began_still_counts() -> None:
     coverage = _of_users(0, 9, [1, 3, 5])
     coverage.finished("users", 0, 3)
-    assert coverage.percent == 50
+    assert coverage.done == 5
 
 
 def test_a_batch_that_ends_after_completion_changes_nothing() -> None:

@@ -1,254 +1,631 @@
-"""What follows from which fact. A history is a list of facts, told to a fresh state one by one."""
+"""What follows from which fact, control messages aside."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
 
+from core.histories import (
+    FIRST,
+    FIRST_FAILED,
+    FIRST_READS,
+    FOLDED,
+    FURTHER_READS,
+    LIVE,
+    LIVE_DOWN,
+    STARTED,
+    SWAP_READS,
+    SWAPPED,
+    SWAPPING,
+    WAITING,
+    A,
+    B,
+    C,
+    after,
+    ask,
+    ask_for,
+    died,
+    ends,
+    limited,
+    lines,
+    numbers,
+    reading,
+    replies,
+)
 from livejoin.core.decide import MAX_RESTARTS, decide
 from livejoin.core.facts import (
     CaughtUp,
+    Deafened,
     Died,
     Fact,
+    Listened,
     NotResolved,
     Progressed,
     Ran,
     Resolved,
+    Spoilt,
     Started,
     Ticked,
-    Told,
 )
-from livejoin.core.generation import Generation, Reading, State
-from livejoin.core.spec import Choice
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.state import Limits, State, from_json, to_json
+from livejoin.core.told import Line
 
-A, B = Choice("users", "accounts"), Choice("users_b", "accounts_b", "inner")
-SOURCES = {
-    "users": Reading("users", "id-u", {0: 0, 1: 10}, {0: 4, 1: 19}),
-    "accounts": Reading("accounts", "id-a", {0: 0}, {}),
-}
-STARTED, RESOLVED = Started(at=100.0, choice=A), Resolved(1, SOURCES)
-REQUESTED = Generation(1, A, requested_at=100.0)
-BUILDING = replace(REQUESTED, sources=SOURCES)
-LIVE = replace(BUILDING, ready_at=77, live_at=112.5)
-TO_LIVE: list[Fact] = [STARTED, RESOLVED, Ticked(112.5), CaughtUp(1, ready_at=77)]
-DIED = Died(1, "boom", counts=True)
+GONE = [died(1)] * (MAX_RESTARTS + 1)
+UNREACHABLE = Died(1, "no broker", counts=False)
 
 
-def _after(history: Sequence[Fact], state: State | None = None) -> State:
-    return reduce(decide, history, state or State())
+def _ticks(start: float, end: float) -> list[Fact]:
+    """Time that passes as it does: in small steps."""
+    return [Ticked(start + second) for second in range(1, round(end - start) + 1)]
 
 
-def _said(history: Sequence[Fact], state: State | None = None) -> list[str]:
-    """What the last fact of a history adds to the log."""
-    before = _after(history[:-1], state)
-    after = decide(before, history[-1])
-    new = after.untold[len(before.untold) :]
-    assert after.untold[: len(before.untold)] == before.untold
-    return [f"{line.level} {line.msg}" for line in new]
+@dataclass(frozen=True)
+class Rule:
+    history: Sequence[Fact]
+    now: tuple[int | None, int | None, int | None]  # live, standby, building
+    of: int | None = None  # whose health
+    health: dict[str, Any] | None = None
 
 
-RULES: dict[str, tuple[list[Fact], dict[str, Any]]] = {
-    "a first start asks for generation 1": (
-        [STARTED],
-        {"building": REQUESTED, "live": None, "last_number": 1, "now": 100.0},
+RULES: dict[str, Rule] = {
+    "a first start builds nothing before the past is known": Rule([STARTED], (None, None, None)),
+    "nor does time": Rule([STARTED, Ticked(101.0)], (None, None, None)),
+    "then what is wanted is built": Rule(FIRST, (None, None, 1)),
+    "a topic that is not there is waited for": Rule(
+        WAITING, (None, None, 1), 1, {"trouble": "no users", "try_again_at": 102.0}
     ),
-    "where it reads is kept with the generation": (
-        [STARTED, RESOLVED],
-        {"building": BUILDING, "trouble": "", "try_again_at": 0.0},
+    "for as long as it takes, while nothing else can be shown": Rule(
+        [*WAITING, *_ticks(100, 300)], (None, None, 1)
     ),
-    "a topic that is not there is waited for": (
-        [STARTED, NotResolved(1, "no users")],
-        {"building": REQUESTED, "trouble": "no users", "try_again_at": 102.0},
+    "a broken connection is waited for": Rule(
+        [*FIRST, NotResolved(1, "no broker")],
+        (None, None, 1),
+        1,
+        {"trouble": "no broker", "try_again_at": 102.0},
     ),
-    "waiting ends when the topic is there": (
-        [STARTED, NotResolved(1, "no users"), RESOLVED],
-        {"building": BUILDING, "trouble": "", "try_again_at": 0.0},
+    "waiting ends when the topic is there": Rule(
+        [*WAITING, Ticked(103.0), Resolved(1, reading(A))],
+        (None, None, 1),
+        1,
+        {"trouble": "", "try_again_at": 0.0, "moved_at": 103.0, "began_at": 103.0},
     ),
-    "progress is noted": (
-        [STARTED, RESOLVED, Progressed(1, 42)],
-        {"progress": 42, "building": BUILDING},
+    "beside what is live a topic that is not there fails the build": Rule(
+        [*SWAPPING, NotResolved(2, "no users_b", missing=True)], (1, None, None)
     ),
-    "a generation that caught up is live": (
-        TO_LIVE,
-        {"live": LIVE, "building": None, "progress": 0, "trouble": ""},
+    "beside what is live a broken connection is waited for": Rule(
+        [*SWAPPING, NotResolved(2, "no broker")], (1, None, 2), 2, {"trouble": "no broker"}
     ),
-    "progress of what is live changes nothing": ([*TO_LIVE, Progressed(1, 42)], {"progress": 0}),
-    "what is live cannot catch up again": ([*TO_LIVE, CaughtUp(1, 99)], {"live": LIVE}),
-    "time goes on": ([STARTED, Ticked(101.0)], {"now": 101.0}),
-    "time does not go back": ([STARTED, Ticked(99.0)], {"now": 100.0}),
-    "a live query that died is tried again after a second": (
-        [*TO_LIVE, DIED],
-        {"live": LIVE, "trouble": "boom", "restarts": 1, "try_again_at": 113.5, "broken": False},
+    "but not for ever": Rule(
+        [*SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)], (1, None, None)
     ),
-    "a build that died is tried again as well": (
-        [STARTED, RESOLVED, DIED],
-        {"building": BUILDING, "trouble": "boom", "restarts": 1, "try_again_at": 101.0},
+    "what is resolved cannot become unresolved": Rule(
+        [*SWAP_READS, NotResolved(2, "no users_b", missing=True)],
+        (1, None, 2),
+        2,
+        {"trouble": ""},
     ),
-    "a query that runs again is no trouble any more": (
-        [*TO_LIVE, DIED, Ran(1)],
-        {"trouble": "", "restarts": 1, "live": LIVE},
+    "progress is noted, and when": Rule(
+        [*FIRST_READS, Ticked(103.0), Progressed(1, 4, 10)],
+        (None, None, 1),
+        1,
+        {"done": 4, "total": 10, "moved_at": 103.0, "percent": 40},
     ),
-    "a death after new positions counts from the beginning": (
-        [*TO_LIVE, DIED, DIED, DIED, Died(1, "boom", counts=False)],
-        {"restarts": 0, "trouble": "boom", "try_again_at": 113.5, "broken": False},
+    "no progress is noted as such": Rule(
+        [*FIRST_READS, Progressed(1, 4, 10), Ticked(103.0), Progressed(1, 4, 12)],
+        (None, None, 1),
+        1,
+        {"done": 4, "total": 12, "moved_at": 100.0},
     ),
+    "a build that caught up is live": Rule(LIVE, (1, None, None), 1, {"done": 0, "total": 0}),
+    "the one that was live stands by": Rule(SWAPPED, (2, 1, None)),
+    "a further swap retires the older one": Rule([*FURTHER_READS, CaughtUp(3, 9)], (3, 2, None)),
+    "with standby_s = 0 nothing stands by": Rule(limited(SWAPPED, standby_s=0), (2, None, None)),
+    "what is broken does not stand by": Rule(
+        [*LIVE_DOWN, ask_for(0, B), Resolved(2, reading(B)), CaughtUp(2, 5)], (2, None, None)
+    ),
+    "what stood by stays where what was live is broken": Rule(
+        [*SWAPPED, *[died(2)] * 6, ask_for(1, C), Resolved(3, reading(C)), CaughtUp(3, 5)],
+        (3, 1, None),
+    ),
+    "progress of what is live changes nothing": Rule(
+        [*LIVE, Progressed(1, 4, 10)], (1, None, None), 1, {"done": 0}
+    ),
+    "what is live cannot catch up again": Rule([*LIVE, CaughtUp(1, 99)], (1, None, None)),
+    "nor can what stands by": Rule([*SWAPPED, CaughtUp(1, 99)], (2, 1, None)),
+    "a standby is retired after standby_s": Rule([*SWAPPED, Ticked(1008.0)], (2, None, None)),
+    "and not before": Rule([*SWAPPED, Ticked(1007.9)], (2, 1, None)),
+    "a standby may stay until the next swap": Rule(
+        [*limited(SWAPPED, standby_s=math.inf), Ticked(9e9)], (2, 1, None)
+    ),
+    "a build that stalls has failed": Rule([*SWAP_READS, *_ticks(104, 165)], (1, None, None)),
+    "and not a moment before": Rule([*SWAP_READS, *_ticks(104, 164)], (1, None, 2)),
+    "every progress gives it as much time again": Rule(
+        [*SWAP_READS, *_ticks(104, 160), Progressed(2, 1, 10), *_ticks(160, 220)], (1, None, 2)
+    ),
+    "a build that stalls beside nothing has failed as well": Rule(
+        [*FIRST_READS, *_ticks(100, 161)], (None, None, None)
+    ),
+    "time in which livejoin itself stood still does not count": Rule(
+        [*SWAP_READS, Ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
+    ),
+    "a live query that died is tried again after a second": Rule(
+        [*LIVE, died(1)],
+        (1, None, None),
+        1,
+        {"trouble": "boom", "restarts": 1, "try_again_at": 105.0, "broken": False},
+    ),
+    "a build that died is tried again as well": Rule(
+        [*FIRST_READS, died(1)],
+        (None, None, 1),
+        1,
+        {"trouble": "boom", "restarts": 1, "try_again_at": 101.0},
+    ),
+    "and so is a standby": Rule(
+        [*SWAPPED, died(1)], (2, 1, None), 1, {"trouble": "boom", "try_again_at": 109.0}
+    ),
+    "a query that runs again is no trouble any more": Rule(
+        [*LIVE, died(1), Ran(1)], (1, None, None), 1, {"trouble": "", "restarts": 1}
+    ),
+    "a build that runs again is no trouble any more": Rule(
+        [*SWAP_READS, died(2), Ran(2)], (1, None, 2), 2, {"trouble": "", "restarts": 1}
+    ),
+    "what is given up does not run again by itself": Rule(
+        [*LIVE_DOWN, Ran(1)], (1, None, None), 1, {"trouble": "boom", "broken": True}
+    ),
+    "what is given up cannot die again": Rule(
+        [*LIVE_DOWN, Died(1, "bang", counts=True)],
+        (1, None, None),
+        1,
+        {"trouble": "boom", "restarts": 6, "broken": True},
+    ),
+    "a death after new positions counts from the beginning": Rule(
+        [*LIVE, *[died(1)] * 3, Died(1, "boom", counts=False)],
+        (1, None, None),
+        1,
+        {"restarts": 0, "trouble": "boom", "try_again_at": 105.0, "broken": False},
+    ),
+    "an unreachable broker never counts": Rule(
+        [*LIVE, *[UNREACHABLE] * 100],
+        (1, None, None),
+        1,
+        {"restarts": 0, "broken": False, "try_again_at": 105.0},
+    ),
+    "what is live is given up after five restarts": Rule(
+        [*LIVE, *GONE], (1, None, None), 1, {"broken": True, "unusable": False, "restarts": 6}
+    ),
+    "a build that dies as often has failed": Rule([*SWAP_READS, *[died(2)] * 6], (1, None, None)),
+    "a standby that dies as often is retired": Rule([*SWAPPED, *GONE], (2, None, None)),
+    "a death of what stands by does not touch what is live": Rule(
+        [*SWAPPED, died(1)], (2, 1, None), 2, {"trouble": ""}
+    ),
+    "what is live and cannot go on is built anew": Rule(
+        [*LIVE, Spoilt(1, "another topic")],
+        (1, None, 2),
+        1,
+        {"broken": True, "unusable": True, "trouble": "another topic"},
+    ),
+    "also when it was given up already": Rule(
+        [*LIVE_DOWN, Spoilt(1, "another topic")], (1, None, 2), 1, {"unusable": True}
+    ),
+    "once": Rule([*LIVE, Spoilt(1, "x"), Spoilt(1, "x")], (1, None, 2)),
+    "not while something else is being built": Rule(
+        [*SWAP_READS, Spoilt(1, "another topic")], (1, None, 2)
+    ),
+    "but after that has failed": Rule(
+        [*SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 114)], (1, None, 3)
+    ),
+    "and not at once": Rule(
+        [*SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 113)], (1, None, None)
+    ),
+    "a build that cannot go on has failed": Rule(
+        [*SWAP_READS, Spoilt(2, "another topic")], (1, None, None)
+    ),
+    "a standby that cannot go on is retired": Rule(
+        [*SWAPPED, Spoilt(1, "another topic")], (2, None, None)
+    ),
+    "a build that failed is not tried again where something is live": Rule(
+        [*SWAP_READS, Spoilt(2, "y"), *_ticks(104, 200)], (1, None, None)
+    ),
+    "a build that failed is tried again after ten seconds where nothing is live": Rule(
+        [*FIRST_FAILED, *_ticks(100, 110)], (None, None, 2)
+    ),
+    "not sooner": Rule([*FIRST_FAILED, *_ticks(100, 109)], (None, None, None)),
+    "a build that needs more slots than there are has failed": Rule(
+        [*limited(SWAPPING, slots=9), Resolved(2, reading(B, partitions=3))], (1, None, None)
+    ),
+    "a build takes the slots of the standby where it must": Rule(
+        limited(FURTHER_READS, slots=11), (2, None, 3)
+    ),
+    "and only then": Rule(limited(FURTHER_READS, slots=12), (2, 1, 3)),
 }
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rule(rule: str) -> None:
-    history, expected = RULES[rule]
-    state = _after(history)
-    assert {name: getattr(state, name) for name in expected} == expected
+    expected = RULES[rule]
+    state = after(expected.history)
+    assert numbers(state) == expected.now
+    if expected.health is not None:
+        generation = state.find(expected.of or 0)
+        assert generation is not None
+        health = state.of(generation)
+        assert {name: getattr(health, name) for name in expected.health} == expected.health
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_of_what_is_gone_nothing_is_remembered(rule: str) -> None:
+    state = after(RULES[rule].history)
+    assert set(state.health) <= {generation.number for generation in state.wants}
 
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
-    "a first start says what it builds": (
-        [STARTED],
-        ["INFO ready: building generation 1, users left accounts"],
-    ),
+    "a first start says so": ([STARTED], ["INFO ready: a first start"]),
+    "then it says what it builds": (FIRST, ["INFO building: generation 1, users left accounts"]),
     "a build says how much it reads": (
-        [STARTED, RESOLVED],
-        ["INFO building: generation 1 reads users (15 records) and accounts (0 records)"],
+        FIRST_READS,
+        ["INFO building: generation 1 reads users (10 records) and accounts (0 records)"],
     ),
-    "waiting says for what": ([STARTED, NotResolved(1, "no users")], ["WARN waiting: no users"]),
-    "waiting for the same says nothing again": (
-        [STARTED, NotResolved(1, "no users"), NotResolved(1, "no users")],
-        [],
-    ),
+    "waiting says for what": (WAITING, ["WARN waiting: no users"]),
+    "waiting for the same says nothing again": ([*WAITING, WAITING[-1]], []),
     "waiting for something else says so": (
-        [STARTED, NotResolved(1, "no users"), NotResolved(1, "no accounts")],
+        [*WAITING, NotResolved(1, "no accounts")],
         ["WARN waiting: no accounts"],
     ),
-    "progress is not worth a line": ([STARTED, RESOLVED, Progressed(1, 42)], []),
+    "progress is not worth a line": ([*FIRST_READS, Progressed(1, 4, 10)], []),
     "caught up says how long it took, and what is live": (
-        TO_LIVE,
+        LIVE,
         [
-            "INFO caught up: generation 1 after 12.5 s",
+            "INFO caught up: generation 1 after 4.0 s",
             "INFO live: generation 1, users left accounts",
         ],
     ),
+    "a swap says from what to what": (
+        SWAPPED,
+        [
+            "INFO caught up: generation 2 after 4.0 s",
+            "INFO live: generation 1, users left accounts → generation 2, users_b inner accounts_b",
+        ],
+    ),
+    "a further swap says what is retired": (
+        [*FURTHER_READS, CaughtUp(3, 9)],
+        [
+            "INFO caught up: generation 3 after 0.0 s",
+            (
+                "INFO live: generation 2, users_b inner accounts_b → generation 3,"
+                " users_c left_outer accounts_c"
+            ),
+            "INFO retired: generation 1, users left accounts: a further swap took its place",
+        ],
+    ),
+    "what stood by long enough says so": (
+        [*SWAPPED, Ticked(1008.0)],
+        ["INFO retired: generation 1, users left accounts: stood by for 900 s"],
+    ),
+    "a failure says what failed, why, and that the old one goes on": (
+        [*SWAPPING, NotResolved(2, "no users_b", missing=True)],
+        [
+            (
+                "ERROR failed: generation 2, users_b inner accounts_b: no users_b;"
+                " generation 1 goes on serving"
+            )
+        ],
+    ),
+    "a stall says how long it was": (
+        [*SWAP_READS, *_ticks(104, 165)],
+        [
+            (
+                "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s;"
+                " generation 1 goes on serving"
+            )
+        ],
+    ),
+    "and what the trouble was": (
+        [*SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)],
+        [
+            (
+                "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s:"
+                " no broker; generation 1 goes on serving"
+            )
+        ],
+    ),
+    "a failure with nothing live": (
+        FIRST_FAILED,
+        ["ERROR failed: generation 1, users left accounts: died 6 times without reading on: boom"],
+    ),
     "a death says why, and when the next try is": (
-        [*TO_LIVE, DIED],
+        [*LIVE, died(1)],
         ["ERROR restarting: generation 1 died: boom; next try in 1 s"],
     ),
-    "running again says so": ([*TO_LIVE, DIED, Ran(1)], ["INFO live again: generation 1"]),
-    "running as ever says nothing": ([*TO_LIVE, Ran(1)], []),
-    "running again is said once": ([*TO_LIVE, DIED, Ran(1), Ran(1)], []),
+    "running again says so": ([*LIVE, died(1), Ran(1)], ["INFO live again: generation 1"]),
+    "a build that runs again says so": (
+        [*SWAP_READS, died(2), Ran(2)],
+        ["INFO running again: generation 2"],
+    ),
+    "running as ever says nothing": ([*LIVE, Ran(1)], []),
+    "running again is said once": ([*LIVE, died(1), Ran(1), Ran(1)], []),
     "time says nothing": ([STARTED, Ticked(101.0)], []),
+    "giving up says what died how often and why, and what to do": (
+        LIVE_DOWN,
+        [
+            (
+                "ERROR failed: generation 1 died 6 times without reading on: boom; its last rows"
+                " stay; once the cause is gone, send the same choice again"
+            )
+        ],
+    ),
+    "a standby that is given up says what that means": (
+        [*SWAPPED, *GONE],
+        [
+            "ERROR failed: generation 1 died 6 times without reading on: boom; no rollback to it",
+            (
+                "INFO retired: generation 1, users left accounts: died 6 times without reading on:"
+                " boom"
+            ),
+        ],
+    ),
+    "what cannot go on says why, and what follows": (
+        [*LIVE, Spoilt(1, "another topic")],
+        [
+            (
+                "ERROR generation 1 cannot go on: another topic; its last rows stay until the same"
+                " choice is built anew"
+            ),
+            "INFO building: generation 2, users left accounts",
+        ],
+    ),
+    "too few slots say how many there are": (
+        [*limited(SWAPPING, slots=9), Resolved(2, reading(B, partitions=3))],
+        [
+            (
+                "ERROR failed: generation 2, users_b inner accounts_b: 10 task slots are needed and"
+                " Spark has 9; generation 1 goes on serving"
+            )
+        ],
+    ),
+    "a standby whose slots are needed says so": (
+        limited(FURTHER_READS, slots=11),
+        [
+            "INFO retired: generation 1, users left accounts: its task slots are needed",
+            "INFO building: generation 3 reads users_c (10 records) and accounts_c (0 records)",
+        ],
+    ),
+    "listening says from where on": (
+        [*SWAPPED, Listened("control")],
+        ["INFO listening to control from message 1 on"],
+    ),
+    "not listening says why": ([*LIVE, Deafened("boom")], ["ERROR not listening: boom"]),
+    "not listening is said once": ([*LIVE, Deafened("boom"), Deafened("boom")], []),
+    "not listening for another reason says so": (
+        [*LIVE, Deafened("boom"), Deafened("bang")],
+        ["ERROR not listening: bang"],
+    ),
 }
 
 
 @pytest.mark.parametrize("rule", LINES)
-def test_line(rule: str) -> None:
+def test_lines(rule: str) -> None:
     history, expected = LINES[rule]
-    assert _said(history) == expected
+    assert lines(history) == expected
 
 
-def test_a_restart_goes_on_with_what_is_live_whatever_the_settings_say() -> None:
-    durable = State(last_number=1, live=LIVE)
-    state = decide(durable, Started(at=200.0, choice=B))
-    assert (state.live, state.building, state.last_number) == (LIVE, None, 1)
-    assert [line.msg for line in state.untold] == [
-        "ready: going on with generation 1, users left accounts"
-    ]
+# Who asked for a generation hears of it until its end.
+REPLIES: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
+    "it reads": (SWAP_READS, [(0, "building", 2)]),
+    "it caught up and is live": (SWAPPED, [(0, "caught-up", 2), (0, "live", 2)]),
+    "nobody asked for the first one": (LIVE, []),
+    "it failed": ([*SWAP_READS, Spoilt(2, "x")], [(0, "failed", 2)]),
+    "it needs too many slots": (
+        [*limited(SWAPPING, slots=9), Resolved(2, reading(B, partitions=3))],
+        [(0, "failed", 2)],
+    ),
+    "it retired": (
+        [*SWAPPED, ask(1, action="rollback"), Ticked(2000.0)],
+        [(0, "retired", 2)],
+    ),
+    "progress is no outcome": ([*SWAP_READS, Progressed(2, 1, 2)], []),
+}
 
 
-def test_a_restart_goes_on_with_the_build_whatever_the_settings_say() -> None:
-    durable = State(last_number=1, building=BUILDING)
-    state = decide(durable, Started(at=200.0, choice=B))
-    assert (state.live, state.building, state.last_number) == (None, BUILDING, 1)
-    assert [line.msg for line in state.untold] == [
-        "ready: going on to build generation 1, users left accounts"
-    ]
+@pytest.mark.parametrize("rule", REPLIES)
+def test_replies(rule: str) -> None:
+    history, expected = REPLIES[rule]
+    assert replies(history) == expected
 
 
-def test_a_number_is_never_given_twice() -> None:
-    state = decide(State(last_number=7), STARTED)
-    assert state.building is not None
-    assert (state.building.number, state.last_number) == (8, 8)
+ENDS: dict[str, tuple[list[Fact], list[tuple[int, str, str]]]] = {
+    "failed": ([*SWAP_READS, Spoilt(2, "x")], [(2, "failed", "x")]),
+    "retired by time": ([*SWAPPED, Ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
+    "retired by a swap": (
+        [*FURTHER_READS, CaughtUp(3, 9)],
+        [(1, "retired", "a further swap took its place")],
+    ),
+    "retired without standing by": (
+        limited(SWAPPED, standby_s=0),
+        [(1, "retired", "replaced by another generation")],
+    ),
+    "a swap ends nothing": (SWAPPED, []),
+}
 
 
-def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gives_up() -> None:
-    state, waits = _after(TO_LIVE), []
-    for _ in range(MAX_RESTARTS):
-        state = decide(state, DIED)
-        waits.append(state.try_again_at - state.now)
-        assert not state.broken
-    assert waits == [1, 2, 4, 8, 16]
-    state = decide(state, DIED)
-    assert state.broken
-    assert state.live == LIVE  # its last rows stay
-    assert state.running() == ()
+@pytest.mark.parametrize("rule", ENDS)
+def test_ends(rule: str) -> None:
+    history, expected = ENDS[rule]
+    assert ends(history) == expected
 
 
-def test_giving_up_says_what_died_how_often_and_why_and_what_to_do() -> None:
-    (line,) = _said([*TO_LIVE, *[DIED] * (MAX_RESTARTS + 1)])
-    assert line == (
-        "ERROR failed: generation 1 died 6 times without reading on: boom;"
-        " its last rows stay; restart livejoin once the cause is gone"
+def test_what_is_live_knows_all_about_its_build() -> None:
+    assert after(LIVE).live == Generation(
+        1,
+        A,
+        requested_at=100.0,
+        by="settings",
+        sources=reading(A),
+        ready_at=77,
+        live_at=104.0,
+        took_s=4.0,
     )
 
 
-def test_an_unreachable_broker_never_counts() -> None:
-    unreachable = Died(1, "no broker", counts=False)
-    state = _after([*TO_LIVE, *[unreachable] * 100])
-    assert (state.restarts, state.broken) == (0, False)
-    assert state.try_again_at == state.now + 1
+def test_where_a_generation_reads_is_kept_with_what_its_checkpoint_depends_on() -> None:
+    building = after([*FIRST, Resolved(1, reading(A), "4.3.0/2")]).building
+    assert building is not None
+    assert (building.sources, building.fingerprint) == (reading(A), "4.3.0/2")
+
+
+def test_where_a_generation_reads_is_decided_once() -> None:
+    # the executor may ask twice: another fact may make the same plan before its answer is read
+    later = {**reading(A), "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
+    state = after(FIRST_READS)
+    assert decide(state, Resolved(1, later)) is state
+
+
+def test_time_goes_on_and_never_back() -> None:
+    assert after([STARTED, Ticked(101.0)]).now == 101.0
+    assert after([STARTED, Ticked(99.0)]).now == 100.0
+
+
+def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gives_up() -> None:
+    state, waits = after(LIVE), []
+    live = state.live
+    assert live is not None
+    for _ in range(MAX_RESTARTS):
+        state = decide(state, died(1))
+        waits.append(state.of(live).try_again_at - state.now)
+        assert not state.of(live).broken
+    assert waits == [1, 2, 4, 8, 16]
+    state = decide(state, died(1))
+    assert state.of(live).broken
+    assert state.live == live  # its last rows stay
+    assert state.running() == ()
+
+
+def test_what_is_built_anew_by_itself_takes_over_and_the_old_one_is_retired() -> None:
+    history = [*SWAPPED, Spoilt(2, "x"), Resolved(3, reading(B)), CaughtUp(3, 5)]
+    state = after(history)
+    assert numbers(state) == (3, 1, None)
+    assert state.live is not None
+    assert (state.live.choice, state.live.by, state.live.origin) == (B, "livejoin", None)
+    assert ends(history) == [(2, "retired", "replaced by another generation")]
+
+
+RESTARTS: dict[str, tuple[Sequence[Fact], str]] = {
+    "with what is live": (LIVE, "ready: going on with generation 1, users left accounts"),
+    "with the first build": (FIRST, "ready: going on with generation 1, users left accounts"),
+    "with a build beside what is live": (
+        SWAP_READS,
+        "ready: going on with generation 1, users left accounts",
+    ),
+    "with what stands by": (
+        SWAPPED,
+        "ready: going on with generation 2, users_b inner accounts_b",
+    ),
+    "with nothing": (FIRST_FAILED, "ready: a first start"),
+}
+
+
+@pytest.mark.parametrize("rule", RESTARTS)
+def test_a_restart_goes_on_whatever_the_settings_say(rule: str) -> None:
+    history, line = RESTARTS[rule]
+    before = after(history)
+    state = decide(from_json(to_json(before)), Started(at=200.0, choice=C))
+    assert numbers(state) == numbers(before)
+    assert (state.wanted, state.position, state.now) == (before.wanted, before.position, 200.0)
+    assert [one.msg for one in state.untold if isinstance(one, Line)] == [line]
+
+
+def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted() -> None:
+    failed = [*FIRST, ask_for(0, B), Resolved(2, reading(B)), Spoilt(2, "x")]
+    durable = from_json(to_json(after(failed)))
+    state = after([Started(at=200.0, choice=A), Ticked(201.0)], durable)
+    assert numbers(state) == (None, None, 3)
+    assert state.building is not None
+    assert state.building.choice == B
+
+
+def test_after_a_restart_what_was_given_up_is_tried_again() -> None:
+    durable = from_json(to_json(after(LIVE_DOWN)))
+    state = decide(durable, Started(at=200.0, choice=A))
+    assert [generation.number for generation in state.running()] == [1]
+
+
+def test_after_a_restart_a_build_has_as_much_time_again() -> None:
+    durable = from_json(to_json(after(SWAP_READS)))
+    state = after([Started(at=900.0, choice=A), *_ticks(900, 960)], durable)
+    assert numbers(state) == (1, None, 2)
+    assert numbers(after(_ticks(960, 961), state)) == (1, None, None)
+
+
+def test_the_limits_are_those_of_the_newest_start() -> None:
+    state = after([*SWAPPED, Started(at=200.0, choice=A, limits=Limits(standby_s=0))])
+    assert numbers(after([Ticked(201.0)], state)) == (2, None, None)
+
+
+def test_listening_ends_deafness() -> None:
+    assert after([*LIVE, Deafened("boom")]).deaf == "boom"
+    assert after([*LIVE, Deafened("boom"), Listened("control")]).deaf == ""
+    assert after([*LIVE, Deafened("boom"), STARTED]).deaf == ""
+
+
+def test_a_number_is_never_given_twice() -> None:
+    state = after(FIRST, State(last_number=7))
+    assert numbers(state) == (None, None, 8)
+    assert state.last_number == 8
+
+
+KINDS: dict[str, Sequence[Fact]] = {
+    "fresh": [],
+    "asked for": FIRST,
+    "waiting": WAITING,
+    "live": LIVE,
+    "live died": [*LIVE, died(1)],
+    "swapping": SWAP_READS,
+    "swapped": SWAPPED,
+}
 
 
 @pytest.mark.parametrize(
     "fact",
     [
-        Resolved(2, {}),
-        NotResolved(2, "no users"),
-        Progressed(2, 42),
-        CaughtUp(2, 5),
-        Ran(2),
-        Died(2, "boom", counts=True),
+        Resolved(9, {}),
+        NotResolved(9, "no users", missing=True),
+        Progressed(9, 1, 2),
+        CaughtUp(9, 5),
+        Ran(9),
+        died(9),
+        Spoilt(9, "x"),
     ],
     ids=lambda fact: type(fact).__name__,
 )
-@pytest.mark.parametrize(
-    "history",
-    [[], [STARTED], [STARTED, RESOLVED, DIED], TO_LIVE, [*TO_LIVE, DIED]],
-    ids=["fresh", "asked for", "build died", "live", "live died"],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_fact_about_a_generation_that_is_not_wanted_changes_nothing(
-    history: list[Fact], fact: Fact
+    kind: str, fact: Fact
 ) -> None:
-    state = _after(history)
-    assert decide(state, fact) == state
+    state = after(KINDS[kind])
+    assert decide(state, fact) is state
 
 
 def test_lines_are_numbered_without_gaps_and_carry_the_time() -> None:
-    state = _after([*TO_LIVE, DIED])
-    assert [line.id for line in state.untold] == [1, 2, 3, 4, 5]
-    assert [line.at for line in state.untold] == [100.0, 100.0, 112.5, 112.5, 112.5]
-    assert state.lines == 5
+    state = after([*LIVE, died(1)])
+    told = [one for one in state.untold if isinstance(one, Line)]
+    assert [line.id for line in told] == list(range(1, len(told) + 1))
+    assert [line.at for line in told] == [100.0] * 3 + [104.0] * 3
+    assert state.lines == len(told)
 
 
-def test_a_line_that_was_told_is_not_told_again_and_its_number_not_given_again() -> None:
-    state = _after([*TO_LIVE, Told(3)])
-    assert [line.id for line in state.untold] == [4]
-    assert decide(state, Told(3)) == state
-    state = _after([Told(4), DIED], state)
-    assert [line.id for line in state.untold] == [5]
+def test_the_number_of_a_line_that_was_told_is_not_given_again() -> None:
+    told = replace(after(LIVE), untold=())
+    (line,) = [one for one in decide(told, died(1)).untold if isinstance(one, Line)]
+    assert line.id == told.lines + 1
+
+
+def test_a_past_before_a_start_is_an_error() -> None:
+    with pytest.raises(AssertionError, match="Started comes first"):
+        decide(State(), FOLDED)
 
 
 def test_a_fact_that_nobody_knows_is_an_error() -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(AttributeError):
         decide(State(), cast("Fact", object()))
-
-
-def test_where_a_generation_reads_is_decided_once() -> None:
-    # the executor may ask twice: another fact may make the same plan before its answer is read
-    later = {**SOURCES, "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
-    state = _after([STARTED, RESOLVED])
-    assert decide(state, Resolved(1, later)) == state
-
-
-def test_a_build_that_runs_again_is_no_trouble_any_more() -> None:
-    assert _after([STARTED, RESOLVED, DIED, Ticked(101.0), Ran(1)]).trouble == ""

@@ -3,25 +3,63 @@ import pytest
 from livejoin.core.names import Names
 
 NAMES = Names("mine")
+MADE = {
+    NAMES.changelog(7): "mine.changelog.7",
+    NAMES.ledger: "mine.ledger",
+    NAMES.logs: "mine.logs",
+    NAMES.replies: "mine.replies",
+    NAMES.leader: "mine.leader",
+}
 
 
 def test_every_name_carries_the_prefix() -> None:
-    made = [NAMES.changelog(7), NAMES.ledger, NAMES.logs, NAMES.group("tables")]
-    assert made == ["mine.changelog.7", "mine.ledger", "mine.logs", "mine.tables"]
+    assert list(MADE) == list(MADE.values())
+    assert NAMES.group("tables") == "mine.tables"
 
 
 def test_names_of_one_prefix_differ() -> None:
-    made = [NAMES.changelog(1), NAMES.changelog(11), NAMES.ledger, NAMES.logs]
+    made = [NAMES.changelog(1), NAMES.changelog(11), *MADE]
     assert len(set(made)) == len(made)
 
 
-@pytest.mark.parametrize("topic", [NAMES.changelog(1), NAMES.ledger, NAMES.logs])
+@pytest.mark.parametrize("topic", MADE)
 def test_what_livejoin_makes_is_its_own(topic: str) -> None:
     assert NAMES.own(topic)
 
 
 @pytest.mark.parametrize(
-    "topic", ["mine", "mine.users", "users", "yours.ledger", "not.mine.ledger", "changelog.1"]
+    "topic",
+    [
+        "mine",
+        "mine.users",
+        "users",
+        "yours.ledger",
+        "not.mine.ledger",
+        "changelog.1",
+        "mine.ledgers",
+        "mine.replies.users",
+    ],
 )
 def test_other_topics_are_not(topic: str) -> None:
     assert not NAMES.own(topic)
+
+
+@pytest.mark.parametrize("number", [1, 10, 12345])
+def test_a_changelog_tells_its_generation(number: int) -> None:
+    assert NAMES.changelog_of(NAMES.changelog(number)) == number
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "mine.changelog.",
+        "mine.changelog.x",
+        "mine.changelog.-1",
+        "mine.changelog.1.2",
+        "mine.logs",
+        "yours.changelog.1",
+        "1",
+    ],
+)
+def test_other_topics_are_the_changelog_of_no_generation(topic: str) -> None:
+    assert NAMES.changelog_of(topic) is None

@@ -1,132 +1,104 @@
-from dataclasses import replace
-from typing import Any
+"""Which steps make a state true."""
+
+from collections.abc import Sequence
 
 import pytest
 
-from livejoin.core.generation import Generation, Line, Reading, State
-from livejoin.core.plan import Resolve, Run, Show, Step, Tell, plan, status
-from livejoin.core.spec import TABLES, Choice
-
-REQUESTED = Generation(2, Choice("users_b", "accounts_b", "inner"), requested_at=0.0)
-BUILDING = replace(REQUESTED, sources={"users": Reading("users_b", "id", {0: 0}, {0: 9})})
-LIVE = Generation(
-    1,
-    Choice("users", "accounts"),
-    requested_at=0.0,
-    sources={"users": Reading("users", "id", {0: 0}, {0: 9})},
-    ready_at=10,
-    live_at=1_700_000_000.25,
+from core.histories import (
+    FIRST,
+    FIRST_FAILED,
+    FIRST_READS,
+    FURTHER,
+    FURTHER_READS,
+    LIVE,
+    LIVE_DOWN,
+    STARTED,
+    SWAP_READS,
+    SWAPPED,
+    SWAPPING,
+    WAITING,
+    after,
+    ask,
+    died,
 )
-LINES = (Line(1, 0.0, "INFO", "ready"), Line(2, 0.0, "WARN", "waiting"))
-CHOSEN = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
-NOTHING = dict.fromkeys([*CHOSEN, "lastApplied", "generation"])
-APPLIED = {"lastApplied": "2023-11-14T22:13:20.250Z", "generation": 1}
+from livejoin.core.facts import Fact, NotResolved, Ran, Spoilt, Started, Ticked
+from livejoin.core.plan import Keep, Resolve, Run, plan
+from livejoin.core.spec import Choice
+from livejoin.core.state import State, from_json, to_json
+
+# what is resolved, what runs, what is kept
+STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
+    "nothing wanted, nothing runs and nothing is kept": ([STARTED], [], [], set()),
+    "what is asked for is resolved": (FIRST, [1], [], {1}),
+    "not before the next try": (WAITING, [], [], {1}),
+    "at the time of the next try": ([*WAITING, Ticked(102.0)], [1], [], {1}),
+    "what is resolved runs": (FIRST_READS, [], [1], {1}),
+    "what is live runs": (LIVE, [], [1], {1}),
+    "what is live runs while the next is resolved": (SWAPPING, [2], [1], {1, 2}),
+    "what is live runs while the next waits": (
+        [*SWAPPING, NotResolved(2, "no broker")],
+        [],
+        [1],
+        {1, 2},
+    ),
+    "a build runs beside what is live": (SWAP_READS, [], [1, 2], {1, 2}),
+    "what stands by runs": (SWAPPED, [], [2, 1], {1, 2}),
+    "three at most": (FURTHER_READS, [], [2, 1, 3], {1, 2, 3}),
+    "a rollback starts and stops nothing": (
+        [*SWAPPED, ask(1, action="rollback")],
+        [],
+        [1, 2],
+        {1, 2},
+    ),
+    "what is cancelled is neither run nor kept": (
+        [*FURTHER, ask(2, action="rollback")],
+        [],
+        [1, 2],
+        {1, 2},
+    ),
+    "what failed is not kept": (FIRST_FAILED, [], [], set()),
+    "what is retired is not kept": ([*SWAPPED, Ticked(2000.0)], [], [2], {2}),
+    "a query that died is stopped until the next try": ([*LIVE, died(1)], [], [], {1}),
+    "then it runs": ([*LIVE, died(1), Ticked(105.0)], [], [1], {1}),
+    "a query that runs again before that is not stopped for longer": (
+        [*LIVE, died(1), Ran(1)],
+        [],
+        [],
+        {1},
+    ),
+    "the others run on": ([*SWAP_READS, died(2)], [], [1], {1, 2}),
+    "a query that was given up is stopped and kept": (LIVE_DOWN, [], [], {1}),
+    "what is unusable is kept until it is built anew": (
+        [*LIVE, Spoilt(1, "x")],
+        [2],
+        [],
+        {1, 2},
+    ),
+}
 
 
-def _steps_besides_show(state: State) -> list[Step]:
-    return [step for step in plan(state) if not isinstance(step, Show)]
+def _steps(state: State) -> tuple[list[int], list[int], set[int]]:
+    steps = plan(state)
+    resolve = [step.generation.number for step in steps if isinstance(step, Resolve)]
+    (run,) = [step for step in steps if isinstance(step, Run)]
+    (keep,) = [step for step in steps if isinstance(step, Keep)]
+    return resolve, [generation.number for generation in run.generations], set(keep.numbers)
 
 
-@pytest.mark.parametrize(
-    ("state", "steps"),
-    [
-        (State(), [Run(())]),
-        (State(untold=LINES), [Tell(LINES), Run(())]),
-        (State(building=REQUESTED), [Resolve(REQUESTED), Run(())]),
-        (State(building=REQUESTED, now=1.0, try_again_at=2.0), [Run(())]),
-        (State(building=REQUESTED, now=2.0, try_again_at=2.0), [Resolve(REQUESTED), Run(())]),
-        (State(building=BUILDING), [Run((BUILDING,))]),
-        (State(live=LIVE), [Run((LIVE,))]),
-        (State(live=LIVE, building=REQUESTED), [Resolve(REQUESTED), Run((LIVE,))]),
-        (State(live=LIVE, now=1.0, try_again_at=2.0), [Run(())]),
-        (State(live=LIVE, broken=True), [Run(())]),
-    ],
-    ids=[
-        "nothing wanted, nothing runs",
-        "what is untold is told first",
-        "what is asked for is resolved",
-        "not before the next try",
-        "at the time of the next try",
-        "what is resolved runs",
-        "what is live runs",
-        "what is live runs while the next is resolved",
-        "a query that died is stopped until the next try",
-        "a query that was given up is stopped",
-    ],
-)
-def test_steps(state: State, steps: list[Step]) -> None:
-    assert _steps_besides_show(state) == steps
+@pytest.mark.parametrize("rule", STEPS)
+def test_steps(rule: str) -> None:
+    history, *expected = STEPS[rule]
+    assert _steps(after(history)) == tuple(expected)
 
 
-def test_every_plan_shows_the_status() -> None:
-    state = State(live=LIVE)
-    assert [step for step in plan(state) if isinstance(step, Show)] == [Show(status(state))]
+@pytest.mark.parametrize("rule", STEPS)
+def test_what_still_runs_is_not_removed(rule: str) -> None:
+    kinds = [type(step) for step in plan(after(STEPS[rule][0]))]
+    assert kinds in ([Resolve, Run, Keep], [Run, Keep])
 
 
-@pytest.mark.parametrize(
-    ("state", "row"),
-    [
-        (
-            State(),
-            NOTHING | {"state": "starting", "message": "starting"},
-        ),
-        (
-            State(building=REQUESTED),
-            NOTHING
-            | {"state": "building", "progress": 0}
-            | {"message": "building generation 2, users_b inner accounts_b"},
-        ),
-        (
-            State(building=REQUESTED, trouble="no users_b"),
-            NOTHING | {"state": "waiting", "progress": 0, "message": "no users_b"},
-        ),
-        (
-            State(building=BUILDING, progress=42),
-            NOTHING | {"state": "building", "progress": 42},
-        ),
-        (
-            State(live=LIVE),
-            CHOSEN
-            | APPLIED
-            | {"state": "live", "progress": 100, "message": "generation 1 is live"},
-        ),
-        (
-            State(live=LIVE, building=BUILDING, progress=42),
-            CHOSEN
-            | APPLIED
-            | {"state": "building", "progress": 42}
-            | {"message": "building generation 2, users_b inner accounts_b"},
-        ),
-        (
-            State(live=LIVE, trouble="boom"),
-            CHOSEN | APPLIED | {"state": "restarting", "progress": 100, "message": "boom"},
-        ),
-        (
-            State(live=LIVE, trouble="boom", broken=True),
-            CHOSEN | APPLIED | {"state": "failed", "message": "boom"},
-        ),
-        (
-            State(building=BUILDING, trouble="boom", broken=True),
-            NOTHING | {"state": "failed", "message": "boom"},
-        ),
-    ],
-    ids=[
-        "nothing is known yet",
-        "the first build says what is asked for",
-        "nothing is live yet, and why",
-        "a build shows how far it is",
-        "what is live, since when",
-        "what is live stays shown while the next is built",
-        "what is live is down, and why",
-        "what is live was given up, and why",
-        "a build was given up, and why",
-    ],
-)
-def test_status(state: State, row: dict[str, Any]) -> None:
-    shown = status(state)
-    assert {name: shown[name] for name in row} == row
-
-
-def test_the_status_row_has_the_columns_of_its_table() -> None:
-    columns = [column.name for column in TABLES["orchestrator_status"].columns]
-    assert [*status(State()), "_id"] == columns
+@pytest.mark.parametrize("rule", STEPS)
+def test_after_a_crash_the_same_is_kept(rule: str) -> None:
+    before = after(STEPS[rule][0])
+    again = after([Started(200.0, Choice("x", "y"))], from_json(to_json(before)))
+    assert _steps(again)[2] == _steps(before)[2]

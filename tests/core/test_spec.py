@@ -13,6 +13,13 @@ COLUMNS = {
         "usersTopic accountsTopic joinType lastApplied generation state progress message _id"
     ),
     "orchestrator_logs": "ts level msg _id",
+    "control_raw": (
+        "usersTopic accountsTopic joinType partition offset ts by outcome reason raw _id"
+    ),
+    "generations": (
+        "generation usersTopic accountsTopic joinType state by requestedAt liveAt retiredAt"
+        " catchUpSeconds read rejected tombstones rows message _id"
+    ),
 }
 TYPES = {
     "age": "int64",
@@ -21,6 +28,14 @@ TYPES = {
     "offset": "int64",
     "generation": "int64",
     "progress": "int64",
+    "read": "int64",
+    "rejected": "int64",
+    "tombstones": "int64",
+    "rows": "int64",
+    "catchUpSeconds": "double",
+    "requestedAt": "timestamp",
+    "liveAt": "timestamp",
+    "retiredAt": "timestamp",
     "ts": "timestamp",
     "_ts": "timestamp",
 }

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 PARTITIONS = 2
 START_S = 60  # the first query of a JVM takes ten seconds, later ones two
 
+SOURCES = [source.name for source in spec.SOURCES]
+
 
 class Case:
     """One vector: its topics, its query, and what the query has written."""
@@ -40,7 +43,9 @@ class Case:
         for topic in (self.choice.users, self.choice.accounts):
             kafka.make(topic, {"retention.ms": "-1"}, partitions=PARTITIONS)  # records of 2023
         self.queries = Queries(session, kafka, self.names, str(folder / prefix), Spark())
-        self.pipeline = Pipeline(kafka, self.names, self.queries, "earliest")
+        self.pipeline = Pipeline(
+            kafka, self.names, self.queries, dict.fromkeys(SOURCES, "earliest")
+        )
         self.producer = kafka.producer()
         self.written: list[Record] = []
         self.consumer = kafka.reader("vectors")
@@ -49,7 +54,9 @@ class Case:
 
     def run(self) -> None:
         """One input at a time: the vectors' records stand in the order of the events."""
-        generation = Generation(1, self.choice, time.time(), self.pipeline.resolve(self.choice))
+        asked = Generation(1, self.choice, time.time())
+        sources, fingerprint = self.pipeline.resolve(asked)
+        generation = replace(asked, sources=sources, fingerprint=fingerprint)
         self.pipeline.start(generation)
         self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
         try:

@@ -17,8 +17,9 @@ from rig.oracle import Sent
 class Producers:
     """Feeds the topics of the sources."""
 
-    def __init__(self, kafka: Kafka, topics: dict[str, str]) -> None:
+    def __init__(self, kafka: Kafka, topics: dict[str, str], tag: str = "t") -> None:
         self._topics = topics
+        self._tag = tag  # of every userId, so that topics share none
         self._producer = kafka.producer(**{"message.max.bytes": 8 << 20})
         self._failed: list[str] = []
         self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
@@ -60,6 +61,14 @@ class Producers:
         """How many records were acknowledged."""
         return sum(map(len, self.acknowledged.values()))
 
+    def one(self, dice: random.Random, users: float = 0.2) -> None:
+        """Send a random record: one of the users with this probability, or an account."""
+        user = f"{self._tag}-{dice.randrange(50)}"
+        if dice.random() < users:
+            self.send("users", {"userId": user, "name": f"N{dice.random()}", "age": 7})
+        else:
+            self.send("accounts", {"userId": user, "balance": dice.randrange(10**6)})
+
     @contextlib.contextmanager
     def traffic(self, per_second: float, seed: int) -> Iterator[None]:
         """Users and accounts at a steady rate, in the background."""
@@ -68,11 +77,7 @@ class Producers:
 
         def work() -> None:
             while not stop.wait(1 / per_second):
-                user = f"t-{dice.randrange(50)}"
-                if dice.random() < 0.2:
-                    self.send("users", {"userId": user, "name": f"N{dice.random()}", "age": 7})
-                else:
-                    self.send("accounts", {"userId": user, "balance": dice.randrange(10**6)})
+                self.one(dice)
 
         thread = threading.Thread(target=work)
         thread.start()

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from livejoin import failpoints
 from livejoin.broker import free_port
 from livejoin.kafka import Kafka
 
@@ -53,11 +54,12 @@ class Running:
         }
         (folder / "livejoin.yaml").write_text(yaml.safe_dump(chosen))
 
-    def start(self) -> None:
-        """Start the process; it need not be ready yet."""
+    def start(self, fail_at: str = "") -> None:
+        """Start the process; it need not be ready yet. It dies at a fail point if one is named."""
+        env = {**os.environ, failpoints.VARIABLE: fail_at}
         with self.log.open("ab") as log:
             command = [str(LIVEJOIN), "run", "-c", str(self.folder / "livejoin.yaml")]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
     def wait_live(self, limit_s: float = START_S) -> None:
         """Wait until rows are served."""
@@ -74,11 +76,18 @@ class Running:
             return bool(self.ask("api/v1/status")["state"] == "live")
         return False
 
-    def ask(self, path: str) -> Any:
-        """GET, as JSON."""
+    def ask(self, path: str, message: Any = None) -> Any:
+        """GET, or POST a message; the answer as JSON, that of a rejection too."""
+        body = None if message is None else json.dumps(message).encode()
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, body, headers)
         try:
-            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code != 422:
+                raise AssertionError(f"{path}: {error}") from error
+            return json.load(error)
         except (urllib.error.URLError, OSError) as error:
             raise AssertionError(f"{path}: {error}") from error
 
@@ -109,6 +118,12 @@ class Running:
         if self.pid in pids:
             assert self._process is not None
             self._process.wait(10)
+
+    @property
+    def ended(self) -> int | None:
+        """The exit code, once there is one."""
+        assert self._process is not None
+        return self._process.poll()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Stop as a person or a service manager would; the exit code."""

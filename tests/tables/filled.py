@@ -4,9 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from livejoin.core.generation import Generation, State
+from livejoin.core.generation import Generation
 from livejoin.core.rows import TOMBSTONES, Change
 from livejoin.core.spec import Choice
+from livejoin.core.state import State
 from livejoin.kafka import Record
 from livejoin.tables import follow
 from livejoin.tables.host import Chunk

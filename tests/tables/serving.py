@@ -13,9 +13,13 @@ from typing import Any
 import pyarrow as pa
 from websockets.sync.client import ClientConnection, connect
 
-from livejoin.core.generation import State
+from livejoin.core.messages import Rules
+from livejoin.core.names import Names
 from livejoin.core.rows import Change
+from livejoin.core.state import Limits, State
+from livejoin.kafka import Kafka
 from livejoin.tables import frames, server
+from livejoin.tables.asking import Asking
 from livejoin.tables.host import Host
 from tables.filled import chunk, plain
 
@@ -124,9 +128,13 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(host: Host | None = None, send_buffer: int | None = None) -> Iterator[Served]:
+def served(
+    host: Host | None = None, send_buffer: int | None = None, kafka: Kafka | None = None
+) -> Iterator[Served]:
     """Serve a host until the block ends."""
     host = host or Host(logs_kept=100, rejects_kept=100)
+    rules = Rules(Names("livejoin"), "control")
+    asking = Asking(kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules, Limits(), host)
     taken = server.listen("127.0.0.1", 0)
     if send_buffer is not None:  # sockets that are accepted inherit it
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -138,7 +146,7 @@ def served(host: Host | None = None, send_buffer: int | None = None) -> Iterator
 
         def run() -> None:
             try:
-                runner.run(server.serve(host, taken, stop))
+                runner.run(server.serve(host, asking, taken, stop))
             except BaseException as error:  # noqa: BLE001 - raised again below
                 failures.append(error)
 

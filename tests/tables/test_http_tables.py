@@ -33,7 +33,7 @@ def shown() -> Iterator[Served]:
         user(2, name="Ada", age=None),
     ]
     host.apply(chunk(3, 9, *users, final(0, "Ada"), reject("users", 3), tombstone("accounts", 0)))
-    host.log([line(1, "hello")])
+    host.system.log([line(1, "hello")])
     host.show_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
     with served(host) as serving:
         yield serving
@@ -116,6 +116,8 @@ def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(shown
         "rejects_ui": 1,
         "orchestrator_status": 1,
         "orchestrator_logs": 1,
+        "control_raw": 0,
+        "generations": 0,
     }
     assert body["tables"][1]["columns"][:3] == [
         {"name": "userId", "type": "string"},

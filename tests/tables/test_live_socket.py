@@ -101,7 +101,7 @@ def test_the_status_changes_in_place_and_the_log_grows(shown: Served) -> None:
         shown.do(lambda host: host.show_status(row))
         assert viewer.next("data").kinds == [("orchestrator_status", "upsert")]
         assert [row["progress"] for row in viewer.view["orchestrator_status"].values()] == [42]
-        shown.do(lambda host: host.log([line(1, "hello")]))
+        shown.do(lambda host: host.system.log([line(1, "hello")]))
         assert viewer.next("data").kinds == [("orchestrator_logs", "upsert")]
         assert [row["msg"] for row in viewer.view["orchestrator_logs"].values()] == ["hello"]
 

@@ -19,7 +19,7 @@ from tables.filled import chunk, live, reject, user
 from tables.serving import served
 
 Java = Callable[[str], Path]
-COMMANDS = ["demo", "run", "status", "doctor"]
+COMMANDS = ["demo", "run", "status", "send", "rollback", "preview", "doctor"]
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 LIMIT_S = 60
 pytestmark = pytest.mark.usefixtures("no_settings")
@@ -100,7 +100,7 @@ def test_status_against_nothing_exits_with_1_and_says_what_to_do(closed_port: in
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == (
-        f"livejoin: no livejoin answers at http://127.0.0.1:{closed_port}/api/v1/status:"
+        f"livejoin: no livejoin answers at http://127.0.0.1:{closed_port}/:"
         f" [Errno {ECONNREFUSED}] {os.strerror(ECONNREFUSED)}\n"
         "  Start one with `livejoin demo`, or name it with --url.\n"
     )

@@ -37,7 +37,7 @@ def test_every_setting_has_a_default() -> None:
     assert chosen.kafka == {"bootstrap.servers": "127.0.0.1:9092"}
     assert chosen.choice == Choice("users", "accounts", "left")
     assert (chosen.http.host, chosen.http.port) == ("127.0.0.1", 10000)
-    assert chosen.start_at == "earliest"
+    assert chosen.start_at == {"users": "earliest", "accounts": "earliest"}
     assert (chosen.logs_kept, chosen.rejects_kept) == (10_000, 10_000)
 
 
@@ -134,7 +134,8 @@ def test_auto_offset_reset_decides_where_reading_starts(
     start: str, reset: str | None, expected: str
 ) -> None:
     kafka = {"bootstrap.servers": "x"} | ({"auto.offset.reset": reset} if reset else {})
-    assert settings.load(start=start, kafka=kafka).start_at == expected
+    found = settings.load(start=start, kafka=kafka).start_at
+    assert found == {"users": expected, "accounts": expected}
 
 
 # --- what is refused
@@ -196,7 +197,7 @@ def test_variables_of_ours_that_are_not_settings_are_left_alone(
         ("http: {port: -1}", "http.port: Input should be greater than or equal to 0"),
         ("http: 5", "http: Input should be a valid dictionary"),
         ("join: outer", "join: Input should be 'left', 'inner' or 'left_outer', got 'outer'"),
-        ("start: yesterday", "start: Input should be 'earliest' or 'latest'"),
+        ("start: yesterday", "start: expected earliest, latest, a time"),
         ("logs_kept: 0", "logs_kept: Input should be greater than or equal to 1"),
         ("topics: {users: [a, b]}", "topics.users: Input should be a valid string"),
         ("topics: {users: 'a,b'}", "topics.users: 'a,b' is not a topic name"),

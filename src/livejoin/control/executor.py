@@ -9,74 +9,85 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from livejoin.control.ledger import Ledger
+from livejoin import failpoints
 from livejoin.core import facts, plan
-from livejoin.core.generation import Generation, Line, Reading
-from livejoin.core.spec import Choice
-from livejoin.errors import LivejoinError
+from livejoin.core.generation import Generation, Reading
+from livejoin.errors import LivejoinError, Spoilt, TopicMissing
 
 log = structlog.get_logger()
 
 Inbox = queue.Queue[facts.Fact]
 _SETTLED_S = 60  # a query that ran this long had moved on
+_AGAIN_S = 2.0  # for what could not be removed
 _WORKERS = 4
 
 
 class Pipeline(Protocol):
     """What runs generations."""
 
-    def resolve(self, choice: Choice) -> Mapping[str, Reading]:
-        """Where a new generation would read."""
+    def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
+        """Where a new generation would read, and what else its checkpoint will depend on."""
 
     def start(self, generation: Generation) -> None:
-        """Have its query running."""
+        """Have its query running; Spoilt where it can never run again."""
 
     def stop(self, generation: int) -> None:
         """Have its query not running."""
 
     def catch_up(
-        self, generation: Generation, progressed: Callable[[int], None], stopped: Callable[[], bool]
+        self,
+        generation: Generation,
+        progressed: Callable[[int, int], None],
+        stopped: Callable[[], bool],
     ) -> int | None:
         """Where in the changelog its tables are complete, once they are."""
+
+    def keep(self, numbers: frozenset[int], last: int) -> None:
+        """Have nothing of any other generation up to the last."""
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""
 
 
 class Executor:
-    """Makes plans true. Long work runs on workers and comes back as facts."""
+    """Makes plans true. What takes time runs on threads and comes back as facts."""
 
-    def __init__(self, inbox: Inbox, ledger: Ledger, pipeline: Pipeline) -> None:
+    def __init__(self, inbox: Inbox, pipeline: Pipeline) -> None:
         self._inbox = inbox
-        self._ledger = ledger
         self._pipeline = pipeline
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="executor")
         self._stop = threading.Event()
         self._resolving: set[int] = set()
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._run = plan.Run(())
+        self._keep: plan.Keep | None = None
         self._started: dict[int, float] = {}  # generations that should run, and since when
         self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
+        self._runner = threading.Thread(target=self._work, name="runner")
+        self._runner.start()
 
     def close(self) -> None:
         """Stop everything that runs here."""
         self._stop.set()
+        self._wake.set()
+        self._runner.join()
         self._workers.shutdown(wait=True, cancel_futures=True)
 
     def carry_out(self, step: plan.Step) -> None:
-        """Do one step."""
+        """Have one step done, soon."""
         match step:
-            case plan.Tell(lines):
-                self._ledger.tell(lines)
-                for line in lines:
-                    _to_console(line)
-                self._inbox.put(facts.Told(lines[-1].id))
-            case plan.Show(status):
-                self._ledger.show(status)
             case plan.Resolve(generation):
                 if generation.number not in self._resolving:
                     self._resolving.add(generation.number)
                     self._workers.submit(self._resolve, generation)
-            case plan.Run(generations):
-                self._run(generations)
+            case plan.Run() | plan.Keep():
+                with self._lock:
+                    if isinstance(step, plan.Run):
+                        self._run = step
+                    else:
+                        self._keep = step
+                self._wake.set()
             case _:
                 assert_never(step)
 
@@ -95,47 +106,81 @@ class Executor:
     # --- inside
 
     def _resolve(self, generation: Generation) -> None:
-        try:
-            sources = self._pipeline.resolve(generation.choice)
-            self._inbox.put(facts.Resolved(generation.number, sources))
-        except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            self._inbox.put(facts.NotResolved(generation.number, str(error)))
-        finally:
-            self._resolving.discard(generation.number)
-
-    def _run(self, generations: tuple[Generation, ...]) -> None:
-        wanted = {generation.number: generation for generation in generations}
-        for number in self._started.keys() - wanted.keys():
-            del self._started[number]
-            self._ended.pop(number).set()
-            self._workers.submit(self._stop_query, number)
-        for number in wanted.keys() - self._started.keys():
-            self._started[number] = time.monotonic()
-            ended = self._ended[number] = threading.Event()
-            self._workers.submit(self._start_query, wanted[number], ended)
-
-    def _start_query(self, generation: Generation, ended: threading.Event) -> None:
         number = generation.number
         try:
+            failpoints.visit("before-resolve")
+            sources, fingerprint = self._pipeline.resolve(generation)
+            self._inbox.put(facts.Resolved(number, sources, fingerprint))
+        except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
+            missing = isinstance(error, TopicMissing)
+            self._inbox.put(facts.NotResolved(number, str(error), missing))
+        finally:
+            self._resolving.discard(number)
+
+    def _work(self) -> None:
+        """Make true what was last asked for; one thing at a time, so that slots suffice."""
+        kept: plan.Keep | None = None
+        while not self._stop.is_set():
+            self._wake.wait(_AGAIN_S)
+            self._wake.clear()
+            with self._lock:
+                run, keep = self._run, self._keep
+            self._make_run({generation.number: generation for generation in run.generations})
+            if keep is not None and keep != kept and not self._wake.is_set():
+                kept = keep if self._clean(keep) else None
+
+    def _make_run(self, wanted: Mapping[int, Generation]) -> None:
+        for number in self._started.keys() - wanted.keys():
+            self._ended.pop(number).set()
+            self._stop_query(number)
+            del self._started[number]
+        for number, generation in wanted.items():
+            # what was asked for meanwhile comes first
+            if number not in self._started and not self._stop.is_set():
+                self._start_query(generation)
+
+    def _start_query(self, generation: Generation) -> None:
+        number = generation.number
+        self._started[number] = time.monotonic()
+        ended = self._ended[number] = threading.Event()
+        try:
             self._pipeline.start(generation)
+        except Spoilt as error:
+            self._inbox.put(facts.Spoilt(number, str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
+            self.died(number, str(error))
+        else:
             if generation.ready_at is None:
-                ready_at = self._pipeline.catch_up(
-                    generation,
-                    progressed=lambda percent: self._inbox.put(facts.Progressed(number, percent)),
-                    stopped=lambda: ended.is_set() or self._stop.is_set(),
-                )
-                if ready_at is not None:
-                    self._inbox.put(facts.CaughtUp(number, ready_at))
+                self._workers.submit(self._follow, generation, ended)
+
+    def _follow(self, generation: Generation, ended: threading.Event) -> None:
+        number = generation.number
+        try:
+            ready_at = self._pipeline.catch_up(
+                generation,
+                progressed=lambda done, total: self._inbox.put(
+                    facts.Progressed(number, done, total)
+                ),
+                stopped=lambda: ended.is_set() or self._stop.is_set(),
+            )
+            if ready_at is not None:
+                self._inbox.put(facts.CaughtUp(number, ready_at))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self.died(number, str(error))
 
     def _stop_query(self, number: int) -> None:
         try:
+            failpoints.visit("before-stop")
             self._pipeline.stop(number)
+            failpoints.visit("after-stop")
         except LivejoinError as error:
             why = str(error)
             log.error("could not stop a query", generation=number, why=why)  # noqa: TRY400 - no trace for people
 
-
-def _to_console(line: Line) -> None:
-    {"INFO": log.info, "WARN": log.warning, "ERROR": log.error}[line.level](line.msg)
+    def _clean(self, keep: plan.Keep) -> bool:
+        try:
+            self._pipeline.keep(keep.numbers, keep.last)
+        except LivejoinError as error:
+            log.warning("could not remove what is left over, trying again", why=str(error))
+            return False
+        return True

@@ -1,33 +1,67 @@
-"""The ledger and the log: topics for what the control plane knows, shows and says."""
+"""The ledger: what the control plane knows, shows and says, written in one transaction.
+
+So a crash neither loses nor doubles a line, and a leader that was deposed cannot write.
+"""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, assert_never
 
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from livejoin.core.generation import STATE_KEY, STATUS_KEY, Line, State, from_json, to_json
+from livejoin import failpoints
+from livejoin.core import shown, spec
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable
+from livejoin.core.state import (
+    GENERATION_KEY,
+    STATE_KEY,
+    STATUS_KEY,
+    State,
+    from_json,
+    to_json,
+)
+from livejoin.core.told import Ended, Line, Reply, Told
+from livejoin.errors import Deposed, KafkaUnavailable
 from livejoin.kafka import Kafka, read_to_end
 
+log = structlog.get_logger()
+
 _WRITE_S = 10
+GENERATIONS_KEPT = 200
+
+
+class _Out(NamedTuple):
+    """A record to be written; without a value it removes its key."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
 
 
 class Ledger:
-    """Reads the last state; writes states, the status row and log lines, each only where new."""
+    """Reads the last state; writes states with what they show and say, each only where new."""
 
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
         self._names = names
         self._producer: Producer | None = None
-        self._written: dict[bytes, bytes] = {}
-        self._failed = ""
+        self._written: dict[bytes, bytes | None] = {}
+        self._open: Literal["", "commit", "abort"] = ""  # what a transaction in doubt waits for
 
     def last(self) -> State:
-        """The state as it was last written; a fresh one at the very first start."""
-        self._kafka.make(self._names.ledger, {"cleanup.policy": "compact"})
-        self._kafka.make(self._names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
+        """Fence older leaders, then read the state as it was last written."""
+        names = self._names
+        self._kafka.make(names.ledger, {"cleanup.policy": "compact"})
+        self._kafka.make(names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
+        self._kafka.make(names.replies)
+        self._producer = self._kafka.producer(**{"transactional.id": names.leader})
+        try:
+            self._producer.init_transactions(_WRITE_S)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
+        failpoints.visit("after-lead")
         found = self._read().get(STATE_KEY)
         return from_json(json.loads(found)) if found else State()
 
@@ -39,42 +73,98 @@ class Ledger:
         finally:
             consumer.close()
 
-    def write(self, state: State) -> None:
-        """Write the state down, if its durable part is not what was last written."""
-        self._put(STATE_KEY, to_json(state))
+    def write(self, state: State) -> State:
+        """Write down what changed, all of it or nothing; the state with nothing left to tell."""
+        out = list(self._records(state))
+        if out:
+            failpoints.visit("before-ledger")
+            self._commit(out)
+            failpoints.visit("after-ledger")
+            ledger = self._names.ledger
+            self._written.update((one.key, one.value) for one in out if one.topic == ledger)
+        for told in state.untold:
+            if isinstance(told, Line):
+                _to_console(told)
+        return replace(state, untold=()) if state.untold else state
 
-    def show(self, status: dict[str, Any]) -> None:
-        """Write the status row, if it changed."""
-        self._put(STATUS_KEY, status)
+    def _records(self, state: State) -> Iterator[_Out]:
+        ledger = self._names.ledger
+        rows = shown.generation_rows(state)
+        status = {**shown.status(state), "stale": shown.stale(state)}
+        current = {STATE_KEY: to_json(state), STATUS_KEY: status}
+        current |= {_generation_key(number): row for number, row in rows.items()}
+        for told in state.untold:
+            yield from self._told(told)
+        for key, value in current.items():
+            data = _json(value)
+            if self._written.get(key) != data:
+                yield _Out(ledger, key, data)
+        old = _generation_key(state.last_number - GENERATIONS_KEPT)
+        if state.last_number > GENERATIONS_KEPT and old not in self._written:
+            yield _Out(ledger, old, None)
 
-    def tell(self, lines: Sequence[Line]) -> None:
-        """Publish log lines. A line that is published again overwrites itself."""
-        for line in lines:
-            value = {"ts": int(line.at * 1000), "level": line.level, "msg": line.msg}
-            self._produce(self._names.logs, f"{line.id:012d}".encode(), json.dumps(value).encode())
-        self._flush()
+    def _told(self, told: Told) -> Iterator[_Out]:
+        names = self._names
+        match told:
+            case Line():
+                line = {"ts": int(told.at * 1000), "level": told.level, "msg": told.msg}
+                yield _Out(names.logs, f"{spec.LOGS}/{told.id:012d}".encode(), _json(line))
+            case Reply():
+                place = f"0-{told.origin.offset}"
+                key = f"{spec.CONTROL}/{told.origin.offset:012d}".encode()
+                yield _Out(names.logs, key, _json(told.row()))
+                reply_key = (told.origin.id or place).encode()
+                yield _Out(names.replies, reply_key, _json(told.record()))
+            case Ended(generation):
+                yield _Out(
+                    names.ledger, _generation_key(generation.number), _json(shown.ended_row(told))
+                )
+            case _:
+                assert_never(told)
 
-    def _put(self, key: bytes, value: dict[str, Any]) -> None:
-        data = json.dumps(value).encode()
-        if self._written.get(key) != data:
-            self._produce(self._names.ledger, key, data)
-            self._flush()
-            self._written[key] = data
+    def _commit(self, out: list[_Out]) -> None:
+        producer = self._producer
+        assert producer is not None, "last() comes first"
+        try:
+            if self._open == "abort":
+                producer.abort_transaction(_WRITE_S)
+            if self._open != "commit":  # one that is being committed holds these very records
+                self._open = "abort"
+                producer.begin_transaction()
+                for one in out:
+                    producer.produce(one.topic, one.value, one.key)
+                failpoints.visit("in-ledger")
+                self._open = "commit"
+            producer.commit_transaction(_WRITE_S)
+            self._open = ""
+        except KafkaException as error:
+            raise self._named(error.args[0]) from error
 
-    def _produce(self, topic: str, key: bytes, value: bytes) -> None:
-        if self._producer is None:
-            self._producer = self._kafka.producer(**{"message.timeout.ms": _WRITE_S * 1000})
-        self._producer.produce(topic, value, key, on_delivery=self._delivered)
-
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        self._failed = error.str() if error else self._failed
-
-    def _flush(self) -> None:
-        assert self._producer is not None
-        self._failed = ""
-        left = self._producer.flush(_WRITE_S + 5)
-        if left or self._failed:
-            raise KafkaUnavailable(
-                f"{self._names.ledger} was not written: {self._failed or 'no answer'}",
-                hint="Check that the broker runs; it is tried again.",
+    def _named(self, error: KafkaError) -> Exception:
+        if error.fatal():
+            return Deposed(
+                f"{self._names.ledger} may not be written any more: {error.str()}",
+                hint="Another livejoin of this name leads. Start this one again to stand by.",
             )
+        if error.txn_requires_abort():
+            self._open = "abort"
+        return KafkaUnavailable(
+            f"{self._names.ledger} was not written: {error.str()}",
+            hint="Check that the broker runs; it is tried again.",
+        )
+
+    def close(self) -> None:
+        """Let the producer go; what was committed stays."""
+        self._producer = None
+
+
+def _generation_key(number: int) -> bytes:
+    return GENERATION_KEY + str(number).encode()
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _to_console(line: Line) -> None:
+    {"INFO": log.info, "WARN": log.warning, "ERROR": log.error}[line.level](line.msg)

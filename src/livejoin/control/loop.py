@@ -6,16 +6,15 @@ The same plan follows every decision and every restart.
 import queue
 import threading
 import time
+from typing import Protocol
 
 import structlog
 
-from livejoin.control.executor import Executor, Inbox
-from livejoin.control.ledger import Ledger
+from livejoin.control.executor import Inbox
 from livejoin.core import facts
 from livejoin.core.decide import decide
-from livejoin.core.generation import State
-from livejoin.core.plan import plan
-from livejoin.core.spec import Choice
+from livejoin.core.plan import Step, plan
+from livejoin.core.state import State
 from livejoin.errors import KafkaUnavailable
 
 log = structlog.get_logger()
@@ -24,30 +23,44 @@ _TICK_S = 0.5
 _AGAIN_S = 1.0
 
 
+class Ledger(Protocol):
+    """Where states are written down."""
+
+    def write(self, state: State) -> State:
+        """Write what changed and tell what is untold, all or nothing."""
+
+
+class Executor(Protocol):
+    """What makes plans true."""
+
+    def carry_out(self, step: Step) -> None:
+        """Have one step done, soon."""
+
+
 def run(
-    inbox: Inbox, ledger: Ledger, executor: Executor, choice: Choice, stop: threading.Event
+    state: State, inbox: Inbox, ledger: Ledger, executor: Executor, stop: threading.Event
 ) -> None:
-    """Lead until told to stop."""
-    state = ledger.last()
-    inbox.put(facts.Started(time.time(), choice))
+    """Lead from a state on, until told to stop."""
+    state = _make_true(state, ledger, executor, stop)
     while not stop.is_set():
         try:
             fact: facts.Fact = inbox.get(timeout=_TICK_S)
         except queue.Empty:
             fact = facts.Ticked(time.time())
         state = decide(decide(state, facts.Ticked(time.time())), fact)
-        _make_true(state, ledger, executor, stop)
+        state = _make_true(state, ledger, executor, stop)
 
 
-def _make_true(state: State, ledger: Ledger, executor: Executor, stop: threading.Event) -> None:
-    """Write the state down and carry out its plan; all of it again while Kafka is out of reach."""
+def _make_true(state: State, ledger: Ledger, executor: Executor, stop: threading.Event) -> State:
+    """Write the state down and carry out its plan; again while Kafka is out of reach."""
     while not stop.is_set():
         try:
-            ledger.write(state)  # before the steps: a crash from here on is repaired by the plan
-            for step in plan(state):
-                executor.carry_out(step)
+            state = ledger.write(state)  # before the steps: a crash from here on is repaired
         except KafkaUnavailable as error:
             log.warning("cannot write the ledger, trying again", why=str(error))
             stop.wait(_AGAIN_S)
         else:
-            return
+            for step in plan(state):
+                executor.carry_out(step)
+            break
+    return state

@@ -23,14 +23,15 @@ class Coverage:
         return not self._open
 
     @property
-    def percent(self) -> int:
-        """How much is covered, in whole per cent; 100 only when all is."""
-        if self.complete:
-            return 100
-        missing = sum(
-            self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open
-        )
-        return min(99, 100 * (self._total - missing) // self._total)
+    def total(self) -> int:
+        """How many positions there are from the starts to the pins."""
+        return self._total
+
+    @property
+    def done(self) -> int:
+        """How many of them are covered."""
+        missing = (self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open)
+        return self._total - sum(missing)
 
     def add(self, mark: Position) -> None:
         """A mark was seen."""

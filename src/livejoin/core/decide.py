@@ -7,114 +7,202 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from livejoin.core import facts
-from livejoin.core.generation import Generation, Level, Line, Reading, State
+from livejoin.core import facts, moves
+from livejoin.core.asked import asked, folded
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.moves import reply, say
+from livejoin.core.state import State
 
 MAX_RESTARTS = 5  # in a row without a new source position
 _RETRY_S = 2.0  # for a topic that is not there yet
+_REBUILD_S = 10.0  # for a build that failed while there is nothing better to show
+_PAUSE_S = 5.0  # between two ticks: we were stopped, or Kafka was out of reach
 
 
 def decide(state: State, fact: facts.Fact) -> State:
     """The state after a fact. One about a generation that is no longer wanted changes nothing."""
     match fact:
         case facts.Started():
-            return _started(replace(state, now=fact.at), fact)
+            return _started(state, fact)
         case facts.Ticked(at):
-            return replace(state, now=max(at, state.now))
-        case facts.Told(up_to):
-            return replace(state, untold=tuple(line for line in state.untold if line.id > up_to))
-        case facts.Died():
-            return _died(state, fact)
-        case facts.Resolved() | facts.NotResolved() | facts.Progressed() | facts.CaughtUp():
-            building = state.building
-            return (
-                state
-                if building is None or building.number != fact.generation
-                else _built(state, building, fact)
-            )
-        case facts.Ran(generation):
+            return _ticked(state, max(at, state.now))
+        case facts.Folded():
+            return folded(state, fact)
+        case facts.Listened() | facts.Deafened():
+            return _heard(state, fact)
+        case facts.Asked():
+            return asked(state, fact)
+        case _:
+            generation = state.find(fact.generation)
+            return state if generation is None else _fared(state, generation, fact)
+
+
+def _fared(state: State, generation: Generation, fact: facts.OfGeneration) -> State:
+    match fact:
+        case facts.Ran():
             return _ran(state, generation)
+        case facts.Died():
+            return _died(state, generation, fact)
+        case facts.Spoilt(_, why):
+            return _spoilt(state, generation, why)
+        case _:
+            return _built(state, generation, fact) if generation is state.building else state
+
+
+def _built(state: State, building: Generation, fact: facts.OfBuild) -> State:
+    match fact:
+        case facts.Resolved():
+            return _resolved(state, building, fact)
+        case facts.NotResolved():
+            return _not_resolved(state, building, fact)
+        case facts.Progressed(_, done, total):
+            health = state.of(building)
+            moved_at = health.moved_at if done == health.done else state.now
+            return state.faring(building, done=done, total=total, moved_at=moved_at)
+        case facts.CaughtUp(_, ready_at):
+            return moves.go_live(state, ready_at)
     assert_never(fact)
+
+
+def _heard(state: State, fact: facts.Listened | facts.Deafened) -> State:
+    if isinstance(fact, facts.Listened):
+        state = replace(state, deaf="")
+        return say(state, "INFO", f"listening to {fact.topic} from message {state.position} on")
+    if fact.why != state.deaf:
+        state = say(state, "ERROR", f"not listening: {fact.why}")
+    return replace(state, deaf=fact.why)
 
 
 def _started(state: State, fact: facts.Started) -> State:
-    if state.live is not None:
-        return _say(
-            state,
-            "INFO",
-            f"ready: going on with generation {state.live.number}, {state.live.choice}",
-        )
-    if state.building is not None:
-        return _say(
-            state,
-            "INFO",
-            f"ready: going on to build generation {state.building.number}, {state.building.choice}",
-        )
-    number = state.last_number + 1
-    building = Generation(number, fact.choice, requested_at=fact.at)
-    state = replace(state, building=building, last_number=number)
-    return _say(state, "INFO", f"ready: building generation {number}, {fact.choice}")
+    state = replace(
+        state, now=fact.at, limits=fact.limits, wanted=state.wanted or fact.choice, deaf=""
+    )
+    for generation in state.wants:
+        state = state.faring(generation, moved_at=fact.at, began_at=fact.at)
+    going = state.live or state.building
+    return say(state, "INFO", f"ready: going on with {going}" if going else "ready: a first start")
 
 
-def _built(
-    state: State,
-    building: Generation,
-    fact: facts.Resolved | facts.NotResolved | facts.Progressed | facts.CaughtUp,
-) -> State:
-    match fact:
-        case facts.Resolved() if building.resolved:
-            return state  # the query reads by the first answer
-        case facts.Resolved(_, sources):
-            state = replace(
-                state, building=replace(building, sources=sources), trouble="", try_again_at=0.0
-            )
-            return _say(
-                state, "INFO", f"building: generation {building.number} reads {_described(sources)}"
-            )
-        case facts.NotResolved(_, why):
-            told = state if why == state.trouble else _say(state, "WARN", f"waiting: {why}")
-            return replace(told, trouble=why, try_again_at=state.now + _RETRY_S)
-        case facts.Progressed(_, percent):
-            return replace(state, progress=percent)
-        case facts.CaughtUp(_, ready_at):
-            live = replace(building, ready_at=ready_at, live_at=state.now)
-            took = state.now - building.requested_at
-            state = _say(
-                state, "INFO", f"caught up: generation {building.number} after {took:.1f} s"
-            )
-            state = replace(state, live=live, building=None, progress=0, trouble="")
-            return _say(state, "INFO", f"live: generation {building.number}, {building.choice}")
-    assert_never(fact)
+def _ticked(state: State, at: float) -> State:
+    gap = at - state.now
+    state = replace(state, now=at)
+    building, standby, limits = state.building, state.standby, state.limits
+    if building is not None:
+        health = state.of(building)
+        if gap > _PAUSE_S:  # nobody could have made progress
+            state = state.faring(building, moved_at=health.moved_at + gap)
+        elif at - health.moved_at > state.limits.build_stall_s and (
+            building.resolved or state.live
+        ):
+            cause = f": {health.trouble}" if health.trouble else ""
+            why = f"no progress for {state.limits.build_stall_s:.0f} s{cause}"
+            state = replace(moves.fail(state, why), again_at=at + _REBUILD_S)
+    if standby is not None and state.standby_until is not None and at >= state.standby_until:
+        state = moves.retire(state, standby, f"stood by for {limits.standby_s:.0f} s")
+    return _rebuilt(state)
 
 
-def _ran(state: State, generation: int) -> State:
-    at_work = state.live or state.building
-    if not state.trouble or at_work is None or at_work.number != generation:
+def _failed(state: State, why: str) -> State:
+    return replace(moves.fail(state, why), again_at=state.now + _REBUILD_S)
+
+
+def _rebuilt(state: State) -> State:
+    """With nothing to show, or nothing that can go on, the wanted choice is built by itself."""
+    if state.building is not None or not state.topic_id or state.now < state.again_at:
         return state
-    again = "live again" if state.live else "building again"
-    return _say(replace(state, trouble=""), "INFO", f"{again}: generation {generation}")
-
-
-def _died(state: State, fact: facts.Died) -> State:
-    if fact.generation not in (g.number for g in (state.live, state.building) if g is not None):
+    if state.live is None:
+        assert state.wanted is not None, "there is no topic_id before a choice"
+        state = moves.build(state, state.wanted, "settings")
+    elif state.of(state.live).unusable:
+        state = moves.build(state, state.live.choice, "livejoin")
+    else:
         return state
-    restarts = state.restarts + 1 if fact.counts else 0
-    state = replace(state, restarts=restarts, trouble=fact.why)
-    if restarts > MAX_RESTARTS:
-        state = replace(state, broken=True)
-        return _say(
+    return say(state, "INFO", f"building: {state.building}")
+
+
+def _resolved(state: State, building: Generation, fact: facts.Resolved) -> State:
+    if building.resolved:
+        return state  # the query reads by the first answer
+    reads = replace(building, sources=fact.sources, fingerprint=fact.fingerprint)
+    state = replace(state, building=reads)
+    state = state.faring(
+        reads, trouble="", try_again_at=0.0, moved_at=state.now, began_at=state.now
+    )
+    needed = state.slots_of(state.live) + state.slots_of(reads)
+    if needed > state.limits.slots:
+        return _failed(state, f"{needed} task slots are needed and Spark has {state.limits.slots}")
+    if state.standby is not None and needed + state.slots_of(state.standby) > state.limits.slots:
+        state = moves.retire(state, state.standby, "its task slots are needed")
+    state = reply(state, reads.origin, "building", generation=reads.number)
+    return say(
+        state, "INFO", f"building: generation {reads.number} reads {_described(fact.sources)}"
+    )
+
+
+def _not_resolved(state: State, building: Generation, fact: facts.NotResolved) -> State:
+    if building.resolved:
+        return state
+    if fact.missing and state.live is not None:
+        return _failed(state, fact.why)
+    if fact.why != state.of(building).trouble:
+        state = say(state, "WARN", f"waiting: {fact.why}")
+    return state.faring(building, trouble=fact.why, try_again_at=state.now + _RETRY_S)
+
+
+def _ran(state: State, generation: Generation) -> State:
+    if generation is state.building and not state.of(generation).restarts:
+        state = state.faring(generation, moved_at=state.now)  # starting took its time
+    if not state.of(generation).trouble or state.of(generation).broken:
+        return state
+    role = "live" if generation == state.live else "running"
+    state = state.faring(generation, trouble="")
+    return say(state, "INFO", f"{role} again: generation {generation.number}")
+
+
+def _died(state: State, generation: Generation, fact: facts.Died) -> State:
+    number = generation.number
+    if state.of(generation).broken:
+        return state
+    restarts = state.of(generation).restarts + 1 if fact.counts else 0
+    state = state.faring(generation, restarts=restarts, trouble=fact.why)
+    if restarts <= MAX_RESTARTS:
+        wait = 2.0 ** max(0, restarts - 1)
+        state = state.faring(generation, try_again_at=state.now + wait)
+        return say(
             state,
             "ERROR",
-            f"failed: generation {fact.generation} died {restarts} times without reading on:"
-            f" {fact.why}; its last rows stay; restart livejoin once the cause is gone",
+            f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s",
         )
-    wait = 2.0 ** max(0, restarts - 1)
-    state = replace(state, try_again_at=state.now + wait)
-    return _say(
+    why = f"died {restarts} times without reading on: {fact.why}"
+    if generation == state.building:
+        return _failed(state, why)
+    if generation == state.standby:
+        state = say(state, "ERROR", f"failed: generation {number} {why}; no rollback to it")
+        return moves.retire(state, generation, why)
+    state = state.faring(generation, broken=True)
+    return say(
         state,
         "ERROR",
-        f"restarting: generation {fact.generation} died: {fact.why}; next try in {wait:.0f} s",
+        f"failed: generation {number} {why}; its last rows stay;"
+        " once the cause is gone, send the same choice again",
     )
+
+
+def _spoilt(state: State, generation: Generation, why: str) -> State:
+    if state.of(generation).unusable:
+        return state
+    if generation == state.building:
+        return _failed(state, why)
+    if generation == state.standby:
+        return moves.retire(state, generation, why)
+    state = state.faring(generation, broken=True, unusable=True, trouble=why)
+    state = say(
+        state,
+        "ERROR",
+        f"generation {generation.number} cannot go on: {why};"
+        " its last rows stay until the same choice is built anew",
+    )
+    return _rebuilt(replace(state, again_at=state.now))
 
 
 def _described(sources: Mapping[str, Reading]) -> str:
@@ -123,8 +211,3 @@ def _described(sources: Mapping[str, Reading]) -> str:
 
 def _count(reading: Reading) -> int:
     return sum(pin + 1 - reading.start[p] for p, pin in reading.pins.items())
-
-
-def _say(state: State, level: Level, msg: str) -> State:
-    line = Line(state.lines + 1, state.now, level, msg)
-    return replace(state, lines=line.id, untold=(*state.untold, line))

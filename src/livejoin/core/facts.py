@@ -1,10 +1,13 @@
-"""What has happened. Facts are past tense, carry their time, and name their generation."""
+"""What has happened. Facts are past tense, and name their generation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from livejoin.core.generation import Reading
+from livejoin.core.generation import Origin, Reading
+from livejoin.core.messages import Request
 from livejoin.core.spec import Choice
+from livejoin.core.state import Limits
+from livejoin.core.told import Reply
 
 
 @dataclass(frozen=True)
@@ -13,6 +16,7 @@ class Started:
 
     at: float
     choice: Choice
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -23,19 +27,65 @@ class Ticked:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """The history of a control topic that is new to us came down to one request."""
+
+    topic_id: str
+    position: int
+    request: Request
+    count: int = 0
+    history: tuple[Reply, ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listened:
+    """Control messages are read."""
+
+    topic: str
+
+
+@dataclass(frozen=True)
+class Deafened:
+    """Control messages cannot be read."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A topic that a message names, or keeps."""
+
+    partitions: int
+    records: int | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A control message: what it asks for or why it is invalid, and what is known of its topics."""
+
+    origin: Origin
+    request: Request | None = None
+    wrong: str = ""
+    topics: Mapping[str, Found | str] = field(default_factory=dict)  # or why one cannot be read
+
+
+@dataclass(frozen=True)
 class Resolved:
     """It is known where a generation reads."""
 
     generation: int
     sources: Mapping[str, Reading]
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
 class NotResolved:
-    """A generation cannot read yet."""
+    """A generation cannot read yet. `missing`: because of a topic, not of a broken connection."""
 
     generation: int
     why: str
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,10 +97,11 @@ class Ran:
 
 @dataclass(frozen=True)
 class Progressed:
-    """A generation has come this far on its way to the pins."""
+    """A generation has read this many records on its way to the pins."""
 
     generation: int
-    percent: int
+    done: int
+    total: int
 
 
 @dataclass(frozen=True)
@@ -74,10 +125,13 @@ class Died:
 
 
 @dataclass(frozen=True)
-class Told:
-    """Every line up to this one has been published."""
+class Spoilt:
+    """A generation can never run again: its topic is another one, or its checkpoint is no use."""
 
-    up_to: int
+    generation: int
+    why: str
 
 
-Fact = Started | Ticked | Resolved | NotResolved | Ran | Progressed | CaughtUp | Died | Told
+OfBuild = Resolved | NotResolved | Progressed | CaughtUp
+OfGeneration = OfBuild | Ran | Died | Spoilt
+Fact = Started | Ticked | Folded | Listened | Deafened | Asked | OfGeneration

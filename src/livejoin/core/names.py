@@ -11,17 +11,36 @@ class Names:
 
     def changelog(self, generation: int) -> str:
         """Topic that carries all tables of one generation."""
-        return f"{self.prefix}.changelog.{generation}"
+        return f"{self._changelogs}{generation}"
+
+    def changelog_of(self, topic: str) -> int | None:
+        """The generation whose changelog a topic is."""
+        number = topic.removeprefix(self._changelogs)
+        return int(number) if number != topic and number.isdecimal() else None
+
+    @property
+    def _changelogs(self) -> str:
+        return f"{self.prefix}.changelog."
 
     @property
     def ledger(self) -> str:
-        """Topic that holds the control plane's state and the status row."""
+        """Topic that holds the control plane's state, the status row and the generations."""
         return f"{self.prefix}.ledger"
 
     @property
     def logs(self) -> str:
-        """Topic that holds the lines of `orchestrator_logs`."""
+        """Topic that holds the lines of `orchestrator_logs` and the rows of `control_raw`."""
         return f"{self.prefix}.logs"
+
+    @property
+    def replies(self) -> str:
+        """Topic that holds the outcome of every control message, keyed by its id."""
+        return f"{self.prefix}.replies"
+
+    @property
+    def leader(self) -> str:
+        """Topic whose only partition the leader holds, and the id that fences older leaders."""
+        return f"{self.prefix}.leader"
 
     def group(self, purpose: str) -> str:
         """Consumer group, or prefix of groups, for one purpose."""
@@ -29,4 +48,5 @@ class Names:
 
     def own(self, topic: str) -> bool:
         """Whether a topic is livejoin's own and so never an input."""
-        return topic in (self.ledger, self.logs) or topic.startswith(f"{self.prefix}.changelog.")
+        mine = (self.ledger, self.logs, self.replies, self.leader)
+        return topic in mine or topic.startswith(self._changelogs)

@@ -52,6 +52,18 @@ class Choice:
         return f"{self.users} {self.join} {self.accounts}"
 
 
+def read_join(text: str) -> Join | None:
+    """The join that a person means, or None."""
+    word = text.strip().lower()
+    if word == "left" or word.startswith("natural"):
+        return "left"
+    if word == "join" or word.startswith("inner"):
+        return "inner"
+    if word in ("left_outer", "leftouter", "left-outer", "left outer"):
+        return "left_outer"
+    return None
+
+
 def _columns(text: str) -> tuple[Column, ...]:
     """Read `name type, name type`, so that a table reads like its line in the documentation."""
     pairs = (column.split() for column in text.split(","))
@@ -70,6 +82,8 @@ FINAL = "final_ui"
 REJECTS = "rejects_ui"
 STATUS = "orchestrator_status"
 LOGS = "orchestrator_logs"
+CONTROL = "control_raw"
+GENERATIONS = "generations"
 
 # Every row carries its identity; a data row also the Kafka time of the newest input that shaped it.
 ID = Column("_id", "string")
@@ -90,6 +104,16 @@ _SYSTEM = {
         " generation int64, state string, progress int64, message string"
     ),
     LOGS: _columns("ts timestamp, level string, msg string"),
+    CONTROL: _columns(
+        "usersTopic string, accountsTopic string, joinType string, partition int64, offset int64,"
+        " ts timestamp, by string, outcome string, reason string, raw string"
+    ),
+    GENERATIONS: _columns(
+        "generation int64, usersTopic string, accountsTopic string, joinType string, state string,"
+        " by string, requestedAt timestamp, liveAt timestamp, retiredAt timestamp,"
+        " catchUpSeconds double, read int64, rejected int64, tombstones int64, rows int64,"
+        " message string"
+    ),
 }
 
 TABLES: dict[str, Table] = {

@@ -25,7 +25,7 @@ class CatchUp:
     names: Names
     generation: Generation
     finished: Callable[[], Mapping[str, Mapping[int, int]]]  # ends of finished batches by topic
-    progressed: Callable[[int], None]
+    progressed: Callable[[int, int], None]  # records done and in all
     stopped: Callable[[], bool]
 
     def follow(self) -> int | None:
@@ -55,9 +55,9 @@ class CatchUp:
                     # a batch's records are in the changelog before it counts as finished
                     if coverage.complete:
                         return consumer.get_watermark_offsets(changelog, timeout=_ANSWER_S)[1]
-                if coverage.percent != told:
-                    told = coverage.percent
-                    self.progressed(told)
+                if coverage.done != told:
+                    told = coverage.done
+                    self.progressed(told, coverage.total)
             return None
         finally:
             consumer.close()

@@ -11,6 +11,10 @@ from pyspark.sql import functions as F
 from livejoin.core import rows, spec
 from livejoin.pipeline import parse
 
+# Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
+# another version is not taken over, its choice is built anew.
+VERSION = 1
+
 _AT = ("partition", "offset", "ts")
 _RECORDS = "array<struct<key:string,value:string>>"
 

@@ -1,10 +1,12 @@
 """Running queries: one per generation, in Real-time Mode, with its own checkpoint and changelog."""
 
+import contextlib
 import json
 import threading
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +48,12 @@ class Queries:
         self._running: dict[int, StreamingQuery] = {}
         self._lock = threading.Lock()
 
+    @property
+    def fingerprint(self) -> str:
+        """What a checkpoint depends on besides its sources."""
+        shuffle = self._settings.shuffle_partitions
+        return f"Spark {pyspark.__version__}, query {join.VERSION}, {shuffle} shuffle partitions"
+
     def start(self, generation: Generation) -> None:
         """Start a generation's query. It must not be running."""
         spark = self._session.spark()
@@ -66,6 +74,35 @@ class Queries:
             query.stop()
         except (PySparkException, Py4JError) as error:
             raise QueryFailed(f"the query could not be stopped: {_first_line(error)}") from error
+
+    def checkpoints(self) -> list[int]:
+        """The generations that left a checkpoint."""
+        with self._hadoop() as (files, path):
+            root = path(self._checkpoints)
+            found = files(root).listStatus(root) if files(root).exists(root) else ()
+            names = [one.getPath().getName() for one in found if one.isDirectory()]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def forget(self, generation: int) -> None:
+        """Remove a generation's checkpoint."""
+        with self._hadoop() as (files, path):
+            where = path(self._checkpoint(generation))
+            files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
+
+    @contextlib.contextmanager
+    def _hadoop(self) -> Iterator[tuple[Callable[[Any], Any], Callable[[str], Any]]]:
+        """The file system of a path and paths, as Hadoop knows them: not every one is local."""
+        spark = self._session.spark()
+        jvm, conf = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        assert jvm is not None
+        path = jvm.org.apache.hadoop.fs.Path
+        try:
+            yield lambda where: where.getFileSystem(conf), path
+        except (Py4JError, OSError) as error:
+            raise QueryFailed(f"checkpoints are out of reach: {_first_line(error)}") from error
+
+    def _checkpoint(self, generation: int) -> str:
+        return f"{self._checkpoints}/{generation}"
 
     def watch(self, listener: Listener, stop: threading.Event) -> None:
         """Report what becomes of the queries, until told to stop."""
@@ -141,7 +178,7 @@ class Queries:
             "topic": self._names.changelog(generation.number),
             "kafka.max.request.size": str(MAX_RECORD_BYTES),
             "kafka.acks": "all",
-            "checkpointLocation": f"{self._checkpoints}/{generation.number}",
+            "checkpointLocation": self._checkpoint(generation.number),
         }
         options.pop("kafka.auto.offset.reset", None)
         writer = changes.writeStream.format("kafka").options(**options).outputMode("update")

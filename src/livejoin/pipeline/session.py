@@ -64,6 +64,7 @@ class Session:
         self._jvm: processes.Child | None = None
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +85,8 @@ class Session:
     def spark(self) -> SparkSession:
         """The session, started if need be."""
         with self._starting:
+            if self._closed:
+                raise QueryFailed("Spark was stopped")
             if self._spark is None or not self.alive:
                 self._forget()
                 self._spark = self._start()
@@ -91,6 +94,9 @@ class Session:
 
     def close(self) -> None:
         """End the JVM. What its queries had not committed is read again by the next one."""
+        self._closed = True
+        if self._jvm is not None and self._spark is None:
+            self._jvm.close(grace_s=5)  # it is being started: whoever waits for it need not
         with self._starting:
             self._forget()
 

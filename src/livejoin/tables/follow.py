@@ -13,10 +13,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from livejoin.core import rows, spec
-from livejoin.core.generation import STATE_KEY, STATUS_KEY, State, from_json
 from livejoin.core.names import Names
+from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State, from_json
 from livejoin.errors import KafkaUnavailable, LivejoinError
-from livejoin.kafka import Kafka, Record, Topic, batch, wait_until_reachable
+from livejoin.kafka import Kafka, Record, Topic, arrived, plain, wait_until_reachable
 from livejoin.tables import decode
 from livejoin.tables.host import Chunk, Host
 
@@ -65,7 +65,8 @@ class Follower:
             low, high = consumer.get_watermark_offsets(
                 TopicPartition(self._names.logs, 0), timeout=15
             )
-            logs_from = max(low, high - self._logs_kept)
+            # a message leaves a few lines and outcomes, and each transaction a marker
+            logs_from = max(low, high - 4 * self._logs_kept)
             consumer.assign(
                 [
                     TopicPartition(self._names.ledger, 0, 0),
@@ -74,8 +75,18 @@ class Follower:
             )
             self._generations = {}
             reading: set[str] = set()
+            gone: set[str] = set()
+
+            def deleted(topic: str) -> bool:
+                """A changelog may be deleted before we read in the ledger that it is not wanted."""
+                gone.add(topic)
+                return topic in reading
+
             while not stop.is_set():
-                self._take(batch(consumer, _MOST, _WAIT_S))
+                self._take(list(map(plain, arrived(consumer, _MOST, _WAIT_S, deleted))))
+                if gone:
+                    consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
+                    reading, gone = reading - gone, set()
                 if lost.is_set():
                     self._wait_for_kafka(stop)
                     lost.clear()
@@ -116,18 +127,33 @@ class Follower:
             if topic == self._names.ledger:
                 self._take_ledger(some)
             elif topic == self._names.logs:
-                self._post(partial(self._host.log, [_line(record) for record in some]))
+                self._take_logs(some)
             elif topic in self._generations:
                 self._post(partial(self._host.apply, decoded(self._generations[topic], some)))
 
     def _take_ledger(self, records: list[Record]) -> None:
         newest = {record.key: json.loads(record.value) for record in records if record.value}
+        rows = {
+            row["generation"]: row for key, row in newest.items() if key.startswith(GENERATION_KEY)
+        }
+        if rows:
+            self._post(partial(self._host.system.show_generations, rows))
         if STATE_KEY in newest:
             state = from_json(newest[STATE_KEY])
             self._generations = {self._names.changelog(n): n for n in _numbers(state)}
             self._post(partial(self._host.follow, state))
         if STATUS_KEY in newest:
             self._post(partial(self._host.show_status, newest[STATUS_KEY]))
+
+    def _take_logs(self, records: list[Record]) -> None:
+        tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for one in records:
+            table, _, row_id = one.key.decode().partition("/")
+            tables[table].append({**json.loads(one.value), "_id": row_id})
+        if spec.LOGS in tables:
+            self._post(partial(self._host.system.log, tables[spec.LOGS]))
+        if spec.CONTROL in tables:
+            self._post(partial(self._host.system.show_control, tables[spec.CONTROL]))
 
 
 def decoded(generation: int, some: list[Record]) -> Chunk:
@@ -145,14 +171,4 @@ def decoded(generation: int, some: list[Record]) -> Chunk:
 
 
 def _numbers(state: State) -> list[int]:
-    return [g.number for g in (state.live, state.building) if g is not None and g.resolved]
-
-
-def _line(record: Record) -> dict[str, Any]:
-    line = json.loads(record.value)
-    return {
-        "ts": line["ts"],
-        "level": line["level"],
-        "msg": line["msg"],
-        "_id": record.key.decode(),
-    }
+    return [generation.number for generation in state.wants if generation.resolved]

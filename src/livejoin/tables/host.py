@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.core import spec
-from livejoin.core.generation import State
+from livejoin.core.state import State
 from livejoin.tables.decode import SCHEMAS, Records
 from livejoin.tables.store import Delta, Store
+from livejoin.tables.system import System
 
 DATA = tuple(name for name, table in spec.TABLES.items() if table.data)
-SYSTEM = tuple(name for name, table in spec.TABLES.items() if not table.data)
 
 
 class Audience(Protocol):
@@ -124,34 +124,27 @@ class Held:
 class Host:
     """All tables of one table server."""
 
-    def __init__(self, *, logs_kept: int, rejects_kept: int) -> None:
-        self._logs_kept = logs_kept
+    def __init__(
+        self, *, logs_kept: int = 10_000, rejects_kept: int = 10_000, control_kept: int = 10_000
+    ) -> None:
         self._rejects_kept = rejects_kept
         self._held: dict[int, Held] = {}
         self._nothing = Held(0, rejects_kept)
         self._shown: Held = self._nothing
-        self._target: tuple[int, int] | None = None  # the live generation and where it is complete
-        self._system = {name: Store(SCHEMAS[name]) for name in SYSTEM}
-        self._log_ids: deque[str] = deque()
-        self._log_gone = ""  # the last line that was let go
-        self._status_version = 0
         self.audience: list[Audience] = []
+        self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
+        self.state = State()  # as the ledger last told it
         self.trouble = ""  # why the changelog cannot be followed
-        self.status: Mapping[str, Any] = {}
-        self.show_status({"state": "starting", "progress": 0, "message": "reading the ledger"})
 
     # --- told by the follower
 
     def follow(self, state: State) -> None:
         """The ledger says what exists and what is live."""
-        wanted = {g.number for g in (state.live, state.building) if g is not None}
-        for number in wanted - self._held.keys():
+        self.state = state
+        for number in self._wanted() - self._held.keys():
             self._held[number] = Held(number, self._rejects_kept)
-        live = state.live
-        self._target = (live.number, live.ready_at or 0) if live else None
         self._move_if_ready()
-        for number in self._held.keys() - wanted - {self._shown.number}:
-            del self._held[number]
+        self._let_go()
 
     def apply(self, chunk: Chunk) -> None:
         """The next run of a generation's changelog."""
@@ -167,26 +160,7 @@ class Host:
 
     def show_status(self, row: Mapping[str, Any]) -> None:
         """Replace the one row of the status table."""
-        self.status = row
-        self._status_version += 1
-        self._upsert_system(spec.STATUS, [{**row, "_id": "status"}], self._status_version)
-
-    def log(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Add lines to the log table; the oldest go. Ids grow, so a line that went stays away."""
-        known = self._system[spec.LOGS].ids
-        new = {i: line for line in lines if (i := line["_id"]) not in known and i > self._log_gone}
-        if not new:
-            return
-        self._upsert_system(spec.LOGS, list(new.values()), 0)
-        self._log_ids.extend(new)
-        self._let_lines_go(len(self._log_ids) - self._logs_kept)
-
-    def _let_lines_go(self, count: int) -> None:
-        gone = [self._log_ids.popleft() for _ in range(count)]
-        self._system[spec.LOGS].drop(gone)
-        self._log_gone = max(gone, default=self._log_gone)
-        nothing = pa.RecordBatch.from_pylist([], schema=SCHEMAS[spec.LOGS])
-        self._tell(spec.LOGS, Delta(nothing, gone))
+        self.system.show_status(row)
 
     def trouble_with(self, why: str) -> None:
         """Following does not work, or works again."""
@@ -195,16 +169,31 @@ class Host:
     def forget(self) -> None:
         """Start over: the ledger is another one."""
         self._held.clear()
-        self._target = None
-        self._let_lines_go(len(self._log_ids))
-        self._log_gone = ""
+        self.state = State()
+        self.system.clear()
         self._show(self._nothing)
+
+    def count(self) -> None:
+        """Bring the figures of the generations up to date."""
+        sums: dict[int, dict[str, int]] = {}
+        for number, held in self._held.items():
+            counts = held.counts().values()
+            names = ("read", "rejected", "tombstones")
+            sums[number] = {name: sum(count[name] for count in counts) for name in names}
+            sums[number]["rows"] = len(held.stores[spec.FINAL])
+        known = {row["generation"] for row in self.system.generations()}
+        self.system.show_generations({n: row for n, row in sums.items() if n in known})
 
     # --- asked by readers
 
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The one row of the status table."""
+        return self.system.status
+
     def store(self, table: str) -> Store:
         """A table under its stable name, as it is shown now."""
-        return self._shown.stores[table] if table in DATA else self._system[table]
+        return self._shown.stores[table] if table in DATA else self.system.store(table)
 
     @property
     def generation(self) -> int | None:
@@ -228,32 +217,30 @@ class Host:
     @property
     def stale(self) -> str:
         """Why the rows may be old, or nothing."""
-        if self.trouble:
-            return self.trouble
-        return (
-            str(self.status.get("message") or "")
-            if self.status["state"] in ("restarting", "failed")
-            else ""
-        )
+        return self.trouble or str(self.status.get("stale") or "")
 
     # --- inside
 
+    def _wanted(self) -> set[int]:
+        return {generation.number for generation in self.state.wants}
+
     def _move_if_ready(self) -> None:
-        if self._target is None:
+        live = self.state.live
+        if live is None or live.number == self._shown.number:
             return
-        number, ready_at = self._target
-        if number != self._shown.number and (held := self._held[number]).seq >= ready_at:
+        held = self._held[live.number]
+        if held.seq >= (live.ready_at or 0):
             self._show(held)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for number in self._held.keys() - self._wanted() - {self._shown.number}:
+            del self._held[number]
 
     def _show(self, held: Held) -> None:
         self._shown = held
         for one in self.audience:
             one.cut_over()
-
-    def _upsert_system(self, table: str, rows: Sequence[Mapping[str, Any]], version: int) -> None:
-        batch = pa.RecordBatch.from_pylist(list(rows), schema=SCHEMAS[table])
-        records = Records.made([row["_id"] for row in rows], batch, version)
-        self._tell(table, self._system[table].apply(records))
 
     def _tell(self, table: str, delta: Delta) -> None:
         if not delta.empty:

@@ -17,18 +17,23 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from livejoin import __version__
-from livejoin.core import spec
-from livejoin.errors import AskError
+from livejoin.core import schema, spec
+from livejoin.core.messages import MAX_BYTES, Invalid
+from livejoin.errors import AskError, KafkaUnavailable
+from livejoin.tables.asking import Asking, rollback
+from livejoin.tables.decode import SCHEMAS
 from livejoin.tables.host import Host
 from livejoin.tables.live import Live
 from livejoin.tables.problems import problem
 
+CLIENT_HEADER = "livejoin-client"
 _STATIC = Path(__file__).with_name("static")
 
 
-def api(host: Host, live: Live) -> Starlette:
+def api(host: Host, live: Live, asking: Asking) -> Starlette:
     """The application: everything that is served, except who may ask for it."""
     asked = _Asked(host, live)
+    requests = _Requests(asking)
     routes = [
         Route("/", _page),
         Route("/livez", asked.livez),
@@ -36,11 +41,21 @@ def api(host: Host, live: Live) -> Starlette:
         Route("/api/v1/tables", asked.tables),
         Route("/api/v1/tables/{name}", asked.table),
         Route("/api/v1/status", asked.status),
+        Route("/api/v1/generations", asked.generations),
+        Route("/api/v1/schema/control.json", _schema),
+        Route("/api/v1/control", requests.control, methods=["POST"]),
+        Route("/api/v1/preview", requests.preview, methods=["POST"]),
+        Route("/api/v1/rollback", requests.rollback, methods=["POST"]),
         WebSocketRoute("/api/v1/live", live.serve),
         Mount("/engine", StaticFiles(directory=_engine())),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
-    handlers: dict[Any, Any] = {HTTPException: _refused, AskError: _wrong}
+    handlers: dict[Any, Any] = {
+        HTTPException: _refused,
+        AskError: _wrong,
+        Invalid: _invalid,
+        KafkaUnavailable: _unavailable,
+    }
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
@@ -89,6 +104,12 @@ class _Asked:
             }
         )
 
+    async def generations(self, _request: Request) -> Response:
+        self._host.count()
+        rows = [dict(row) for row in self._host.system.generations()]
+        table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
+        return JSONResponse({"generations": _rows(table)})
+
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in spec.TABLES:
@@ -105,11 +126,58 @@ class _Asked:
         return await run_in_threadpool(_FORMATS[form], rows, head)
 
 
+class _Requests:
+    """The routes that ask for a change. All of them write to the control topic."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def control(self, request: Request) -> Response:
+        return await self._send(request, await _body(request))
+
+    async def rollback(self, request: Request) -> Response:
+        return await self._send(request, rollback(await _body(request, empty=True)))
+
+    async def preview(self, request: Request) -> Response:
+        return JSONResponse(await self._asking.preview(await _body(request)))
+
+    async def _send(self, request: Request, raw: bytes) -> Response:
+        outcome = await self._asking.send(raw, _by(request))
+        if outcome["outcome"] == "rejected":
+            return problem(422, "rejected", outcome["reason"], offset=outcome["offset"])
+        return JSONResponse(outcome, 202 if outcome["outcome"] == "written" else 200)
+
+
+async def _body(request: Request, *, empty: bool = False) -> bytes:
+    """A message as it came, if it is small and said to be JSON: a form of another site is not."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise HTTPException(413, f"a control message has at most {MAX_BYTES >> 10} KiB")
+    if kind != "application/json" and (body or not empty):
+        raise HTTPException(415, "send the message as content-type application/json")
+    return body
+
+
+def _by(request: Request) -> str:
+    """Who asked, for `control_raw`: what they use, and from where."""
+    client = request.headers.get(CLIENT_HEADER, "http")
+    known = client if client in ("page", "cli", "python") else "http"
+    return f"{known} {request.client.host}" if request.client else known
+
+
 def _as_json(rows: pa.Table, head: dict[str, Any]) -> Response:
+    return JSONResponse({**head, "rows": _rows(rows)})
+
+
+def _rows(rows: pa.Table) -> list[dict[str, Any]]:
     texts = [
         _iso(column) if pa.types.is_timestamp(column.type) else column for column in rows.columns
     ]
-    return JSONResponse({**head, "rows": pa.table(texts, rows.column_names).to_pylist()})
+    found: list[dict[str, Any]] = pa.table(texts, rows.column_names).to_pylist()
+    return found
 
 
 def _as_csv(rows: pa.Table, _head: dict[str, Any]) -> Response:
@@ -150,8 +218,20 @@ def _engine() -> Path:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    titles = {404: "not found", 405: "method not allowed"}
+    titles = {404: "not found", 405: "method not allowed", 413: "too large", 415: "not JSON"}
     return problem(error.status_code, titles.get(error.status_code, "refused"), error.detail)
+
+
+async def _schema(_request: Request) -> Response:
+    return JSONResponse(schema.CONTROL, media_type="application/schema+json")
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    return problem(422, "rejected", str(error))
+
+
+async def _unavailable(_request: Request, error: Exception) -> Response:
+    return problem(503, "Kafka is out of reach", str(error))
 
 
 async def _wrong(_request: Request, error: Exception) -> Response:

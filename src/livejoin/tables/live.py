@@ -153,6 +153,7 @@ class Live:
             await asyncio.sleep(HEARTBEAT_S)
             if not self._viewers:
                 continue
+            self._host.count()
             if self._timer is not None:  # the figures are those of what has been sent
                 self._timer.cancel()
                 self._flush()

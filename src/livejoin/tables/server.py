@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import uvicorn
 
 from livejoin.errors import MachineError
+from livejoin.tables.asking import Asking
 from livejoin.tables.host import Host
 from livejoin.tables.http import api
 from livejoin.tables.live import Live
@@ -40,11 +41,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(host: Host, taken: socket.socket, stop: asyncio.Event) -> None:
+async def serve(host: Host, asking: Asking, taken: socket.socket, stop: asyncio.Event) -> None:
     """Serve until told to stop; then send the viewers away and finish."""
     live = Live(host)
     config = uvicorn.Config(
-        SameSite(api(host, live), taken.getsockname()[1]),
+        SameSite(api(host, live, asking), taken.getsockname()[1]),
         log_level="warning",
         access_log=False,
         lifespan="off",

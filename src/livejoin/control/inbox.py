@@ -1,0 +1,135 @@
+"""Reads the control topic, and turns each record into a fact. Nothing here decides."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from livejoin.control.executor import Inbox
+from livejoin.core import facts, messages
+from livejoin.core.inbound import BY_HEADER, History, Inbound, understood
+from livejoin.core.names import Names
+from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMissing
+from livejoin.kafka import Kafka, Topic, arrived
+
+_MOST = 1000
+_WAIT_S = 0.1
+_AGAIN_S = 2.0
+_LOOK_S = 5.0  # how often the topic itself is looked at
+
+
+class Remade(LivejoinError):
+    """The control topic is not the one that was read."""
+
+
+@dataclass
+class ControlTopic:
+    """The control topic from a position on, whatever happens to it or to the cluster."""
+
+    kafka: Kafka
+    names: Names
+    rules: messages.Rules
+    inbox: Inbox
+    topic_id: str  # of the topic that the position belongs to; empty at the first start
+    position: int
+    _trouble: str = field(default="", init=False)
+
+    def run(self, stop: threading.Event) -> None:
+        """Read until told to stop. Trouble becomes a fact and is tried again."""
+        while not stop.is_set():
+            try:
+                self._read(stop)
+            except Remade:
+                continue
+            except (LivejoinError, KafkaException) as error:
+                self.inbox.put(facts.Deafened(str(error)))
+                stop.wait(_AGAIN_S)
+
+    def _read(self, stop: threading.Event) -> None:
+        topic = self._topic()
+        consumer = self.kafka.reader(self.names.group("control"), fetch_wait_ms=10)
+        try:
+            if topic.id != self.topic_id:
+                self._fold(consumer, topic)
+            first = self.kafka.offsets(topic, OffsetSpec.earliest())[0]
+            consumer.assign([TopicPartition(topic.name, 0, max(self.position, first))])
+            self.inbox.put(facts.Listened(topic.name))
+            quiet_s = 0.0
+            while not stop.is_set():
+                records = arrived(consumer, _MOST, _WAIT_S)
+                self._pass_on(records)
+                quiet_s = 0.0 if records else quiet_s + _WAIT_S
+                if quiet_s > _LOOK_S:
+                    quiet_s = 0.0
+                    self._check_same(topic)
+        finally:
+            consumer.close()
+
+    def _topic(self) -> Topic:
+        """The topic, made if need be. It has one partition, so that messages have one order."""
+        name = self.rules.control
+        found = self.kafka.describe([name]).get(name)
+        if found is None:
+            self.kafka.make(name, {"retention.ms": "-1"})
+            found = self.kafka.describe([name])[name]
+        if len(found.partitions) > 1:
+            raise TopicMissing(
+                f'control topic "{name}" has {len(found.partitions)} partitions',
+                hint="It must have one, so that messages have one order: make it anew.",
+            )
+        return found
+
+    def _check_same(self, topic: Topic) -> None:
+        found = self.kafka.describe([topic.name]).get(topic.name)
+        if found is None or found.id != topic.id:
+            raise Remade(f"{topic.name} was made anew")
+
+    def _fold(self, consumer: Consumer, topic: Topic) -> None:
+        """A topic that is new to us: its whole past comes down to one fact."""
+        end = self.kafka.offsets(topic, OffsetSpec.latest())[0]
+        at = self.kafka.offsets(topic, OffsetSpec.earliest())[0]
+        history = History()
+        consumer.assign([TopicPartition(topic.name, 0, at)])
+        silent_s = 0.0
+        while at < end:
+            records = arrived(consumer, _MOST, _WAIT_S)
+            for one in map(self._understood, records):
+                history.add(one)
+                at = one.origin.offset + 1
+            silent_s = 0.0 if records else silent_s + _WAIT_S
+            if silent_s > _LOOK_S:
+                # below the end may stand what no reader gets: markers of transactions
+                last = consumer.position([TopicPartition(topic.name, 0)])[0].offset
+                if last < end:
+                    raise KafkaUnavailable(f'control topic "{topic.name}" gives no answer')
+                at = last
+        self.topic_id, self.position = topic.id, end
+        self.inbox.put(history.folded(topic.id, end))
+
+    def _pass_on(self, records: Sequence[Message]) -> None:
+        inbound = [self._understood(record) for record in records]
+        named = {topic for one in inbound if one.request for topic in one.request.topics}
+        found = self.kafka.find(named)  # all of a burst at once
+        for one in inbound:
+            topics = {
+                topic: _found(found[topic]) for topic in (one.request.topics if one.request else ())
+            }
+            self.position = one.origin.offset + 1
+            self.inbox.put(facts.Asked(one.origin, one.request, one.wrong, topics))
+
+    def _understood(self, record: Message) -> Inbound:
+        at = record.timestamp()[1] / 1000
+        return understood(record.offset() or 0, at, _by(record), record.value() or b"", self.rules)
+
+
+def _found(topic: Topic | str) -> facts.Found | str:
+    return topic if isinstance(topic, str) else facts.Found(len(topic.partitions))
+
+
+def _by(record: Message) -> str:
+    headers: Any = record.headers() or ()  # typed as two kinds of pairs
+    said = [value for name, value in headers if name == BY_HEADER and value]
+    return str(said[0], errors="backslashreplace")[:100] if said else "kafka"

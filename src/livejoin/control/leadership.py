@@ -1,0 +1,91 @@
+"""Who leads: whoever holds the only partition of the leader topic in a consumer group.
+
+A member that joins later does not take it over. One that dies loses it after the session's time.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from livejoin.core.names import Names
+from livejoin.errors import KafkaUnavailable
+from livejoin.kafka import Kafka
+
+log = structlog.get_logger()
+
+SESSION_S = 10
+_POLL_S = 0.2
+
+Lead = Callable[[threading.Event], None]
+
+
+class Leadership:
+    """Stands for election. Leads on a thread of its own while it holds the partition."""
+
+    def __init__(self, kafka: Kafka, names: Names, lead: Lead) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._lead = lead
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Stand by, and lead whenever it is our turn, until told to stop."""
+        self._kafka.make(self._names.leader)
+        consumer = self._kafka.member(self._names.group("leader"), SESSION_S)
+        consumer.subscribe(
+            [self._names.leader],
+            on_assign=self._won,
+            on_revoke=self._lost,
+            on_lost=self._lost,
+        )
+        log.info("standing for election", name=self._names.prefix)
+        try:
+            while not stop.is_set() and self._failure is None:
+                self._poll(consumer)
+        finally:
+            self._end()
+            consumer.close()  # leaves the group: the next one leads at once
+        if self._failure is not None:
+            raise self._failure
+
+    def _won(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if partitions and self._thread is None:
+            log.info("leading", name=self._names.prefix)
+            self._over.clear()
+            self._thread = threading.Thread(target=self._work, name="control")
+            self._thread.start()
+        elif not partitions:
+            log.info("another livejoin leads; standing by", name=self._names.prefix)
+
+    def _lost(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if partitions and self._thread is not None:
+            log.warning("no longer leading", name=self._names.prefix)
+            self._end()  # before anybody else may lead: our queries must not write any more
+
+    def _work(self) -> None:
+        try:
+            self._lead(self._over)
+        except BaseException as error:  # noqa: BLE001 - raised again by `run`
+            self._failure = error
+
+    def _end(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._thread = None
+
+    def _poll(self, consumer: Consumer) -> None:
+        try:
+            message = consumer.poll(_POLL_S)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"{self._names.leader}: {error.args[0].str()}") from error
+        said = message.error() if message else None
+        if said is not None and said.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise KafkaUnavailable(
+                f"group {self._names.group('leader')} may not be used",
+                hint="Ask for the right to read it.",
+            )

@@ -1,0 +1,72 @@
+"""A record of the control topic as it is understood, and a topic's whole past as one request."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from livejoin.core import messages
+from livejoin.core.facts import Folded
+from livejoin.core.generation import Origin
+from livejoin.core.messages import Invalid, Request
+from livejoin.core.state import IDS_KEPT
+from livejoin.core.told import Reply
+
+BY_HEADER = "livejoin-by"  # of a record: who asked; a plain producer does not say
+RAW_BYTES = 1024  # of a message, for people
+HISTORY_KEPT = 10_000  # rows of `control_raw`
+
+
+@dataclass(frozen=True)
+class Inbound:
+    """One message: where it stands, and what it asks for or why it is invalid."""
+
+    origin: Origin
+    request: Request | None
+    wrong: str = ""
+
+
+def understood(offset: int, at: float, by: str, raw: bytes, rules: messages.Rules) -> Inbound:
+    """Read a record. None is so bad that this raises."""
+    text = raw[:RAW_BYTES].decode(errors="backslashreplace")
+    origin = Origin(offset, at, by, text + ("…" if len(raw) > RAW_BYTES else ""))
+    try:
+        request = messages.read(raw, rules)
+    except Invalid as error:
+        return Inbound(replace(origin, id=messages.identity(raw)), None, str(error))
+    asks = replace(
+        origin, id=request.id, users=request.users, accounts=request.accounts, join=request.join
+    )
+    return Inbound(asks, request)
+
+
+class History:
+    """Folds the past of a control topic, field by field. Actions of the past count for nothing."""
+
+    def __init__(self) -> None:
+        self._request = Request()
+        self._count = 0
+        self._replies: deque[Reply] = deque(maxlen=HISTORY_KEPT)
+        self._ids: deque[str] = deque(maxlen=IDS_KEPT)
+
+    def add(self, one: Inbound) -> None:
+        """Take in the next message."""
+        self._count += 1
+        request = one.request
+        if request is None:
+            self._replies.append(Reply(one.origin, "rejected", one.origin.at, one.wrong))
+            return
+        if request.id is not None:
+            self._ids.append(request.id)
+        self._replies.append(Reply(one.origin, "history", one.origin.at))
+        if request.action == "apply":
+            newest = self._request
+            self._request = Request(
+                request.users or newest.users,
+                request.accounts or newest.accounts,
+                request.join or newest.join,
+            )
+
+    def folded(self, topic_id: str, position: int) -> Folded:
+        """What it comes to."""
+        return Folded(
+            topic_id, position, self._request, self._count, tuple(self._replies), tuple(self._ids)
+        )

@@ -1,0 +1,116 @@
+"""What people see of a state: the row of `orchestrator_status` and the rows of `generations`."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from livejoin.core.generation import Generation
+from livejoin.core.state import State
+from livejoin.core.told import Ended
+
+
+def status(state: State) -> dict[str, Any]:
+    """The one row of `orchestrator_status`: what is live, and what is going on."""
+    live, building = state.live, state.building
+    return {
+        "usersTopic": live.choice.users if live else None,
+        "accountsTopic": live.choice.accounts if live else None,
+        "joinType": live.choice.join if live else None,
+        "lastApplied": _iso(live.live_at) if live and live.live_at else None,
+        "generation": live.number if live else None,
+        "state": _named(state),
+        "progress": state.of(building).percent if building else 100 if live else 0,
+        "message": _message(state),
+    }
+
+
+def stale(state: State) -> str:
+    """Why the rows that are shown may be old, or nothing."""
+    return state.of(state.live).trouble if state.live else ""
+
+
+def generation_rows(state: State) -> dict[int, dict[str, Any]]:
+    """The rows of the generations that exist, by number."""
+    named = {"live": state.live, "standby": state.standby, "building": state.building}
+    return {
+        generation.number: _row(generation, name, state.of(generation).trouble)
+        for name, generation in named.items()
+        if generation is not None
+    }
+
+
+def ended_row(ended: Ended) -> dict[str, Any]:
+    """The last row of a generation."""
+    return _row(ended.generation, ended.end, ended.message) | {"retiredAt": int(ended.at * 1000)}
+
+
+def _row(generation: Generation, state: str, message: str) -> dict[str, Any]:
+    choice = generation.choice
+    return {
+        "generation": generation.number,
+        "usersTopic": choice.users,
+        "accountsTopic": choice.accounts,
+        "joinType": choice.join,
+        "state": state,
+        "by": generation.by,
+        "requestedAt": int(generation.requested_at * 1000),
+        "liveAt": int(generation.live_at * 1000) if generation.live_at else None,
+        "retiredAt": None,
+        "catchUpSeconds": generation.took_s,
+        "message": message or None,
+    }
+
+
+def _named(state: State) -> str:
+    live, building = state.live, state.building
+    if live is not None:
+        health = state.of(live)
+        if health.broken and not (health.unusable and building):
+            return "failed"
+        return "building" if building else "restarting" if health.trouble else "live"
+    if state.deaf or (building is not None and state.of(building).trouble):
+        return "waiting"
+    if building is not None:
+        return "building"
+    return "waiting" if state.topic_id else "starting"
+
+
+def _message(state: State) -> str:
+    said = [_live(state), _building(state), state.deaf and f"not listening: {state.deaf}"]
+    return "; ".join(filter(None, said)) or "starting"
+
+
+def _live(state: State) -> str:
+    live = state.live
+    if live is None:
+        return ""
+    trouble = state.of(live).trouble
+    if trouble:
+        return f"generation {live.number} is down: {trouble}"
+    return "" if state.building else f"generation {live.number} is live"
+
+
+def _building(state: State) -> str:
+    building = state.building
+    if building is None:
+        return "" if state.live or not state.topic_id else "a build failed and is tried again soon"
+    health = state.of(building)
+    text = f"building {building}"
+    if health.trouble:
+        return f"{text}: {health.trouble}"
+    left = time_left(state)
+    return f"{text}: {health.percent} %, about {left:.0f} s left" if left is not None else text
+
+
+def time_left(state: State) -> float | None:
+    """How many seconds a build will take, by its speed so far."""
+    if state.building is None:
+        return None
+    health = state.of(state.building)
+    took = state.now - health.began_at
+    if not health.done or took <= 0:
+        return None
+    return took * max(0, health.total - health.done) / health.done
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

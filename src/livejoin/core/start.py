@@ -1,0 +1,45 @@
+"""Where reading starts: `earliest`, `latest`, an ISO timestamp, or an age such as `1h`."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_AGE = re.compile(r"([0-9]{1,9})\s*(ms|s|m|h|d|w)")
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+EXPECTED = "earliest, latest, a time such as 2026-01-31T12:00:00Z, or an age such as 1h"
+
+
+def checked(text: str) -> str:
+    """The same, tidied; ValueError where it is none of the four."""
+    word = text.strip()
+    if word.lower() in ("earliest", "latest"):
+        return word.lower()
+    if not _AGE.fullmatch(word.lower()):
+        _time(word)
+    return word
+
+
+def since(start: str, now: float) -> float | None:
+    """The time from which on records are read; None for `earliest` and `latest`."""
+    if start in ("earliest", "latest"):
+        return None
+    age = _AGE.fullmatch(start.lower())
+    if age:
+        return max(0.0, now - int(age[1]) * _UNITS[age[2]].total_seconds())
+    return max(0.0, _time(start))
+
+
+def _time(text: str) -> float:
+    try:
+        # between date and time it takes any character at all
+        at = datetime.fromisoformat(text.encode("ascii").decode())
+        # without a zone it is UTC, like all of our times
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected {EXPECTED}") from None

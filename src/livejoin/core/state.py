@@ -1,0 +1,145 @@
+"""The control plane's whole state: one record, written whole, so that its parts cannot disagree."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from livejoin.core import generation as generations
+from livejoin.core.generation import Generation
+from livejoin.core.spec import Choice
+from livejoin.core.told import Told
+
+# Keys of the ledger topic's records; a generation's row is kept under its own.
+STATE_KEY = b"state"
+STATUS_KEY = b"status"
+GENERATION_KEY = b"generation/"
+
+IDS_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The settings that decide."""
+
+    standby_s: float = 900.0  # infinite: until the next swap
+    build_stall_s: float = 60.0
+    slots: int = 512
+    shuffle: int = 2  # partitions of a query's state: each holds a slot
+
+    def needed(self, partitions: int) -> int:
+        """How many slots a generation holds that reads so many partitions."""
+        return partitions + self.shuffle
+
+
+@dataclass(frozen=True)
+class Health:
+    """How a generation fares in this run of livejoin. Not durable."""
+
+    trouble: str = ""  # why its query is down, or cannot be started
+    restarts: int = 0  # in a row without a new source position
+    try_again_at: float = 0.0
+    broken: bool = False  # given up
+    unusable: bool = False  # broken for good: only a new generation helps
+    done: int = 0  # records read on the way to the pins
+    total: int = 0
+    moved_at: float = 0.0  # when a build last came further
+    began_at: float = 0.0  # when a build began to read
+
+    @property
+    def percent(self) -> int:
+        """How far a build is, in whole per cent; 100 only when it is live."""
+        return min(99, 100 * self.done // self.total) if self.total else 0
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the control plane knows. What is not durable is rebuilt by facts after a restart."""
+
+    last_number: int = 0
+    topic_id: str = ""  # of the control topic whose position this is
+    position: int = 0  # the next control message
+    ids: tuple[str, ...] = ()  # of the newest control messages
+    wanted: Choice | None = None  # the newest accepted choice that was not given up
+    live: Generation | None = None
+    standby: Generation | None = None
+    building: Generation | None = None
+    moved_at: float = 0.0  # when live and standby last changed
+    lines: int = 0  # how many were ever told
+    # not durable
+    untold: tuple[Told, ...] = ()
+    now: float = 0.0
+    limits: Limits = field(default_factory=Limits)
+    health: Mapping[int, Health] = field(default_factory=dict)
+    deaf: str = ""  # why control messages are not read
+    again_at: float = 0.0  # when a build that failed is tried again, with nothing else to show
+
+    @property
+    def wants(self) -> tuple[Generation, ...]:
+        """The generations that exist; three at most."""
+        return tuple(g for g in (self.live, self.standby, self.building) if g is not None)
+
+    def find(self, number: int) -> Generation | None:
+        """A generation by its number, if it is wanted."""
+        return next((g for g in self.wants if g.number == number), None)
+
+    def of(self, generation: Generation) -> Health:
+        """How a generation fares."""
+        return self.health.get(generation.number, Health())
+
+    def faring(self, generation: Generation, **changes: Any) -> "State":
+        """The same with a change of a generation's health."""
+        health = replace(self.of(generation), **changes)
+        return replace(self, health={**self.health, generation.number: health})
+
+    def running(self) -> tuple[Generation, ...]:
+        """The generations whose queries should be running now."""
+        return tuple(g for g in self.wants if g.resolved and self._may_run(self.of(g)))
+
+    def _may_run(self, health: Health) -> bool:
+        return not health.broken and self.now >= health.try_again_at
+
+    def slots_of(self, generation: Generation | None) -> int:
+        """How many task slots a generation holds."""
+        if generation is None:
+            return 0
+        return self.limits.needed(sum(len(r.start) for r in generation.sources.values()))
+
+    @property
+    def standby_until(self) -> float | None:
+        """When the standby is retired; None for never."""
+        if self.standby is None or math.isinf(self.limits.standby_s):
+            return None
+        return self.moved_at + self.limits.standby_s
+
+
+def to_json(state: State) -> dict[str, Any]:
+    """The durable part, for the ledger. What is untold is written beside it at the same time."""
+    return {
+        "lastNumber": state.last_number,
+        "topicId": state.topic_id,
+        "position": state.position,
+        "ids": list(state.ids),
+        "wanted": asdict(state.wanted) if state.wanted else None,
+        "live": generations.to_json(state.live),
+        "standby": generations.to_json(state.standby),
+        "building": generations.to_json(state.building),
+        "movedAt": state.moved_at,
+        "lines": state.lines,
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> State:
+    """Read the durable part back."""
+    return State(
+        last_number=data["lastNumber"],
+        topic_id=data["topicId"],
+        position=data["position"],
+        ids=tuple(data["ids"]),
+        wanted=Choice(**data["wanted"]) if data["wanted"] else None,
+        live=generations.from_json(data["live"]),
+        standby=generations.from_json(data["standby"]),
+        building=generations.from_json(data["building"]),
+        moved_at=data["movedAt"],
+        lines=data["lines"],
+    )

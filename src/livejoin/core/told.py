@@ -1,0 +1,89 @@
+"""What must be told: log lines, outcomes of control messages, ends of generations.
+
+They are part of the state until they are written down together with it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from livejoin.core.generation import Generation, Origin
+
+Level = Literal["INFO", "WARN", "ERROR"]
+Outcome = Literal[
+    "accepted",
+    "building",
+    "caught-up",
+    "live",
+    "failed",
+    "rejected",
+    "superseded",
+    "cancelled",
+    "rolled-back",
+    "retired",
+    "previewed",
+    "repeated",
+    "history",
+]
+End = Literal["retired", "failed", "superseded"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of `orchestrator_logs`. Its id is its place in the history."""
+
+    id: int
+    at: float
+    level: Level
+    msg: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of a control message: a row of `control_raw` and a record for who asked."""
+
+    origin: Origin
+    outcome: Outcome
+    at: float
+    reason: str = ""
+    generation: int | None = None
+
+    def row(self) -> dict[str, Any]:
+        """The row of `control_raw`."""
+        origin = self.origin
+        return {
+            "usersTopic": origin.users,
+            "accountsTopic": origin.accounts,
+            "joinType": origin.join,
+            "partition": 0,  # it has only one
+            "offset": origin.offset,
+            "ts": int(origin.at * 1000),
+            "by": origin.by,
+            "outcome": self.outcome,
+            "reason": self.reason or None,
+            "raw": origin.raw,
+            "generation": self.generation,  # no column: for who waits for the answer
+        }
+
+    def record(self) -> dict[str, Any]:
+        """The record for who asked."""
+        return {
+            "id": self.origin.id,
+            "offset": self.origin.offset,
+            "outcome": self.outcome,
+            "generation": self.generation,
+            "at": int(self.at * 1000),
+            "reason": self.reason or None,
+        }
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A generation is no longer wanted: its last row of `generations`."""
+
+    generation: Generation
+    end: End
+    at: float
+    message: str
+
+
+Told = Line | Reply | Ended

@@ -1,0 +1,182 @@
+"""A2 over fakes: the real loop and executor, killed before and after every effect."""
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakes import Crash, FakeLedger, FakePipeline, World, shape, topics
+from livejoin.control import loop
+from livejoin.control.executor import Executor, Inbox
+from livejoin.core import facts, messages
+from livejoin.core.decide import decide
+from livejoin.core.inbound import understood
+from livejoin.core.messages import Request
+from livejoin.core.names import Names
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+from rig.running import until
+
+RULES = messages.Rules(Names("livejoin"), "control")
+SETTINGS = Choice("users_a", "accounts_a")
+TOPICS = topics("users_a", "accounts_a", "users_b", "accounts_b")
+MESSAGES = [
+    b'{"usersTopic": "users_b", "accountsTopic": "accounts_b", "id": "1"}',
+    b'{"joinType": "inner", "id": "2"}',
+    b'{"joinType": "sideways", "id": "3"}',
+    b'{"action": "rollback", "id": "4"}',
+    b'{"joinType": "inner", "id": "2"}',
+    b'{"usersTopic": "users_a", "accountsTopic": "accounts_a", "joinType": "left_outer"}',
+    b'{"joinType": "inner"}',
+    b'{"joinType": "left"}',
+]
+EFFECTS = [
+    *(
+        f"{when} {what}"
+        for what in ("ledger", "start", "stop", "delete")
+        for when in ("before", "after")
+    ),
+    "resolve",
+    "catch up",
+]
+LAST = {"live": "users_a left accounts_a", "building": None, "position": len(MESSAGES)}
+
+
+class Process:
+    """One run of the control plane over a world, until all is done or it crashes."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.seen = State()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def run(self) -> None:
+        self._thread.start()
+        try:
+            until(lambda: self.world.crashed.is_set() or self._settled(), "settled or dead", 20)
+        finally:
+            self._stop.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        world = self.world
+        inbox: Inbox = queue.Queue()
+        ledger = FakeLedger(world)
+        state = ledger.last()
+        executor = Executor(inbox, FakePipeline(world))
+        if not state.topic_id:
+            inbox.put(facts.Folded("t", 0, Request()))
+        feeding = threading.Thread(target=self._feed, args=(inbox, state.position))
+        feeding.start()
+        watched = _Watched(ledger, self)
+        try:
+            state = decide(state, facts.Started(time.time(), SETTINGS))
+            loop.run(state, inbox, watched, executor, self._stop)
+        finally:
+            self._stop.set()
+            feeding.join()
+            executor.close()
+
+    def _feed(self, inbox: Inbox, position: int) -> None:
+        """One message after the other: each once the one before has come to its end."""
+        for offset in range(position, len(MESSAGES)):
+            while not self._idle():
+                if self._stop.wait(0.001) or self.world.crashed.is_set():
+                    return
+            one = understood(offset, 1.0, "kafka", MESSAGES[offset], RULES)
+            found = {t: facts.Found(1) for t in (one.request.topics if one.request else ())}
+            inbox.put(facts.Asked(one.origin, one.request, one.wrong, found))
+            while self.seen.position <= offset:
+                if self._stop.wait(0.001) or self.world.crashed.is_set():
+                    return
+
+    def _idle(self) -> bool:
+        return self.seen.live is not None and self.seen.building is None
+
+    def _settled(self) -> bool:
+        wanted = {generation.number for generation in self.seen.wants}
+        world = self.world
+        return (
+            self._idle()
+            and self.seen.position == len(MESSAGES)
+            and world.running == world.changelogs == world.checkpoints == wanted
+        )
+
+
+class _Watched:
+    """A ledger whose last state can be looked at."""
+
+    def __init__(self, ledger: FakeLedger, process: Process) -> None:
+        self._ledger = ledger
+        self._process = process
+
+    def write(self, state: State) -> State:
+        try:
+            state = self._ledger.write(state)
+        except Crash:
+            self._process._stop.set()
+            raise
+        self._process.seen = state
+        return state
+
+
+def finish(world: World) -> State:
+    process = Process(world)
+    process.run()
+    return process.seen
+
+
+def outcomes(world: World) -> Counter[tuple[int, str]]:
+    return Counter((reply.origin.offset, reply.outcome) for reply in world.replies)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """What is not done by facts is done by ticks: many runs need many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_TICK_S", 0.01)
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> tuple[World, State]:
+    world = World(dict(TOPICS))
+    return world, finish(world)
+
+
+def test_undisturbed_it_ends_as_it_should(undisturbed: tuple[World, State]) -> None:
+    world, state = undisturbed
+    assert {name: shape(state)[name] for name in LAST} == LAST
+    assert world.most_running <= 3
+    assert set(world.effects) == set(EFFECTS)
+
+
+# the threads of a process that is killed die of it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("visit", [1, 2, 3])
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_a_crash_at_any_effect_ends_in_the_same_state(
+    effect: str, visit: int, undisturbed: tuple[World, State]
+) -> None:
+    calm, expected = undisturbed
+    world = World(dict(TOPICS), crash_at=(effect, visit))
+    finish(world)
+    assert world.crashed.is_set(), "it was never reached"
+    world.revive()
+    assert shape(finish(world)) == shape(expected)
+    assert world.most_running <= 3
+    _assert_told_once(world, calm)
+
+
+def _assert_told_once(world: World, calm: World) -> None:
+    ids = [line.id for line in world.lines]
+    assert ids == list(range(1, len(ids) + 1))
+    told: Any = outcomes(world)
+    assert told == outcomes(calm)
+    ended = [one.generation.number for one in world.ended]
+    assert len(ended) == len(set(ended))

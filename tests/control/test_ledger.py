@@ -1,0 +1,123 @@
+"""One suite over the fake ledger and over the real one."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from fakes import FakeLedger, World
+from livejoin.control.ledger import Ledger
+from livejoin.core.generation import Generation, Origin
+from livejoin.core.names import Names
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+from livejoin.core.told import Ended, Line, Reply
+from livejoin.errors import Deposed
+from livejoin.kafka import Kafka, Record, read_to_end
+
+GENERATION = Generation(7, Choice("users", "accounts"), 1.0)
+STATE = State(last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, lines=1)
+TOLD = (
+    Line(1, 2.0, "INFO", "hello"),
+    Reply(Origin(2, 1.0, "kafka", "{}", id="x"), "accepted", 2.0, generation=7),
+    Ended(replace(GENERATION, number=6), "failed", 2.0, "boom"),
+)
+
+
+class AnyLedger(Protocol):
+    def last(self) -> State: ...
+
+    def write(self, state: State) -> State: ...
+
+
+Make = Callable[[], AnyLedger]
+
+
+@pytest.fixture(params=["fake", "real"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Makes ledgers over the same topics."""
+    if request.param == "fake":
+        world = World({})
+        return lambda: FakeLedger(world)
+    kafka: Kafka = request.getfixturevalue("kafka")
+    names = Names(f"ledger-{abs(hash(request.node.name)):x}")
+    return lambda: Ledger(kafka, names)
+
+
+def test_at_the_very_first_start_there_is_a_fresh_state(make: Make) -> None:
+    assert make().last() == State()
+
+
+def test_what_was_written_is_read_by_the_next(make: Make) -> None:
+    first = make()
+    first.last()
+    first.write(STATE)
+    first.write(replace(STATE, position=4))
+    assert make().last() == replace(STATE, position=4)
+
+
+def test_what_is_told_leaves_the_state(make: Make) -> None:
+    ledger = make()
+    ledger.last()
+    assert ledger.write(replace(STATE, untold=TOLD)) == STATE
+
+
+def test_a_leader_that_was_deposed_cannot_write(make: Make) -> None:
+    old = make()
+    old.last()
+    old.write(STATE)
+    new = make()
+    assert new.last() == STATE
+    with pytest.raises(Deposed):
+        old.write(replace(STATE, position=99))
+    new.write(replace(STATE, position=4))
+    assert make().last().position == 4
+
+
+def _read(kafka: Kafka, topic: str) -> list[Record]:
+    consumer = kafka.reader("test")
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return list(read_to_end(consumer, topic))
+    finally:
+        consumer.close()
+
+
+def _values(kafka: Kafka, topic: str) -> dict[str, Any]:
+    return {r.key.decode(): json.loads(r.value) for r in _read(kafka, topic)}
+
+
+def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> None:
+    names = Names("told")
+    ledger = Ledger(kafka, names)
+    ledger.last()
+    ledger.write(replace(STATE, untold=TOLD))
+    logs = _values(kafka, names.logs)
+    assert logs["orchestrator_logs/000000000001"] == {"ts": 2000, "level": "INFO", "msg": "hello"}
+    assert logs["control_raw/000000000002"]["outcome"] == "accepted"
+    assert _values(kafka, names.replies) == {
+        "x": {
+            "id": "x",
+            "offset": 2,
+            "outcome": "accepted",
+            "generation": 7,
+            "at": 2000,
+            "reason": None,
+        }
+    }
+    kept = _values(kafka, names.ledger)
+    assert (kept["generation/6"]["state"], kept["generation/7"]["state"]) == ("failed", "building")
+    assert kept["status"]["state"] == "building"
+
+
+def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:
+    names = Names("same")
+    ledger = Ledger(kafka, names)
+    ledger.last()
+    ledger.write(STATE)
+    before = len(_read(kafka, names.ledger))
+    ledger.write(replace(STATE, now=5.0))
+    assert len(_read(kafka, names.ledger)) == before

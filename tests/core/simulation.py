@@ -1,0 +1,447 @@
+"""A small world around the pure core: topics come and go, queries run and die, processes crash.
+
+Everything in it follows from one seed. It writes down what a real livejoin would write down, in the
+order in which it would, and checks after every fact what must hold.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import inf
+from random import Random
+
+from livejoin.core.decide import decide
+from livejoin.core.facts import (
+    Asked,
+    CaughtUp,
+    Deafened,
+    Died,
+    Fact,
+    Folded,
+    Found,
+    Listened,
+    NotResolved,
+    Progressed,
+    Ran,
+    Resolved,
+    Spoilt,
+    Started,
+    Ticked,
+)
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.inbound import History, Inbound, understood
+from livejoin.core.messages import Rules
+from livejoin.core.names import Names
+from livejoin.core.plan import Keep, Resolve, Run, plan
+from livejoin.core.spec import Choice
+from livejoin.core.state import Limits, State, from_json, to_json
+from livejoin.core.told import Ended, Line, Reply
+
+FACTS = 200  # per seed
+
+KINDS = (
+    "nothing yet",
+    "waiting",
+    "first build",
+    "live",
+    "live with standby",
+    "restarting",
+    "building",
+    "building with standby",
+    "down",
+    "down, building",
+)
+FACT_NAMES = tuple(
+    one.__name__
+    for one in (
+        Started,
+        Ticked,
+        Folded,
+        Listened,
+        Deafened,
+        Asked,
+        Resolved,
+        NotResolved,
+        Ran,
+        Progressed,
+        CaughtUp,
+        Died,
+        Spoilt,
+    )
+)
+Decide = Callable[[State, Fact], State]
+
+
+def kind(state: State) -> str:
+    """What a state is, in a few words."""
+    live, standby, building = state.live, state.standby, state.building
+    if live is None:
+        if building is None:
+            return "waiting" if state.topic_id else "nothing yet"
+        return "waiting" if state.of(building).trouble else "first build"
+    health = state.of(live)
+    if health.broken:
+        return "down, building" if building else "down"
+    if building is not None:
+        return "building with standby" if standby else "building"
+    if health.trouble:
+        return "restarting"
+    return "live with standby" if standby else "live"
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+RULES = Rules(Names("livejoin"), "control")
+CHOICE = Choice("users", "accounts")
+USERS = ("users", "users_b", "users_c")
+ACCOUNTS = ("accounts", "accounts_b")
+ALL = (*USERS, *ACCOUNTS)
+JOINS = ("left", "inner", "left_outer")
+GARBAGE: tuple[bytes, ...] = (
+    b"",
+    b"[]",
+    b'"{}"',
+    b"{}",
+    b"\xff\xfe",
+    b'{"usersTopic":"a,b"}',
+    b'{"usersTopic":"livejoin.ledger"}',
+    b'{"joinType":"sideways","usersTopic":"users_b"}',
+    b'{"usersTopic":"users_b","usersTopic":"users_c"}',
+    b'{"accountsTopic":"control"}',
+    b'{"userstopic":"users_b"}',
+    b'{"id":' + b"[" * 2000,
+)
+
+
+PAST = (b'{"joinType":"inner"}', b'{"usersTopic":"users_b"}', b"[]", b'{"usersTopic":"accounts"}')
+
+
+@cache
+def read(raw: bytes) -> Inbound:
+    """A message is understood once; only where it stands differs."""
+    return understood(0, 0.0, "kafka", raw, RULES)
+
+
+@dataclass
+class World:
+    """What is outside: topics, queries, the control topic's records, a clock."""
+
+    random: Random
+    now: float = 1000.0
+    topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 1))  # name: id
+    made: int = 1  # how many topics were ever made anew
+    messages: list[bytes] = field(default_factory=list)
+    control: int = 1  # which control topic this is
+    done: dict[int, int] = field(default_factory=dict)  # by generation: records read
+    cursed: set[int] = field(default_factory=set)  # generations that die whenever they run
+
+    def message(self) -> bytes:
+        """Somebody writes a control message."""
+        random = self.random
+        if random.random() < 0.3:
+            raw = random.choice(GARBAGE)
+        else:
+            raw = json.dumps(self._fields()).encode()
+        self.messages.append(raw)
+        return raw
+
+    def _fields(self) -> dict[str, object]:
+        random = self.random
+        fields: dict[str, object] = {}
+        if random.random() < 0.15:
+            fields["action"] = "rollback"
+        else:
+            if random.random() < 0.4:
+                fields["usersTopic"] = random.choice((*USERS, "nowhere", "accounts"))
+            if random.random() < 0.3:
+                fields["accountsTopic"] = random.choice(ACCOUNTS)
+            if random.random() < 0.4:
+                fields["joinType"] = random.choice(JOINS)
+            if random.random() < 0.1:
+                fields["start"] = random.choice(("1h", "latest"))
+            if random.random() < 0.1:
+                fields["action"] = "preview"
+        if random.random() < 0.3:
+            fields["id"] = f"id-{random.randrange(20)}"
+        if random.random() < 0.1:
+            fields["expectedGeneration"] = random.randrange(1, 8)
+        return fields or {"joinType": None}
+
+    def asked(self, offset: int) -> Asked:
+        """A message of the control topic is read."""
+        one = read(self.messages[offset])
+        origin = replace(one.origin, offset=offset, at=self.now)
+        named = one.request.topics if one.request else ()
+        return Asked(origin, one.request, one.wrong, {name: self._found(name) for name in named})
+
+    def _found(self, topic: str) -> Found | str:
+        if topic in self.topics:
+            return Found(partitions=1 + len(topic) % 3)
+        return f'topic "{topic}" does not exist'
+
+    def remake(self) -> None:
+        """The control topic is deleted and made again, and holds little."""
+        self.control += 1
+        self.messages = [self.random.choice(PAST) for _ in range(self.random.randrange(3))]
+
+    def folded(self) -> Folded:
+        """The control topic is read from its beginning."""
+        history = History()
+        for offset, raw in enumerate(self.messages):
+            one = read(raw)
+            history.add(replace(one, origin=replace(one.origin, offset=offset)))
+        return history.folded(self.topic_id, len(self.messages))
+
+    @property
+    def topic_id(self) -> str:
+        """Of the control topic."""
+        return f"control-{self.control}"
+
+    def resolved(self, generation: Generation) -> Resolved | NotResolved:
+        """Where a generation reads, or why it cannot."""
+        number, choice = generation.number, generation.choice
+        if self.random.random() < 0.15:
+            return NotResolved(number, "broker out of reach")
+        missing = [name for name in (choice.users, choice.accounts) if name not in self.topics]
+        if missing:
+            return NotResolved(number, f"no topic {missing[0]}", missing=True)
+        if self.random.random() < 0.08:
+            self.cursed.add(number)
+        return Resolved(
+            number,
+            {
+                "users": self._reading(choice.users),
+                "accounts": self._reading(choice.accounts),
+            },
+            "v1",
+        )
+
+    def _reading(self, topic: str) -> Reading:
+        partitions = range(1 + len(topic) % 3)
+        pins = dict.fromkeys(partitions, self.random.randrange(10))
+        return Reading(topic, str(self.topics[topic]), dict.fromkeys(partitions, 0), pins)
+
+    def report(self, generation: Generation) -> Fact:
+        """What a running query reports."""
+        number, random = generation.number, self.random
+        for reading in generation.sources.values():
+            if str(self.topics.get(reading.topic)) != reading.topic_id:
+                return Spoilt(number, f"topic {reading.topic} is another one")
+        chance = random.random()
+        if number in self.cursed or chance < 0.08:
+            return Died(number, "boom", counts=chance < 0.95)
+        if chance < 0.09:
+            return Spoilt(number, "its checkpoint cannot be used")
+        if chance < 0.3:
+            return Ran(number)
+        done = self.done.get(number, 0) + random.randrange(4)
+        self.done[number] = done
+        return Progressed(number, done, 6) if done < 6 else CaughtUp(number, done)
+
+    def change_topics(self) -> None:
+        """A topic is made, deleted, or deleted and made again."""
+        name = self.random.choice(ALL)
+        self.made += 1
+        if name in self.topics and self.random.random() < 0.5:
+            del self.topics[name]
+        else:
+            self.topics[name] = self.made
+
+
+class Simulation:
+    """One seed: facts, one after another, and what must hold after each."""
+
+    def __init__(self, seed: int, decide: Decide = decide) -> None:
+        self.random = Random(seed)
+        self.world = World(self.random)
+        self.state = State()
+        self.cells: Counter[tuple[str, str]] = Counter()
+        self._decide = decide
+        self._durable = self.state  # what the ledger holds
+        self._lines = 0  # how many it has told
+        self._steps = plan(self.state)
+        self._numbers: dict[int, Choice] = {}
+        self._gone: set[int] = set()
+
+    def run(self) -> Iterator[Fact]:
+        """Let it all happen; gives every fact after it was decided and written down."""
+        told = 0
+        facts = self._facts()
+        while told < FACTS:
+            fact = next(facts)
+            told += 1
+            self.cells[type(fact).__name__, kind(self.state)] += 1
+            before, after = self.state, self._decide(self.state, fact)
+            self._check(before, fact, after)
+            self.state = after
+            yield fact
+            if self.random.random() < 0.02:
+                self._crash(written=self.random.random() < 0.5)
+                facts = self._facts()
+            else:
+                self._write()
+
+    def _facts(self) -> Iterator[Fact]:
+        """What happens to a process from its start on."""
+        random, world = self.random, self.world
+        if not self.state.topic_id and random.random() < 0.3:
+            yield from self._early()
+        limits = Limits(
+            standby_s=random.choice((0.0, 60.0, 900.0, inf)), slots=random.choice((20, 512))
+        )
+        yield Started(world.now, CHOICE, limits)
+        while self.state.topic_id != world.topic_id:
+            if random.random() < 0.25:
+                yield world.folded()
+            else:
+                yield self._any()
+        while True:
+            yield self._any() if random.random() < 0.2 else self._next()
+
+    def _early(self) -> Iterator[Fact]:
+        """A message that comes before anything else."""
+        self.world.message()
+        yield self.world.asked(len(self.world.messages) - 1)
+        self.world.messages.clear()
+
+    def _next(self) -> Fact:
+        """What happens in the ordinary course of things."""
+        random, world = self.random, self.world
+        running = [one for step in self._steps if isinstance(step, Run) for one in step.generations]
+        asks = [step.generation for step in self._steps if isinstance(step, Resolve)]
+        chance = random.random()
+        if asks and chance < 0.5:
+            return world.resolved(asks[0])
+        if running and chance < 0.65:
+            return world.report(random.choice(running))
+        if chance < 0.80:
+            return self._control()
+        if chance < 0.84:
+            world.change_topics()
+        pause = random.choice((0.5, 1.0, 2.0, 4.0, 4.0))
+        world.now += pause if random.random() < 0.95 else random.choice((30.0, 1000.0))
+        return Ticked(world.now)
+
+    def _control(self) -> Fact:
+        random, world = self.random, self.world
+        if world.messages and random.random() < 0.15:  # delivered again, in any order
+            return world.asked(random.randrange(len(world.messages)))
+        if self.state.position >= len(world.messages):
+            world.message()
+        return world.asked(self.state.position)
+
+    def _any(self) -> Fact:
+        """What may happen at any time, whatever the state is."""
+        random, world, state = self.random, self.world, self.state
+        number = self._unwanted()
+        live = state.live.number if state.live else number
+        choices: tuple[Callable[[], Fact], ...] = (
+            lambda: Listened("control"),
+            lambda: Deafened(random.choice(("no such topic", "two partitions"))),
+            lambda: Ticked(world.now - random.choice((0.0, 5.0))),
+            lambda: Started(world.now, CHOICE),
+            lambda: Resolved(number, {"users": Reading("users", "1", {0: 0}, {})}),
+            lambda: NotResolved(number, "late", missing=True),
+            lambda: Ran(number),
+            lambda: Progressed(random.choice((number, live)), 1, 2),
+            lambda: CaughtUp(random.choice((number, live)), 7),
+            lambda: Died(number, "late", counts=True),
+            lambda: Spoilt(number, "late"),
+        )
+        if random.random() < 0.1 and state.topic_id:
+            world.remake()
+            return world.folded()
+        return random.choice(choices)()
+
+    def _unwanted(self) -> int:
+        """A generation that is gone, or never was."""
+        number = self.random.randrange(self.state.last_number + 1)
+        return self.state.last_number + 1 if self.state.find(number) else number
+
+    def _write(self) -> None:
+        """The state is written down, with all that is to be told."""
+        state = self.state
+        if state is self._durable:
+            return
+        for one in state.untold:
+            if isinstance(one, Line):
+                _hold(one.id == self._lines + 1, "a line is missing before", one)
+                self._lines = one.id
+            elif isinstance(one, Ended):
+                self._gone.add(one.generation.number)
+        _hold(state.lines == self._lines, "lines are missing after", self._lines)
+        for generation in state.wants:
+            number = generation.number
+            _hold(number not in self._gone, "what was gone is back:", generation)
+            same = self._numbers.setdefault(number, generation.choice)
+            _hold(same is generation.choice or same == generation.choice, "twice:", generation)
+        self.state = self._durable = replace(state, untold=()) if state.untold else state
+
+    def _crash(self, *, written: bool) -> None:
+        """The process is killed, before or after its state was written down."""
+        if written:
+            self._write()
+        data = to_json(self._durable)
+        self.state = from_json(json.loads(json.dumps(data)))
+        _hold(to_json(self.state) == data, "the ledger says something else than", data)
+        self._durable, self._steps = self.state, plan(self.state)
+        self.world.now += self.random.choice((1.0, 30.0))
+
+    def _check(self, before: State, fact: Fact, after: State) -> None:
+        if after is before:
+            return
+        numbers = [generation.number for generation in after.wants]
+        _hold(len(set(numbers)) == len(numbers), "one number twice:", numbers)
+        _hold(max(numbers, default=0) <= after.last_number, "an unknown number:", numbers)
+        _hold(after.last_number >= before.last_number, "numbers go back:", after.last_number)
+        _hold(after.health.keys() <= set(numbers), "health of what is gone:", after.health)
+        for shown in (after.live, after.standby):
+            _hold(shown is None or shown.ready_at is not None, "not complete:", shown)
+        _hold(before.live is None or after.live is not None, "nothing live after", before.live)
+        if not isinstance(fact, Folded):
+            _hold(after.position >= before.position, "a step back to", after.position)
+        told = {one.generation.number for one in after.untold if isinstance(one, Ended)}
+        left = {generation.number for generation in before.wants}.difference(numbers)
+        _hold(left == told, "gone, and nobody was told:", left)
+        self._check_plan(after, numbers)
+        if isinstance(fact, Asked):
+            self._check_asked(before, fact, after)
+
+    def _check_plan(self, state: State, numbers: list[int]) -> None:
+        self._steps = plan(state)
+        *_, run, keep = self._steps
+        assert isinstance(run, Run)
+        assert isinstance(keep, Keep)
+        _hold(keep.numbers == set(numbers), "kept, and not what is wanted:", keep)
+        for generation in run.generations:
+            _hold(generation.resolved, "it runs without being resolved:", generation)
+            _hold(generation.number in keep.numbers, "it runs without being kept:", generation)
+
+    def _check_asked(self, before: State, fact: Asked, after: State) -> None:
+        offset = fact.origin.offset
+        _hold(offset >= before.position, "decided twice:", fact)
+        _hold(after.position == offset + 1, "decided, and the position is not after", fact)
+        told = [one for one in after.untold if isinstance(one, Reply)]
+        mine = [one for one in told if one.origin == fact.origin]
+        _hold(len(mine) == 1, "not answered once:", fact)
+        outcome, reason = mine[0].outcome, mine[0].reason
+        _hold(fact.request is not None or outcome == "rejected", "invalid and not rejected:", fact)
+        if outcome in ("rejected", "repeated", "previewed"):
+            _hold(bool(reason), "no reason for", fact)
+            _hold(after.wants == before.wants, "without effect, and yet it had one:", fact)
+
+
+def _hold(holds: bool, why: str, what: object) -> None:  # noqa: FBT001
+    if not holds:
+        raise Broken(f"{why} {what}")
+
+
+def trace(seed: int) -> Iterator[str]:
+    """All that happens under a seed, in words."""
+    simulation = Simulation(seed)
+    for fact in simulation.run():
+        yield f"{fact} {simulation.state}"

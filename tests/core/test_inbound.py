@@ -1,0 +1,133 @@
+"""Records of the control topic as they are understood, and a whole past that comes to one fact."""
+
+import json
+from typing import Any
+
+from core.histories import RULES
+from livejoin.core.facts import Folded
+from livejoin.core.generation import Origin
+from livejoin.core.inbound import HISTORY_KEPT, RAW_BYTES, History, Inbound, understood
+from livejoin.core.messages import Request
+from livejoin.core.state import IDS_KEPT
+from livejoin.core.told import Reply
+
+
+def _one(offset: int, **fields: Any) -> Inbound:
+    return understood(offset, 5.0 + offset, "ann", json.dumps(fields).encode(), RULES)
+
+
+def _folded(*messages: Inbound) -> Folded:
+    history = History()
+    for one in messages:
+        history.add(one)
+    return history.folded("id-c", len(messages))
+
+
+def test_a_message_carries_where_it_stands_who_sent_it_and_what_it_asks_for() -> None:
+    raw = b'{"usersTopic":"u","joinType":"natural","id":"7"}'
+    one = understood(3, 5.5, "ann", raw, RULES)
+    assert one.origin == Origin(3, 5.5, "ann", raw.decode(), "7", users="u", join="left")
+    assert one.request == Request("u", join="left", id="7")
+    assert one.wrong == ""
+
+
+def test_an_invalid_message_carries_its_reason() -> None:
+    one = understood(3, 5.5, "ann", b"[]", RULES)
+    assert one == Inbound(Origin(3, 5.5, "ann", "[]"), None, "expected a JSON object, got []")
+
+
+def test_an_invalid_message_still_carries_its_id() -> None:
+    # its sender waits for an outcome of that id
+    one = _one(0, id="x", joinType="sideways")
+    assert one.request is None
+    assert one.origin.id == "x"
+
+
+def test_a_long_message_is_cut_for_people() -> None:
+    exact = b'{"id":"' + b"x" * (RAW_BYTES - 9) + b'"}'
+    assert understood(0, 0.0, "ann", exact, RULES).origin.raw == exact.decode()
+    longer = understood(0, 0.0, "ann", exact + b" ", RULES).origin.raw
+    assert longer == exact.decode() + "…"
+
+
+def test_bytes_that_are_no_text_are_shown_as_bytes() -> None:
+    assert understood(0, 0.0, "ann", b"\xff{}", RULES).origin.raw == "\\xff{}"
+
+
+def test_no_past_asks_for_nothing() -> None:
+    assert _folded() == Folded("id-c", 0, Request())
+
+
+def test_the_past_is_folded_field_by_field() -> None:
+    folded = _folded(
+        _one(0, usersTopic="u1", joinType="inner"),
+        _one(1, accountsTopic="a1"),
+        _one(2, usersTopic="u2", accountsTopic=" "),
+    )
+    assert folded.request == Request("u2", "a1", "inner")
+    assert (folded.position, folded.count) == (3, 3)
+
+
+def test_actions_expectations_and_starts_of_the_past_count_for_nothing() -> None:
+    folded = _folded(
+        _one(0, usersTopic="u1", expectedGeneration=99, start="1h"),
+        _one(1, usersTopic="u2", action="preview"),
+        _one(2, action="rollback"),
+    )
+    assert folded.request == Request("u1")
+
+
+def test_what_was_invalid_in_the_past_counts_for_nothing_and_keeps_its_reason() -> None:
+    folded = _folded(_one(0, usersTopic="u1"), _one(1, usersTopic="a,b"), _one(2))
+    assert folded.request == Request("u1")
+    assert [(r.origin.offset, r.outcome, r.at) for r in folded.history] == [
+        (0, "history", 5.0),
+        (1, "rejected", 6.0),
+        (2, "rejected", 7.0),
+    ]
+    assert folded.history[1].reason.startswith('usersTopic: "a,b" is no topic name')
+    assert folded.history[2].reason.startswith("no known field")
+
+
+def test_of_a_long_past_the_newest_rows_are_kept_and_all_of_it_counts() -> None:
+    past = [_one(0, usersTopic="u1"), *(_one(n, joinType="inner") for n in range(1, 10_001))]
+    folded = _folded(*past)
+    assert HISTORY_KEPT == 10_000
+    assert [reply.origin.offset for reply in folded.history] == list(range(1, 10_001))
+    assert folded.request == Request("u1", join="inner")
+    assert folded.count == 10_001
+
+
+def test_of_the_ids_of_the_past_the_newest_are_kept() -> None:
+    past = [_one(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 2)]
+    assert _folded(*past, _one(9)).ids == tuple(f"id-{n}" for n in range(2, IDS_KEPT + 2))
+
+
+def test_a_row_of_control_raw_shows_the_message_and_its_outcome() -> None:
+    raw = b'{"usersTopic":"u","accountsTopic":"a","joinType":"join","id":"7"}'
+    origin = understood(3, 5.5, "ann", raw, RULES).origin
+    assert Reply(origin, "rejected", 6.25, "no such topic").row() == {
+        "usersTopic": "u",
+        "accountsTopic": "a",
+        "joinType": "inner",
+        "partition": 0,
+        "offset": 3,
+        "ts": 5500,
+        "by": "ann",
+        "outcome": "rejected",
+        "reason": "no such topic",
+        "raw": raw.decode(),
+        "generation": None,
+    }
+
+
+def test_a_record_of_the_reply_topic_is_for_who_asked() -> None:
+    origin = understood(3, 5.5, "ann", b'{"id":"7"}', RULES).origin
+    assert Reply(origin, "live", 6.25, generation=2).record() == {
+        "id": "7",
+        "offset": 3,
+        "outcome": "live",
+        "generation": 2,
+        "at": 6250,
+        "reason": None,
+    }

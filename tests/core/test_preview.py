@@ -1,0 +1,178 @@
+"""What a message would do, and that nothing is done."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from core.histories import (
+    FURTHER,
+    LIVE,
+    NO_USERS_X,
+    SWAP_READS,
+    SWAPPED,
+    SWAPPING,
+    A,
+    B,
+    C,
+    after,
+    ask,
+    ask_for,
+    died,
+    said_by,
+)
+from livejoin.core.facts import Asked, Fact, Found
+from livejoin.core.preview import preview
+from livejoin.core.state import State
+
+G1 = "generation 1, users left accounts"
+G2 = "generation 2, users_b inner accounts_b"
+G3 = "generation 3, users_c left_outer accounts_c"
+A_IS = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
+B_IS = {"usersTopic": "users_b", "accountsTopic": "accounts_b", "joinType": "inner"}
+C_IS = {"usersTopic": "users_c", "accountsTopic": "accounts_c", "joinType": "left_outer"}
+
+PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
+    "a swap": (
+        LIVE,
+        ask_for(9, B, action="preview"),
+        {
+            "outcome": "accepted",
+            "reason": None,
+            "resolvesTo": B_IS,
+            "build": G2,
+            "now": {"live": G1, "standby": None},
+            "afterwards": {"live": G2, "standby": G1},
+            "stopped": [],
+        },
+    ),
+    "a further swap stops what stands by": (
+        SWAPPED,
+        ask_for(9, C, action="preview"),
+        {
+            "outcome": "accepted",
+            "build": G3,
+            "now": {"live": G2, "standby": G1},
+            "afterwards": {"live": G3, "standby": G2},
+            "stopped": [1],
+        },
+    ),
+    "a swap that supersedes": (
+        SWAP_READS,
+        ask_for(9, C),
+        {
+            "outcome": "accepted",
+            "resolvesTo": C_IS,
+            "build": G3,
+            "afterwards": {"live": G3, "standby": G1},
+            "stopped": [2],
+        },
+    ),
+    "a heartbeat": (
+        LIVE,
+        ask_for(9, A),
+        {
+            "outcome": "live",
+            "reason": "no change",
+            "resolvesTo": A_IS,
+            "build": None,
+            "now": {"live": G1, "standby": None},
+            "afterwards": {"live": G1, "standby": None},
+            "stopped": [],
+        },
+    ),
+    "a cancellation": (
+        SWAP_READS,
+        ask_for(9, A),
+        {
+            "outcome": "live",
+            "reason": "generation 2 is not built",
+            "build": None,
+            "afterwards": {"live": G1, "standby": None},
+            "stopped": [2],
+        },
+    ),
+    "a rollback": (
+        FURTHER,
+        ask(9, action="rollback"),
+        {
+            "outcome": "live",
+            "reason": "rolled back",
+            "resolvesTo": A_IS,
+            "build": None,
+            "now": {"live": G1, "standby": G2},
+            "afterwards": {"live": G1, "standby": G2},
+            "stopped": [3],
+        },
+    ),
+    "a rollback with nowhere to go": (
+        LIVE,
+        ask(9, action="rollback"),
+        {"outcome": "rejected", "resolvesTo": None, "build": None, "stopped": []},
+    ),
+    "a rollback to what is down": (
+        [*SWAPPED, died(1)],
+        ask(9, action="rollback"),
+        {
+            "outcome": "rejected",
+            "reason": "generation 1 is down: boom",
+            "resolvesTo": A_IS,
+            "afterwards": {"live": G2, "standby": G1},
+        },
+    ),
+    "what is rejected": (
+        LIVE,
+        ask(9, {"users_x": NO_USERS_X}, usersTopic="users_x", action="preview"),
+        {
+            "outcome": "rejected",
+            "reason": NO_USERS_X,
+            "resolvesTo": A_IS | {"usersTopic": "users_x"},
+            "build": None,
+            "topics": {"users_x": {"exists": False, "reason": NO_USERS_X}},
+            "afterwards": {"live": G1, "standby": None},
+            "stopped": [],
+        },
+    ),
+    "what is rejected builds nothing, whatever else is being built": (
+        SWAPPING,
+        ask(9, {"users_x": NO_USERS_X}, usersTopic="users_x", action="preview"),
+        {"outcome": "rejected", "build": None, "stopped": []},
+    ),
+    "an id that was seen before does not matter": (
+        [*LIVE, ask_for(0, A, id="7")],
+        ask_for(0, B, id="7", action="preview"),
+        {"outcome": "accepted", "build": G2},
+    ),
+    "topics, as far as they are known": (
+        LIVE,
+        ask(9, {"users_b": Found(3, 7), "accounts": Found(1)}, usersTopic="users_b"),
+        {
+            "topics": {
+                "users_b": {"exists": True, "partitions": 3, "records": 7},
+                "accounts": {"exists": True, "partitions": 1, "records": None},
+            },
+            "slots": {"needed": 3 + 1 + 2, "held": 1 + 1 + 2, "total": 512},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", PREVIEWS)
+def test_preview(rule: str) -> None:
+    history, message, expected = PREVIEWS[rule]
+    found = preview(after(history), message)
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
+    found = preview(State(), ask_for(0, B))
+    assert (found["outcome"], found["resolvesTo"], found["slots"]["needed"]) == (
+        "rejected",
+        None,
+        None,
+    )
+
+
+def test_what_cannot_be_understood_has_no_preview() -> None:
+    with pytest.raises(AssertionError, match="cannot be understood"):
+        preview(after(LIVE), said_by(9, b"[]"))

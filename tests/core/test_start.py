@@ -1,0 +1,90 @@
+import pytest
+
+from livejoin.core import start
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("earliest", "earliest"),
+        (" Latest ", "latest"),
+        ("1h", "1h"),
+        (" 90 S ", "90 S"),
+        ("250ms", "250ms"),
+        ("999999999w", "999999999w"),
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+        (" 2026-01-31 ", "2026-01-31"),
+    ],
+)
+def test_a_start_is_tidied(given: str, kept: str) -> None:
+    assert start.checked(given) == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "soon",
+        "h",
+        "1",
+        "-1h",
+        "1.5h",
+        "1y",
+        "1h 30m",
+        "1000000000s",
+        "2026-13-01",
+        "12:00",
+        "1700000000",
+        "٣h",
+        "earliest,latest",
+    ],
+)
+def test_anything_else_is_no_start(given: str) -> None:
+    with pytest.raises(ValueError, match=f"^expected {start.EXPECTED}$"):
+        start.checked(given)
+
+
+def test_a_start_can_be_written_down_as_text() -> None:
+    with pytest.raises(ValueError, match="expected earliest"):
+        start.checked("2026-01-31\ud80012:00:00")
+
+
+@pytest.mark.parametrize("word", ["earliest", "latest"])
+def test_either_end_is_no_time(word: str) -> None:
+    assert start.since(word, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("age", "seconds"),
+    [
+        ("0s", 0),
+        ("250ms", 0.25),
+        ("90 S", 90),
+        ("2m", 120),
+        ("1h", 3600),
+        ("1D", 86_400),
+        ("2w", 1_209_600),
+    ],
+)
+def test_an_age_counts_back_from_now(age: str, seconds: float) -> None:
+    assert start.since(age, NOW) == NOW - seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2023-11-14T22:13:20Z", NOW),
+        ("2023-11-14T22:13:20", NOW),  # without a zone it is UTC
+        ("2023-11-14 23:13:20+01:00", NOW),
+        ("2023-11-14", NOW - 80_000),
+    ],
+)
+def test_a_time_is_itself(text: str, at: float) -> None:
+    assert start.since(text, 5.0) == at
+
+
+@pytest.mark.parametrize("text", ["999999999w", "1969-12-31", "0001-01-01T00:00:00+23:59"])
+def test_nothing_is_older_than_kafka_can_say(text: str) -> None:
+    assert start.since(text, NOW) == 0.0

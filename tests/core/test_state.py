@@ -1,0 +1,126 @@
+"""The durable state is read back as it was written."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.changelog import TEXT
+from core.histories import FURTHER_READS, LIVE, SWAPPED, after, limited
+from livejoin.core.generation import Generation, Origin, Reading
+from livejoin.core.spec import Choice, Join
+from livejoin.core.state import Health, Limits, State, from_json, to_json
+from livejoin.core.told import Line
+
+COUNTS = st.integers(0, 2**62)
+TIMES = st.floats(0, 4e9)
+NAMED = st.none() | TEXT
+OFFSETS = st.dictionaries(st.integers(0, 300), COUNTS, max_size=4)
+JOINS: st.SearchStrategy[Join] = st.sampled_from(["left", "inner", "left_outer"])
+CHOICES = st.builds(Choice, TEXT, TEXT, JOINS)
+SOURCE = st.sampled_from(["users", "accounts"])
+ORIGINS = st.builds(
+    Origin, COUNTS, TIMES, by=TEXT, raw=TEXT, id=NAMED, users=NAMED, accounts=NAMED, join=NAMED
+)
+GENERATIONS = st.builds(
+    Generation,
+    number=COUNTS,
+    choice=CHOICES,
+    requested_at=TIMES,
+    by=TEXT,
+    origin=st.none() | ORIGINS,
+    start=st.dictionaries(SOURCE, TEXT),
+    sources=st.dictionaries(SOURCE, st.builds(Reading, TEXT, TEXT, OFFSETS, OFFSETS)),
+    fingerprint=TEXT,
+    ready_at=st.none() | COUNTS,
+    live_at=st.none() | TIMES,
+    took_s=st.none() | TIMES,
+)
+DURABLE = st.builds(
+    State,
+    last_number=COUNTS,
+    topic_id=TEXT,
+    position=COUNTS,
+    ids=st.lists(TEXT, max_size=3).map(tuple),
+    wanted=st.none() | CHOICES,
+    live=st.none() | GENERATIONS,
+    standby=st.none() | GENERATIONS,
+    building=st.none() | GENERATIONS,
+    moved_at=TIMES,
+    lines=COUNTS,
+)
+
+
+def _written(state: State) -> Any:
+    return json.loads(json.dumps(to_json(state)))
+
+
+@given(DURABLE)
+def test_what_is_written_to_the_ledger_is_read_back(state: State) -> None:
+    assert from_json(_written(state)) == state
+
+
+@given(DURABLE)
+def test_what_was_read_back_is_written_as_before(state: State) -> None:
+    assert _written(from_json(_written(state))) == _written(state)
+
+
+@given(DURABLE)
+def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) -> None:
+    later = replace(
+        state,
+        untold=(Line(1, 0.0, "INFO", "ready"),),
+        now=9.0,
+        limits=Limits(slots=1),
+        health={1: Health(trouble="boom", broken=True)},
+        deaf="boom",
+        again_at=11.0,
+    )
+    assert to_json(later) == to_json(state)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "percent"),
+    [(0, 0, 0), (0, 10, 0), (1, 3, 33), (999, 1000, 99), (10, 10, 99), (12, 10, 99)],
+)
+def test_only_what_is_live_is_at_a_hundred_per_cent(done: int, total: int, percent: int) -> None:
+    assert Health(done=done, total=total).percent == percent
+
+
+def test_the_generations_that_exist_are_three_at_most() -> None:
+    assert [generation.number for generation in after(FURTHER_READS).wants] == [2, 1, 3]
+    assert State().wants == ()
+
+
+def test_a_generation_is_found_by_its_number() -> None:
+    state = after(SWAPPED)
+    assert state.find(1) is state.standby
+    assert state.find(3) is None
+
+
+def test_a_standby_is_retired_a_while_after_the_swap() -> None:
+    assert after(SWAPPED).standby_until == 1008.0
+    assert after(LIVE).standby_until is None
+    assert after(limited(SWAPPED, standby_s=math.inf)).standby_until is None
+
+
+def test_a_generation_needs_a_slot_for_each_partition_of_sources_and_state() -> None:
+    assert Limits(shuffle=3).needed(5) == 8
+
+
+def test_a_change_of_health_is_of_one_generation() -> None:
+    state = after(SWAPPED)
+    live, standby = state.live, state.standby
+    assert live is not None
+    assert standby is not None
+    changed = state.faring(live, trouble="boom")
+    assert changed.of(live) == replace(state.of(live), trouble="boom")
+    assert changed.of(standby) == state.of(standby)
+
+
+def test_a_generation_of_which_nothing_was_heard_fares_well() -> None:
+    assert State().of(Generation(1, Choice("u", "a"), 0.0)) == Health()

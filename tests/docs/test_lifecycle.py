@@ -1,0 +1,390 @@
+"""`docs/lifecycle.md` is drawn from the code: `python tests/docs/test_lifecycle.py` writes it."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for who runs this file
+
+from core.histories import (
+    FIRST,
+    FIRST_READS,
+    FURTHER,
+    FURTHER_READS,
+    LIVE,
+    LIVE_DOWN,
+    STARTED,
+    SWAP_READS,
+    SWAPPED,
+    SWAPPING,
+    WAITING,
+    A,
+    after,
+    ask,
+    ask_for,
+    died,
+    reading,
+    said_by,
+)
+from core.simulation import FACT_NAMES, KINDS, kind
+from livejoin.core.decide import MAX_RESTARTS, decide
+from livejoin.core.facts import (
+    CaughtUp,
+    Deafened,
+    Fact,
+    Folded,
+    Listened,
+    NotResolved,
+    Progressed,
+    Ran,
+    Resolved,
+    Spoilt,
+    Started,
+    Ticked,
+)
+from livejoin.core.generation import Generation
+from livejoin.core.messages import Request
+from livejoin.core.spec import Choice
+from livejoin.core.state import Health, State, from_json, to_json
+from livejoin.core.told import Ended, Reply
+
+PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
+OTHER = Choice("users_b", "accounts_c", "left_outer")
+NOBODY = 99  # a generation that is not there
+SPOILT: list[Fact] = [*LIVE, Spoilt(1, "another topic")]
+
+# By kind: as it was asked for, and once it is known where the build reads.
+HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
+    "nothing yet": ([STARTED], [STARTED]),
+    "waiting": (WAITING, WAITING),
+    "first build": (FIRST, FIRST_READS),
+    "live": (LIVE, LIVE),
+    "live with standby": (SWAPPED, SWAPPED),
+    "restarting": ([*LIVE, died(1)], [*LIVE, died(1)]),
+    "building": (SWAPPING, SWAP_READS),
+    "building with standby": (FURTHER, FURTHER_READS),
+    "down": (LIVE_DOWN, LIVE_DOWN),
+    "down, building": (SPOILT, [*SPOILT, Resolved(2, reading(A))]),
+}
+MEANING = {
+    "nothing yet": "started, and the control topic was not read yet",
+    "waiting": "nothing is live, and the first build lacks something, such as a topic",
+    "first build": "nothing is live, the first build is under way",
+    "live": "one generation is live",
+    "live with standby": "and the one before it stands by",
+    "restarting": "the live query died and is about to be started again",
+    "building": "a swap: one is live, another is being built",
+    "building with standby": "a further swap, while one stands by",
+    "down": "the live query died too often and was given up; its last rows stay",
+    "down, building": "what is live can never run again and is being built anew",
+}
+
+
+def _number(generation: Generation | None) -> int:
+    return generation.number if generation else NOBODY
+
+
+def _stalled(state: State) -> list[Fact]:
+    return [Ticked(state.now + 4 * step) for step in range(1, 17)]
+
+
+def _asks_for(state: State, generation: Generation | None) -> list[Fact] | None:
+    return [ask_for(state.position, generation.choice)] if generation else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fact, or several in a row, that meet every kind of state."""
+
+    name: str
+    what: str
+    facts: Callable[[State], list[Fact] | None]  # None: it cannot come
+    resolved: bool = True  # whether a build knows where to read
+    first: Callable[[State], list[Fact]] = lambda _: []  # what comes before it
+
+
+def _query(role: str, *facts: Callable[[int], Fact]) -> Callable[[State], list[Fact] | None]:
+    """What happens to a query. It cannot to one that cannot have been started."""
+
+    def happens(state: State) -> list[Fact] | None:
+        generation: Generation | None = getattr(state, role)
+        if generation is not None and not generation.resolved:
+            return None
+        return [fact(_number(generation)) for fact in facts]
+
+    return happens
+
+
+def _spoilt(number: int) -> Fact:
+    return Spoilt(number, "another topic")
+
+
+OFTEN = [died] * (MAX_RESTARTS + 1)
+TIMES = f"{len(OFTEN)} times in a row"
+ROWS = (
+    Row("Started", "livejoin was killed and starts again", lambda s: [Started(s.now + 1, A)]),
+    Row("Ticked", "a second has passed", lambda s: [Ticked(s.now + 1)]),
+    Row("Ticked", "`build_stall_s` have passed without progress", _stalled),
+    Row(
+        "Ticked",
+        "10 s have passed since a build failed",
+        lambda s: [Ticked(s.now + 11)],
+        first=lambda s: [_spoilt(_number(s.building))],
+    ),
+    Row("Ticked", "`standby_s` have passed", lambda s: [Ticked(s.now + 901)]),
+    Row("Folded", "the control topic holds nothing", lambda _: [Folded("new", 0, Request())]),
+    Row(
+        "Folded",
+        "the control topic holds another choice",
+        lambda _: [Folded("new", 1, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)],
+    ),
+    Row(
+        "Listened",
+        "control messages can be read again",
+        lambda _: [Listened("control")],
+        first=lambda _: [Deafened("boom")],
+    ),
+    Row("Deafened", "control messages cannot be read", lambda _: [Deafened("boom")]),
+    Row("Asked", "for another choice", lambda s: [ask_for(s.position, OTHER)]),
+    Row("Asked", "for what is live", lambda s: _asks_for(s, s.live)),
+    Row("Asked", "for what is being built", lambda s: _asks_for(s, s.building)),
+    Row("Asked", "for a new start", lambda s: [ask(s.position, start="1h")]),
+    Row("Asked", "for a rollback", lambda s: [ask(s.position, action="rollback")]),
+    Row("Asked", "for a preview", lambda s: [ask(s.position, action="preview")]),
+    Row("Asked", "by an invalid message", lambda s: [said_by(s.position, b"[]")]),
+    Row(
+        "Resolved",
+        "where the build reads",
+        lambda s: [Resolved(_number(s.building), reading(A))],
+        resolved=False,
+    ),
+    Row(
+        "NotResolved",
+        "a topic is missing",
+        lambda s: [NotResolved(_number(s.building), "no topic", missing=True)],
+        resolved=False,
+    ),
+    Row(
+        "NotResolved",
+        "Kafka is out of reach",
+        lambda s: [NotResolved(_number(s.building), "no broker")],
+        resolved=False,
+    ),
+    Row("Ran", "the live query", lambda s: [Ran(_number(s.live))]),
+    Row("Progressed", "the build", _query("building", lambda n: Progressed(n, 5, 10))),
+    Row("CaughtUp", "the build", _query("building", lambda n: CaughtUp(n, 7))),
+    Row("Died", "the live query", _query("live", died)),
+    Row("Died", "the standby's query", _query("standby", died)),
+    Row("Died", "the build's query", _query("building", died)),
+    Row("Died", f"the live query, {TIMES}", _query("live", *OFTEN)),
+    Row("Died", f"the standby's query, {TIMES}", _query("standby", *OFTEN)),
+    Row("Died", f"the build's query, {TIMES}", _query("building", *OFTEN)),
+    Row("Spoilt", "what is live", _query("live", _spoilt)),
+    Row("Spoilt", "the standby", _query("standby", _spoilt)),
+    Row("Spoilt", "the build", _query("building", _spoilt)),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a row does to a kind of state."""
+
+    row: Row
+    before: State
+    after: State
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        return self.after.untold
+
+    @property
+    def ends(self) -> Mapping[int, str]:
+        return {one.generation.number: one.end for one in self.told if isinstance(one, Ended)}
+
+    def changes(self) -> Iterator[tuple[str, str]]:
+        """How the roles of generations change: from, to."""
+        before, now = _roles(self.before), _roles(self.after)
+        for number in sorted({*before, *now}):
+            old, new = before.get(number, "[*]"), now.get(number) or self.ends[number]
+            if old != new:
+                yield old, new
+
+
+def _roles(state: State) -> dict[int, str]:
+    named = {"live": state.live, "standby": state.standby, "building": state.building}
+    return {one.number: role for role, one in named.items() if one is not None}
+
+
+def _run(row: Row, name: str) -> Run | None:
+    """None where the row cannot come."""
+    state = after(HISTORIES[name][row.resolved])
+    before = after(row.first(state), replace(state, now=state.now + 0.5))
+    before = replace(before, untold=())
+    facts = row.facts(before)
+    if facts is None or (row.name == "Asked" and not before.topic_id):
+        return None
+    assert {type(fact).__name__ for fact in facts} == {row.name}
+    crashed = from_json(to_json(before)) if row.name == "Started" else before
+    return Run(row, before, reduce(decide, facts, crashed))
+
+
+WORDS = {
+    ("[*]", "building"): "new build",
+    ("building", "live"): "build → live",
+    ("building", "failed"): "build failed",
+    ("building", "superseded"): "build given up",
+    ("live", "standby"): "live → standby",
+    ("live", "retired"): "live retired",
+    ("standby", "live"): "standby → live",
+    ("standby", "retired"): "standby retired",
+}
+QUIET = ("rejected", "previewed")
+
+
+def _cell(run: Run | None) -> str:
+    if run is None:
+        return ""
+    words = [WORDS[change] for change in run.changes()]
+    words += _health(run)
+    words += [one.outcome for one in run.told if isinstance(one, Reply) and one.outcome in QUIET]
+    before, now = run.before, run.after
+    if before.deaf != now.deaf:
+        words.append("listening" if not now.deaf else "not listening")
+    if not words and before.live and now.live and before.live.live_at != now.live.live_at:
+        words.append("confirmed")
+    return ", ".join(words) or "—"
+
+
+def _health(run: Run) -> Iterator[str]:
+    """How the generations that are still there fare."""
+    roles = _roles(run.after)
+    for generation in run.after.wants:
+        old, role = run.before.find(generation.number), roles[generation.number]
+        name = "build" if role == "building" else role
+        if old is None:
+            continue
+        was, now = run.before.of(old), run.after.of(generation)
+        if generation.resolved and not old.resolved:
+            yield "build reads"
+        elif now.unusable and not was.unusable:
+            yield f"{name} unusable"
+        elif now.broken and not was.broken:
+            yield f"{name} down"
+        elif was.trouble and not now.trouble and run.row.name == "Ran":
+            yield f"{name} runs again"
+        elif (was.broken and not now.broken) or _due(run, was, now):
+            yield f"{name} tried again"
+        elif now.try_again_at > max(was.try_again_at, run.after.now):
+            yield f"restart {name} later" if generation.resolved else "ask again later"
+        if now.done > was.done:
+            yield "progress"
+
+
+def _due(run: Run, was: Health, now: Health) -> bool:
+    """Whether the time for the next try has come."""
+    waited = not now.broken and was.try_again_at > run.before.now
+    return waited and now.try_again_at <= run.after.now
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| fact | " + " | ".join(KINDS) + " |"
+    yield "|---" * (len(KINDS) + 1) + "|"
+    for row in rows:
+        cells = [_cell(_run(row, name)) for name in KINDS]
+        yield f"| **{row.name}**: {row.what} | " + " | ".join(cells) + " |"
+
+
+def _diagram() -> Iterator[str]:
+    """A generation's life, as the runs above have seen it."""
+    seen: dict[tuple[str, str], list[str]] = {}
+    for row in ROWS:
+        for name in KINDS:
+            run = _run(row, name)
+            for change in run.changes() if run else ():
+                names = seen.setdefault(change, [])
+                names += [row.name] if row.name not in names else []
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    for (old, new), names in seen.items():
+        yield f"    {old} --> {new}: {', '.join(names)}"
+    for end in ("failed", "superseded", "retired"):
+        yield f"    {end} --> [*]"
+    yield "```"
+
+
+INTRODUCTION = """\
+# The life of a generation
+
+livejoin's control plane is one pure function, `decide(state, fact) -> state`. A fact is something
+that has happened: a message came, a query died, a second has passed. The state names the
+generations that exist, at most one in each place: one is **live** (what everybody sees), one
+**stands by** (the one before it, still running, for a rollback), one is **being built**. What is
+done follows from the state alone, so a crash is no special case.
+
+All diagrams and tables below are drawn from the code by `python tests/docs/test_lifecycle.py`, and
+a test fails when the two differ. The facts are described in `src/livejoin/core/facts.py`.
+
+## A generation
+
+Each arrow names the facts that can cause it. A generation that has left the diagram is gone for
+good: query, changelog topic and checkpoint are removed, and its number is not given again.
+"""
+KINDS_HEAD = """\
+## Kinds of states
+
+| kind | what it means |
+|---|---|
+"""
+TABLE_HEAD = """\
+## What follows from which fact
+
+A row is a fact, a column the kind of state that it meets. — means that no generation changes, an
+empty cell that the fact cannot come. Facts about a generation that is not there any more change
+nothing, whatever they say. Every message is answered as well; see
+[control messages](control-messages.md).
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    kinds = [f"| {name} | {MEANING[name]} |" for name in KINDS]
+    return "\n".join(
+        [
+            INTRODUCTION,
+            *_diagram(),
+            "",
+            KINDS_HEAD + "\n".join(kinds),
+            "",
+            TABLE_HEAD,
+            *_table(ROWS),
+            "",
+        ]
+    )
+
+
+def test_the_page_is_what_the_code_gives() -> None:
+    assert PAGE.read_text() == page(), "python tests/docs/test_lifecycle.py writes it anew"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_history_leads_to_its_kind(name: str) -> None:
+    assert [kind(after(history)) for history in HISTORIES[name]] == [name, name]
+
+
+def test_every_fact_has_a_row() -> None:
+    assert list(dict.fromkeys(row.name for row in ROWS)) == list(FACT_NAMES)
+
+
+def test_nothing_that_is_gone_comes_back() -> None:
+    arrows = [line.split(":")[0].split() for line in _diagram() if "-->" in line]
+    assert {new for old, _, new in arrows if old in ("failed", "superseded", "retired")} == {"[*]"}
+    assert {old for old, _, new in arrows if new == "live"} == {"building", "standby"}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE}")

@@ -1,0 +1,169 @@
+"""Stand-ins with behaviour: a world that outlives crashes, and a ledger and a pipeline over it.
+
+Every effect can be the last one: `Crash` is raised before or after the one that was chosen, and
+from then on nothing becomes durable any more.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.state import State, from_json, to_json
+from livejoin.core.told import Ended, Line, Reply, Told
+from livejoin.errors import Deposed, TopicMissing
+
+FINGERPRINT = "fake"
+
+
+class Crash(SystemExit):
+    """The process dies here; threads end of it without a word."""
+
+
+@dataclass
+class World:
+    """What survives a crash: topics, the ledger, changelogs and checkpoints."""
+
+    topics: dict[str, str]  # by name, their ids
+    state: str | None = None
+    told: list[Told] = field(default_factory=list)
+    changelogs: set[int] = field(default_factory=set)
+    checkpoints: set[int] = field(default_factory=set)
+    running: set[int] = field(default_factory=set)
+    most_running: int = 0
+    leader: int = 0
+    effects: list[str] = field(default_factory=list)
+    crash_at: tuple[str, int] = ("", 0)  # an effect, and which visit to it
+    crashed: threading.Event = field(default_factory=threading.Event)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def visit(self, effect: str) -> None:
+        """Die here if this is the place."""
+        with self.lock:
+            if self.crashed.is_set():
+                raise Crash(effect)
+            self.effects.append(effect)
+            if (effect, self.effects.count(effect)) == self.crash_at:
+                self.crashed.set()
+                raise Crash(effect)
+
+    def revive(self) -> None:
+        """The next process: queries are gone, all else is as it was."""
+        self.crashed = threading.Event()
+        self.crash_at = ("", 0)
+        self.running.clear()
+
+    @property
+    def lines(self) -> list[Line]:
+        return [told for told in self.told if isinstance(told, Line)]
+
+    @property
+    def replies(self) -> list[Reply]:
+        return [told for told in self.told if isinstance(told, Reply)]
+
+    @property
+    def ended(self) -> list[Ended]:
+        return [told for told in self.told if isinstance(told, Ended)]
+
+
+class FakeLedger:
+    """Writes all or nothing, and only while nobody else leads."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._term = 0
+
+    def last(self) -> State:
+        with self._world.lock:
+            self._world.leader += 1
+            self._term = self._world.leader
+            text = self._world.state
+        return from_json(json.loads(text)) if text else State()
+
+    def write(self, state: State) -> State:
+        world = self._world
+        text = json.dumps(to_json(state))
+        if text != world.state or state.untold:
+            world.visit("before ledger")
+            with world.lock:
+                if self._term != world.leader:
+                    raise Deposed("another one leads")
+                world.state = text
+                world.told += state.untold
+            world.visit("after ledger")
+        return replace(state, untold=())
+
+
+class FakePipeline:
+    """Queries that catch up at once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
+        self._world.visit("resolve")
+        readings = {}
+        for source in ("users", "accounts"):
+            topic = generation.choice.topic(source)
+            if topic not in self._world.topics:
+                raise TopicMissing(f'topic "{topic}" does not exist')
+            readings[source] = Reading(topic, self._world.topics[topic], {0: 0}, {0: 9})
+        return readings, FINGERPRINT
+
+    def start(self, generation: Generation) -> None:
+        world, number = self._world, generation.number
+        world.visit("before start")
+        with world.lock:
+            world.changelogs.add(number)
+            world.checkpoints.add(number)
+            world.running.add(number)
+            world.most_running = max(world.most_running, len(world.running))
+        world.visit("after start")
+
+    def stop(self, generation: int) -> None:
+        self._world.visit("before stop")
+        self._world.running.discard(generation)
+        self._world.visit("after stop")
+
+    def catch_up(
+        self,
+        generation: Generation,
+        progressed: Callable[[int, int], None],
+        stopped: Callable[[], bool],
+    ) -> int | None:
+        self._world.visit("catch up")
+        progressed(10, 20)
+        return None if stopped() else 20 + generation.number
+
+    def keep(self, numbers: frozenset[int], last: int) -> None:
+        for left in (self._world.changelogs, self._world.checkpoints):
+            for number in sorted(left - numbers):
+                if number <= last:
+                    self._world.visit("before delete")
+                    left.discard(number)
+                    self._world.visit("after delete")
+
+    def reachable(self) -> bool:
+        return True
+
+
+def topics(*names: str) -> dict[str, str]:
+    """Topics that exist, each with an id."""
+    return {name: f"id of {name}" for name in names}
+
+
+def shape(state: State) -> dict[str, Any]:
+    """What must be the same whatever happened on the way; times and numbers may differ."""
+
+    def choice(generation: Generation | None) -> str | None:
+        return str(generation.choice) if generation else None
+
+    return {
+        "live": choice(state.live),
+        "standby": choice(state.standby),
+        "building": choice(state.building),
+        "position": state.position,
+        "ids": state.ids,
+    }

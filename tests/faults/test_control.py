@@ -1,0 +1,242 @@
+"""Faults of the control plane in their long forms. The names of the cases are in their names."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from livejoin import failpoints
+from livejoin.kafka import Kafka
+from rig.running import Running, descendants, is_java, until
+from rig.world import (
+    Do,
+    ExpectLive,
+    ExpectNothingLeft,
+    ExpectOracle,
+    KillDash9,
+    Produce,
+    Send,
+    StopTraffic,
+    Traffic,
+    WaitOutcome,
+    WaitState,
+    World,
+    play,
+    to_pair,
+    world,
+)
+
+SEED = 20261115
+
+
+@pytest.fixture
+def one(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[World]:
+    name = request.node.name.split("_")[1]
+    with world(kafka, tmp_path, name, seed=SEED) as made:
+        yield made
+
+
+# --- A2
+
+
+def test_a2_dying_at_every_fail_point(kafka: Kafka, tmp_path: Path) -> None:
+    """Each three times: the next start ends where the undisturbed one would."""
+    with world(kafka, tmp_path, "a2", seed=SEED) as one:
+        turn = 0
+        for point in failpoints.NAMES:
+            for visit in (1, 2, 3):
+                one.live.stop()
+                one.live.start(f"{point}:{visit}")
+                turn = _swap_until_dead(one, turn)
+                assert one.live.ended == -signal.SIGKILL, f"{point}:{visit} was never reached"
+                one.live.start()
+                pair, join = _choice(turn)
+                play(one, [
+                    WaitOutcome("live", limit_s=120), WaitState("live"),
+                    ExpectLive(pair, join), ExpectNothingLeft(),
+                ])  # fmt: skip
+        play(one, [ExpectOracle(*_choice(turn))])
+
+
+def _choice(turn: int) -> tuple[str, str]:
+    return "ab"[turn % 2], ("left", "inner")[turn // 2 % 2]
+
+
+def _swap_until_dead(one: World, turn: int) -> int:
+    """Ask for one swap after the other; the last one that was asked for."""
+    for _ in range(6):
+        until(lambda: one.live.ended is not None or _settled(one), "it settles or dies", 120)
+        if one.live.ended is not None:
+            return turn
+        turn += 1
+        pair, join = _choice(turn)
+        to_pair(one.name, pair, joinType=join).do(one)
+    until(lambda: one.live.ended is not None or _settled(one), "it settles or dies", 120)
+    return turn
+
+
+def _settled(one: World) -> bool:
+    if one.status()["state"] != "live":
+        return False
+    with contextlib.suppress(AssertionError):
+        row = one.outcome(one.offset) if one.offset >= 0 else None
+        return one.offset < 0 or (row is not None and row["outcome"] == "live")
+    return False
+
+
+# --- A6
+
+
+def test_a6_two_hundred_messages_in_ten_seconds(one: World) -> None:
+    dice = random.Random(SEED)
+    bad: list[Any] = [b"{", {"joinType": "x"}, {"usersTopic": "nope"}, b"[]", {"users": 1}]
+    most = _Most(one)
+    with most:
+        for number in range(200):
+            began = time.monotonic()
+            if dice.random() < 0.6:
+                pair, join = dice.choice("ab"), dice.choice(["left", "inner", "left_outer"])
+                to_pair(one.name, pair, joinType=join).do(one)
+                last, valid = (pair, join), one.offset
+            else:
+                Send(dice.choice(bad)).do(one)
+            if number < 199:
+                time.sleep(max(0, 0.05 - (time.monotonic() - began)))  # the clock of the load
+        one.offset = valid
+        play(one, [WaitOutcome("live", limit_s=120), ExpectLive(*last), ExpectOracle(*last)])
+    assert most.seen <= 3
+    assert one.watcher.connects == 1
+    rows = one.live.table("control_raw").values()
+    assert sum(row["outcome"] == "rejected" for row in rows) > 50
+    play(one, [ExpectNothingLeft()])
+
+
+class _Most:
+    """Looks all the time how many generations exist and how many changelogs there are."""
+
+    def __init__(self, one: World) -> None:
+        self._one = one
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.seen = 0
+
+    def _look(self) -> None:
+        states = ("live", "standby", "building")
+        while not self._stop.wait(0.05):
+            rows = self._one.watcher.tables["generations"]
+            running = [row for row in list(rows.values()) if row["state"] in states]
+            self.seen = max(self.seen, len(running))
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+# --- A7
+
+
+def test_a7_the_same_message_again(one: World) -> None:
+    to_b = to_pair(one.name, "b", id="once")
+    play(one, [to_b, WaitOutcome("live"), ExpectLive("b")])
+    number = one.status()["generation"]
+    for _ in range(20):
+        to_b.do(one)
+    to_pair(one.name, "a", id="once").do(one)
+    play(one, [WaitOutcome("repeated"), KillDash9("both"), WaitState("live")])
+    play(one, [to_b, WaitOutcome("repeated"), ExpectLive("b")])
+    assert max(row["generation"] for row in one.generations()) == number
+
+
+# --- A9
+
+
+def test_a9_rollback_a_second_after_the_cutover(one: World) -> None:
+    play(one, [Traffic(100)])
+    took = []
+    for turn in range(10):
+        pair = "ba"[turn % 2]
+        play(one, [to_pair(one.name, pair), WaitOutcome("live")])
+        time.sleep(1)  # the case says a second
+        took.append(_rollback(one))
+        play(one, [WaitOutcome("live"), ExpectLive("ab"[turn % 2])])
+        play(one, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive(pair)])
+    play(one, [StopTraffic(), ExpectOracle("a")])
+    assert max(took) < 1.0, took
+    print(f"rollback took {sorted(took)} s")
+
+
+def _rollback(one: World) -> float:
+    """How long it takes from the message to the frame at a viewer."""
+    before, began = len(one.watcher.cutovers), time.monotonic()
+    Send({"action": "rollback"}).do(one)
+    until(lambda: len(one.watcher.cutovers) > before, "the names move", 10)
+    return one.watcher.cutovers[before].at - began
+
+
+# --- A14
+
+
+def test_a14_two_orchestrators(one: World, kafka: Kafka, tmp_path: Path) -> None:
+    settings = (one.live.folder / "livejoin.yaml").read_text()
+    other = Running(kafka, tmp_path / "other")
+    port = f"port: {other.port}"
+    (other.folder / "livejoin.yaml").write_text(settings.replace(f"port: {one.live.port}", port))
+    other.start()
+    try:
+        other.wait_live()  # it serves the same tables
+        assert not _jvms(other), "only the leader has queries"
+        play(one, [to_pair(one.name, "b"), WaitOutcome("live"), ExpectLive("b")])
+        os.kill(one.live.pid, signal.SIGSTOP)
+        jvm = one.live.jvm()
+        os.kill(jvm, signal.SIGKILL)  # its sink cannot be fenced, and must be dead
+        try:
+            until(lambda: _jvms(other), "the other one leads", 60)
+        finally:
+            os.kill(one.live.pid, signal.SIGCONT)
+        until(lambda: one.live.ended is not None or not _jvms(one.live), "the first gives up", 60)
+        other.wait_live()
+        second = World(**{**vars(one), "live": other})
+        play(second, [to_pair(one.name, "a"), WaitOutcome("live"), ExpectLive("a")])
+        play(second, [Produce("a", 50), Do(lambda w: until(lambda: w.live.read() ==
+             w.producers["a"].count, "all records are read"))])  # fmt: skip
+        assert _terms(second) == sorted(_terms(second)), "the log has one order"
+    finally:
+        other.stop(signal.SIGKILL)
+
+
+def _jvms(one: Running) -> list[int]:
+    return [pid for pid in descendants(one.pid) if is_java(pid)]
+
+
+def _terms(one: World) -> list[int]:
+    return [int(row_id) for row_id in one.live.table("orchestrator_logs")]
+
+
+# --- A16
+
+
+def test_a16_stopped_in_the_middle_of_a_swap(one: World) -> None:
+    play(one, [Traffic(50), to_pair(one.name, "b"), WaitOutcome("building")])
+    began = time.monotonic()
+    assert one.live.stop(signal.SIGTERM) == 0
+    took = time.monotonic() - began
+    assert took < 20
+    until(lambda: one.watcher.closed, "the viewer was told", 5)
+    assert one.watcher.closed == [1001]
+    one.live.start()
+    play(one, [
+        WaitOutcome("live", limit_s=120), ExpectLive("b"), StopTraffic(), ExpectOracle("b"),
+        ExpectNothingLeft(),
+    ])  # fmt: skip
+    print(json.dumps({"stopped_s": round(took, 1)}))

@@ -1,0 +1,209 @@
+"""A viewer that keeps its own tables from frames, and checks what must hold on every one of them.
+
+O1  `final_ui` is the join of `users_ui` and `accounts_ui`, or just ahead of them
+O3  what is known of a row never grows older
+O4  no frame mixes generations; no table is empty or partial
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pyarrow as pa
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from livejoin.tables import frames
+
+DATA = ("users_ui", "accounts_ui", "final_ui")
+SYSTEM = ("orchestrator_status", "control_raw", "generations")
+Row = dict[str, Any]
+Tables = dict[str, dict[str, Row]]
+Versioned = tuple[Any, str, Row]
+_RECEIVE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Cutover:
+    """When the names moved, as this viewer saw it."""
+
+    generation: int
+    at: float  # monotonic
+
+
+@dataclass
+class Watcher:
+    """Subscribes to everything and never stops checking. `wrong` must stay empty."""
+
+    url: str
+    least: Callable[[str, str], int]  # rows that a source's table of a tag must have by now
+    tables: Tables = field(default_factory=lambda: {name: {} for name in (*DATA, *SYSTEM)})
+    generation: int | None = None
+    frames: int = 0
+    wrong: list[str] = field(default_factory=list)
+    cutovers: list[Cutover] = field(default_factory=list)
+    connects: int = 0
+    closed: list[int] = field(default_factory=list)  # codes with which the server sent us away
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        self._oldest: dict[tuple[int, str, str], Any] = {}
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        address = self.url.replace("http", "ws") + "api/v1/live"
+        while not self._stop.is_set():
+            try:
+                protocols = [Subprotocol("livejoin.v1")]
+                with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
+                    socket.send(json.dumps({"subscribe": [*DATA, *SYSTEM]}))
+                    self.connects += 1
+                    while not self._stop.is_set():
+                        try:
+                            data = socket.recv(_RECEIVE_S)
+                        except TimeoutError:
+                            continue
+                        assert isinstance(data, bytes)
+                        self._take(data)
+            except ConnectionClosed as error:
+                self.closed.append(error.rcvd.code if error.rcvd else 0)
+            except (OSError, InvalidHandshake):
+                self._stop.wait(0.1)  # the server is down; a scenario says whether it may be
+
+    def _take(self, data: bytes) -> None:
+        header, parts = frames.read(data)
+        self.frames += 1
+        if header["type"] == "error":
+            self.wrong.append(f"error frame: {header}")
+        if header["type"] == "heartbeat":
+            self._check_heartbeat(header)
+        touched = set()
+        for part in parts:
+            table = self.tables[part.table]
+            with pa.ipc.open_stream(part.payload) as stream:
+                rows = stream.read_all().to_pylist()
+            if part.kind == "snapshot":
+                table.clear()
+            for row in rows:
+                if part.kind == "remove":
+                    table.pop(row["_id"], None)
+                else:
+                    table[row["_id"]] = row
+            touched.add(part.table)
+        moved = header["generation"] != self.generation
+        if moved and not set(DATA) <= touched:
+            self.wrong.append(f"generation {header['generation']} came without all tables")
+        if moved and header["generation"] is not None:
+            self.generation = header["generation"]
+            self.cutovers.append(Cutover(header["generation"], time.monotonic()))
+        if touched & set(DATA) and self.generation is not None:
+            where = f"frame {self.frames}, generation {self.generation}: "
+            self.wrong += [where + one for one in self._check_tables(moved=moved)][:3]
+
+    def _check_heartbeat(self, header: Mapping[str, Any]) -> None:
+        for name, figures in header["tables"].items():
+            if name in self.tables and figures["rows"] != len(self.tables[name]):
+                self.wrong.append(
+                    f"{name}: {len(self.tables[name])} rows here, {figures['rows']} there"
+                )
+
+    def _check_tables(self, *, moved: bool) -> list[str]:
+        users, accounts, final = (self.tables[name] for name in DATA)
+        tags = {
+            row["userId"].partition("-")[0]
+            for table in (users, accounts, final)
+            for row in table.values()
+            if row["userId"]
+        }
+        wrong = [f"tables of {sorted(tags)} are mixed"] if len(tags) > 1 else []
+        if moved and len(tags) == 1:
+            (tag,) = tags
+            for source, table in (("users", users), ("accounts", accounts)):
+                if len(table) < self.least(tag, source):
+                    wrong.append(f"{source}: {len(table)} of {self.least(tag, source)} rows")
+        join = self._join()
+        if join is not None:
+            wrong += unjoined(users, accounts, final, join)
+        for row_id, row in final.items():
+            key = (self.generation or 0, "final_ui", row_id)
+            if row["_ts"] < self._oldest.get(key, row["_ts"]):
+                wrong.append(f"final_ui {row_id} went back in time")
+            self._oldest[key] = row["_ts"]
+        return wrong
+
+    def _join(self) -> str | None:
+        """The join of the generation that is shown, once the table of generations tells it."""
+        rows = self.tables["generations"].values()
+        found = [row["joinType"] for row in rows if row["generation"] == self.generation]
+        return found[0] if found else None
+
+
+def unjoined(
+    users: Mapping[str, Row], accounts: Mapping[str, Row], final: Mapping[str, Row], join: str
+) -> list[str]:
+    """Where `final_ui` is neither the join of the two tables nor just ahead of them.
+
+    An event's own row is written last, so `final_ui` may know it first; never the other way round.
+    """
+    by_user: dict[str | None, list[Versioned]] = {}
+    for row_id, row in accounts.items():
+        if row["userId"] is not None:
+            version = (row["_ts"], *map(int, row_id.split("-")))
+            by_user.setdefault(row["userId"], []).append((version, row_id, row))
+    wrong, seen = [], set()
+    for user_id, user in users.items():
+        mine = by_user.get(user["userId"], [])
+        if join == "left":
+            seen.add(user_id)
+            wrong += _wrong_left(user_id, user, mine, final)
+        else:
+            seen |= {f"{user_id}+{account_id}" for _, account_id, _ in mine}
+            wrong += _wrong_pairs(user_id, user, mine, final)
+            if join == "left_outer" and not mine:
+                seen.add(user_id)  # or just gone, for an account that comes next
+    for row_id in final.keys() - seen:
+        user_id, _, account_id = row_id.partition("+")
+        if user_id in users and (not account_id or account_id in accounts):
+            wrong.append(f"final_ui has {row_id}")
+    return wrong
+
+
+def _wrong_pairs(
+    user_id: str, user: Row, mine: list[Versioned], final: Mapping[str, Row]
+) -> list[str]:
+    wrong = []
+    for _, account_id, account in mine:
+        found = final.get(f"{user_id}+{account_id}")
+        if found is None:
+            wrong.append(f"final_ui lacks {user_id}+{account_id}")
+        elif (found["name"], found["balance"]) != (user["name"], account["balance"]):
+            wrong.append(f"final_ui {user_id}+{account_id} is {found}")
+    return wrong
+
+
+def _wrong_left(
+    user_id: str, user: Row, mine: list[Versioned], final: Mapping[str, Row]
+) -> list[str]:
+    found = final.get(user_id)
+    if found is None:
+        return [f"final_ui lacks {user_id}"]
+    if found["name"] != user["name"]:
+        return [f"final_ui {user_id} is {found}, the user {user}"]
+    if not mine:
+        return []
+    newest = max(mine, key=lambda one: one[0])[2]
+    if found["balance"] == newest["balance"] or found["_ts"] >= newest["_ts"]:
+        return []
+    return [f"final_ui {user_id} shows {found['balance']}, the newest is {newest['balance']}"]

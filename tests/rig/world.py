@@ -1,0 +1,333 @@
+"""Scenarios: lists of actions over a real broker, real livejoins, producers and a watcher.
+
+    play(world, [Produce("a", users=100), Send(joinType="inner"), WaitLive(), ExpectOracle()])
+
+Two pairs of topics, `a` and `b`, share no userId.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from rig import oracle
+from rig.produce import Producers
+from rig.running import Running, alive, until
+from rig.watching import Watcher
+
+PAIRS = ("a", "b")
+
+
+@dataclass
+class World:
+    """What a scenario acts upon."""
+
+    kafka: Kafka
+    name: str
+    live: Running
+    producers: dict[str, Producers]
+    watcher: Watcher
+    dice: random.Random
+    stack: contextlib.ExitStack
+    control: Any
+    offset: int = -1  # of the control message that was sent last
+    sent_at: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def topics(self, pair: str) -> dict[str, str]:
+        return topics(self.name, pair)
+
+    def status(self) -> dict[str, Any]:
+        """What livejoin says of itself; nothing while it cannot be asked."""
+        try:
+            return dict(self.live.ask("api/v1/status"))
+        except AssertionError:
+            return {"state": "", "message": "", "generation": None, "stale": None}
+
+    def generations(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.live.ask("api/v1/generations")["generations"]
+        return found
+
+    def outcome(self, offset: int) -> dict[str, Any] | None:
+        return self.live.table("control_raw").get(f"{offset:012d}")
+
+
+class Action(Protocol):
+    """One line of a scenario."""
+
+    def do(self, world: World) -> None: ...
+
+
+def play(world: World, actions: Sequence[Action]) -> None:
+    """Do one thing after the other, and fail with the action that failed."""
+    for number, action in enumerate(actions):
+        try:
+            action.do(world)
+        except AssertionError as error:
+            log = world.live.log.read_text()[-4000:]
+            raise AssertionError(f"action {number}, {action}: {error}\n{log}") from error
+        assert not world.watcher.wrong, (
+            f"after action {number}, {action}: {world.watcher.wrong[:3]}"
+        )
+
+
+def topics(name: str, pair: str) -> dict[str, str]:
+    return {source: f"{name}.{source}.{pair}" for source in ("users", "accounts")}
+
+
+@contextlib.contextmanager
+def world(
+    kafka: Kafka, folder: Path, name: str, *, seed: int = 1, start: bool = True, **settings: Any
+) -> Iterator[World]:
+    """Topics with a few records, a livejoin over pair `a`, and a watcher."""
+    producers = {}
+    for pair in PAIRS:
+        for topic in topics(name, pair).values():
+            kafka.make(topic, partitions=2)
+        producers[pair] = Producers(kafka, topics(name, pair), tag=pair)
+    chosen = {
+        "name": name,
+        "topics": {**topics(name, "a"), "control": f"{name}.control"},
+        **settings,
+    }
+    live = Running(kafka, folder, **chosen)
+    floors: dict[tuple[str, str], int] = {}
+    watcher = Watcher(live.url, lambda tag, source: floors.get((tag, source), 0))
+    with contextlib.ExitStack() as stack:
+        dice = random.Random(seed)
+        one = World(kafka, name, live, producers, watcher, dice, stack, kafka.producer())
+        one.notes["floors"] = floors
+        play(one, [Produce(pair, 60) for pair in PAIRS])
+        stack.callback(live.stop, signal.SIGKILL)
+        if start:
+            live.start()
+            stack.enter_context(watcher)
+            live.wait_live()
+        yield one
+
+
+# --- what is done
+
+
+@dataclass(frozen=True)
+class Produce:
+    """Records of a pair, users and accounts mixed, all acknowledged."""
+
+    pair: str
+    count: int
+
+    def do(self, world: World) -> None:
+        to = world.producers[self.pair]
+        for _ in range(self.count):
+            to.one(world.dice, users=0.4)
+        to.flush()
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Records of both pairs at a steady rate, until the world ends or StopTraffic."""
+
+    per_second: float
+
+    def do(self, world: World) -> None:
+        flows = world.notes["flows"] = contextlib.ExitStack()
+        for pair in PAIRS:
+            seed = world.dice.randrange(10**6)
+            flows.enter_context(world.producers[pair].traffic(self.per_second, seed))
+        world.stack.push(flows)
+
+
+@dataclass(frozen=True)
+class StopTraffic:
+    def do(self, world: World) -> None:
+        world.notes["flows"].close()
+
+
+@dataclass(frozen=True)
+class Send:
+    """A control message, written by a plain producer."""
+
+    message: Any
+    headers: Any = None
+
+    def do(self, world: World) -> None:
+        for pair in PAIRS:  # what is acknowledged by now must be there at the cutover
+            sent = world.producers[pair].acknowledged
+            rows = {s: sum(1 for one in list(sent[s]) if one.value) for s in ("users", "accounts")}
+            world.notes["floors"].update({(pair, s): count for s, count in rows.items()})
+        raw = self.message if isinstance(self.message, bytes) else json.dumps(self.message)
+        done: list[tuple[Any, Any]] = []
+        world.control.produce(
+            f"{world.name}.control", raw, on_delivery=lambda error, m: done.append((error, m))
+        )
+        assert world.control.flush(20) == 0
+        error, message = done[0]
+        assert error is None, error
+        world.offset = message.offset()
+
+
+def to_pair(world_name: str, pair: str, **more: Any) -> Send:
+    """Ask for a pair."""
+    names = topics(world_name, pair)
+    return Send({"usersTopic": names["users"], "accountsTopic": names["accounts"], **more})
+
+
+@dataclass(frozen=True)
+class Do:
+    """Anything else."""
+
+    what: Callable[[World], Any]
+
+    def do(self, world: World) -> None:
+        self.what(world)
+
+
+@dataclass(frozen=True)
+class KillDash9:
+    """Of Python, the JVM or both; livejoin is started again unless told otherwise."""
+
+    who: str = "python"
+    restart: bool = True
+
+    def do(self, world: World) -> None:
+        live = world.live
+        jvm = live.jvm()
+        pids = {"python": [live.pid], "jvm": [jvm], "both": [live.pid, jvm]}[self.who]
+        live.kill(*pids)
+        until(lambda: not alive(jvm), "no orphan JVM", 20)
+        if self.restart and self.who != "jvm":
+            live.start()
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Stop the JVM in its tracks until something is true, then let it go on."""
+
+    until: Callable[[World], Any]
+    what: str
+    limit_s: float = 60
+
+    def do(self, world: World) -> None:
+        jvm = world.live.jvm()
+        os.kill(jvm, signal.SIGSTOP)
+        try:
+            until(lambda: self.until(world), self.what, self.limit_s)
+        finally:
+            os.kill(jvm, signal.SIGCONT)
+
+
+# --- what is waited for, and expected
+
+
+@dataclass(frozen=True)
+class WaitOutcome:
+    """Wait until the last message came to this; its reason holds these words."""
+
+    outcome: str
+    words: str = ""
+    limit_s: float = 60
+    offset: int | None = None
+
+    def do(self, world: World) -> None:
+        at = world.offset if self.offset is None else self.offset
+
+        def reached() -> bool:
+            try:
+                row = world.outcome(at)
+            except AssertionError:
+                return False  # livejoin is being started
+            return row is not None and row["outcome"] == self.outcome
+
+        until(reached, f"message {at} is {self.outcome}", self.limit_s)
+        row = world.outcome(at)
+        assert row is not None
+        assert self.words in (row["reason"] or ""), row
+
+
+@dataclass(frozen=True)
+class WaitState:
+    state: str
+    words: str = ""
+    limit_s: float = 90
+
+    def do(self, world: World) -> None:
+        def reached() -> bool:
+            status = world.status()
+            return status["state"] == self.state and self.words in status["message"]
+
+        until(reached, f"state {self.state} {self.words}", self.limit_s)
+
+
+@dataclass(frozen=True)
+class ExpectOracle:
+    """All tables equal what the records of a pair give, once they are read."""
+
+    pair: str
+    join: str = "left"
+
+    def do(self, world: World) -> None:
+        to, live = world.producers[self.pair], world.live
+        until(lambda: live.read() == to.count, f"all records of {self.pair} are read")
+        truth = oracle.expected(to.acknowledged, self.join)
+        for name, expected in truth.tables.items():
+            found = live.table(name)
+            assert found.keys() == expected.keys(), name
+            cells = {i: {c: found[i][c] for c in row} for i, row in expected.items()}
+            assert cells == expected, name
+        until(lambda: self._seen(world, truth), "the viewer has the same")
+
+    def _seen(self, world: World, truth: oracle.Expected) -> bool:
+        tables = world.watcher.tables
+        return all(
+            tables[name].keys() == truth.tables[name].keys()
+            for name in ("users_ui", "accounts_ui", "final_ui")
+        )
+
+
+@dataclass(frozen=True)
+class ExpectLive:
+    """What is live, by number or not at all changed."""
+
+    pair: str
+    join: str = "left"
+
+    def do(self, world: World) -> None:
+        status = world.status()
+        names = world.topics(self.pair)
+        found = (status["usersTopic"], status["accountsTopic"], status["joinType"])
+        assert found == (names["users"], names["accounts"], self.join), status
+
+
+@dataclass(frozen=True)
+class ExpectNothingLeft:
+    """Changelogs and checkpoints exist of the generations that exist, and of no other (O7)."""
+
+    def do(self, world: World) -> None:
+        until(lambda: not self._left(world), "what is retired is removed", 60)
+
+    def _left(self, world: World) -> set[int]:
+        states = ("live", "standby", "building")
+        wanted = {row["generation"] for row in world.generations() if row["state"] in states}
+        names = Names(world.name)
+        changelogs = {names.changelog_of(topic) for topic in world.kafka.topics()} - {None}
+        folder = world.live.folder / "checkpoints"
+        checkpoints = {int(one.name) for one in folder.iterdir() if one.name.isdecimal()}
+        return {number for number in changelogs | checkpoints if number is not None} ^ wanted
+
+
+@dataclass(frozen=True)
+class ExpectAtMost:
+    """No more generations than this exist now."""
+
+    count: int
+
+    def do(self, world: World) -> None:
+        running = [r for r in world.generations() if r["state"] in ("live", "standby", "building")]
+        assert len(running) <= self.count, running

@@ -1,0 +1,141 @@
+"""Hot swaps under traffic, watched on every frame: one livejoin, one scenario after the other."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from livejoin.kafka import Kafka
+from rig.running import until
+from rig.world import (
+    Action,
+    Do,
+    ExpectAtMost,
+    ExpectLive,
+    ExpectNothingLeft,
+    ExpectOracle,
+    KillDash9,
+    Pause,
+    Produce,
+    Send,
+    StopTraffic,
+    Traffic,
+    WaitOutcome,
+    WaitState,
+    World,
+    play,
+    to_pair,
+    world,
+)
+
+NAME = "swap"
+TO_A, TO_B = to_pair(NAME, "a", joinType="left"), to_pair(NAME, "b", joinType="left")
+STALL_S = 15
+BURST = 50
+
+
+@pytest.fixture(scope="module")
+def one(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder: Path = tmp_path_factory.mktemp("swap")
+    with world(kafka, folder, NAME, build_stall_s=STALL_S) as made:
+        play(made, [Traffic(40)])
+        yield made
+        assert made.watcher.frames > 100
+        assert not made.watcher.wrong
+
+
+def burst(world: World) -> None:
+    """Fifty messages, half of them broken, the last valid one for pair b inner."""
+    for number in range(BURST):
+        good = to_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
+        (good if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
+        ExpectAtMost(3).do(world)
+    to_pair(NAME, "b", joinType="inner").do(world)
+    last = world.offset
+    Send({"joinType": "sideways"}).do(world)
+    world.offset = last
+
+
+def break_next_changelog(world: World) -> None:
+    """The changelog of the next generation takes no record: its query dies at every write."""
+    number = max(row["generation"] for row in world.generations()) + 1
+    world.kafka.make(f"{NAME}.changelog.{number}", {"max.message.bytes": "1"})
+
+
+def one_connection(world: World) -> None:
+    assert world.watcher.connects == 1, "the viewer was dropped"
+
+
+SCENARIOS: dict[str, Sequence[Action]] = {
+    "a swap moves all tables to other topics": [
+        TO_B, WaitOutcome("accepted"), WaitOutcome("live"),
+        ExpectLive("b"), ExpectAtMost(2), Do(one_connection),
+    ],
+    "a rollback is back on the old rows, and forward again": [
+        Send({"action": "rollback"}), WaitOutcome("live", "rolled back"), ExpectLive("a"),
+        Send({"action": "rollback"}), WaitOutcome("live", "rolled back"), ExpectLive("b"),
+    ],
+    "a swap of the join alone": [
+        Send({"joinType": "inner"}), WaitOutcome("live"), ExpectLive("b", "inner"),
+    ],
+    "the same again is a heartbeat": [
+        Send({"joinType": " INNER "}), WaitOutcome("live", "no change"), ExpectLive("b", "inner"),
+    ],
+    "what is wrong is rejected with a reason, and nothing changes": [
+        Send({"userTopic": "x"}), WaitOutcome("rejected", "did you mean usersTopic?"),
+        Send({"usersTopic": f"{NAME}.users.c"}), WaitOutcome("rejected", "does not exist, did you"),
+        Send({"joinType": "sideways"}), WaitOutcome("rejected", "unknown join"),
+        Send(b"{"), WaitOutcome("rejected", "not valid JSON"),
+        Send({"usersTopic": f"{NAME}.ledger"}), WaitOutcome("rejected", "own topics"),
+        ExpectLive("b", "inner"),
+    ],
+    "asking for what is live cancels a build": [
+        TO_A, WaitOutcome("building"), Send({"usersTopic": f"{NAME}.users.b",
+        "accountsTopic": f"{NAME}.accounts.b", "joinType": "inner"}),
+        WaitOutcome("live", "is not built"), ExpectLive("b", "inner"),
+    ],
+    "another request supersedes a build": [
+        TO_A, WaitOutcome("building"), TO_B, WaitOutcome("live"), ExpectLive("b"),
+    ],
+    "a build that fails leaves the live one alone": [
+        Do(break_next_changelog), TO_A, WaitOutcome("failed", "no progress"),
+        ExpectLive("b"), ExpectNothingLeft(),
+    ],
+    "a build that stalls leaves the live one alone": [
+        TO_A, WaitOutcome("building"),
+        Pause(lambda w: (w.outcome(w.offset) or {}).get("outcome") == "failed", "it failed"),
+        ExpectLive("b"), ExpectNothingLeft(),
+    ],
+    "of a burst the last valid message wins": [
+        Do(burst), WaitOutcome("live"), ExpectLive("b", "inner"), ExpectAtMost(3),
+        Do(one_connection),
+    ],
+    "killed while building, it goes on building": [
+        TO_A, WaitOutcome("building"), KillDash9("both"), WaitOutcome("live", limit_s=120),
+        ExpectLive("a"),
+    ],
+    "a standby outlives a kill": [
+        KillDash9("both"), WaitState("live"), Send({"action": "rollback"}),
+        WaitOutcome("live", "rolled back"), ExpectLive("b", "inner"),
+    ],
+    "in the end all is as the oracle says, and nothing is left behind": [
+        StopTraffic(), Produce("b", 20), ExpectOracle("b", "inner"), ExpectNothingLeft(),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(scenario: str, one: World) -> None:
+    play(one, SCENARIOS[scenario])
+
+
+def test_every_message_left_its_trace(one: World) -> None:
+    rows = one.live.table("control_raw")
+    assert [row["offset"] for _, row in sorted(rows.items())] == list(range(len(rows)))
+    assert {row["by"] for row in rows.values()} == {"kafka"}
+    assert all(row["reason"] for row in rows.values() if row["outcome"] == "rejected")
+    said = [row["msg"] for _, row in sorted(one.live.table("orchestrator_logs").items())]
+    for offset in range(len(rows)):
+        mine = [msg for msg in said if f"control {offset} " in msg or f"control {offset}:" in msg]
+        assert len(mine) >= 3, (offset, mine)
+    until(lambda: one.status()["state"] == "live", "live")
