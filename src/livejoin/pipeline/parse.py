@@ -5,9 +5,10 @@ rare (numbers spelt with an exponent, numbers in a string field) goes back to th
 VARIANT has forgotten the spelling.
 """
 
+import functools
 from collections.abc import Iterable
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import spec
@@ -31,6 +32,18 @@ def parsed(records: DataFrame) -> DataFrame:
 
     All sources go through one parser: planning it costs more than the fields that are not there.
     """
+    for name, column in _stages(records.sparkSession).items():
+        records = records.withColumn(name, column)
+    return records.drop("_json", "_cell", "_kind", "_got")
+
+
+@functools.lru_cache(maxsize=1)
+def _stages(_session: SparkSession) -> dict[str, Column]:
+    """The columns of the parser in their order, made once per session.
+
+    Each takes several calls to the JVM, a second in all; and lambdas are numbered as they are made,
+    so that code generated from the same column is found again.
+    """
     text = F.expr("try_validate_utf8(cast(value as string))")
     fits = F.octet_length("value") <= MAX_VALUE_BYTES
     v = F.when(fits, F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))))
@@ -40,20 +53,17 @@ def parsed(records: DataFrame) -> DataFrame:
         F.coalesce(F.when(_has(field), F.schema_of_variant(_cell(field))), F.lit("VOID"))
         for field in FIELDS
     )
-    typed = (
-        records.withColumn("_json", _once(F.struct(text.alias("text"), v.alias("v"))))
-        .withColumn("_cell", _once(cells))
-        .withColumn("_kind", _once(_struct(kinds)))
-        .withColumn("_got", _struct(_CONVERT[field.type](field) for field in FIELDS))
-    )
-    # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
     reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields())
     there = F.col("value").isNotNull()
-    return (
-        typed.withColumn("reason", F.when(there & ~_plain(), _rarely(reason)))
-        .withColumn("row", F.when(there & F.col("reason").isNull(), F.col("_got")))
-        .drop("_json", "_cell", "_kind", "_got")
-    )
+    return {
+        "_json": _once(F.struct(text.alias("text"), v.alias("v"))),
+        "_cell": _once(cells),
+        "_kind": _once(_struct(kinds)),
+        "_got": _struct(_CONVERT[field.type](field) for field in FIELDS),
+        # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
+        "reason": F.when(there & ~_plain(), _rarely(reason)),
+        "row": F.when(there & F.col("reason").isNull(), F.col("_got")),
+    }
 
 
 def _has(field: spec.Column) -> Column:
