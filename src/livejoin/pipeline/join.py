@@ -34,7 +34,6 @@ def changes(read: DataFrame, choice: spec.Choice) -> DataFrame:
         .groupBy("group")
         .agg(*it.state, *topics)
         .select(it.records)
-        .select("r.key", "r.value")
     )
 
 
@@ -69,7 +68,7 @@ def _columns(_session: SparkSession, join: spec.Join) -> _Columns:
     return _Columns(
         *_event(),
         (F.collect_list(of_user).alias("users"), others.alias("others"), F.last("e").alias("e")),
-        F.explode(everything).alias("r"),
+        F.inline(everything),
     )
 
 
