@@ -59,6 +59,20 @@ class Record(NamedTuple):
     value: bytes
 
 
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Span(NamedTuple):
+    """Offsets from `start` to below `end`."""
+
+    start: int
+    end: int
+
+
 class Kafka:
     """The users' cluster. Whoever takes a producer or reader closes it; the admin client stays."""
 
@@ -214,22 +228,28 @@ class Kafka:
                 raise missing(name)
             time.sleep(0.02)
 
-    def offsets(self, topic: Topic, spec: OffsetSpec) -> dict[int, int]:
-        """One offset per partition. Ends are those of readers that skip what was not committed."""
-        asked = {TopicPartition(topic.name, p): spec for p in topic.partitions}
+    def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
+        """By topic one offset per partition. Ends are those of readers of what was committed."""
+        asked = {TopicPartition(topic.name, p): spec for topic in topics for p in topic.partitions}
         until = time.monotonic() + _ANSWER_S
         while True:
             futures = self.admin.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
             )
-            try:
-                return {at.partition: f.result(_ANSWER_S).offset for at, f in futures.items()}
-            except KafkaException as error:
-                electing = error.args[0].code() in _ELECTING and time.monotonic() < until
-                if not electing:
-                    raise _named(error, topic.name) from error
-            except TimeoutError as error:
-                raise self._unavailable("no answer") from error
+            found: dict[str, dict[int, int]] = {}
+            for at, future in futures.items():
+                try:
+                    offset = future.result(_ANSWER_S).offset
+                except KafkaException as error:
+                    electing = error.args[0].code() in _ELECTING and time.monotonic() < until
+                    if not electing:
+                        raise _named(error, at.topic) from error
+                    break
+                except TimeoutError as error:
+                    raise self._unavailable("no answer") from error
+                found.setdefault(at.topic, {})[at.partition] = offset
+            else:
+                return found
             time.sleep(0.05)
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
@@ -282,39 +302,57 @@ def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
             return
 
 
-def last_readable(kafka: Kafka, group: str, topic: Topic) -> dict[int, int]:
-    """The last record of each partition that a reader gets; partitions without one are left out.
+def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dict[Place, int]:
+    """The last record in each span that a reader gets; places without one are left out.
 
     The end offset alone does not tell: below it may stand transaction markers and aborted records.
     """
-    starts = kafka.offsets(topic, OffsetSpec.earliest())
-    ends = kafka.offsets(topic, OffsetSpec.latest())
-    consumer = kafka.reader(group)
+    found: dict[Place, int] = {}
+    left = {place: span for place, span in within.items() if span.end > span.start}
+    # brokers answer at once, also where nothing follows
+    consumer = kafka.reader(group, fetch_wait_ms=1)
     try:
-        found = {
-            p: _last_before(consumer, topic.name, p, starts[p], ends[p]) for p in topic.partitions
-        }
+        step = 1
+        while left:
+            tails = {
+                place: Span(max(span.start, span.end - step), span.end)
+                for place, span in left.items()
+            }
+            found |= _last(consumer, tails)
+            left = {
+                place: span
+                for place, span in left.items()
+                if place not in found and tails[place].start > span.start
+            }
+            step *= 16
     finally:
         consumer.close()
-    return {p: offset for p, offset in found.items() if offset is not None}
+    return found
 
 
-def _last_before(
-    consumer: Consumer, topic: str, partition: int, start: int, end: int
-) -> int | None:
-    step = 1
-    while end > start:
-        at = max(start, end - step)
-        consumer.assign([TopicPartition(topic, partition, at)])
-        last = None
-        for record in read_to_end(consumer, topic):
-            if record.offset >= end:
-                break
-            last = record.offset
-        if last is not None or at == start:
-            return last
-        step *= 16
-    return None
+def _last(consumer: Consumer, spans: Mapping[Place, Span]) -> dict[Place, int]:
+    """The last record of each span, all read together."""
+    found: dict[Place, int] = {}
+    reading = set(spans)
+    consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
+    until = time.monotonic() + _ANSWER_S
+    while reading:
+        message = consumer.poll(max(0.0, until - time.monotonic()))
+        if message is None:
+            topic = next(iter(reading)).topic
+            raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {_ANSWER_S} s')
+        place = Place(message.topic() or "", message.partition() or 0)
+        error, offset = message.error(), message.offset() or 0
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            raise _named(KafkaException(error), place.topic)
+        if place not in reading:
+            continue
+        end = spans[place].end
+        if error is None and offset < end:
+            found[place] = offset
+        if error is not None or offset >= end - 1:
+            reading.discard(place)
+    return found
 
 
 def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:

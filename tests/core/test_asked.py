@@ -432,6 +432,15 @@ RULES: dict[str, Rule] = {
         "users_b inner accounts_b needs 4 task slots beside what is live, and 0 of 3 are free;"
         " give Spark more in spark.master",
     ),
+    "a preview of more slots than Spark has": Rule(
+        limited(LIVE, slots=7),
+        ask_for(0, B, action="preview"),
+        "rejected",
+        (1, None, None),
+        A,
+        "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
+        " give Spark more in spark.master",
+    ),
     "a heartbeat needs no slots": Rule(
         limited(LIVE, slots=7), ask_for(0, A), "live", (1, None, None), A, "no change", 1
     ),

@@ -6,7 +6,7 @@ from typing import Any
 from core.histories import RULES
 from livejoin.core.facts import Folded
 from livejoin.core.generation import Origin
-from livejoin.core.inbound import HISTORY_KEPT, RAW_BYTES, History, Inbound, understood
+from livejoin.core.inbound import HISTORY_KEPT, RAW_CHARS, History, Inbound, understood
 from livejoin.core.messages import Request
 from livejoin.core.state import IDS_KEPT
 from livejoin.core.told import Reply
@@ -44,7 +44,7 @@ def test_an_invalid_message_still_carries_its_id() -> None:
 
 
 def test_a_long_message_is_cut_for_people() -> None:
-    exact = b'{"id":"' + b"x" * (RAW_BYTES - 9) + b'"}'
+    exact = b'{"id":"' + b"x" * (RAW_CHARS - 9) + b'"}'
     assert understood(0, 0.0, "ann", exact, RULES).origin.raw == exact.decode()
     longer = understood(0, 0.0, "ann", exact + b" ", RULES).origin.raw
     assert longer == exact.decode() + "…"

@@ -54,7 +54,7 @@ class ControlTopic:
         try:
             if topic.id != self.topic_id:
                 self._fold(consumer, topic)
-            first = self.kafka.offsets(topic, OffsetSpec.earliest())[0]
+            first = self._offset(topic, OffsetSpec.earliest())
             consumer.assign([TopicPartition(topic.name, 0, max(self.position, first))])
             self.inbox.put(facts.Listened(topic.name))
             quiet_s = 0.0
@@ -89,8 +89,8 @@ class ControlTopic:
 
     def _fold(self, consumer: Consumer, topic: Topic) -> None:
         """A topic that is new to us: its whole past comes down to one fact."""
-        end = self.kafka.offsets(topic, OffsetSpec.latest())[0]
-        at = self.kafka.offsets(topic, OffsetSpec.earliest())[0]
+        end = self._offset(topic, OffsetSpec.latest())
+        at = self._offset(topic, OffsetSpec.earliest())
         history = History()
         consumer.assign([TopicPartition(topic.name, 0, at)])
         silent_s = 0.0
@@ -108,6 +108,9 @@ class ControlTopic:
                 at = last
         self.topic_id, self.position = topic.id, end
         self.inbox.put(history.folded(topic.id, end))
+
+    def _offset(self, topic: Topic, where: OffsetSpec) -> int:
+        return self.kafka.offsets([topic], where)[topic.name][0]
 
     def _pass_on(self, records: Sequence[Message]) -> None:
         inbound = [self._understood(record) for record in records]

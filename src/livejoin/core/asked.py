@@ -1,6 +1,7 @@
 """What a control message does. None is ever without effect and without a reason."""
 
 from dataclasses import replace
+from typing import assert_never
 
 from livejoin.core import moves
 from livejoin.core.facts import Asked, Folded, Found
@@ -10,6 +11,7 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
 
 _RAW_LOGGED = 1024  # characters
+_WARNINGS = 5  # of one message
 
 
 def asked(state: State, fact: Asked) -> State:
@@ -27,7 +29,7 @@ def asked(state: State, fact: Asked) -> State:
         if request.id in state.ids:
             return _repeated(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
-    for warning in request.warnings:
+    for warning in request.warnings[:_WARNINGS]:
         state = say(state, "WARN", f"control {origin.offset}: {warning}; it is ignored")
     choice = resolved(state, request)
     why = refused(state, fact, request, choice)
@@ -42,10 +44,13 @@ def asked(state: State, fact: Asked) -> State:
         case "preview":
             state = reply(state, origin, "previewed", f"would resolve to {choice}")
             return say(state, "INFO", f"control {origin.offset}: a preview, nothing changes")
+    assert_never(request.action)
 
 
 def folded(state: State, fact: Folded) -> State:
     """A control topic that is new to us: its history counts as one request."""
+    if state.topic_id:  # offsets of the old one mean other messages now
+        state = moves.without_origins(state)
     state = replace(
         state,
         topic_id=fact.topic_id,
@@ -93,7 +98,13 @@ def refused(state: State, fact: Asked, request: Request, choice: Choice | None) 
             return found
     if choice.users == choice.accounts:
         return f"usersTopic and accountsTopic are both {choice.users}: they must differ"
-    return ""
+    return _too_large(state, fact, choice) if _builds(state, request, choice) else ""
+
+
+def _builds(state: State, request: Request, choice: Choice) -> bool:
+    """Whether a request asks for a new generation."""
+    there = [g.choice for g in (state.live, state.building) if g is not None]
+    return bool(request.start) or choice not in there
 
 
 def _too_large(state: State, fact: Asked, choice: Choice) -> str:
@@ -144,9 +155,6 @@ def _applied(state: State, fact: Asked, request: Request, choice: Choice) -> Sta
             return say(state, "INFO", f"control {origin.offset}: no change, {why}")
         if live is not None and choice == live.choice:
             return _confirmed(state, fact)
-    why = _too_large(state, fact, choice)
-    if why:
-        return _rejected(state, fact, why)
     state = moves.build(state, choice, origin.by, origin, request.start)
     assert state.building is not None
     state = reply(state, origin, "accepted", generation=state.building.number)
@@ -162,7 +170,9 @@ def _confirmed(state: State, fact: Asked) -> State:
     if state.building is not None:
         did = f"generation {state.building.number} is not built"
         state = moves.cancel(state, f"control {offset} asks for what is live")
-    if state.of(live).broken and not state.of(live).unusable:
+    if state.of(live).unusable:
+        did = "it cannot go on and is built anew soon"
+    elif state.of(live).broken:
         did = "its query is tried again"
         state = state.faring(live, broken=False, restarts=0, try_again_at=0.0)
     state = replace(state, live=replace(live, live_at=state.now))

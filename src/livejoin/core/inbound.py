@@ -11,7 +11,7 @@ from livejoin.core.state import IDS_KEPT
 from livejoin.core.told import Reply
 
 BY_HEADER = "livejoin-by"  # of a record: who asked; a plain producer does not say
-RAW_BYTES = 1024  # of a message, for people
+RAW_CHARS = 1024  # of a message, for people
 HISTORY_KEPT = 10_000  # rows of `control_raw`
 
 
@@ -26,8 +26,7 @@ class Inbound:
 
 def understood(offset: int, at: float, by: str, raw: bytes, rules: messages.Rules) -> Inbound:
     """Read a record. None is so bad that this raises."""
-    text = raw[:RAW_BYTES].decode(errors="backslashreplace")
-    origin = Origin(offset, at, by, text + ("…" if len(raw) > RAW_BYTES else ""))
+    origin = Origin(offset, at, by, _legible(raw))
     try:
         request = messages.read(raw, rules)
     except Invalid as error:
@@ -38,6 +37,11 @@ def understood(offset: int, at: float, by: str, raw: bytes, rules: messages.Rule
     return Inbound(asks, request)
 
 
+def _legible(raw: bytes) -> str:
+    text = raw[: 4 * RAW_CHARS].decode(errors="backslashreplace")  # no character has more bytes
+    return text if len(text) <= RAW_CHARS else text[:RAW_CHARS] + "…"
+
+
 class History:
     """Folds the past of a control topic, field by field. Actions of the past count for nothing."""
 
@@ -45,7 +49,7 @@ class History:
         self._request = Request()
         self._count = 0
         self._replies: deque[Reply] = deque(maxlen=HISTORY_KEPT)
-        self._ids: deque[str] = deque(maxlen=IDS_KEPT)
+        self._ids: dict[str, None] = {}
 
     def add(self, one: Inbound) -> None:
         """Take in the next message."""
@@ -55,7 +59,12 @@ class History:
             self._replies.append(Reply(one.origin, "rejected", one.origin.at, one.wrong))
             return
         if request.id is not None:
-            self._ids.append(request.id)
+            if request.id in self._ids:
+                self._replies.append(Reply(one.origin, "repeated", one.origin.at))
+                return
+            self._ids[request.id] = None
+            if len(self._ids) > IDS_KEPT:
+                del self._ids[next(iter(self._ids))]
         self._replies.append(Reply(one.origin, "history", one.origin.at))
         if request.action == "apply":
             newest = self._request

@@ -97,8 +97,7 @@ def fail(state: State, why: str) -> State:
     """The building generation came to nothing. What is live is not touched."""
     building = state.building
     assert building is not None
-    goes_on = f"; generation {state.live.number} goes on serving" if state.live else ""
-    state = say(state, "ERROR", f"failed: {building}: {why}{goes_on}")
+    state = say(state, "ERROR", f"failed: {building}: {why}{_goes_on(state)}")
     return _as_before(end(state, building, "failed", why))
 
 
@@ -122,6 +121,28 @@ def end(
         standby=None if state.standby == generation else state.standby,
         building=None if state.building == generation else state.building,
     )
+
+
+def without_origins(state: State) -> State:
+    """Forget which messages asked for the generations."""
+
+    def nobody(generation: Generation | None) -> Generation | None:
+        return replace(generation, origin=None) if generation else None
+
+    return replace(
+        state,
+        live=nobody(state.live),
+        standby=nobody(state.standby),
+        building=nobody(state.building),
+    )
+
+
+def _goes_on(state: State) -> str:
+    if state.live is None:
+        return ""
+    if state.of(state.live).broken:
+        return f"; the last rows of generation {state.live.number} stay"
+    return f"; generation {state.live.number} goes on serving"
 
 
 def _as_before(state: State) -> State:

@@ -63,10 +63,10 @@ def _row(generation: Generation, state: str, message: str) -> dict[str, Any]:
 def _named(state: State) -> str:
     live, building = state.live, state.building
     if live is not None:
+        if building is not None:
+            return "building"
         health = state.of(live)
-        if health.broken and not (health.unusable and building):
-            return "failed"
-        return "building" if building else "restarting" if health.trouble else "live"
+        return "failed" if health.broken else "restarting" if health.trouble else "live"
     if state.deaf or (building is not None and state.of(building).trouble):
         return "waiting"
     if building is not None:

@@ -5,7 +5,10 @@ else. Its own record (row, reject or tombstone) comes last: a follower that has 
 the event caused.
 """
 
-from pyspark.sql import Column, DataFrame
+import functools
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import rows, spec
@@ -27,33 +30,54 @@ def records(stream: DataFrame, source: spec.Source) -> DataFrame:
 
 def changes(read: DataFrame, choice: spec.Choice) -> DataFrame:
     """Records of all sources as changelog records, `key` and `value`."""
+    it = _columns(read.sparkSession, choice.join)
+    topics = (F.lit(choice.topic(s.name)).alias(_topic(s)) for s in spec.SOURCES)
+    return (
+        parse.parsed(read)
+        .select(it.group, it.event)
+        .groupBy("group")
+        .agg(*it.state, *topics)
+        .select(it.records)
+    )
+
+
+class _Columns(NamedTuple):
+    group: Column
+    event: Column
+    state: tuple[Column, ...]
+    records: Column
+
+
+# one session has three joins; a new one comes only after its JVM has died
+@functools.lru_cache(maxsize=3)
+def _columns(_session: SparkSession, join: spec.Join) -> _Columns:
+    """What is the same for all topics, made once, as in `parse`."""
     users, accounts, e = _kept(spec.USERS), _kept(spec.ACCOUNTS), F.col("e")
     of_user = F.when(_is_row(spec.USERS) & _key().isNotNull(), users)
     of_account = F.when(_is_row(spec.ACCOUNTS) & _key().isNotNull(), accounts)
     newest = F.when(of_account.isNotNull(), F.struct(e["ts"], e["partition"], e["offset"]))
-    others = F.max_by(accounts, newest) if choice.join == "left" else F.collect_list(of_account)
-    state = (
-        _events(read)
-        .groupBy("group")
-        .agg(F.collect_list(of_user).alias("users"), others.alias("others"), F.last("e").alias("e"))
-    )
+    others = F.max_by(accounts, newest) if join == "left" else F.collect_list(of_account)
     # a new users row changes that row, a new account all rows of its user, anything else none
     touched = F.when(_is_row(spec.USERS), F.array(users)).when(
         of_account.isNotNull(), F.col("users")
     )
-    if choice.join == "left":
+    if join == "left":
         changed = F.transform(touched, lambda user: _with_latest(user, F.col("others")))
     else:
         new = F.when(of_account.isNotNull(), F.array(accounts)).otherwise(F.col("others"))
-        outer = choice.join == "left_outer"
+        outer = join == "left_outer"
         changed = F.flatten(F.transform(touched, lambda user: _with_each(user, new, outer=outer)))
     nothing = F.array().cast(_RECORDS)
-    everything = F.concat(F.coalesce(changed, nothing), F.array(_own(choice)))
-    return state.select(F.explode(everything).alias("r")).select("r.key", "r.value")
+    everything = F.concat(F.coalesce(changed, nothing), F.array(_own()))
+    return _Columns(
+        *_event(),
+        (F.collect_list(of_user).alias("users"), others.alias("others"), F.last("e").alias("e")),
+        F.inline(everything),
+    )
 
 
-def _events(read: DataFrame) -> DataFrame:
-    """Each record as an event `e`, and the `group` whose state it meets."""
+def _event() -> tuple[Column, Column]:
+    """The `group` whose state a record meets, and the record as an event `e`."""
     start = F.base64(F.substring("value", 1, parse.RAW_BYTES))
     # Spark breaks base64 into lines
     raw = F.when(F.col("reason").isNotNull(), F.translate(start, "\r\n", "")).alias("raw")
@@ -61,7 +85,12 @@ def _events(read: DataFrame) -> DataFrame:
     # Events without a key meet under a name that no userId has, and leave nothing in the state.
     key = F.concat(F.lit("="), F.col("row")[spec.KEY])
     apart = F.concat(F.lit("-"), "source", F.lit("-"), "partition")
-    return parse.parsed(read).select(F.coalesce(key, apart).alias("group"), e.alias("e"))
+    return F.coalesce(key, apart).alias("group"), e.alias("e")
+
+
+def _topic(source: spec.Source) -> str:
+    """The column beside the state that names a source's topic."""
+    return f"topic_of_{source.name}"
 
 
 def _is_row(source: spec.Source) -> Column:
@@ -118,12 +147,13 @@ def _version(account: Column) -> Column:
     return F.when(account.isNotNull(), F.array(*parts))
 
 
-def _own(choice: spec.Choice) -> Column:
+def _own() -> Column:
     """The event's own record, which is also its mark."""
     e = F.col("e")
     where = _at(e)
     apart = F.concat(e["source"], F.lit("/"), where)
-    topic = F.when(e["source"] == spec.USERS.name, choice.users).otherwise(choice.accounts)
+    users, accounts = (F.col(_topic(source)) for source in spec.SOURCES)
+    topic = F.when(e["source"] == spec.USERS.name, users).otherwise(accounts)
     reject = F.struct(
         e["source"], topic.alias("topic"), *(e[name] for name in (*_AT, "reason", "raw"))
     )

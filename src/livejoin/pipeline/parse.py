@@ -5,9 +5,10 @@ rare (numbers spelt with an exponent, numbers in a string field) goes back to th
 VARIANT has forgotten the spelling.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import spec
@@ -31,6 +32,20 @@ def parsed(records: DataFrame) -> DataFrame:
 
     All sources go through one parser: planning it costs more than the fields that are not there.
     """
+    *stages, row = _stages(records.sparkSession)
+    kept = records.columns
+    for name, column in stages:
+        records = records.withColumn(name, column)
+    return records.select(*kept, "reason", row[1].alias(row[0]))
+
+
+@functools.lru_cache(maxsize=1)
+def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
+    """The columns of the parser in their order, made once per session.
+
+    Each takes several calls to the JVM, a second in all; and lambdas are numbered as they are made,
+    so that code generated from the same column is found again.
+    """
     text = F.expr("try_validate_utf8(cast(value as string))")
     fits = F.octet_length("value") <= MAX_VALUE_BYTES
     v = F.when(fits, F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))))
@@ -40,19 +55,16 @@ def parsed(records: DataFrame) -> DataFrame:
         F.coalesce(F.when(_has(field), F.schema_of_variant(_cell(field))), F.lit("VOID"))
         for field in FIELDS
     )
-    typed = (
-        records.withColumn("_json", _once(F.struct(text.alias("text"), v.alias("v"))))
-        .withColumn("_cell", _once(cells))
-        .withColumn("_kind", _once(_struct(kinds)))
-        .withColumn("_got", _struct(_CONVERT[field.type](field) for field in FIELDS))
-    )
-    # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
     reason = F.coalesce(_wrong_record(F.col("_json.text"), F.col("_json.v")), _wrong_fields())
     there = F.col("value").isNotNull()
     return (
-        typed.withColumn("reason", F.when(there & ~_plain(), _rarely(reason)))
-        .withColumn("row", F.when(there & F.col("reason").isNull(), F.col("_got")))
-        .drop("_json", "_cell", "_kind", "_got")
+        ("_json", _once(F.struct(text.alias("text"), v.alias("v")))),
+        ("_cell", _once(cells)),
+        ("_kind", _once(_struct(kinds))),
+        ("_got", _struct(_CONVERT[field.type](field) for field in FIELDS)),
+        # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
+        ("reason", F.when(there & ~_plain(), _rarely(reason))),
+        ("row", F.when(there & F.col("reason").isNull(), F.col("_got"))),
     )
 
 
@@ -77,8 +89,13 @@ def _rarely(column: Column) -> Column:
     As generated code, what hardly ever runs was nine tenths of the parser: compiling it took
     seconds at every start of a query, and a method of the JVM has a limit.
     """
+    return _let(F.lit(0), lambda _it: column)
+
+
+def _let(value: Column, use: Callable[[Column], Column]) -> Column:
+    """What `use` makes of a value that is worked out once; interpreted, as in `_rarely`."""
     # zip_with has no code generation, unlike transform
-    return F.zip_with(F.array(F.lit(0)), F.array(F.lit(0)), lambda _a, _b: column)[0]
+    return F.zip_with(F.array(value), F.array(F.lit(0)), lambda it, _: use(it))[0]
 
 
 def _plain() -> Column:
@@ -116,17 +133,35 @@ def _wrong_record(text: Column, v: Column) -> Column:
 
 def _wrong_fields() -> Column:
     """Which fields have the wrong type, all of them in one reason, or null."""
-    wrong = [
-        F.when(
-            (_kind(c) != "VOID") & F.col(f"_got.{c.name}").isNull(),
-            F.concat(
-                F.lit(f"{c.name}: expected {c.type}, got "),
-                F.left(F.coalesce(_spelt(c), F.to_json(_cell(c))), F.lit(_SHOWN_CHARS)),
-            ),
+    fields = F.array(
+        *(
+            F.struct(
+                F.lit(c.name).alias("name"),
+                F.lit(c.type).alias("type"),
+                _cell(c).alias("cell"),
+                ((_kind(c) != "VOID") & F.col(f"_got.{c.name}").isNull()).alias("wrong"),
+            )
+            for c in FIELDS
         )
-        for c in FIELDS
-    ]
-    return F.nullif(F.concat_ws("; ", *wrong), F.lit(""))
+    )
+    # one lambda for all fields: the plan is a third smaller, and so is the time to start a query
+    reasons = F.transform(
+        fields,
+        lambda c: F.when(
+            c["wrong"],
+            F.concat(
+                c["name"],
+                F.lit(": expected "),
+                c["type"],
+                F.lit(", got "),
+                F.left(
+                    F.coalesce(_spelt(c["name"], c["cell"]), F.to_json(c["cell"])),
+                    F.lit(_SHOWN_CHARS),
+                ),
+            ),
+        ),
+    )
+    return F.nullif(F.array_join(reasons, "; "), F.lit(""))
 
 
 def _cell(column: spec.Column) -> Column:
@@ -140,10 +175,11 @@ def _kind(column: spec.Column) -> Column:
 def _string(column: spec.Column) -> Column:
     text, kind = _cell(column).try_cast("string"), _kind(column)
     # "D" stands for DECIMAL and DOUBLE; of whole numbers only -0 is spelt otherwise
+    spelt = _spelt(F.lit(column.name), _cell(column))
     respelt = kind.startswith("D") | ((kind == "BIGINT") & (text == "0"))
     return F.when(kind == "STRING", text).when(
         kind.isin("BIGINT", "BOOLEAN") | respelt,
-        _rarely(F.when(respelt, F.coalesce(_spelt(column), text)).otherwise(text)),
+        _rarely(F.when(respelt, F.coalesce(spelt, text)).otherwise(text)),
     )
 
 
@@ -160,7 +196,7 @@ def _int64(column: spec.Column) -> Column:
     # VARIANT drops trailing zeros, so 30.0 is a DECIMAL(2,0)
     whole = (kind == "BIGINT") | (kind.startswith("DECIMAL") & kind.endswith(",0)"))
     text = F.when(kind == "STRING", _cell(column).try_cast("string")).when(
-        kind == "DOUBLE", _spelt(column)
+        kind == "DOUBLE", _spelt(F.lit(column.name), _cell(column))
     )
     return F.when(whole, _cell(column).try_cast("bigint")).when(
         kind.isin("STRING", "DOUBLE"), _whole(text)
@@ -170,11 +206,11 @@ def _int64(column: spec.Column) -> Column:
 _CONVERT = {"string": _string, "double": _double, "int64": _int64}
 
 
-def _spelt(column: spec.Column) -> Column:
+def _spelt(name: Column, cell: Column) -> Column:
     """A number as it stands in the text: the last one of this name with the value VARIANT read."""
-    pattern = rf'"{column.name}"\s*:\s*({_NUMBER})'
-    found = F.regexp_extract_all("_json.text", F.lit(pattern), F.lit(1))
-    same = F.filter(found, lambda text: text.try_cast("double") == _cell(column).try_cast("double"))
+    pattern = F.concat(F.lit('"'), name, F.lit(rf'"\s*:\s*({_NUMBER})'))
+    found = F.regexp_extract_all("_json.text", pattern, F.lit(1))
+    same = F.filter(found, lambda text: text.try_cast("double") == cell.try_cast("double"))
     return F.try_element_at(same, F.lit(-1))
 
 
@@ -184,24 +220,27 @@ def _is_number(text: Column) -> Column:
 
 def _whole(text: Column) -> Column:
     """A JSON number's text as int64 if it is whole and fits, whatever its spelling; else null."""
-    # interpreted, as in _rarely; the lambda also keeps the text from being worked out nine times
-    return F.zip_with(F.array(text), F.array(F.lit(0)), lambda it, _: _whole_text(it))[0]
-
-
-def _whole_text(text: Column) -> Column:
     shape = r"^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
-    sign, integer, fraction, exponent = (F.regexp_extract(text, shape, i) for i in (1, 2, 3, 4))
-    digits = F.concat(integer, fraction)
+
+    def cut(it: Column) -> Column:
+        parts = {"sign": 1, "integer": 2, "fraction": 3, "exponent": 4}
+        found = F.struct(*(F.regexp_extract(it, shape, i).alias(name) for name, i in parts.items()))
+        return F.when(_is_number(it), _let(found, _number))
+
+    return _let(text, cut)
+
+
+def _number(part: Column) -> Column:
+    digits = F.concat(part["integer"], part["fraction"])
     significant = F.regexp_replace(digits, "(?<!0)0+$", "")  # tries each run of zeros only once
-    zeros = (
-        F.when(exponent == "", 0).otherwise(exponent.try_cast("int"))
-        - F.length(fraction)
-        + F.length(digits)
-        - F.length(significant)
-    )
-    size = F.length(F.regexp_replace(significant, "^0+", ""))
-    number = F.concat(sign, significant, F.repeat(F.lit("0"), zeros)).try_cast("bigint")
-    return F.when(
-        _is_number(text),
-        F.when(size == 0, F.lit(0).cast("bigint")).when(zeros.between(0, 19), number),
-    )
+    shift = F.when(part["exponent"] == "", 0).otherwise(part["exponent"].try_cast("int"))
+    places = shift - F.length(part["fraction"]) + F.length(digits)
+    found = F.struct(part["sign"], significant.alias("digits"), places.alias("places"))
+    return _let(found, _shifted)
+
+
+def _shifted(it: Column) -> Column:
+    zeros = it["places"] - F.length(it["digits"])
+    number = F.concat(it["sign"], it["digits"], F.repeat(F.lit("0"), zeros)).try_cast("bigint")
+    nothing = F.regexp_replace(it["digits"], "^0+", "") == ""
+    return F.when(nothing, F.lit(0).cast("bigint")).when(zeros.between(0, 19), number)

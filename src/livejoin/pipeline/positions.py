@@ -6,30 +6,52 @@ from collections.abc import Mapping
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import spec
-from livejoin.core.generation import Reading
+from livejoin.core.generation import Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.core.start import since
-from livejoin.kafka import Kafka, last_readable, missing
+from livejoin.kafka import Kafka, Place, Span, Topic, forbidden, last_readable, missing
 
 
 def resolve(
     kafka: Kafka, names: Names, choice: spec.Choice, start: Mapping[str, str]
 ) -> dict[str, Reading]:
     """Ask Kafka for each source's topic id, start and last records, or say what is missing."""
-    topics = {source.name: choice.topic(source.name) for source in spec.SOURCES}
-    found = kafka.describe(topics.values())
+    topics = _described(kafka, choice)
+    ends = kafka.offsets(topics.values(), OffsetSpec.latest())
+    starts = {
+        source: _starts(kafka, topic, start[source], ends[topic.name])
+        for source, topic in topics.items()
+    }
+    spans = {
+        Place(topic.name, p): Span(at, ends[topic.name][p])
+        for source, topic in topics.items()
+        for p, at in starts[source].items()
+    }
+    last = last_readable(kafka, names.group("pins"), spans)
     readings = {}
-    for source, name in topics.items():
-        if name not in found:
-            raise missing(name)
-        starts = kafka.offsets(found[name], _where(start[source]))
-        last = last_readable(kafka, names.group("pins"), found[name])
-        pins = {p: offset for p, offset in last.items() if offset >= starts[p]}
-        readings[source] = Reading(name, found[name].id, starts, pins)
+    for source, topic in topics.items():
+        places = {p: Place(topic.name, p) for p in topic.partitions}
+        pins = {p: last[place] for p, place in places.items() if place in last}
+        readings[source] = Reading(topic.name, topic.id, starts[source], pins)
     return readings
 
 
-def _where(start: str) -> OffsetSpec:
+def _described(kafka: Kafka, choice: spec.Choice) -> dict[str, Topic]:
+    names = {source.name: choice.topic(source.name) for source in spec.SOURCES}
+    found = kafka.describe(names.values())
+    for name in names.values():
+        if name not in found:
+            raise missing(name)
+        if not found[name].readable:
+            raise forbidden(name)
+    return {source: found[name] for source, name in names.items()}
+
+
+def _starts(kafka: Kafka, topic: Topic, start: str, ends: Offsets) -> dict[int, int]:
+    if start == "latest":
+        return dict(ends)
     at = since(start, time.time())
-    found: OffsetSpec = OffsetSpec.latest() if start == "latest" else OffsetSpec.earliest()
-    return found if at is None else OffsetSpec.for_timestamp(int(at * 1000))
+    where = OffsetSpec.earliest() if at is None else OffsetSpec.for_timestamp(int(at * 1000))
+    found = kafka.offsets([topic], where)[topic.name]
+    # there is no record of that time or later: what comes next is the first
+    return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}

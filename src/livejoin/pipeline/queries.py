@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
+from urllib.parse import urlparse
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -22,6 +23,12 @@ from livejoin.pipeline.session import Session
 from livejoin.settings import Spark
 
 _WATCH_S = 0.5
+
+# The default one starts ten processes (readlink, chmod) per checkpoint file on a local disk.
+_FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 
 
 class Listener(Protocol):
@@ -181,6 +188,8 @@ class Queries:
             "checkpointLocation": self._checkpoint(generation.number),
         }
         options.pop("kafka.auto.offset.reset", None)
+        if urlparse(self._checkpoints).scheme in ("", "file"):  # else FileContext is the safer one
+            changes.sparkSession.conf.set(_FILES_BY, _LOCAL_FILES)
         writer = changes.writeStream.format("kafka").options(**options).outputMode("update")
         name = f"{self._names.prefix}-{generation.number}"
         batch = f"{self._settings.batch_s} seconds"

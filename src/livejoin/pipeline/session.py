@@ -41,6 +41,10 @@ _DEFAULTS = {
     "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
     "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
     "spark.sql.session.timeZone": "UTC",
+    # without Hadoop's native library a checksum file costs several processes per checkpoint file
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # call sites of columns for error messages: two of three calls to the JVM
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

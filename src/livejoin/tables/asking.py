@@ -102,8 +102,8 @@ class Asking:
         }
 
     def _measured(self, topic: Topic) -> facts.Found:
-        starts = self._kafka.offsets(topic, OffsetSpec.earliest())
-        ends = self._kafka.offsets(topic, OffsetSpec.latest())
+        starts = self._kafka.offsets([topic], OffsetSpec.earliest())[topic.name]
+        ends = self._kafka.offsets([topic], OffsetSpec.latest())[topic.name]
         return facts.Found(len(starts), sum(ends[p] - start for p, start in starts.items()))
 
 

@@ -1,0 +1,148 @@
+"""Seconds from a choice to a complete generation, beside a live one with light traffic.
+
+Builds follow one another, with other topics and another join each time; per build the time of
+each phase, and of stopping it again.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from livejoin import broker, processes
+from livejoin.core import spec
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.settings import Spark
+
+PAIRS = (("one.users", "one.accounts"), ("two.users", "two.accounts"))
+JOINS: tuple[spec.Join, ...] = ("left", "inner")
+LIVE = spec.Choice("live.users", "live.accounts")
+START = {source.name: "earliest" for source in spec.SOURCES}
+RECORDS = 100  # per topic
+OUT = Path(__file__).parent / "out" / "new_generation.json"
+
+
+class Timed(Queries):
+    """Queries that say how long the parts of a start take."""
+
+    took: ClassVar[defaultdict[str, list[float]]] = defaultdict(list)
+
+    def _changes(self, spark: SparkSession, generation: Generation) -> DataFrame:
+        began = time.perf_counter()
+        try:
+            return super()._changes(spark, generation)
+        finally:
+            self.took["plan"].append(time.perf_counter() - began)
+
+    def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
+        began = time.perf_counter()
+        try:
+            return super()._writer(changes, generation)
+        finally:
+            self.took["start"].append(time.perf_counter() - began)
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--builds", type=int, default=20)
+    parser.add_argument("--warm-up", type=int, default=4, help="builds before they count")
+    parser.add_argument("--rate", type=int, default=20, help="records/s for the live generation")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with (
+            broker.broker(folder / "broker") as kafka,
+            processes.only_one(folder / "lock", "folder") as lock,
+            Session(Spark(), lock=lock, log=folder / "spark.log") as session,
+        ):
+            _fill(kafka)
+            names = Names("bench")
+            queries = Timed(session, kafka, names, str(folder / "checkpoints"), Spark())
+            pipeline = Pipeline(kafka, names, queries, START)
+            _build(pipeline, queries, 1, LIVE)
+            done = threading.Event()
+            traffic = threading.Thread(target=_produce, args=(kafka, asked.rate, done))
+            traffic.start()
+            try:
+                for number in range(asked.builds + asked.warm_up):
+                    choice = spec.Choice(*PAIRS[number // 2 % 2], JOINS[number % 2])
+                    _build(pipeline, queries, number + 2, choice)
+                    began = time.perf_counter()
+                    pipeline.stop(number + 2)
+                    queries.took["stop"].append(time.perf_counter() - began)
+            finally:
+                done.set()
+                traffic.join()
+    _report({phase: took[-asked.builds :] for phase, took in Timed.took.items()})
+
+
+def _fill(kafka: Kafka) -> None:
+    producer = kafka.producer()
+    for users, accounts in (*PAIRS, (LIVE.users, LIVE.accounts)):
+        for topic in (users, accounts):
+            kafka.make(topic, partitions=2)
+        for number in range(RECORDS):
+            record = {"userId": f"u{number}", "name": "n", "age": number}
+            producer.produce(users, json.dumps(record), partition=number % 2)
+            record = {"userId": f"u{number}", "accountType": "a", "balance": number}
+            producer.produce(accounts, json.dumps(record), partition=number % 2)
+    producer.flush(60)
+
+
+def _build(pipeline: Pipeline, queries: Timed, number: int, choice: spec.Choice) -> None:
+    began = time.perf_counter()
+    asked = Generation(number, choice, time.time())
+    sources, fingerprint = pipeline.resolve(asked)
+    resolved = time.perf_counter()
+    generation = replace(asked, sources=sources, fingerprint=fingerprint)
+    pipeline.start(generation)
+    started = time.perf_counter()
+    pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=lambda: False)
+    complete = time.perf_counter()
+    took = queries.took
+    took["resolve"].append(resolved - began)
+    took["changelog"].append(started - resolved - took["plan"][-1] - took["start"][-1])
+    took["catch up"].append(complete - started)
+    took["total"].append(complete - began)
+
+
+def _produce(kafka: Kafka, rate: int, done: threading.Event) -> None:
+    producer = kafka.producer()
+    number = 0
+    while not done.wait(1 / rate):
+        number += 1
+        record = {"userId": f"u{number % RECORDS}", "balance": number}
+        producer.produce(LIVE.accounts, json.dumps(record))
+        producer.poll(0)
+    producer.flush(60)
+
+
+def _report(took: dict[str, list[float]]) -> None:
+    phases = ("resolve", "changelog", "plan", "start", "catch up", "total", "stop")
+    print(f"\n{len(took['total'])} builds, ms {'median':>10}{'worst':>8}")
+    figures = {}
+    for phase in phases:
+        samples = [seconds * 1000 for seconds in took[phase]]
+        figures[phase] = {"median": statistics.median(samples), "worst": max(samples)}
+        print(f"{phase:14}{figures[phase]['median']:10.0f}{figures[phase]['worst']:8.0f}")
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({"builds": len(took["total"]), "ms": figures}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
