@@ -1,16 +1,16 @@
 """Clients of the users' Kafka, from one block of properties, and what is asked of its topics."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -18,22 +18,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec
 
 from livejoin.core.nearest import nearest
-from livejoin.errors import KafkaUnavailable, SettingsError, TopicMissing
+from livejoin.errors import KafkaUnavailable, LivejoinError, SettingsError, TopicMissing
 
 Client = TypeVar("Client")
 
-_ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
+ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
-
-# What ends a partition's reading for good; all else librdkafka tries again by itself. Names with
-# an underscore are librdkafka's own errors, not private.
-_GONE = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-)
 
 
 @dataclass(frozen=True)
@@ -44,33 +34,6 @@ class Topic:
     id: str
     partitions: tuple[int, ...]
     readable: bool = True
-
-
-# A partition has no leader for a moment after its topic was made, or its broker died.
-_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-
-
-class Record(NamedTuple):
-    """A record that was read. A key or a value that is null is empty."""
-
-    topic: str
-    offset: int
-    key: bytes
-    value: bytes
-
-
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
-
-
-class Span(NamedTuple):
-    """Offsets from `start` to below `end`."""
-
-    start: int
-    end: int
 
 
 class Kafka:
@@ -150,22 +113,27 @@ class Kafka:
             self._admin = self._made(AdminClient, {})
         return self._admin
 
+    def _answer(self, future: Any, topic: str) -> Any:
+        """What the cluster answers about a topic, or an error of ours."""
+        try:
+            return future.result(ANSWER_S)
+        except KafkaException as error:
+            raise named(error, topic) from error
+        except TimeoutError as error:
+            raise self._unavailable("no answer") from error
+
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist."""
         asked = sorted(set(names))
         futures = self.admin.describe_topics(
-            TopicCollection(asked), include_authorized_operations=True, request_timeout=_ANSWER_S
+            TopicCollection(asked), include_authorized_operations=True, request_timeout=ANSWER_S
         )
         found = {}
         for name, future in futures.items():
             try:
-                it = future.result(_ANSWER_S)
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue
-                raise _named(error, name) from error
-            except TimeoutError as error:
-                raise self._unavailable("no answer") from error
+                it = self._answer(future, name)
+            except TopicUnknown:
+                continue
             found[name] = Topic(
                 name,
                 str(it.topic_id),
@@ -195,34 +163,23 @@ class Kafka:
     def topics(self) -> list[str]:
         """The names of all topics that may be seen."""
         try:
-            return sorted(self.admin.list_topics(timeout=_ANSWER_S).topics)
+            return sorted(self.admin.list_topics(timeout=ANSWER_S).topics)
         except KafkaException as error:
             raise self._unavailable(error.args[0].str()) from error
 
     def delete(self, names: Iterable[str]) -> None:
         """Have these topics gone."""
-        for name, future in self.admin.delete_topics(
-            list(names), request_timeout=_ANSWER_S
-        ).items():
-            try:
-                future.result(_ANSWER_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise _named(error, name) from error
-            except TimeoutError as error:
-                raise self._unavailable("no answer") from error
+        futures = self.admin.delete_topics(list(names), request_timeout=ANSWER_S)
+        for name, future in futures.items():
+            with contextlib.suppress(TopicUnknown):
+                self._answer(future, name)
 
     def make(self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1) -> None:
         """Make a topic unless it is there; afterwards it can be described and read."""
         topic = NewTopic(name, partitions, replication_factor=-1, config=dict(config or {}))
-        try:
-            self.admin.create_topics([topic], request_timeout=_ANSWER_S)[name].result(_ANSWER_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise _named(error, name) from error
-        except TimeoutError as error:
-            raise self._unavailable("no answer") from error
-        until = time.monotonic() + _ANSWER_S
+        with contextlib.suppress(TopicExists):
+            self._answer(self.admin.create_topics([topic], request_timeout=ANSWER_S)[name], name)
+        until = time.monotonic() + ANSWER_S
         while name not in self.describe([name]):  # brokers learn of it one after the other
             if time.monotonic() > until:
                 raise missing(name)
@@ -231,60 +188,28 @@ class Kafka:
     def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
         """By topic one offset per partition. Ends are those of readers of what was committed."""
         asked = {TopicPartition(topic.name, p): spec for topic in topics for p in topic.partitions}
-        until = time.monotonic() + _ANSWER_S
+        until = time.monotonic() + ANSWER_S
         while True:
             futures = self.admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_S
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
             )
             found: dict[str, dict[int, int]] = {}
-            for at, future in futures.items():
-                try:
-                    offset = future.result(_ANSWER_S).offset
-                except KafkaException as error:
-                    electing = error.args[0].code() in _ELECTING and time.monotonic() < until
-                    if not electing:
-                        raise _named(error, at.topic) from error
-                    break
-                except TimeoutError as error:
-                    raise self._unavailable("no answer") from error
-                found.setdefault(at.topic, {})[at.partition] = offset
+            try:
+                for at, future in futures.items():
+                    offset = self._answer(future, at.topic).offset
+                    found.setdefault(at.topic, {})[at.partition] = offset
+            except Electing:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
             else:
                 return found
-            time.sleep(0.05)
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
         return KafkaUnavailable(
             f"Kafka at {self.address} cannot be reached: {why}",
             hint="Check kafka.bootstrap.servers and that the broker runs; it is tried again.",
         )
-
-
-def batch(consumer: Consumer, most: int, wait_s: float) -> list[Record]:
-    """What has arrived, as soon as anything has. Events are left out.
-
-    `consume` alone would wait for the whole number.
-    """
-    return [plain(message) for message in arrived(consumer, most, wait_s)]
-
-
-def arrived(
-    consumer: Consumer, most: int, wait_s: float, gone: Callable[[str], bool] = lambda _: False
-) -> list[Message]:
-    """The same as messages, with headers and times.
-
-    `gone` is told of a topic that cannot be read any more, and answers whether that is fine.
-    """
-    first = consumer.poll(wait_s)
-    if first is None:
-        return []
-    messages = []
-    for message in (first, *consumer.consume(most, 0)):
-        error = message.error()
-        if error is None:
-            messages.append(message)
-        elif error.code() in _GONE and not gone(message.topic() or ""):
-            raise _named(KafkaException(error), message.topic() or "")
-    return messages
 
 
 def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
@@ -302,92 +227,33 @@ def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
             return
 
 
-def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dict[Place, int]:
-    """The last record in each span that a reader gets; places without one are left out.
-
-    The end offset alone does not tell: below it may stand transaction markers and aborted records.
-    """
-    found: dict[Place, int] = {}
-    left = {place: span for place, span in within.items() if span.end > span.start}
-    # brokers answer at once, also where nothing follows
-    consumer = kafka.reader(group, fetch_wait_ms=1)
-    try:
-        step = 1
-        while left:
-            tails = {
-                place: Span(max(span.start, span.end - step), span.end)
-                for place, span in left.items()
-            }
-            found |= _last(consumer, tails)
-            left = {
-                place: span
-                for place, span in left.items()
-                if place not in found and tails[place].start > span.start
-            }
-            step *= 16
-    finally:
-        consumer.close()
-    return found
+class TopicUnknown(TopicMissing):
+    """There is no such topic."""
 
 
-def _last(consumer: Consumer, spans: Mapping[Place, Span]) -> dict[Place, int]:
-    """The last record of each span, all read together."""
-    found: dict[Place, int] = {}
-    reading = set(spans)
-    consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
-    until = time.monotonic() + _ANSWER_S
-    while reading:
-        message = consumer.poll(max(0.0, until - time.monotonic()))
-        if message is None:
-            topic = next(iter(reading)).topic
-            raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {_ANSWER_S} s')
-        place = Place(message.topic() or "", message.partition() or 0)
-        error, offset = message.error(), message.offset() or 0
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-            raise _named(KafkaException(error), place.topic)
-        if place not in reading:
-            continue
-        end = spans[place].end
-        if error is None and offset < end:
-            found[place] = offset
-        if error is not None or offset >= end - 1:
-            reading.discard(place)
-    return found
+class TopicExists(TopicMissing):
+    """There is such a topic already."""
 
 
-def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
-    """What stands in the one partition that is assigned, up to its end."""
-    until = time.monotonic() + _ANSWER_S
-    while time.monotonic() < until:
-        message = consumer.poll(0.2)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            yield plain(message)
-        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            return
-        else:
-            raise _named(KafkaException(error), topic)
-    raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {_ANSWER_S} s')
+class Electing(KafkaUnavailable):
+    """A partition has no leader for a moment after its topic was made, or its broker died."""
 
 
-def plain(message: Message) -> Record:
-    """A message without what few need."""
-    # only the types doubt that what was read has a topic and an offset
-    return Record(
-        message.topic() or "", message.offset() or 0, message.key() or b"", message.value() or b""
-    )
-
-
-def _named(error: KafkaException, topic: str) -> KafkaUnavailable | TopicMissing:
+def named(error: KafkaException, topic: str) -> LivejoinError:
     """Kafka's error as one of ours, so that callers and people see a name."""
     it = error.args[0]
-    if it.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
-        return missing(topic)
-    if it.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return forbidden(topic)
-    return KafkaUnavailable(f'Kafka failed on topic "{topic}": {it.str()}')
+    said = f'Kafka failed on topic "{topic}": {it.str()}'
+    match it.code():
+        case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:  # noqa: SLF001
+            return missing(topic)
+        case KafkaError.TOPIC_ALREADY_EXISTS:
+            return TopicExists(said)
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return forbidden(topic)
+        case KafkaError.NOT_LEADER_FOR_PARTITION | KafkaError.LEADER_NOT_AVAILABLE:
+            return Electing(said)
+        case _:
+            return KafkaUnavailable(said)
 
 
 def _unknown(topic: str, known: Iterable[str]) -> str:
@@ -402,9 +268,9 @@ def forbidden(topic: str) -> TopicMissing:
     )
 
 
-def missing(topic: str) -> TopicMissing:
+def missing(topic: str) -> TopicUnknown:
     """The error for a topic that is not there."""
-    return TopicMissing(
+    return TopicUnknown(
         f'topic "{topic}" does not exist',
         hint="Create it, or choose another one; it is tried again.",
     )

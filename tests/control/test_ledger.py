@@ -16,7 +16,8 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.core.told import Ended, Line, Reply
 from livejoin.errors import Deposed
-from livejoin.kafka import Kafka, Record, read_to_end
+from livejoin.kafka import Kafka
+from livejoin.reading import Record, read_to_end
 
 GENERATION = Generation(7, Choice("users", "accounts"), 1.0)
 STATE = State(last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, lines=1)

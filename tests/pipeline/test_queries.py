@@ -14,10 +14,11 @@ from confluent_kafka import TopicPartition
 from livejoin.core import rows, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka, Record, batch
+from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
+from livejoin.reading import Record, batch
 from livejoin.settings import Spark
 from livejoin.tables import follow
 from livejoin.tables.host import Held

@@ -6,7 +6,8 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from livejoin.core import rows
-from livejoin.kafka import Kafka, read_to_end
+from livejoin.kafka import Kafka
+from livejoin.reading import read_to_end
 from rig import oracle
 from rig.produce import Producers
 from rig.running import Running, alive, running, until

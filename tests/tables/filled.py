@@ -8,7 +8,7 @@ from livejoin.core.generation import Generation
 from livejoin.core.rows import TOMBSTONES, Change
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.kafka import Record
+from livejoin.reading import Record
 from livejoin.tables import follow
 from livejoin.tables.host import Chunk
 

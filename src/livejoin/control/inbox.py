@@ -13,7 +13,8 @@ from livejoin.core import facts, messages
 from livejoin.core.inbound import BY_HEADER, History, Inbound, understood
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMissing
-from livejoin.kafka import Kafka, Topic, arrived
+from livejoin.kafka import Kafka, Topic
+from livejoin.reading import arrived
 
 _MOST = 1000
 _WAIT_S = 0.1

@@ -24,7 +24,8 @@ from livejoin.core.state import (
 )
 from livejoin.core.told import Ended, Line, Reply, Told
 from livejoin.errors import Deposed, KafkaUnavailable
-from livejoin.kafka import Kafka, read_to_end
+from livejoin.kafka import Kafka
+from livejoin.reading import read_to_end
 
 log = structlog.get_logger()
 

@@ -10,7 +10,8 @@ from livejoin.core import rows
 from livejoin.core.coverage import Coverage
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka, batch
+from livejoin.kafka import Kafka
+from livejoin.reading import batch
 
 _BATCH = 10_000
 _ANSWER_S = 15

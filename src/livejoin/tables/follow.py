@@ -16,7 +16,8 @@ from livejoin.core import rows, spec
 from livejoin.core.names import Names
 from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State, from_json
 from livejoin.errors import KafkaUnavailable, LivejoinError
-from livejoin.kafka import Kafka, Record, Topic, arrived, plain, wait_until_reachable
+from livejoin.kafka import Kafka, Topic, wait_until_reachable
+from livejoin.reading import Record, arrived, plain
 from livejoin.tables import decode
 from livejoin.tables.host import Chunk, Host
 

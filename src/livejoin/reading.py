@@ -1,0 +1,150 @@
+"""Reading topics: records as they arrive, to the end, or just the last one of each partition."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from livejoin.errors import KafkaUnavailable
+from livejoin.kafka import ANSWER_S, Kafka, named
+
+# What ends a partition's reading for good; all else librdkafka tries again by itself. Names with
+# an underscore are librdkafka's own errors, not private.
+_GONE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+)
+
+
+class Record(NamedTuple):
+    """A record that was read. A key or a value that is null is empty."""
+
+    topic: str
+    offset: int
+    key: bytes
+    value: bytes
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Span(NamedTuple):
+    """Offsets from `start` to below `end`."""
+
+    start: int
+    end: int
+
+
+def batch(consumer: Consumer, most: int, wait_s: float) -> list[Record]:
+    """What has arrived, as soon as anything has. Events are left out.
+
+    `consume` alone would wait for the whole number.
+    """
+    return [plain(message) for message in arrived(consumer, most, wait_s)]
+
+
+def arrived(
+    consumer: Consumer, most: int, wait_s: float, gone: Callable[[str], bool] = lambda _: False
+) -> list[Message]:
+    """The same as messages, with headers and times.
+
+    `gone` is told of a topic that cannot be read any more, and answers whether that is fine.
+    """
+    first = consumer.poll(wait_s)
+    if first is None:
+        return []
+    messages = []
+    for message in (first, *consumer.consume(most, 0)):
+        error = message.error()
+        if error is None:
+            messages.append(message)
+        elif error.code() in _GONE and not gone(message.topic() or ""):
+            raise named(KafkaException(error), message.topic() or "")
+    return messages
+
+
+def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dict[Place, int]:
+    """The last record in each span that a reader gets; places without one are left out.
+
+    The end offset alone does not tell: below it may stand transaction markers and aborted records.
+    """
+    found: dict[Place, int] = {}
+    left = {place: span for place, span in within.items() if span.end > span.start}
+    # brokers answer at once, also where nothing follows
+    consumer = kafka.reader(group, fetch_wait_ms=1)
+    try:
+        step = 1
+        while left:
+            tails = {
+                place: Span(max(span.start, span.end - step), span.end)
+                for place, span in left.items()
+            }
+            found |= _last(consumer, tails)
+            left = {
+                place: span
+                for place, span in left.items()
+                if place not in found and tails[place].start > span.start
+            }
+            step *= 16
+    finally:
+        consumer.close()
+    return found
+
+
+def _last(consumer: Consumer, spans: Mapping[Place, Span]) -> dict[Place, int]:
+    """The last record of each span, all read together."""
+    found: dict[Place, int] = {}
+    reading = set(spans)
+    consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
+    until = time.monotonic() + ANSWER_S
+    while reading:
+        message = consumer.poll(max(0.0, until - time.monotonic()))
+        if message is None:
+            topic = next(iter(reading)).topic
+            raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {ANSWER_S} s')
+        place = Place(message.topic() or "", message.partition() or 0)
+        error, offset = message.error(), message.offset() or 0
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            raise named(KafkaException(error), place.topic)
+        if place not in reading:
+            continue
+        end = spans[place].end
+        if error is None and offset < end:
+            found[place] = offset
+        if error is not None or offset >= end - 1:
+            reading.discard(place)
+    return found
+
+
+def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
+    """What stands in the one partition that is assigned, up to its end."""
+    until = time.monotonic() + ANSWER_S
+    while time.monotonic() < until:
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            until = time.monotonic() + ANSWER_S
+            yield plain(message)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            return
+        else:
+            raise named(KafkaException(error), topic)
+    raise KafkaUnavailable(f'topic "{topic}" gives no answer within {ANSWER_S} s')
+
+
+def plain(message: Message) -> Record:
+    """A message without what few need."""
+    # only the types doubt that what was read has a topic and an offset
+    return Record(
+        message.topic() or "", message.offset() or 0, message.key() or b"", message.value() or b""
+    )
