@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 import structlog
 import typer
 
-from livejoin import __version__, app, asking, demo, jars, processes, settings
+from livejoin import __version__, asking, processes
 from livejoin.errors import LivejoinError, SettingsError
-from livejoin.kafka import Kafka, wait_until_reachable
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -61,12 +60,16 @@ def demo_command(
     port: Port = 10000,
 ) -> None:
     """Run everything on this machine: a Kafka broker, sample producers, Spark, the page."""
+    from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
+
     raise typer.Exit(demo.run((data or processes.state_folder() / "demo").absolute(), port or 0))
 
 
 @cli.command()
 def run(config: Config = None, port: Port = None) -> None:
     """Join the topics of your own Kafka, as the settings say, and serve the tables."""
+    from livejoin import app, settings  # noqa: PLC0415 - as above
+
     overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
     chosen = settings.load(config, **overrides)
     raise typer.Exit(
@@ -205,6 +208,9 @@ def doctor(config: Config = None, output: Output = "table") -> None:
 
 def _checks(config: Path | None) -> Any:
     """Yield each check's name, whether it passed, and what was found."""
+    from livejoin import jars, settings  # noqa: PLC0415 - as above
+    from livejoin.kafka import Kafka, wait_until_reachable  # noqa: PLC0415 - as above
+
     system = platform.system()
     known = system in ("Linux", "Darwin")
     yield "system", known, system if known else f"{system}: run livejoin under WSL2"

@@ -1,12 +1,13 @@
 """Hot swaps under traffic, watched on every frame: one livejoin, one scenario after the other."""
 
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from livejoin.kafka import Kafka
-from rig.running import until
+from rig.running import LIVEJOIN, until
 from rig.world import (
     Action,
     Do,
@@ -66,6 +67,17 @@ def one_connection(world: World) -> None:
     assert world.watcher.connects == 1, "the viewer was dropped"
 
 
+def command(*words: str, code: int = 0, said: str = "") -> Do:
+    """What a person types, its exit code, and what is said."""
+
+    def run(world: World) -> None:
+        typed = [str(LIVEJOIN), *words, "--url", world.live.url]
+        done = subprocess.run(typed, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+
+    return Do(run)
+
+
 SCENARIOS: dict[str, Sequence[Action]] = {
     "a swap moves all tables to other topics": [
         TO_B, WaitOutcome("accepted"), WaitOutcome("live"),
@@ -77,6 +89,13 @@ SCENARIOS: dict[str, Sequence[Action]] = {
     ],
     "a swap of the join alone": [
         Send({"joinType": "inner"}), WaitOutcome("live"), ExpectLive("b", "inner"),
+    ],
+    "people ask from the command line": [
+        command("send", "--join", "left", said="live: generation"), ExpectLive("b"),
+        command("preview", "--join", "inner", said="builds       generation"), ExpectLive("b"),
+        command("rollback", said="(rolled back)"), ExpectLive("b", "inner"),
+        command("send", "--join", "sideways", code=1, said="rejected: joinType: unknown join"),
+        command("send", "--users-topic", "nope", code=1, said="does not exist"),
     ],
     "the same again is a heartbeat": [
         Send({"joinType": " INNER "}), WaitOutcome("live", "no change"), ExpectLive("b", "inner"),
@@ -132,7 +151,7 @@ def test_scenario(scenario: str, one: World) -> None:
 def test_every_message_left_its_trace(one: World) -> None:
     rows = one.live.table("control_raw")
     assert [row["offset"] for _, row in sorted(rows.items())] == list(range(len(rows)))
-    assert {row["by"] for row in rows.values()} == {"kafka"}
+    assert {row["by"] for row in rows.values()} == {"kafka", "cli 127.0.0.1"}
     assert all(row["reason"] for row in rows.values() if row["outcome"] == "rejected")
     said = [row["msg"] for _, row in sorted(one.live.table("orchestrator_logs").items())]
     for offset in range(len(rows)):

@@ -118,10 +118,12 @@ class Served:
                 viewer.ask(*tables)
             yield viewer
 
-    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+    def get(
+        self, path: str, method: str = "GET", body: bytes | None = None, **headers: str
+    ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         with contextlib.closing(connection):
-            connection.request(method, path, headers=headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             named = {name.lower(): value for name, value in answer.getheaders()}
             return Answer(answer.status, named, answer.read())

@@ -1,0 +1,113 @@
+"""How long a swap takes: control message to cutover frame at an open viewer, in a warm process.
+
+Small topics that share no userId, under light traffic, every frame checked. Also rollbacks, how
+long deciding on a message takes, and folding a long control history.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from livejoin import broker
+from livejoin.core import facts, messages
+from livejoin.core.decide import decide
+from livejoin.core.inbound import History, understood
+from livejoin.core.names import Names
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+from rig.running import until
+from rig.world import Send, Traffic, WaitOutcome, World, play, to_pair, world
+
+OUT = Path(__file__).parent / "out" / "swap.json"
+NAME = "bench"
+RULES = messages.Rules(Names(NAME), "control")
+HISTORY = 100_000
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--swaps", type=int, default=20)
+    parser.add_argument("--warm-up", type=int, default=4, help="swaps before they count")
+    parser.add_argument("--rate", type=int, default=10, help="records/s for each pair of topics")
+    asked = parser.parse_args()
+    figures = {"fold 100,000 messages, s": [_fold()], "decide, ms": _decide()}
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with (
+            broker.broker(folder / "broker") as kafka,
+            world(kafka, folder / "run", NAME) as one,
+        ):
+            play(one, [Traffic(asked.rate)])
+            swaps = [_swap(one, number) for number in range(asked.warm_up + asked.swaps)]
+            figures["swap, s"] = swaps[asked.warm_up :]
+            figures["rollback, s"] = [
+                _moved(one, Send({"action": "rollback"})) for _ in range(asked.swaps)
+            ]
+            wrong, frames = one.watcher.wrong, one.watcher.frames
+    _report(figures, wrong, frames)
+
+
+def _swap(one: World, number: int) -> float:
+    join = ("left", "inner")[number // 2 % 2]
+    took = _moved(one, to_pair(NAME, "ba"[number % 2], joinType=join))
+    play(one, [WaitOutcome("live")])
+    return took
+
+
+def _moved(one: World, request: Send) -> float:
+    """From writing a message to the frame in which the names have moved."""
+    before, began = len(one.watcher.cutovers), time.monotonic()
+    request.do(one)
+    until(lambda: len(one.watcher.cutovers) > before, "the cutover", 60)
+    return one.watcher.cutovers[before].at - began
+
+
+def _fold() -> float:
+    began = time.perf_counter()
+    history = History()
+    for offset in range(HISTORY):
+        raw = b'{"usersTopic":"users_%d","joinType":"inner","id":"%d"}' % (offset % 7, offset)
+        history.add(understood(offset, 1.0, "kafka", raw, RULES))
+    state = decide(State(), facts.Started(1.0, Choice("users", "accounts")))
+    decide(state, history.folded("t", HISTORY))
+    return time.perf_counter() - began
+
+
+def _decide() -> list[float]:
+    state = decide(State(), facts.Started(1.0, Choice("users", "accounts")))
+    state = decide(state, facts.Folded("t", 0, messages.Request()))
+    took = []
+    for offset in range(5000):
+        raw = b'{"usersTopic":"users_%d","id":"%d"}' % (offset % 7, offset)
+        began = time.perf_counter()
+        one = understood(offset, 1.0, "kafka", raw, RULES)
+        assert one.request is not None
+        found = {topic: facts.Found(2) for topic in one.request.topics}
+        state = decide(state, facts.Asked(one.origin, one.request, one.wrong, found))
+        took.append((time.perf_counter() - began) * 1000)
+        state = State(**{**vars(state), "untold": ()})
+    return took
+
+
+def _report(figures: dict[str, list[float]], wrong: list[str], frames: int) -> None:
+    result = {}
+    for name, samples in figures.items():
+        samples.sort()
+        p99 = samples[min(len(samples) - 1, int(len(samples) * 0.99))]
+        result[name] = {"median": statistics.median(samples), "p99": p99, "worst": samples[-1]}
+        cells = "  ".join(f"{what} {value:8.3f}" for what, value in result[name].items())
+        print(f"{name:<28} {len(samples):>5} samples  {cells}")
+    print(f"{frames} frames checked, {len(wrong)} blank or mixed {wrong[:3]}")
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({**result, "frames": frames, "wrong": len(wrong)}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

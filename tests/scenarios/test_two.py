@@ -1,0 +1,45 @@
+"""Two orchestrators of one name: one leads, the other stands by and takes over."""
+
+import signal
+from pathlib import Path
+
+from livejoin.kafka import Kafka
+from rig.running import Running, descendants, is_java, until
+from rig.world import ExpectLive, ExpectOracle, Produce, WaitOutcome, World, play, to_pair, world
+
+
+def jvms(one: Running) -> list[int]:
+    return [pid for pid in descendants(one.pid) if is_java(pid)]
+
+
+def beside(one: World, kafka: Kafka, folder: Path) -> Running:
+    """Another livejoin with the same settings but for its port."""
+    other = Running(kafka, folder)
+    settings = (one.live.folder / "livejoin.yaml").read_text()
+    ports = f"port: {one.live.port}", f"port: {other.port}"
+    (folder / "livejoin.yaml").write_text(settings.replace(*ports))
+    other.start()
+    return other
+
+
+def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path / "one", "two") as one:
+        other = beside(one, kafka, tmp_path / "other")
+        try:
+            other.wait_live()  # it serves what the leader makes
+            assert not jvms(other)
+            assert "another livejoin leads; standing by" in other.log.read_text()
+            second = World(**{**vars(one), "live": other})
+            play(second, [to_pair("two", "b"), WaitOutcome("live"), ExpectLive("b")])
+            one.live.kill(one.live.pid)
+            play(second, [Produce("b", 20), to_pair("two", "b", joinType="inner")])
+            until(lambda: jvms(other), "the second leads", 60)
+            play(second, [WaitOutcome("live", limit_s=120), ExpectLive("b", "inner")])
+            one.live.start()  # the first stands by now; the watcher looks at its tables
+            one.live.wait_live()
+            assert not jvms(one.live)
+            play(one, [ExpectOracle("b", "inner")])
+            ids = [int(row_id) for row_id in one.live.table("orchestrator_logs")]
+            assert sorted(ids) == list(range(1, len(ids) + 1)), "each line has one writer"
+        finally:
+            assert other.stop(signal.SIGTERM) == 0

@@ -1,0 +1,170 @@
+"""Requests by HTTP: all are written to the control topic, and answered by what became of them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from livejoin.core.decide import decide
+from livejoin.core.facts import CaughtUp, Folded, Resolved, Started
+from livejoin.core.generation import Origin, Reading
+from livejoin.core.messages import FIELDS, MAX_BYTES, Request
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+from livejoin.core.told import Outcome, Reply
+from livejoin.kafka import Kafka
+from rig.running import until
+from tables.serving import Answer, Served, served
+
+JSON = {"content-type": "application/json"}
+TOPICS = ("asking.users", "asking.accounts")
+
+
+@pytest.fixture(scope="module")
+def shown(kafka: Kafka) -> Iterator[Served]:
+    kafka.make("control")
+    for topic in TOPICS:
+        kafka.make(topic, partitions=2)
+    with served(kafka=kafka) as one:
+        yield one
+
+
+def post(shown: Served, path: str, body: bytes, **headers: str) -> Answer:
+    return shown.get(f"/api/v1/{path}", "POST", body, **{**JSON, **headers})
+
+
+def written(kafka: Kafka) -> list[Message]:
+    """All messages of the control topic."""
+    consumer = kafka.reader("test")
+    found: list[Message] = []
+    try:
+        consumer.assign([TopicPartition("control", 0, 0)])
+
+        def ended() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message)
+            return message is not None and message.error() is not None
+
+        until(ended, "the end of the control topic")
+    finally:
+        consumer.close()
+    return found
+
+
+def decided(shown: Served, kafka: Kafka, outcome: Outcome, reason: str = "") -> threading.Thread:
+    """Decide on the next message that is written, as a leader would."""
+    before = len(written(kafka))
+
+    def decide_on() -> None:
+        new = until(lambda: written(kafka)[before:], "the message")
+        origin = Origin(new[0].offset() or 0, 1.0, "http", "{}")
+        row = {**Reply(origin, outcome, 1.0, reason, 7).row(), "_id": f"{origin.offset:012d}"}
+        shown.do(lambda host: host.system.show_control([row]))
+
+    thread = threading.Thread(target=decide_on)
+    thread.start()
+    return thread
+
+
+def test_a_message_is_written_as_it_came_with_who_asked(shown: Served, kafka: Kafka) -> None:
+    thread = decided(shown, kafka, "accepted")
+    answer = post(shown, "control", b'{ "joinType": "inner" }', **{"livejoin-client": "cli"})
+    thread.join()
+    (last,) = written(kafka)[-1:]
+    assert last.value() == b'{ "joinType": "inner" }'
+    assert last.headers() == [("livejoin-by", b"cli 127.0.0.1")]
+    assert answer.status == 200
+    assert answer.json() == {
+        "offset": last.offset(),
+        "outcome": "accepted",
+        "reason": None,
+        "generation": 7,
+    }
+
+
+def test_a_rejection_is_a_problem_with_its_reason(shown: Served, kafka: Kafka) -> None:
+    thread = decided(shown, kafka, "rejected", "because")
+    answer = post(shown, "control", b"{")
+    thread.join()
+    assert answer.status == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"] == "because"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", {"action": "rollback"}),
+        (b'{"id": "x"}', {"id": "x", "action": "rollback"}),
+        (b'{"expectedGeneration": 3}', {"expectedGeneration": 3, "action": "rollback"}),
+    ],
+)
+def test_a_rollback_is_a_message_too(
+    body: bytes, expected: dict[str, Any], shown: Served, kafka: Kafka
+) -> None:
+    thread = decided(shown, kafka, "live", "rolled back")
+    assert post(shown, "rollback", body).json()["outcome"] == "live"
+    thread.join()
+    assert json.loads(written(kafka)[-1].value() or b"") == expected
+
+
+def test_what_is_no_json_is_not_written(shown: Served, kafka: Kafka) -> None:
+    before = len(written(kafka))
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        assert post(shown, "control", b"{}", **{"content-type": kind}).status == 415
+    assert post(shown, "control", b" " * (MAX_BYTES + 1)).status == 413
+    assert len(written(kafka)) == before
+
+
+@pytest.mark.parametrize("path", ["control", "preview", "rollback"])
+def test_reading_what_is_for_asking_is_no_method(path: str, shown: Served) -> None:
+    assert shown.get(f"/api/v1/{path}").status == 405
+
+
+def live(users: str, accounts: str) -> State:
+    state = decide(State(), Started(1.0, Choice(users, accounts)))
+    state = decide(state, Folded("t", 0, Request()))
+    reading = Reading("x", "id", {0: 0, 1: 0}, {})
+    state = decide(state, Resolved(1, {"users": reading, "accounts": reading}))
+    return decide(state, CaughtUp(1, 0))
+
+
+def test_a_preview_says_what_would_be_done_and_writes_nothing(shown: Served, kafka: Kafka) -> None:
+    before = len(written(kafka))
+    shown.follow(live(*TOPICS))
+    plan = post(shown, "preview", b'{"joinType": "inner"}').json()
+    assert plan["outcome"] == "accepted"
+    assert plan["build"] == "generation 2, asking.users inner asking.accounts"
+    assert plan["topics"]["asking.users"] == {"exists": True, "partitions": 2, "records": 0}
+    assert plan["slots"]["needed"] == 6
+    plan = post(shown, "preview", b'{"usersTopic": "asking.user"}').json()
+    assert (plan["outcome"], plan["reason"]) == (
+        "rejected",
+        'topic "asking.user" does not exist, did you mean asking.users?',
+    )
+    assert post(shown, "preview", b'{"joinType": 5}').status == 422
+    assert len(written(kafka)) == before
+
+
+def test_without_kafka_asking_is_a_problem_that_says_so() -> None:
+    with served() as alone:
+        answer = post(alone, "control", b"{}")
+        assert answer.status == 503
+        assert "cannot be written" in answer.json()["detail"]
+
+
+def test_the_schema_of_a_message_is_published(shown: Served) -> None:
+    schema = shown.get("/api/v1/schema/control.json").json()
+    assert set(schema["properties"]) == set(FIELDS)
+
+
+def test_generations_are_listed_the_newest_first(shown: Served) -> None:
+    rows = {n: {"generation": n, "state": "live", "requestedAt": 1000} for n in (9, 10)}
+    shown.do(lambda host: host.system.show_generations(rows))
+    found = shown.get("/api/v1/generations").json()["generations"]
+    assert [row["generation"] for row in found][:2] == [10, 9]
+    assert found[0]["requestedAt"] == "1970-01-01T00:00:01.000Z"
