@@ -146,8 +146,12 @@ RULES: dict[str, Rule] = {
         [*SWAP_READS, *_ticks(104, 160), Progressed(2, 1, 10), *_ticks(160, 220)], (1, None, 2)
     ),
     "a build that stalls beside nothing has failed as well": Rule(
-        [*FIRST_READS, *_ticks(100, 161)], (None, None, None)
+        [*FIRST_READS, Ran(1), *_ticks(100, 161)], (None, None, None)
     ),
+    "while Spark may still be starting, a build has two minutes more": Rule(
+        [*FIRST_READS, *_ticks(100, 280)], (None, None, 1)
+    ),
+    "then it has stalled": Rule([*FIRST_READS, *_ticks(100, 281)], (None, None, None)),
     "time in which livejoin itself stood still does not count": Rule(
         [*SWAP_READS, Ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
     ),
@@ -553,7 +557,7 @@ def test_after_a_restart_what_was_given_up_is_tried_again() -> None:
 
 def test_after_a_restart_a_build_has_as_much_time_again() -> None:
     durable = from_json(to_json(after(SWAP_READS)))
-    state = after([Started(at=900.0, choice=A), *_ticks(900, 960)], durable)
+    state = after([Started(at=900.0, choice=A), Ran(1), *_ticks(900, 960)], durable)
     assert numbers(state) == (1, None, 2)
     assert numbers(after(_ticks(960, 961), state)) == (1, None, None)
 

@@ -61,7 +61,7 @@ SPOILT: list[Fact] = [*LIVE, Spoilt(1, "another topic")]
 HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
     "nothing yet": ([STARTED], [STARTED]),
     "waiting": (WAITING, WAITING),
-    "first build": (FIRST, FIRST_READS),
+    "first build": (FIRST, [*FIRST_READS, Ran(1)]),
     "live": (LIVE, LIVE),
     "live with standby": (SWAPPED, SWAPPED),
     "restarting": ([*LIVE, died(1)], [*LIVE, died(1)]),

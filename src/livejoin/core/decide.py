@@ -16,6 +16,7 @@ from livejoin.core.state import State
 MAX_RESTARTS = 5  # in a row without a new source position
 _RETRY_S = 2.0  # for a topic that is not there yet
 _REBUILD_S = 10.0  # for a build that failed while there is nothing better to show
+_COLD_S = 120.0  # Spark's JVM and its first query take half a minute on a busy machine
 _PAUSE_S = 5.0  # between two ticks: we were stopped, or Kafka was out of reach
 
 
@@ -38,6 +39,8 @@ def decide(state: State, fact: facts.Fact) -> State:
 
 
 def _fared(state: State, generation: Generation, fact: facts.OfGeneration) -> State:
+    if isinstance(fact, facts.Ran | facts.Progressed | facts.CaughtUp):
+        state = replace(state, warm_at=min(state.warm_at, state.now))
     match fact:
         case facts.Ran():
             return _ran(state, generation)
@@ -75,7 +78,12 @@ def _heard(state: State, fact: facts.Listened | facts.Deafened) -> State:
 
 def _started(state: State, fact: facts.Started) -> State:
     state = replace(
-        state, now=fact.at, limits=fact.limits, wanted=state.wanted or fact.choice, deaf=""
+        state,
+        now=fact.at,
+        limits=fact.limits,
+        wanted=state.wanted or fact.choice,
+        deaf="",
+        warm_at=fact.at + _COLD_S,
     )
     for generation in state.wants:
         state = state.faring(generation, moved_at=fact.at, began_at=fact.at)
@@ -89,14 +97,12 @@ def _ticked(state: State, at: float) -> State:
     building, standby, limits = state.building, state.standby, state.limits
     if building is not None:
         health = state.of(building)
+        moved_at = max(health.moved_at, state.warm_at)
         if gap > _PAUSE_S:  # nobody could have made progress
             state = state.faring(building, moved_at=health.moved_at + gap)
-        elif at - health.moved_at > state.limits.build_stall_s and (
-            building.resolved or state.live
-        ):
+        elif (building.resolved or state.live) and at > moved_at + limits.build_stall_s:
             cause = f": {health.trouble}" if health.trouble else ""
-            why = f"no progress for {state.limits.build_stall_s:.0f} s{cause}"
-            state = replace(moves.fail(state, why), again_at=at + _REBUILD_S)
+            state = _failed(state, f"no progress for {limits.build_stall_s:.0f} s{cause}")
     if standby is not None and state.standby_until is not None and at >= state.standby_until:
         state = moves.retire(state, standby, f"stood by for {limits.standby_s:.0f} s")
     return _rebuilt(state)
@@ -150,8 +156,6 @@ def _not_resolved(state: State, building: Generation, fact: facts.NotResolved) -
 
 
 def _ran(state: State, generation: Generation) -> State:
-    if generation is state.building and not state.of(generation).restarts:
-        state = state.faring(generation, moved_at=state.now)  # starting took its time
     if not state.of(generation).trouble or state.of(generation).broken:
         return state
     role = "live" if generation == state.live else "running"

@@ -72,6 +72,7 @@ class State:
     limits: Limits = field(default_factory=Limits)
     health: Mapping[int, Health] = field(default_factory=dict)
     deaf: str = ""  # why control messages are not read
+    warm_at: float = 0.0  # from when on queries can be expected to start at once
     again_at: float = 0.0  # when a build that failed is tried again, with nothing else to show
 
     @property
