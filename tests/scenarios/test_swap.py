@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from livejoin.kafka import Kafka
+from rig.produce import Producers
 from rig.running import LIVEJOIN, until
 from rig.world import (
     Action,
@@ -26,6 +27,7 @@ from rig.world import (
     World,
     play,
     to_pair,
+    topics,
     world,
 )
 
@@ -61,6 +63,21 @@ def break_next_changelog(world: World) -> None:
     """The changelog of the next generation takes no record: its query dies at every write."""
     number = max(row["generation"] for row in world.generations()) + 1
     world.kafka.make(f"{NAME}.changelog.{number}", {"max.message.bytes": "1"})
+
+
+def fill_big(world: World) -> None:
+    """A pair of topics that takes a while to read."""
+    for topic in topics(NAME, "big").values():
+        world.kafka.make(topic)
+    to = Producers(world.kafka, topics(NAME, "big"), tag="big")
+    for _ in range(30_000):
+        to.one(world.dice, users=0.5)
+    to.flush()
+
+
+def reads(world: World) -> None:
+    """The build has read something, and not everything."""
+    until(lambda: 0 < world.status()["progress"] < 100, "the build reads")
 
 
 def one_connection(world: World) -> None:
@@ -121,7 +138,7 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         ExpectLive("b"), ExpectNothingLeft(),
     ],
     "a build that stalls leaves the live one alone": [
-        TO_A, WaitOutcome("building"),
+        Do(fill_big), to_pair(NAME, "big"), WaitOutcome("building"), Do(reads),
         Pause(lambda w: (w.outcome(w.offset) or {}).get("outcome") == "failed", "it failed"),
         ExpectLive("b"), ExpectNothingLeft(),
     ],
