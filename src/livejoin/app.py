@@ -154,8 +154,8 @@ class Leader:
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
         finally:
+            session.close()  # first: it ends whatever waits for Spark, even for a frozen JVM
             crew.dismiss()
-            session.close()  # ends what waits for Spark; a query goes on from its checkpoint
             executor.close()
         crew.raise_failure()
 

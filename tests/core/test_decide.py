@@ -567,6 +567,16 @@ def test_the_limits_are_those_of_the_newest_start() -> None:
     assert numbers(after([Ticked(201.0)], state)) == (2, None, None)
 
 
+def test_messages_that_were_deleted_unread_are_named() -> None:
+    state = after([*LIVE, Listened("control", first=7)])
+    assert state.position == 7
+    said = [told.msg for told in state.untold[-2:] if isinstance(told, Line)]
+    assert said == [
+        "control messages 0 to 6 were deleted unread",
+        "listening to control from message 7 on",
+    ]
+
+
 def test_listening_ends_deafness() -> None:
     assert after([*LIVE, Deafened("boom")]).deaf == "boom"
     assert after([*LIVE, Deafened("boom"), Listened("control")]).deaf == ""

@@ -57,7 +57,7 @@ class ControlTopic:
                 self._fold(consumer, topic)
             first = self._offset(topic, OffsetSpec.earliest())
             consumer.assign([TopicPartition(topic.name, 0, max(self.position, first))])
-            self.inbox.put(facts.Listened(topic.name))
+            self.inbox.put(facts.Listened(topic.name, first))
             quiet_s = 0.0
             while not stop.is_set():
                 records = arrived(consumer, _MOST, _WAIT_S)

@@ -70,6 +70,9 @@ def _built(state: State, building: Generation, fact: facts.OfBuild) -> State:
 def _heard(state: State, fact: facts.Listened | facts.Deafened) -> State:
     if isinstance(fact, facts.Listened):
         state = replace(state, deaf="")
+        if fact.first > state.position:
+            lost = f"control messages {state.position} to {fact.first - 1} were deleted unread"
+            state = replace(say(state, "WARN", lost), position=fact.first)
         return say(state, "INFO", f"listening to {fact.topic} from message {state.position} on")
     if fact.why != state.deaf:
         state = say(state, "ERROR", f"not listening: {fact.why}")

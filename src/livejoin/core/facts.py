@@ -40,9 +40,10 @@ class Folded:
 
 @dataclass(frozen=True)
 class Listened:
-    """Control messages are read."""
+    """Control messages are read. Those before the first have been deleted by the broker."""
 
     topic: str
+    first: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,123 +1,75 @@
 // @ts-check
-/** The page: a replica of each table in the browser's own engine, shown by viewers that outlive every change. */
+/** The page: frames from the socket go to the replicas, and what they tell to the strip, the tabs and the form. */
 
 // @ts-ignore: comes out of the installed wheel
 import { ready, worker } from "../engine/perspective-anywidget.js";
+import { Control } from "./control.js";
 import { subscribe } from "./live.js";
+import { Replicas } from "./replica.js";
+import { Strip } from "./strip.js";
+import { tabs } from "./tabs.js";
 
 /** @typedef {import("./live.js").Frame} Frame */
+/** @typedef {import("./live.js").Header} Header */
 
-const LAYOUT = "livejoin.layout.v1";
+const DATA = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const STATUS = "orchestrator_status";
-const START = { orchestrator_logs: { sort: [["ts", "desc"]] }, rejects_ui: { sort: [["ts", "desc"]] } };
+const GENERATIONS = "generations";
+const CONTROL = "control_raw";
+const EXIST = {
+  columns: ["generation", "usersTopic", "accountsTopic", "joinType", "state"],
+  filter: [["state", "in", ["live", "standby", "building"]]],
+};
 
-/** @param {string} id @returns {HTMLElement} */
-const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
-
-/** One table's replica and the viewer that shows it. Work on it happens in order, one thing after the other. */
-class Replica {
-  /** @param {any} engine @param {any} viewer */
-  constructor(engine, viewer) {
-    this.engine = engine;
-    this.viewer = viewer;
-    this.name = viewer.dataset.table;
-    /** @type {any} */ this.table = null;
-    /** @type {any} */ this.view = null;
-    /** @type {Promise<unknown>} */ this.queue = Promise.resolve();
-  }
-
-  /** @param {string} kind @param {ArrayBuffer} payload */
-  apply(kind, payload) {
-    this.queue = this.queue.then(() => this.#apply(kind, payload)).catch((error) => console.error(this.name, error));
-    return this.queue;
-  }
-
-  /** @param {string} kind @param {ArrayBuffer} payload */
-  async #apply(kind, payload) {
-    if (this.table === null) await this.#open(payload);
-    else if (kind === "snapshot") await this.table.replace(payload);
-    else if (kind === "upsert") await this.table.update(payload);
-    else await this.table.remove(await this.#ids(payload));
-  }
-
-  /** @param {ArrayBuffer} payload the first snapshot */
-  async #open(payload) {
-    this.table = await this.engine.table(payload, { index: "_id", name: this.name });
-    this.view = await this.table.view();
-    const columns = (await this.table.columns()).filter((/** @type {string} */ name) => !name.startsWith("_"));
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const theme = dark ? "Pro Dark" : "Pro Light";
-    const start = { plugin: "Datagrid", settings: false, columns, ...(/** @type {any} */ (START)[this.name] ?? {}) };
-    await this.viewer.load(this.engine);
-    await this.viewer.restore({ ...start, ...saved()[this.name], table: this.name, title: this.name, theme });
-    this.viewer.addEventListener("perspective-config-update", () => this.#save());
-  }
-
-  async #save() {
-    const { table: _table, theme: _theme, title: _title, ...layout } = await this.viewer.save();
-    localStorage.setItem(LAYOUT, JSON.stringify({ ...saved(), [this.name]: layout }));
-  }
-
-  /** @param {ArrayBuffer} payload an Arrow stream of identities @returns {Promise<string[]>} */
-  async #ids(payload) {
-    const gone = await this.engine.table(payload);
-    const view = await gone.view();
-    const { _id } = await view.to_columns();
-    await view.delete();
-    await gone.delete();
-    return _id;
-  }
-}
-
-/** @returns {Record<string, object>} */
-function saved() {
-  try {
-    return JSON.parse(localStorage.getItem(LAYOUT) ?? "{}");
-  } catch {
-    return {}; // somebody else's, or cut off: the start layout is better than none
-  }
-}
-
-/** @param {any} row of orchestrator_status */
-function showStatus(row) {
-  byId("strip").dataset.state = row.state;
-  byId("state").textContent = row.state === "building" ? `building ${row.progress} %` : row.state;
-  byId("choice").textContent = row.usersTopic ? `${row.usersTopic} ${row.joinType} ${row.accountsTopic}` : "";
-  byId("message").textContent = row.message ?? "";
-  document.title = `livejoin: ${row.state}`;
-}
-
-/** @param {import("./live.js").Header} header a heartbeat */
-function showHeartbeat(header) {
-  const age = header.newest ? (header.at - header.newest) / 1000 : null;
-  const text = age === null ? "" : age < 60 ? `${age.toFixed(1)} s` : `${Math.round(age / 60)} min`;
-  byId("freshness").textContent = text && `newest record ${text} ago`;
-  if (header.stale) byId("message").textContent = `stale: ${header.stale}`;
-}
-
+const strip = new Strip();
+const control = new Control();
+const counts = tabs(/** @type {HTMLElement} */ (document.getElementById("tabs")));
 await ready;
-const engine = await worker();
-/** @type {Map<string, Replica>} */
-const replicas = new Map();
-for (const viewer of document.querySelectorAll("perspective-viewer")) {
-  const replica = new Replica(engine, viewer);
-  replicas.set(replica.name, replica);
+const replicas = new Replicas(await worker(), document.querySelectorAll("perspective-viewer"));
+/** @type {import("./words.js").Generation[]} */
+let generations = [];
+
+/**
+ * A server that has just come back shows nothing yet. The rows that are here stay until it does.
+ * @param {Frame} frame @returns {Frame}
+ */
+function keeping(frame) {
+  const { header, payloads } = frame;
+  if (header.generation !== null || !strip.shown) return frame;
+  const rest = [...header.parts.keys()].filter((i) => !DATA.includes(header.parts[i].table));
+  return { header: { ...header, parts: rest.map((i) => header.parts[i]) }, payloads: rest.map((i) => payloads[i]) };
+}
+
+/** @param {Header} header of a frame that has been applied */
+async function tell(header) {
+  const changed = new Set(header.parts.map(({ table }) => table));
+  if (changed.has(GENERATIONS)) {
+    generations = await replicas.rows(GENERATIONS, EXIST);
+    control.generations(generations);
+  }
+  strip.shows(header.generation, generations);
+  if (changed.has(STATUS)) {
+    const [row] = await replicas.rows(STATUS);
+    if (row) strip.status(row);
+  }
+  const offset = control.followed;
+  if (changed.has(CONTROL) && offset !== null) {
+    const [row] = await replicas.rows(CONTROL, { filter: [["offset", "==", offset]] });
+    control.became(row);
+  }
 }
 
 const address = new URL("api/v1/live", location.href);
 address.protocol = address.protocol.replace("http", "ws");
-subscribe(address.href, [...replicas.keys()], {
-  connected(yes) {
-    byId("connection").dataset.connected = String(yes);
-    byId("connection").textContent = yes ? "connected" : "reconnecting";
-  },
-  async frame({ header, payloads }) {
-    if (header.type === "error") byId("message").textContent = header.message ?? "";
-    if (header.type === "heartbeat") showHeartbeat(header);
-    const work = header.parts.map(({ table, kind }, i) => replicas.get(table)?.apply(kind, payloads[i]));
-    if (header.parts.some(({ table }) => table === STATUS)) {
-      await Promise.all(work);
-      showStatus((await replicas.get(STATUS)?.view.to_json())[0]);
+subscribe(address.href, replicas.names, {
+  connected: (yes) => strip.connected(yes),
+  frame(frame) {
+    const { header } = frame;
+    if (header.type === "error") strip.error(header.message ?? "");
+    if (header.type === "heartbeat") {
+      strip.heartbeat(header);
+      counts.count(header.tables ?? {});
     }
+    replicas.take(keeping(frame), () => tell(header));
   },
 });

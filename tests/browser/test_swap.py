@@ -1,0 +1,192 @@
+"""A hot swap in a real browser: asked for in the form, seen as one step, undone by a button."""
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+from browser import chrome
+from livejoin.kafka import Kafka
+from rig.produce import Producers
+from rig.running import running, until
+
+A = {"users": "swap.users.a", "accounts": "swap.accounts.a"}
+B = {"users": "swap.users.b", "accounts": "swap.accounts.b"}
+ROWS = 150
+SCROLL = 700
+RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
+DATA = ("users_ui", "accounts_ui", "final_ui")
+
+# What a person sees in the data grids, frame by frame: the first letters of the userIds drawn.
+WATCH = """(tables) => {
+    const cells = (table) => [...document.querySelector(`perspective-viewer[data-table=${table}]`)
+        .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("tbody tr")]
+        .map((row) => row.querySelector("td")?.textContent?.[0] ?? "-");
+    const look = () => {
+        const now = tables.map((table) => [...new Set(cells(table))].sort().join("")).join(" ");
+        if (seen.at(-1) !== now) seen.push(now);
+        requestAnimationFrame(look);
+    };
+    const seen = (window.seen = []);
+    look();
+}"""
+GRID = """(table) => document.querySelector(`perspective-viewer[data-table=${table}]`)
+    .querySelector("perspective-viewer-datagrid")?.shadowRoot.querySelector("regular-table")"""
+PREPARE = """async (config) => {
+    for (const viewer of document.querySelectorAll("perspective-viewer")) {
+        viewer.dataset.same = "yes";
+    }
+    await document.querySelector("[data-table=final_ui]").restore(config);
+}"""
+
+
+def fill(kafka: Kafka, pair: str, topics: dict[str, str]) -> None:
+    """Users and accounts of one pair; no userId is in both."""
+    to = Producers(kafka, topics)
+    for topic in topics.values():
+        kafka.make(topic)
+    for n in range(ROWS):
+        user = f"{pair}-{n:03d}"
+        kind = "gold" if n % 3 else "plain"
+        to.send("users", {"userId": user, "name": f"Name {n}", "age": n})
+        to.send("accounts", {"userId": user, "accountType": kind, "balance": n})
+    to.flush()
+
+
+def seen(page: Page) -> list[str]:
+    """What was seen since the last time of asking."""
+    found: list[str] = page.evaluate("() => window.seen.splice(0, window.seen.length - 1)")
+    return [*found, page.evaluate("() => window.seen[0]")]
+
+
+def now(page: Page) -> str:
+    found: str = page.evaluate("() => window.seen.at(-1)")
+    return found
+
+
+def top(page: Page) -> float:
+    found: float = page.evaluate(f"() => ({GRID})('final_ui').scrollTop")
+    return found
+
+
+def drawn(page: Page, table: str) -> str:
+    """The text of a grid's rows, as far as they are drawn."""
+    found: str = page.evaluate(
+        f"(table) => [...(({GRID})(table)?.querySelectorAll('tbody td') ?? [])]"
+        ".map((cell) => cell.textContent).join(' ')",
+        table,
+    )
+    return found
+
+
+def answer(page: Page, kind: str, *texts: str) -> None:
+    """Wait for an answer beside the form."""
+    page.wait_for_selector(f"#answer[data-kind='{kind}']", timeout=30_000)
+    until(lambda: all(text in page.inner_text("#answer") for text in texts), str(texts), 30)
+
+
+def ask(page: Page, button: str, **fields: str) -> None:
+    for name, value in fields.items():
+        page.fill(f"#ask [name={name}]", value)
+    page.click(f"#ask button:text-is('{button}')")
+
+
+def test_a_swap_is_one_step_in_the_same_grids(kafka: Kafka, tmp_path: Path) -> None:
+    fill(kafka, "a", A)
+    fill(kafka, "b", B)
+    with running(kafka, tmp_path, name="swap", topics=A) as live:
+        live.wait_live()
+        with chrome.page(live.url) as (page, trouble):
+            page.wait_for_selector("#strip[data-state=live]")
+            _watch(page)
+            page.click("#change")
+            _refused(page)
+            _previewed(page)
+            assert seen(page) == ["a a a"]
+            _swapped(page)
+            _rolled_back(page)
+            _same(page)
+            _tabs(page)
+            # the browser itself notes every answer that is not 2xx
+            assert [line for line in trouble if "status of 422" not in line] == []
+
+
+def _watch(page: Page) -> None:
+    page.evaluate(PREPARE, RICH)
+    until(lambda: "a-" in drawn(page, "final_ui"), "rows are drawn")
+    page.evaluate(f"(scroll) => {{ ({GRID})('final_ui').scrollTop = scroll }}", SCROLL)
+    until(lambda: all("a-" in drawn(page, table) for table in DATA), "all grids are drawn")
+    page.evaluate(WATCH, DATA)
+
+
+def _refused(page: Page) -> None:
+    assert page.get_attribute("#ask [name=usersTopic]", "placeholder") == A["users"]
+    assert page.is_disabled("#rollback")
+    ask(page, "Apply")
+    answer(page, "bad", "Nothing is filled in")
+    ask(page, "Apply", usersTopic="swap.users.bb")
+    answer(page, "bad", 'topic "swap.users.bb" does not exist')
+    ask(page, "Apply", usersTopic="<i>b</i>")
+    answer(page, "bad", '"<i>b</i>" is no topic name')
+    assert page.query_selector("#answer i") is None
+
+
+def _previewed(page: Page) -> None:
+    ask(page, "Preview", usersTopic=B["users"], accountsTopic=B["accounts"])
+    answer(
+        page,
+        "",
+        "Nothing is changed yet",
+        f"generation 2, {B['users']} left {B['accounts']}",
+        f"{ROWS} records in 1 partition",
+        "task slots",
+        f"generation 1, {A['users']} left {A['accounts']}",
+    )
+
+
+def _swapped(page: Page) -> None:
+    page.select_option("#ask [name=joinType]", "inner")
+    ask(page, "Apply")
+    answer(page, "good", "Generation 2 is live")
+    until(lambda: now(page) == "b b b", "the new rows are shown")
+    page.wait_for_timeout(500)
+    assert seen(page) == ["a a a", "b b b"]
+    assert top(page) == SCROLL
+    said = f"now showing generation 2: {B['users']} inner {B['accounts']}"
+    assert page.text_content("#said") == said
+    assert page.inner_text("#generation") == "generation 2"
+    assert page.is_hidden("#progress")
+
+
+def _rolled_back(page: Page) -> None:
+    until(lambda: page.is_enabled("#rollback"), "there is a way back")
+    assert page.inner_text("#rollback") == "Roll back to generation 1"
+    assert f"{A['users']} left {A['accounts']}" in page.inner_text("#rollback-to")
+    page.click("#rollback")
+    answer(page, "good", "Generation 1 is live", "rolled back")
+    until(lambda: now(page) == "a a a", "the old rows are back")
+    assert seen(page) == ["b b b", "a a a"]
+    assert top(page) == SCROLL
+    until(lambda: page.inner_text("#rollback") == "Roll back to generation 2", "and forth")
+
+
+def _same(page: Page) -> None:
+    viewers = page.query_selector_all("perspective-viewer")
+    assert [viewer.get_attribute("data-same") for viewer in viewers] == ["yes"] * 8
+    config: dict[str, Any] = page.evaluate(
+        "() => document.querySelector('[data-table=final_ui]').save()"
+    )
+    assert {name: config[name] for name in RICH} == RICH
+
+
+def _tabs(page: Page) -> None:
+    assert "rolled back" in drawn(page, "orchestrator_logs")
+    page.focus("#tab-logs")
+    page.keyboard.press("ArrowRight")
+    until(lambda: "page 127.0.0.1 rejected" in drawn(page, "control_raw"), "messages are drawn")
+    page.keyboard.press("ArrowRight")
+    until(lambda: "standby" in drawn(page, "generations"), "generations are drawn")
+    page.keyboard.press("End")
+    until(lambda: A["users"] in drawn(page, "orchestrator_status"), "the status is drawn")
+    page.keyboard.press("Home")
+    until(lambda: page.is_visible("#panel-logs"), "round again")
