@@ -89,21 +89,12 @@ class Watcher:
             self.wrong.append(f"error frame: {header}")
         if header["type"] == "heartbeat":
             self._check_heartbeat(header)
-        touched = set()
+        # a server that has just started knows of no generation: what is here stays
+        starting = header["generation"] is None and self.generation is not None
+        touched = {part.table for part in parts if not (starting and part.table in DATA)}
         for part in parts:
-            if header["generation"] is None and self.generation and part.table in DATA:
-                continue  # a server that has just started knows of none: what is here stays
-            table = self.tables[part.table]
-            with pa.ipc.open_stream(part.payload) as stream:
-                rows = stream.read_all().to_pylist()
-            if part.kind == "snapshot":
-                table.clear()
-            for row in rows:
-                if part.kind == "remove":
-                    table.pop(row["_id"], None)
-                else:
-                    table[row["_id"]] = row
-            touched.add(part.table)
+            if part.table in touched:
+                self._apply(part)
         moved = header["generation"] not in (None, self.generation)
         if moved and not set(DATA) <= touched:
             self.wrong.append(f"generation {header['generation']} came without all tables")
@@ -113,6 +104,18 @@ class Watcher:
         if touched & set(DATA) and self.generation is not None:
             where = f"frame {self.frames}, generation {self.generation}: "
             self.wrong += [where + one for one in self._check_tables(moved=moved)][:3]
+
+    def _apply(self, part: frames.Part) -> None:
+        table = self.tables[part.table]
+        with pa.ipc.open_stream(part.payload) as stream:
+            rows = stream.read_all().to_pylist()
+        if part.kind == "snapshot":
+            table.clear()
+        for row in rows:
+            if part.kind == "remove":
+                table.pop(row["_id"], None)
+            else:
+                table[row["_id"]] = row
 
     def _check_heartbeat(self, header: Mapping[str, Any]) -> None:
         if header["generation"] is None:
