@@ -43,7 +43,7 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # without Hadoop's native library a checksum file costs several processes per checkpoint file
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # call sites of columns for error messages: two of three calls to the JVM
+    # call sites for error messages: several calls to the JVM for each column that is made
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
