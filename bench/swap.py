@@ -22,7 +22,7 @@ from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from rig.running import until
-from rig.world import Send, Traffic, WaitOutcome, World, play, to_pair, world
+from rig.world import ExpectNothingLeft, Send, Traffic, WaitOutcome, World, play, to_pair, world
 
 OUT = Path(__file__).parent / "out" / "swap.json"
 NAME = "bench"
@@ -57,7 +57,7 @@ def main() -> None:
 def _swap(one: World, number: int) -> float:
     join = ("left", "inner")[number // 2 % 2]
     took = _moved(one, to_pair(NAME, "ba"[number % 2], joinType=join))
-    play(one, [WaitOutcome("live")])
+    play(one, [WaitOutcome("live"), ExpectNothingLeft()])
     return took
 
 

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.tables import frames
+from livejoin.tables.frames import Part, read
 
 DATA = ("users_ui", "accounts_ui", "final_ui")
 SYSTEM = ("orchestrator_status", "control_raw", "generations")
@@ -83,7 +83,7 @@ class Watcher:
                 self._stop.wait(0.1)  # the server is down; a scenario says whether it may be
 
     def _take(self, data: bytes) -> None:
-        header, parts = frames.read(data)
+        header, parts = read(data)
         self.frames += 1
         if header["type"] == "error":
             self.wrong.append(f"error frame: {header}")
@@ -105,7 +105,7 @@ class Watcher:
             where = f"frame {self.frames}, generation {self.generation}: "
             self.wrong += [where + one for one in self._check_tables(moved=moved)][:3]
 
-    def _apply(self, part: frames.Part) -> None:
+    def _apply(self, part: Part) -> None:
         table = self.tables[part.table]
         with pa.ipc.open_stream(part.payload) as stream:
             rows = stream.read_all().to_pylist()
