@@ -15,8 +15,15 @@ help: ## list the commands
 demo: setup ## run everything on this machine: broker, Spark, sample data, the page
 	@$(BIN)/livejoin demo
 
+# Two at a time: those that start livejoin wait a lot, the others only compute.
+RUNS := tests/scenarios tests/browser
+COMPUTES := tests/core tests/control tests/tables tests/unit tests/docs tests/pipeline
+
 test: setup browser ## run all tests
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(COMPUTES) -p no:cacheprovider > .pytest.log 2>&1 & computes=$$!; \
+	$(BIN)/pytest $(RUNS); runs=$$?; \
+	wait $$computes; computed=$$?; \
+	cat .pytest.log; exit $$((runs | computed))
 
 faults: setup ## run the long fault tests, or one case of them (CASE=A6)
 	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)

@@ -357,5 +357,10 @@ def test_whatever_is_sent_is_understood_or_has_a_reason(fields: dict[str, Any]) 
 
 
 @given(st.binary(max_size=60))
-def test_whatever_bytes_are_sent_they_have_a_reason(raw: bytes) -> None:
-    assert _why(raw)
+def test_whatever_bytes_are_sent_they_are_understood_or_have_a_reason(raw: bytes) -> None:
+    try:
+        known = set(json.loads(raw)) & set(FIELDS)
+    except (ValueError, TypeError):
+        known = set()
+    if not known:  # a short message may be found that says something
+        assert _why(raw)

@@ -52,6 +52,9 @@ class Running:
             "checkpoints": str(folder / "checkpoints"),
             **settings,
         }
+        if "topics" in chosen:  # the broker is shared: each has a control topic of its own
+            own = {"control": f"{settings['name']}.control"}
+            chosen["topics"] = own | settings["topics"]
         (folder / "livejoin.yaml").write_text(yaml.safe_dump(chosen))
 
     def start(self, fail_at: str = "") -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Self
 
 import pyarrow as pa
@@ -40,7 +41,8 @@ class Watcher:
     """Subscribes to everything and never stops checking. `wrong` must stay empty."""
 
     url: str
-    least: Callable[[str, str], int]  # rows that a source's table of a tag must have by now
+    # how many rows a source's table of a tag must have in a generation asked for at this time
+    least: Callable[[str, str, datetime], int]
     tables: Tables = field(default_factory=lambda: {name: {} for name in (*DATA, *SYSTEM)})
     generation: int | None = None
     frames: int = 0
@@ -51,7 +53,9 @@ class Watcher:
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
-        self._oldest: dict[tuple[int, str, str], Any] = {}
+        self._oldest: dict[tuple[int, str], Any] = {}
+        self._touched: set[str | None] = set()
+        self._of_user: dict[str, dict[str | None, set[str]]] = {name: {} for name in DATA}
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
     def __enter__(self) -> Self:
@@ -103,19 +107,28 @@ class Watcher:
             self.cutovers.append(Cutover(header["generation"], time.monotonic()))
         if touched & set(DATA) and self.generation is not None:
             where = f"frame {self.frames}, generation {self.generation}: "
-            self.wrong += [where + one for one in self._check_tables(moved=moved)][:3]
+            wrong = self._partial() if moved else []
+            self.wrong += [where + one for one in (*wrong, *self._check_touched())][:3]
 
     def _apply(self, part: Part) -> None:
         table = self.tables[part.table]
+        of_user = self._of_user.get(part.table)
         with pa.ipc.open_stream(part.payload) as stream:
             rows = stream.read_all().to_pylist()
         if part.kind == "snapshot":
             table.clear()
+            if of_user is not None:
+                of_user.clear()
         for row in rows:
-            if part.kind == "remove":
-                table.pop(row["_id"], None)
-            else:
-                table[row["_id"]] = row
+            row_id = row["_id"]
+            old = table.pop(row_id, None)
+            if part.kind != "remove":
+                table[row_id] = row
+            if of_user is None or (known := row if part.kind != "remove" else old) is None:
+                continue
+            ids = of_user.setdefault(known["userId"], set())
+            ids.add(row_id) if part.kind != "remove" else ids.discard(row_id)
+            self._touched.add(known["userId"])
 
     def _check_heartbeat(self, header: Mapping[str, Any]) -> None:
         if header["generation"] is None:
@@ -126,34 +139,43 @@ class Watcher:
                     f"{name}: {len(self.tables[name])} rows here, {figures['rows']} there"
                 )
 
-    def _check_tables(self, *, moved: bool) -> list[str]:
-        users, accounts, final = (self.tables[name] for name in DATA)
-        tags = {
-            row["userId"].partition("-")[0]
-            for table in (users, accounts, final)
-            for row in table.values()
-            if row["userId"]
-        }
-        wrong = [f"tables of {sorted(tags)} are mixed"] if len(tags) > 1 else []
-        if moved and len(tags) == 1:
-            (tag,) = tags
-            for source, table in (("users", users), ("accounts", accounts)):
-                if len(table) < self.least(tag, source):
-                    wrong.append(f"{source}: {len(table)} of {self.least(tag, source)} rows")
-        join = self._join()
-        if join is not None:
-            wrong += unjoined(users, accounts, final, join)
-        for row_id, row in final.items():
-            key = (self.generation or 0, "final_ui", row_id)
-            if row["_ts"] < self._oldest.get(key, row["_ts"]):
-                wrong.append(f"final_ui {row_id} went back in time")
-            self._oldest[key] = row["_ts"]
+    def _partial(self) -> list[str]:
+        """Whether the tables of a cutover lack what was there when it was asked for."""
+        asked = self._row("requestedAt")
+        tags = [user.partition("-")[0] for user in self._of_user["users_ui"] if user]
+        if asked is None or not tags:
+            return []
+        wrong = []
+        for source in ("users", "accounts"):
+            least, there = self.least(tags[0], source, asked), len(self.tables[f"{source}_ui"])
+            if there < least:
+                wrong.append(f"{source}: {there} of {least} rows")
         return wrong
 
-    def _join(self) -> str | None:
-        """The join of the generation that is shown, once the table of generations tells it."""
+    def _check_touched(self) -> list[str]:
+        """What must hold of every user that this frame brought something new for."""
+        touched, self._touched = self._touched, set()
+        tags = {user.partition("-")[0] for of in self._of_user.values() for user in of if user}
+        wrong = [f"tables of {sorted(tags)} are mixed"] if len(tags) > 1 else []
+        join = self._row("joinType")
+        for user in touched:
+            users, accounts, final = (
+                {i: self.tables[name][i] for i in self._of_user[name].get(user, ())}
+                for name in DATA
+            )
+            if join is not None:
+                wrong += unjoined(users, accounts, final, join)
+            for row_id, row in final.items():
+                key = (self.generation or 0, row_id)
+                if row["_ts"] < self._oldest.get(key, row["_ts"]):
+                    wrong.append(f"final_ui {row_id} went back in time")
+                self._oldest[key] = row["_ts"]
+        return wrong
+
+    def _row(self, column: str) -> Any:
+        """What the table of generations says of the one that is shown, once it does."""
         rows = self.tables["generations"].values()
-        found = [row["joinType"] for row in rows if row["generation"] == self.generation]
+        found = [row[column] for row in rows if row["generation"] == self.generation]
         return found[0] if found else None
 
 
