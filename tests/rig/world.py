@@ -214,6 +214,7 @@ class KillDash9:
 
     def do(self, world: World) -> None:
         live = world.live
+        world.watcher.replaying = True
         jvm = live.jvm()
         pids = {"python": [live.pid], "jvm": [jvm], "both": [live.pid, jvm]}[self.who]
         live.kill(*pids)
@@ -303,6 +304,7 @@ class ExpectOracle:
             cells = {i: {c: found[i][c] for c in row} for i, row in expected.items()}
             assert cells == expected, name
         until(lambda: self._seen(world, truth), "the viewer has the same")
+        world.watcher.replaying = False
 
     def _seen(self, world: World, truth: oracle.Expected) -> bool:
         tables = world.watcher.tables

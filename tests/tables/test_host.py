@@ -343,3 +343,12 @@ def test_after_another_ledger_has_come_its_lines_are_shown() -> None:
     host.forget()
     host.system.log([line(1, "from the new ledger")])
     assert [row["msg"] for row in _rows(host, "orchestrator_logs")] == ["from the new ledger"]
+
+
+def test_a_server_that_starts_shows_a_generation_once_it_has_read_all_that_there_was() -> None:
+    host = _host()
+    host.follow(live(1, ready_at=1), {1: 3})
+    host.apply(chunk(1, 1, final(0, "a")))
+    assert host.generation is None
+    host.apply(chunk(1, 3, final(1, "b"), final(2, "c")))
+    assert (host.generation, len(host.store("final_ui"))) == (1, 3)

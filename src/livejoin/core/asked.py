@@ -183,7 +183,9 @@ def _confirmed(state: State, fact: Asked) -> State:
 def _rolled_back(state: State, fact: Asked) -> State:
     state = moves.roll_back(state)
     assert state.live is not None
-    return reply(state, fact.origin, "live", "rolled back", state.live.number)
+    number = state.live.number
+    state = say(state, "INFO", f"control {fact.origin.offset}: generation {number} is live again")
+    return reply(state, fact.origin, "live", "rolled back", number)
 
 
 def _rejected(state: State, fact: Asked, why: str) -> State:

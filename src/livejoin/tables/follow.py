@@ -6,11 +6,12 @@ Runs on a thread of its own; what it has decoded is posted to the thread that ow
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import rows, spec
 from livejoin.core.names import Names
@@ -141,10 +142,18 @@ class Follower:
             self._post(partial(self._host.system.show_generations, rows))
         if STATE_KEY in newest:
             state = from_json(newest[STATE_KEY])
+            known = self._generations.keys()
             self._generations = {self._names.changelog(n): n for n in _numbers(state)}
-            self._post(partial(self._host.follow, state))
+            ends = self._ends(self._generations.keys() - known)
+            self._post(partial(self._host.follow, state, ends))
         if STATUS_KEY in newest:
             self._post(partial(self._host.show_status, newest[STATUS_KEY]))
+
+    def _ends(self, changelogs: Iterable[str]) -> dict[int, int]:
+        """How long changelogs are that are new to us, by generation."""
+        found = self._kafka.describe(changelogs).values() if changelogs else ()
+        ends = self._kafka.offsets(found, OffsetSpec.latest()) if found else {}
+        return {self._generations[topic]: offsets[0] for topic, offsets in ends.items()}
 
     def _take_logs(self, records: list[Record]) -> None:
         tables: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -48,6 +48,7 @@ class Held:
 
     number: int
     rejects_kept: int
+    least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
     seq: int = 0
     newest: int = 0  # source time in ms
     stores: dict[str, Store] = field(
@@ -138,11 +139,14 @@ class Host:
 
     # --- told by the follower
 
-    def follow(self, state: State) -> None:
-        """The ledger says what exists and what is live."""
+    def follow(self, state: State, ends: Mapping[int, int] | None = None) -> None:
+        """The ledger says what exists and what is live; `ends`, how long new changelogs are.
+
+        A server that starts reads that far before it shows a generation: its viewers have seen it.
+        """
         self.state = state
         for number in self._wanted() - self._held.keys():
-            self._held[number] = Held(number, self._rejects_kept)
+            self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
         self._move_if_ready()
         self._let_go()
 
@@ -229,7 +233,7 @@ class Host:
         if live is None or live.number == self._shown.number:
             return
         held = self._held[live.number]
-        if held.seq >= (live.ready_at or 0):
+        if held.seq >= max(live.ready_at or 0, held.least):
             self._show(held)
             self._let_go()
 
