@@ -94,7 +94,7 @@ def ask(page: Page, button: str, **fields: str) -> None:
 def test_a_swap_is_one_step_in_the_same_grids(kafka: Kafka, tmp_path: Path) -> None:
     fill(kafka, "a", A)
     fill(kafka, "b", B)
-    with running(kafka, tmp_path, name="swap", topics=A) as live:
+    with running(kafka, tmp_path, name="gridswap", topics=A) as live:
         live.wait_live()
         with chrome.page(live.url) as (page, trouble):
             page.wait_for_selector("#strip[data-state=live]")

@@ -28,7 +28,7 @@ def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path:
         try:
             other.wait_live()  # it serves what the leader makes
             assert not jvms(other)
-            assert "another livejoin leads; standing by" in other.log.read_text()
+            until(lambda: "another livejoin leads" in other.log.read_text(), "it says so", 20)
             second = World(**{**vars(one), "live": other})
             play(second, [to_pair("two", "b"), WaitOutcome("live"), ExpectLive("b")])
             one.live.kill(one.live.pid)

@@ -17,6 +17,7 @@ log = structlog.get_logger()
 
 SESSION_S = 10
 _POLL_S = 0.2
+_ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
 
 Lead = Callable[[threading.Event], None]
 
@@ -43,9 +44,13 @@ class Leadership:
             on_lost=self._lost,
         )
         log.info("standing for election", name=self._names.prefix)
+        waited_s = 0.0
         try:
             while not stop.is_set() and self._failure is None:
                 self._poll(consumer)
+                waited_s = 0.0 if self._thread else waited_s + _POLL_S
+                if _ELECTION_S <= waited_s < _ELECTION_S + _POLL_S:
+                    log.info("another livejoin leads; standing by", name=self._names.prefix)
         finally:
             self._end()
             consumer.close()  # leaves the group: the next one leads at once
@@ -58,8 +63,6 @@ class Leadership:
             self._over.clear()
             self._thread = threading.Thread(target=self._work, name="control")
             self._thread.start()
-        elif not partitions:
-            log.info("another livejoin leads; standing by", name=self._names.prefix)
 
     def _lost(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if partitions and self._thread is not None:

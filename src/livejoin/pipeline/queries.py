@@ -114,11 +114,12 @@ class Queries:
     def watch(self, listener: Listener, stop: threading.Event) -> None:
         """Report what becomes of the queries, until told to stop."""
         reported: set[StreamingQuery] = set()
+        silent: set[StreamingQuery] = set()
         while not stop.wait(_WATCH_S):
             with self._lock:
                 running = dict(self._running)
             for number, query in running.items():
-                why = self._why_dead(query)
+                why = self._why_dead(query, silent)
                 if why is not None:
                     with self._lock:
                         self._running.pop(number, None)
@@ -128,14 +129,19 @@ class Queries:
                     listener.ran(number)
             reported &= set(running.values())
 
-    def _why_dead(self, query: StreamingQuery) -> str | None:
+    def _why_dead(self, query: StreamingQuery, silent: set[StreamingQuery]) -> str | None:
         if not self._session.alive:
             return "Spark's JVM is gone"
         try:
             if query.isActive:
+                silent.discard(query)
                 return None
             error = query.exception()
         except (Py4JError, OSError) as lost:
+            # a JVM that was killed stops answering a moment before it is known to be gone
+            if query not in silent:
+                silent.add(query)
+                return None
             return f"Spark does not answer: {_first_line(lost)}"
         return _first_line(error) if error else "it stopped"
 
