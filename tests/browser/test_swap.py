@@ -10,8 +10,8 @@ from livejoin.kafka import Kafka
 from rig.produce import Producers
 from rig.running import running, until
 
-A = {"users": "swap.users.a", "accounts": "swap.accounts.a"}
-B = {"users": "swap.users.b", "accounts": "swap.accounts.b"}
+A = {"users": "gridswap.users.a", "accounts": "gridswap.accounts.a"}
+B = {"users": "gridswap.users.b", "accounts": "gridswap.accounts.b"}
 ROWS = 150
 SCROLL = 700
 RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
@@ -124,8 +124,8 @@ def _refused(page: Page) -> None:
     assert page.is_disabled("#rollback")
     ask(page, "Apply")
     answer(page, "bad", "Nothing is filled in")
-    ask(page, "Apply", usersTopic="swap.users.bb")
-    answer(page, "bad", 'topic "swap.users.bb" does not exist')
+    ask(page, "Apply", usersTopic="gridswap.users.bb")
+    answer(page, "bad", 'topic "gridswap.users.bb" does not exist')
     ask(page, "Apply", usersTopic="<i>b</i>")
     answer(page, "bad", '"<i>b</i>" is no topic name')
     assert page.query_selector("#answer i") is None

@@ -188,8 +188,14 @@ def _rollback(one: World) -> float:
 def test_a14_two_orchestrators(one: World, kafka: Kafka, tmp_path: Path) -> None:
     settings = (one.live.folder / "livejoin.yaml").read_text()
     other = Running(kafka, tmp_path / "other")
-    port = f"port: {other.port}"
-    (other.folder / "livejoin.yaml").write_text(settings.replace(f"port: {one.live.port}", port))
+    for mine, its in (
+        (f"port: {one.live.port}", f"port: {other.port}"),
+        # as on another machine: here it would wait for the frozen one to let go of the folder
+        (str(one.live.folder / "checkpoints"), str(other.folder / "checkpoints")),
+    ):
+        assert mine in settings
+        settings = settings.replace(mine, its)
+    (other.folder / "livejoin.yaml").write_text(settings)
     other.start()
     try:
         other.wait_live()  # it serves the same tables
@@ -231,7 +237,7 @@ def test_a16_stopped_in_the_middle_of_a_swap(one: World) -> None:
     took = time.monotonic() - began
     assert took < 20
     until(lambda: one.watcher.closed, "the viewer was told", 5)
-    assert one.watcher.closed == [1001]
+    assert set(one.watcher.closed) == {1001}
     one.live.start()
     play(one, [
         WaitOutcome("live", limit_s=120), ExpectLive("b"), StopTraffic(), ExpectOracle("b"),

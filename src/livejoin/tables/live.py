@@ -65,6 +65,7 @@ class Live:
         self._upserts: dict[str, list[pa.RecordBatch]] = {}
         self._removed: dict[str, dict[str, None]] = {}
         self._moved = False
+        self._closed = False
         self._flushed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
@@ -181,6 +182,9 @@ class Live:
             await socket.close(_POLICY, f"speak {SUBPROTOCOL}")
             return
         await socket.accept(SUBPROTOCOL)
+        if self._closed:  # whoever was sent away comes back at once
+            await socket.close(_GOING_AWAY, "livejoin is stopping")
+            return
         viewer = Viewer()
         try:
             viewer.tables = _subscription(
@@ -230,6 +234,7 @@ class Live:
 
     def close(self) -> None:
         """Send every viewer away, with the code that says to come back."""
+        self._closed = True
         for viewer in self._viewers:
             viewer.leaving = True
             viewer.wake.set()
