@@ -44,7 +44,7 @@ def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
 
 def _let_some_pass(live: Running) -> None:
     before = live.read()
-    until(lambda: live.read() > before + 800, "traffic flows")
+    until(lambda: live.read() > before + 400, "traffic flows")
 
 
 def _kill(live: Running, who: str) -> None:
