@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults check lint types imports setup browser bench bench-swap lock picture clean
+.PHONY: help demo test coverage faults check lint types imports setup browser bench bench-swap lock picture clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ test: setup browser ## run all tests
 	$(BIN)/pytest $(SCENARIOS); failed=$$?; \
 	wait $$others || failed=1; \
 	cat .pytest.log; exit $$failed
+
+coverage: $(READY) ## check that the tests of the core take every branch of it
+	@$(BIN)/coverage run -m pytest -q -p no:cacheprovider tests/core --deselect tests/core/test_simulation.py --deselect tests/core/test_mutations.py
+	@$(BIN)/coverage report
 
 faults: setup ## run the long fault tests, or one case of them (CASE=A6)
 	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)

@@ -131,3 +131,12 @@ def test_a_record_of_the_reply_topic_is_for_who_asked() -> None:
         "at": 6250,
         "reason": None,
     }
+
+
+def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
+    history = History()
+    for offset, join in enumerate(["inner", "left"]):
+        history.add(_one(offset, id="x", joinType=join))
+    folded = history.folded("t", 2)
+    assert (folded.request.join, folded.ids) == ("inner", ("x",))
+    assert [reply.outcome for reply in folded.history] == ["history", "repeated"]
