@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -21,8 +22,17 @@ from livejoin.core.inbound import History, understood
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from rig.running import until
-from rig.world import ExpectNothingLeft, Send, Traffic, WaitOutcome, World, play, to_pair, world
+from rig.world import (
+    ExpectNothingLeft,
+    Send,
+    Traffic,
+    WaitOutcome,
+    World,
+    moved,
+    play,
+    to_pair,
+    world,
+)
 
 OUT = Path(__file__).parent / "out" / "swap.json"
 NAME = "bench"
@@ -48,7 +58,7 @@ def main() -> None:
             swaps = [_swap(one, number) for number in range(asked.warm_up + asked.swaps)]
             figures["swap, s"] = swaps[asked.warm_up :]
             figures["rollback, s"] = [
-                _moved(one, Send({"action": "rollback"})) for _ in range(asked.swaps)
+                moved(one, Send({"action": "rollback"})) for _ in range(asked.swaps)
             ]
             wrong, frames = one.watcher.wrong, one.watcher.frames
     _report(figures, wrong, frames)
@@ -56,17 +66,9 @@ def main() -> None:
 
 def _swap(one: World, number: int) -> float:
     join = ("left", "inner")[number // 2 % 2]
-    took = _moved(one, to_pair(NAME, "ba"[number % 2], joinType=join))
+    took = moved(one, to_pair(NAME, "ba"[number % 2], joinType=join))
     play(one, [WaitOutcome("live"), ExpectNothingLeft()])
     return took
-
-
-def _moved(one: World, request: Send) -> float:
-    """From writing a message to the frame in which the names have moved."""
-    before, began = len(one.watcher.cutovers), time.monotonic()
-    request.do(one)
-    until(lambda: len(one.watcher.cutovers) > before, "the cutover", 60)
-    return one.watcher.cutovers[before].at - began
 
 
 def _fold() -> float:
@@ -92,7 +94,7 @@ def _decide() -> list[float]:
         found = {topic: facts.Found(2) for topic in one.request.topics}
         state = decide(state, facts.Asked(one.origin, one.request, one.wrong, found))
         took.append((time.perf_counter() - began) * 1000)
-        state = State(**{**vars(state), "untold": ()})
+        state = replace(state, untold=())
     return took
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
 
+from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
@@ -60,7 +61,7 @@ def _progress(text: str) -> None:
 def _answer(url: str, path: str, body: bytes | None) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise _nobody(url, "it is no HTTP address")
-    headers = {"content-type": "application/json", "livejoin-client": "cli"}
+    headers = {"content-type": "application/json", CLIENT_HEADER: "cli"}
     request = urllib.request.Request(f"{url.rstrip('/')}/{path}", body, headers)  # noqa: S310 - checked above
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310 - checked above

@@ -45,6 +45,11 @@ class KafkaUnavailable(LivejoinError):
 
     retriable = True
 
+    def __init__(
+        self, message: str, *, hint: str = "Check that the broker runs; it is tried again."
+    ) -> None:
+        super().__init__(message, hint=hint)
+
 
 class TopicMissing(LivejoinError):
     """A topic does not exist or may not be read; it may appear."""

@@ -43,21 +43,24 @@ class Span(NamedTuple):
     end: int
 
 
-def batch(consumer: Consumer, most: int, wait_s: float) -> list[Record]:
+Gone = Callable[[str], bool]
+
+
+def batch(
+    consumer: Consumer, most: int, wait_s: float, gone: Gone = lambda _: False
+) -> list[Record]:
     """What has arrived, as soon as anything has. Events are left out.
-
-    `consume` alone would wait for the whole number.
-    """
-    return [plain(message) for message in arrived(consumer, most, wait_s)]
-
-
-def arrived(
-    consumer: Consumer, most: int, wait_s: float, gone: Callable[[str], bool] = lambda _: False
-) -> list[Message]:
-    """The same as messages, with headers and times.
 
     `gone` is told of a topic that cannot be read any more, and answers whether that is fine.
     """
+    return [_plain(message) for message in arrived(consumer, most, wait_s, gone)]
+
+
+def arrived(
+    consumer: Consumer, most: int, wait_s: float, gone: Gone = lambda _: False
+) -> list[Message]:
+    """The same as messages, with headers and times."""
+    # consume alone would wait for the whole number
     first = consumer.poll(wait_s)
     if first is None:
         return []
@@ -134,7 +137,7 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
         error = message.error()
         if error is None:
             until = time.monotonic() + ANSWER_S
-            yield plain(message)
+            yield _plain(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return
         else:
@@ -142,7 +145,7 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
     raise KafkaUnavailable(f'topic "{topic}" gives no answer within {ANSWER_S} s')
 
 
-def plain(message: Message) -> Record:
+def _plain(message: Message) -> Record:
     """A message without what few need."""
     # only the types doubt that what was read has a topic and an offset
     return Record(

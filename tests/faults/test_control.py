@@ -15,7 +15,7 @@ import pytest
 
 from livejoin import failpoints
 from livejoin.kafka import Kafka
-from rig.running import Running, descendants, is_java, until
+from rig.running import Running, until
 from rig.world import (
     Do,
     ExpectLive,
@@ -29,6 +29,7 @@ from rig.world import (
     WaitOutcome,
     WaitState,
     World,
+    moved,
     play,
     to_pair,
     world,
@@ -166,20 +167,12 @@ def test_a9_rollback_a_second_after_the_cutover(one: World) -> None:
         pair = "ba"[turn % 2]
         play(one, [to_pair(one.name, pair), WaitOutcome("live")])
         time.sleep(1)  # the case says a second
-        took.append(_rollback(one))
+        took.append(moved(one, Send({"action": "rollback"}), 10))
         play(one, [WaitOutcome("live"), ExpectLive("ab"[turn % 2])])
         play(one, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive(pair)])
     play(one, [StopTraffic(), ExpectOracle("a")])
     assert max(took) < 1.0, took
     print(f"rollback took {sorted(took)} s")
-
-
-def _rollback(one: World) -> float:
-    """How long it takes from the message to the frame at a viewer."""
-    before, began = len(one.watcher.cutovers), time.monotonic()
-    Send({"action": "rollback"}).do(one)
-    until(lambda: len(one.watcher.cutovers) > before, "the names move", 10)
-    return one.watcher.cutovers[before].at - began
 
 
 # --- A14
@@ -199,16 +192,16 @@ def test_a14_two_orchestrators(one: World, kafka: Kafka, tmp_path: Path) -> None
     other.start()
     try:
         other.wait_live()  # it serves the same tables
-        assert not _jvms(other), "only the leader has queries"
+        assert not other.jvms(), "only the leader has queries"
         play(one, [to_pair(one.name, "b"), WaitOutcome("live"), ExpectLive("b")])
         os.kill(one.live.pid, signal.SIGSTOP)
         jvm = one.live.jvm()
         os.kill(jvm, signal.SIGKILL)  # its sink cannot be fenced, and must be dead
         try:
-            until(lambda: _jvms(other), "the other one leads", 60)
+            until(other.jvms, "the other one leads", 60)
         finally:
             os.kill(one.live.pid, signal.SIGCONT)
-        until(lambda: one.live.ended is not None or not _jvms(one.live), "the first gives up", 60)
+        until(lambda: one.live.ended is not None or not one.live.jvms(), "the first gives up", 60)
         other.wait_live()
         second = World(**{**vars(one), "live": other})
         play(second, [to_pair(one.name, "a"), WaitOutcome("live"), ExpectLive("a")])
@@ -217,10 +210,6 @@ def test_a14_two_orchestrators(one: World, kafka: Kafka, tmp_path: Path) -> None
         assert _terms(second) == sorted(_terms(second)), "the log has one order"
     finally:
         other.stop(signal.SIGKILL)
-
-
-def _jvms(one: Running) -> list[int]:
-    return [pid for pid in descendants(one.pid) if is_java(pid)]
 
 
 def _terms(one: World) -> list[int]:

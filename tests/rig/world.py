@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin.core.names import Names
+from livejoin.core.told import row_id
 from livejoin.kafka import Kafka
 from rig import oracle
 from rig.produce import Producers
-from rig.running import Running, alive, until
+from rig.running import SAME_S, Running, alive, until
 from rig.watching import Watcher
 
 PAIRS = ("a", "b")
@@ -43,7 +45,6 @@ class World:
     control: Any
     floors: Floors
     offset: int = -1  # of the control message that was sent last
-    sent_at: float = 0.0
     notes: dict[str, Any] = field(default_factory=dict)
 
     def topics(self, pair: str) -> dict[str, str]:
@@ -61,7 +62,7 @@ class World:
         return found
 
     def outcome(self, offset: int) -> dict[str, Any] | None:
-        return self.live.table("control_raw").get(f"{offset:012d}")
+        return self.live.table("control_raw").get(row_id(offset))
 
 
 class Action(Protocol):
@@ -165,7 +166,6 @@ class Send:
     """A control message, written by a plain producer."""
 
     message: Any
-    headers: Any = None
 
     def do(self, world: World) -> None:
         counts = {
@@ -195,6 +195,14 @@ def to_pair(world_name: str, pair: str, **more: Any) -> Send:
     return Send({"usersTopic": names["users"], "accountsTopic": names["accounts"], **more})
 
 
+def moved(world: World, request: Send, limit_s: float = SAME_S) -> float:
+    """How many seconds it takes from writing a message to the frame in which the names moved."""
+    before, began = len(world.watcher.cutovers), time.monotonic()
+    request.do(world)
+    until(lambda: len(world.watcher.cutovers) > before, "the cutover", limit_s)
+    return world.watcher.cutovers[before].at - began
+
+
 @dataclass(frozen=True)
 class Do:
     """Anything else."""
@@ -218,7 +226,7 @@ class KillDash9:
         jvm = live.jvm()
         pids = {"python": [live.pid], "jvm": [jvm], "both": [live.pid, jvm]}[self.who]
         live.kill(*pids)
-        until(lambda: not alive(jvm), "no orphan JVM", 20)
+        until(lambda: not alive(jvm), "no orphan JVM")
         if self.restart and self.who != "jvm":
             live.start()
 
@@ -229,7 +237,7 @@ class Pause:
 
     until: Callable[[World], Any]
     what: str
-    limit_s: float = 60
+    limit_s: float = SAME_S
 
     def do(self, world: World) -> None:
         jvm = world.live.jvm()
@@ -249,7 +257,7 @@ class WaitOutcome:
 
     outcome: str
     words: str = ""
-    limit_s: float = 60
+    limit_s: float = SAME_S
     offset: int | None = None
 
     def do(self, world: World) -> None:
@@ -277,7 +285,7 @@ class WaitOutcome:
 class WaitState:
     state: str
     words: str = ""
-    limit_s: float = 90
+    limit_s: float = SAME_S
 
     def do(self, world: World) -> None:
         def reached() -> bool:

@@ -33,7 +33,7 @@ def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
     (jvm,) = [pid for pid in descendants(parent.pid) if is_java(pid)]
     os.kill(parent.pid, signal.SIGKILL)
     parent.communicate()
-    until(lambda: not alive(jvm), "no orphan JVM", 10)
+    until(lambda: not alive(jvm), "no orphan JVM")
     with broker.broker(tmp_path) as again:
         assert set(again.describe(["kept", "other"])) == {"kept"}
 
@@ -51,7 +51,7 @@ def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
         one = live.__enter__()
         one.wait_live()
     try:
-        until(lambda: one.ask("api/v1/status")["stale"], "the outage is said", 15)
+        until(lambda: one.ask("api/v1/status")["stale"], "the outage is said")
         assert "cannot be reached" in one.ask("api/v1/status")["stale"]
         assert [row["name"] for row in one.table("final_ui").values()] == ["before"]
         with broker.broker(tmp_path / "broker", port):

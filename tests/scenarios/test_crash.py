@@ -50,9 +50,9 @@ def _let_some_pass(live: Running) -> None:
 def _kill(live: Running, who: str) -> None:
     python, jvm = live.pid, live.jvm()
     live.kill(*{"python": [python], "jvm": [jvm], "both": [python, jvm]}[who])
-    until(lambda: not alive(jvm), f"no orphan JVM after killing {who}", 20)
+    until(lambda: not alive(jvm), f"no orphan JVM after killing {who}")
     if who == "jvm":
-        until(lambda: live.ask("api/v1/status")["state"] == "restarting", "the loss is said", 15)
+        until(lambda: live.ask("api/v1/status")["state"] == "restarting", "the loss is said")
         assert live.ask("api/v1/status")["stale"] == "Spark's JVM is gone"
     else:
         live.start()

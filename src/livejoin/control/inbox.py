@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -36,7 +36,6 @@ class ControlTopic:
     inbox: Inbox
     topic_id: str  # of the topic that the position belongs to; empty at the first start
     position: int
-    _trouble: str = field(default="", init=False)
 
     def run(self, stop: threading.Event) -> None:
         """Read until told to stop. Trouble becomes a fact and is tried again."""

@@ -22,7 +22,7 @@ from livejoin.core.state import (
     from_json,
     to_json,
 )
-from livejoin.core.told import Ended, Line, Reply, Told
+from livejoin.core.told import Ended, Line, Reply, Told, row_id
 from livejoin.errors import Deposed, KafkaUnavailable
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
@@ -30,7 +30,6 @@ from livejoin.reading import read_to_end
 log = structlog.get_logger()
 
 _WRITE_S = 10
-GENERATIONS_KEPT = 200
 
 
 class _Out(NamedTuple):
@@ -100,8 +99,8 @@ class Ledger:
             data = _json(value)
             if self._written.get(key) != data:
                 yield _Out(ledger, key, data)
-        old = _generation_key(state.last_number - GENERATIONS_KEPT)
-        if state.last_number > GENERATIONS_KEPT and old not in self._written:
+        old = _generation_key(state.last_number - spec.GENERATIONS_KEPT)
+        if state.last_number > spec.GENERATIONS_KEPT and old not in self._written:
             yield _Out(ledger, old, None)
 
     def _told(self, told: Told) -> Iterator[_Out]:
@@ -109,10 +108,10 @@ class Ledger:
         match told:
             case Line():
                 line = {"ts": int(told.at * 1000), "level": told.level, "msg": told.msg}
-                yield _Out(names.logs, f"{spec.LOGS}/{told.id:012d}".encode(), _json(line))
+                yield _Out(names.logs, f"{spec.LOGS}/{row_id(told.id)}".encode(), _json(line))
             case Reply():
                 place = f"0-{told.origin.offset}"
-                key = f"{spec.CONTROL}/{told.origin.offset:012d}".encode()
+                key = f"{spec.CONTROL}/{row_id(told.origin.offset)}".encode()
                 yield _Out(names.logs, key, _json(told.row()))
                 reply_key = (told.origin.id or place).encode()
                 yield _Out(names.replies, reply_key, _json(told.record()))
@@ -149,14 +148,7 @@ class Ledger:
             )
         if error.txn_requires_abort():
             self._open = "abort"
-        return KafkaUnavailable(
-            f"{self._names.ledger} was not written: {error.str()}",
-            hint="Check that the broker runs; it is tried again.",
-        )
-
-    def close(self) -> None:
-        """Let the producer go; what was committed stays."""
-        self._producer = None
+        return KafkaUnavailable(f"{self._names.ledger} was not written: {error.str()}")
 
 
 def _generation_key(number: int) -> bytes:

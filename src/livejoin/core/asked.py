@@ -65,7 +65,7 @@ def folded(state: State, fact: Folded) -> State:
     newest = state.building or state.live
     if choice.users == choice.accounts:
         state = say(state, "WARN", f"{choice} reads {choice.users} twice: the past is ignored")
-        choice = newest.choice if newest else state.wanted
+        choice = resolved(state, Request())
         assert choice is not None
     if newest is not None and choice == newest.choice:
         return state

@@ -10,6 +10,7 @@ from livejoin.core.messages import Invalid, Request
 from livejoin.core.state import IDS_KEPT
 from livejoin.core.told import Reply
 
+CLIENT_HEADER = "livejoin-client"  # of an HTTP request: what the person uses
 BY_HEADER = "livejoin-by"  # of a record: who asked; a plain producer does not say
 RAW_CHARS = 1024  # of a message, for people
 HISTORY_KEPT = 10_000  # rows of `control_raw`

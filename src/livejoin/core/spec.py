@@ -84,6 +84,7 @@ STATUS = "orchestrator_status"
 LOGS = "orchestrator_logs"
 CONTROL = "control_raw"
 GENERATIONS = "generations"
+GENERATIONS_KEPT = 200  # rows of it
 
 # Every row carries its identity; a data row also the Kafka time of the newest input that shaped it.
 ID = Column("_id", "string")

@@ -87,3 +87,8 @@ class Ended:
 
 
 Told = Line | Reply | Ended
+
+
+def row_id(number: int) -> str:
+    """The `_id` of what is counted (lines, messages, generations): as text it grows as well."""
+    return f"{number:012d}"

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -71,15 +72,17 @@ class Asking:
             )
             self._producer.flush(_WRITE_S + 1)
         except (KafkaException, BufferError) as error:
-            raise KafkaUnavailable(f"the control topic cannot be written: {error}") from error
+            raise self._not_written(error) from error
         failed, offset = done[0] if done else (None, None)
         if failed is not None or offset is None:
-            why = failed.str() if failed else "no answer"
-            raise KafkaUnavailable(
-                f'control topic "{self._rules.control}" cannot be written: {why}',
-                hint="Check that the broker runs, then ask again.",
-            )
+            raise self._not_written(failed.str() if failed else "no answer")
         return offset
+
+    def _not_written(self, why: object) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f'control topic "{self._rules.control}" cannot be written: {why}',
+            hint="Check that the broker runs, then ask again.",
+        )
 
     async def preview(self, raw: bytes) -> dict[str, Any]:
         """What a message would do if it came now."""
@@ -89,7 +92,7 @@ class Asking:
         request, state = inbound.request, self._host.state
         topics = await asyncio.to_thread(self._topics, request, state)
         asked = facts.Asked(inbound.origin, request, "", topics)
-        now = State(**{**vars(state), "limits": self._limits, "now": time.time()})
+        now = replace(state, limits=self._limits, now=time.time())
         return preview(now, asked)
 
     def _topics(self, request: Request, state: State) -> dict[str, facts.Found | str]:

@@ -18,7 +18,7 @@ from livejoin.core.names import Names
 from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State, from_json
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import Kafka, Topic, wait_until_reachable
-from livejoin.reading import Record, arrived, plain
+from livejoin.reading import Record, batch
 from livejoin.tables import decode
 from livejoin.tables.host import Chunk, Host
 
@@ -85,7 +85,7 @@ class Follower:
                 return topic in reading
 
             while not stop.is_set():
-                self._take(list(map(plain, arrived(consumer, _MOST, _WAIT_S, deleted))))
+                self._take(batch(consumer, _MOST, _WAIT_S, deleted))
                 if gone:
                     consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
                     reading, gone = reading - gone, set()

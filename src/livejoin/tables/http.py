@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from livejoin import __version__
 from livejoin.core import schema, spec
+from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.core.messages import MAX_BYTES, Invalid
 from livejoin.errors import AskError, KafkaUnavailable
 from livejoin.tables.asking import Asking, rollback
@@ -26,7 +27,6 @@ from livejoin.tables.host import Host
 from livejoin.tables.live import Live
 from livejoin.tables.problems import problem
 
-CLIENT_HEADER = "livejoin-client"
 _STATIC = Path(__file__).with_name("static")
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from livejoin.core import spec
+from livejoin.core.told import row_id
 from livejoin.tables.decode import SCHEMAS, Records
 from livejoin.tables.store import Delta, Store
-
-GENERATIONS_KEPT = 200
 
 Row = Mapping[str, Any]
 Tell = Callable[[str, Delta], None]
@@ -54,8 +53,8 @@ class Journal:
         gone = [self._order.popleft() for _ in range(count)]
         if not gone:
             return
-        for row_id in gone:
-            del self.rows[row_id]
+        for one in gone:
+            del self.rows[one]
         self.store.drop(gone)
         self._gone = max(self._gone, *gone)
         nothing = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
@@ -70,7 +69,7 @@ class System:
         self._status = Journal(spec.STATUS, 1, tell)
         self._logs = Journal(spec.LOGS, logs_kept, tell)
         self._control = Journal(spec.CONTROL, control_kept, tell)
-        self._generations = Journal(spec.GENERATIONS, GENERATIONS_KEPT, tell)
+        self._generations = Journal(spec.GENERATIONS, spec.GENERATIONS_KEPT, tell)
         self._journals = {
             spec.STATUS: self._status,
             spec.LOGS: self._logs,
@@ -102,7 +101,7 @@ class System:
 
     def when_decided(self, offset: int, answer: Callable[[Row], None]) -> None:
         """Call back once it is known what became of a control message."""
-        row = self._control.rows.get(f"{offset:012d}")
+        row = self._control.rows.get(row_id(offset))
         if row is not None:
             answer(row)
         else:
@@ -113,7 +112,7 @@ class System:
         known = self._generations.rows
         self._generations.put(
             [
-                {**known.get(f"{number:012d}", {}), **row, "_id": f"{number:012d}"}
+                {**known.get(row_id(number), {}), **row, "_id": row_id(number)}
                 for number, row in rows.items()
             ]
         )
