@@ -11,6 +11,7 @@ from livejoin import broker, processes
 from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
 from livejoin.settings import Spark
+from rig.running import COLD
 
 os.environ.pop("LIVEJOIN_URL", None)
 settings.register_profile("livejoin", deadline=None)  # a busy machine is no failure
@@ -30,6 +31,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     folder: Path = tmp_path_factory.mktemp("spark")
     with (
         processes.only_one(folder / "lock", "folder") as lock,
-        Session(Spark(), lock=lock, log=folder / "spark.log") as one,
+        Session(Spark(conf=COLD), lock=lock, log=folder / "spark.log") as one,
     ):
         yield one

@@ -21,6 +21,10 @@ from livejoin.kafka import Kafka
 
 START_S = 180  # 12 s on a quiet machine, 55 s on one with five other busy processes
 SAME_S = 120
+# A short test runs code that is cold: what HotSpot's second compiler makes of it is hardly used,
+# and takes a third of the processors' time. Whoever measures leaves it on.
+COLD = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+conf: dict[str, str] = {}  # of Spark, for all that are started
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 
 
@@ -52,6 +56,8 @@ class Running:
             "checkpoints": str(folder / "checkpoints"),
             **settings,
         }
+        spark = settings.get("spark", {})
+        chosen["spark"] = {**spark, "conf": {**conf, **spark.get("conf", {})}}
         if "topics" in chosen:  # the broker is shared: each has a control topic of its own
             own = {"control": f"{settings['name']}.control"}
             chosen["topics"] = own | settings["topics"]
