@@ -145,6 +145,9 @@ class FakePipeline:
                     left.discard(number)
                     self._world.visit("after delete")
 
+    def read_on(self, generation: int) -> bool:
+        return generation not in self._world.running
+
     def reachable(self) -> bool:
         return True
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ log = structlog.get_logger()
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _TRY_S = 5
+_COUNT_S = 1.0
 
 
 def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None) -> int:
@@ -82,7 +83,7 @@ async def _serve(settings: Settings, taken: socket.socket) -> int:
     follower = Follower(kafka, names, host, here.call_soon_threadsafe, logs_kept=settings.logs_kept)
     crew = Crew(on_failure=lambda: here.call_soon_threadsafe(stop.set))
     crew.hire("follower", follower.run)
-    crew.hire("leader", Leader(settings, kafka, names, show_status).run)
+    crew.hire("leader", Leader(settings, kafka, names, show_status, lambda: host.figures).run)
     asking = Asking(kafka, settings.rules, settings.limits, host)
     try:
         await serve(host, asking, taken, stop)
@@ -101,6 +102,9 @@ class Leader:
     kafka: Kafka
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
+    figures: Callable[
+        [], Mapping[int, Mapping[str, int]]
+    ]  # of generations, as our tables hold them
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -145,10 +149,14 @@ class Leader:
         ledger = Ledger(kafka, names)
         state = ledger.last()
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
-        executor = Executor(inbox, Pipeline(kafka, names, queries, settings.start_at))
+        pipeline = Pipeline(kafka, names, queries, settings.start_at)
+        executor = Executor(inbox, pipeline)
         control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
         crew = Crew(on_failure=over.set)
-        crew.hire("watch", partial(queries.watch, executor))
+        crew.hire("spark", session.watch)
+        crew.hire("queries", partial(queries.watch, executor))
+        crew.hire("sources", partial(pipeline.watch, executor))
+        crew.hire("figures", partial(self._count, inbox))
         crew.hire("control-topic", control.run)
         started = facts.Started(time.time(), settings.choice, settings.limits)
         try:
@@ -158,6 +166,16 @@ class Leader:
             crew.dismiss()
             executor.close()
         crew.raise_failure()
+
+    def _count(self, inbox: Inbox, stop: threading.Event) -> None:
+        """Tell the figures: they are the last row of a generation whose tables are gone."""
+        told: Mapping[int, Mapping[str, int]] = {}
+        while not stop.wait(_COUNT_S):
+            now = self.figures()
+            for number, figures in now.items():
+                if figures != told.get(number):
+                    inbox.put(facts.Counted(number, figures))
+            told = now
 
     def _waiting(self, why: str) -> None:
         self.show_status({"state": "waiting", "progress": 0, "message": why})

@@ -28,6 +28,12 @@ class LivejoinError(Exception):
         return f"{self.message}. {self.hint}" if self.hint else self.message
 
 
+def first_line(error: BaseException) -> str:
+    """The part of a long message that says something, without the trace."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return said[0][:500] if said else type(error).__name__
+
+
 class SettingsError(LivejoinError):
     """A setting is unknown, malformed or contradicts another."""
 

@@ -1,7 +1,7 @@
 """Reading topics: records as they arrive, to the end, or just the last one of each partition."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -125,6 +125,19 @@ def _last(consumer: Consumer, spans: Mapping[Place, Span]) -> dict[Place, int]:
         if error is not None or offset >= end - 1:
             reading.discard(place)
     return found
+
+
+def there(kafka: Kafka, group: str, place: Place, within: range) -> Iterator[int]:
+    """The offsets in a range that hold a record that a reader gets."""
+    consumer = kafka.reader(group)
+    try:
+        consumer.assign([TopicPartition(*place, within.start)])
+        for record in read_to_end(consumer, place.topic):
+            if record.offset >= within.stop:
+                return
+            yield record.offset
+    finally:
+        consumer.close()
 
 
 def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:

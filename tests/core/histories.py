@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from livejoin.core.decide import MAX_RESTARTS, decide
+from livejoin.core.decide import decide
 from livejoin.core.facts import (
     Asked,
     CaughtUp,
@@ -19,6 +19,7 @@ from livejoin.core.facts import (
     Started,
     Ticked,
 )
+from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.inbound import understood
 from livejoin.core.messages import Request, Rules

@@ -16,12 +16,15 @@ from livejoin.core.decide import decide
 from livejoin.core.facts import (
     Asked,
     CaughtUp,
+    Counted,
     Deafened,
     Died,
     Fact,
     Folded,
     Found,
+    Grew,
     Listened,
+    Looked,
     NotResolved,
     Progressed,
     Ran,
@@ -69,6 +72,9 @@ FACT_NAMES = tuple(
         CaughtUp,
         Died,
         Spoilt,
+        Looked,
+        Grew,
+        Counted,
     )
 )
 Decide = Callable[[State, Fact], State]
@@ -236,11 +242,25 @@ class World:
             return Died(number, "boom", counts=chance < 0.95)
         if chance < 0.09:
             return Spoilt(number, "its checkpoint cannot be used")
-        if chance < 0.3:
+        if chance < 0.15:
+            return Looked(number, random.choice(("", "no such topic")))
+        if chance < 0.2:
+            return Grew(number, self._grown(generation))
+        if chance < 0.23:
+            return Counted(number, {"read": random.randrange(10)})
+        if chance < 0.35:
             return Ran(number)
         done = self.done.get(number, 0) + random.randrange(4)
         self.done[number] = done
         return Progressed(number, done, 6) if done < 6 else CaughtUp(number, done)
+
+    def _grown(self, generation: Generation) -> dict[str, Reading]:
+        """One more partition of one source, now and then too many."""
+        sources = dict(generation.sources)
+        name = self.random.choice(list(sources))
+        more = range(self.random.choice((1, 1, 1, 30)) + len(sources[name].start))
+        sources[name] = replace(sources[name], start=dict.fromkeys(more, 0))
+        return sources
 
     def change_topics(self) -> None:
         """A topic is made, deleted, or deleted and made again."""
@@ -351,6 +371,9 @@ class Simulation:
             lambda: CaughtUp(random.choice((number, live)), 7),
             lambda: Died(number, "late", counts=True),
             lambda: Spoilt(number, "late"),
+            lambda: Looked(number, "late"),
+            lambda: Grew(number, {"users": Reading("users", "1", {0: 0, 1: 0}, {})}),
+            lambda: Counted(number, {"read": 1}),
         )
         if random.random() < 0.1 and state.topic_id:
             world.remake()

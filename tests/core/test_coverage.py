@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.core.coverage import Coverage
@@ -86,58 +86,41 @@ def test_what_is_done_is_counted_up_to_the_total(count: int) -> None:
     assert (coverage.done, coverage.total) == (count, 200)
 
 
-def test_offsets_without_a_record_are_covered_by_the_end_of_their_batch() -> None:
+def test_offsets_without_a_record_are_no_gap_once_that_is_known() -> None:
     coverage = _of_users(0, 4, [0, 2, 4])
-    coverage.finished("users", 0, 5)
+    assert coverage.gaps() == {("users", 0): range(1, 4)}
+    coverage.absent("users", 0, [1, 3])
     assert coverage.complete
+    assert coverage.gaps() == {}
 
 
-def test_a_batch_that_ended_before_the_pin_does_not_complete() -> None:
-    coverage = _of_users(0, 4)
-    coverage.finished("users", 0, 4)
-    assert not coverage.complete
-    assert coverage.done == 4
-    coverage.add(Position("users", 0, 4))
-    assert coverage.complete
+def test_there_is_no_gap_before_the_mark_of_the_pin() -> None:
+    assert _of_users(0, 4, [0, 2, 3]).gaps() == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "partition", "end"), [("users", 1, 9), ("accounts", 0, 9), ("users", 0, 1)]
-)
-def test_a_batch_of_another_partition_or_of_long_ago_covers_nothing(
-    source: str, partition: int, end: int
-) -> None:
+@pytest.mark.parametrize(("source", "partition"), [("users", 1), ("accounts", 0)])
+def test_what_is_absent_elsewhere_covers_nothing(source: str, partition: int) -> None:
     coverage = _of_users(0, 4, [0, 1])
-    coverage.finished(source, partition, end)
+    coverage.absent(source, partition, [2, 3])
     assert coverage.done == 2
 
 
-def test_a_mark_that_came_before_its_batch_began_still_counts() -> None:
-    coverage = _of_users(0, 9, [1, 3, 5])
-    coverage.finished("users", 0, 3)
-    assert coverage.done == 5
-
-
-def test_a_batch_that_ends_after_completion_changes_nothing() -> None:
-    coverage = _of_users(0, 1, [0, 1])
-    coverage.finished("users", 0, 9)
-    assert coverage.complete
-
-
-EVENTS = st.lists(st.tuples(st.sampled_from(["mark", "end"]), st.integers(0, 12)))
+EVENTS = st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 12))))
 
 
 @given(STARTS, st.integers(0, 9), EVENTS)
-@example(0, 4, [("mark", 2), ("mark", 3), ("mark", 4), ("end", 2)])
-def test_marks_and_batch_ends_in_any_order_complete_exactly_when_all_is_covered(
-    start: int, pin: int, events: list[tuple[str, int]]
+def test_marks_and_absent_offsets_complete_exactly_when_all_is_covered(
+    start: int, pin: int, events: list[tuple[bool, set[int]]]
 ) -> None:
-    coverage, missing = _of_users(start, pin), set(range(start, pin + 1))
-    for kind, offset in events:
-        if kind == "mark":
-            coverage.add(Position("users", 0, offset))
-            missing.discard(offset)
+    coverage, missing, marked = _of_users(start, pin), set(range(start, pin + 1)), set[int]()
+    for absent, offsets in events:
+        if absent:
+            coverage.absent("users", 0, offsets)
         else:
-            coverage.finished("users", 0, offset)
-            missing -= set(range(offset))
+            for offset in offsets:
+                coverage.add(Position("users", 0, offset))
+        marked |= offsets
+        missing -= offsets
         assert coverage.complete is (not missing)
+        gaps = coverage.gaps().get(("users", 0), range(0))
+        assert missing <= set(gaps) or pin not in marked

@@ -34,13 +34,16 @@ from core.histories import (
     reading,
     replies,
 )
-from livejoin.core.decide import MAX_RESTARTS, decide
+from livejoin.core.decide import decide
 from livejoin.core.facts import (
     CaughtUp,
+    Counted,
     Deafened,
     Died,
     Fact,
+    Grew,
     Listened,
+    Looked,
     NotResolved,
     Progressed,
     Ran,
@@ -49,12 +52,16 @@ from livejoin.core.facts import (
     Started,
     Ticked,
 )
+from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.state import Limits, State, from_json, to_json
 from livejoin.core.told import Line
 
 GONE = [died(1)] * (MAX_RESTARTS + 1)
 UNREACHABLE = Died(1, "no broker", counts=False)
+NO_TOPIC = Looked(1, "no topic")
+GREW = Grew(1, reading(A, 3))
+TOO_MANY = "6 task slots are needed and Spark has 5"
 
 
 def _ticks(start: float, end: float) -> list[Fact]:
@@ -244,6 +251,62 @@ RULES: dict[str, Rule] = {
         limited(FURTHER_READS, slots=11), (2, None, 3)
     ),
     "and only then": Rule(limited(FURTHER_READS, slots=12), (2, 1, 3)),
+    "a build that reads on after its death is no trouble any more": Rule(
+        [*SWAP_READS, died(2), Progressed(2, 1, 10)], (1, None, 2), 2, {"trouble": "", "done": 1}
+    ),
+    "nor is one that is complete": Rule(
+        [*SWAP_READS, died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"trouble": ""}
+    ),
+    "less than before is no progress": Rule(
+        [*SWAP_READS, Progressed(2, 5, 10), Ticked(106.0), Progressed(2, 0, 10)],
+        (1, None, 2),
+        2,
+        {"done": 5, "moved_at": 104.0},
+    ),
+    "but a new run of a build begins anew": Rule(
+        [*SWAP_READS, Progressed(2, 5, 10), died(2), Ticked(106.0), Progressed(2, 1, 10)],
+        (1, None, 2),
+        2,
+        {"done": 1, "moved_at": 106.0},
+    ),
+    "a topic that cannot be read is known": Rule(
+        [*LIVE, NO_TOPIC], (1, None, None), 1, {"blocked": "no topic", "wrong": "no topic"}
+    ),
+    "until it can be read again": Rule(
+        [*LIVE, NO_TOPIC, Looked(1)], (1, None, None), 1, {"blocked": "", "wrong": ""}
+    ),
+    "what is down is said before what blocks it": Rule(
+        [*LIVE, NO_TOPIC, died(1)], (1, None, None), 1, {"wrong": "boom"}
+    ),
+    "more partitions are read by the same generation": Rule(
+        [*LIVE, GREW], (1, None, None), 1, {"trouble": "it starts again to read more partitions"}
+    ),
+    "also by one that is being built": Rule(
+        [*SWAP_READS, Grew(2, reading(B, 3))], (1, None, 2), 2, {"broken": False}
+    ),
+    "more partitions take the slots of the standby where they must": Rule(
+        limited([*SWAPPED, Grew(2, reading(B, 3))], slots=8), (2, None, None)
+    ),
+    "and only then, too": Rule(limited([*SWAPPED, Grew(2, reading(B, 3))], slots=10), (2, 1, None)),
+    "with more partitions than slots what is live is given up": Rule(
+        limited([*LIVE, GREW], slots=5),
+        (1, None, None),
+        1,
+        {"broken": True, "trouble": f"its topics have more partitions now: {TOO_MANY}"},
+    ),
+    "what was given up does not grow": Rule([*LIVE_DOWN, GREW], (1, None, None)),
+    "a build with more partitions than slots has failed": Rule(
+        limited([*SWAP_READS, Grew(2, reading(B, 30))], slots=20), (1, None, None)
+    ),
+    "a standby with more partitions than slots is retired": Rule(
+        limited([*SWAPPED, Grew(1, reading(A, 30))], slots=20), (2, None, None)
+    ),
+    "figures are remembered": Rule(
+        [*LIVE, Counted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
+    ),
+    "after a start a query is down until it is through": Rule(
+        [*LIVE, STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
+    ),
 }
 
 
@@ -349,6 +412,21 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ["INFO running again: generation 2"],
     ),
     "running as ever says nothing": ([*LIVE, Ran(1)], []),
+    "waiting for a broker is said once": ([*LIVE, UNREACHABLE, UNREACHABLE], []),
+    "a topic that cannot be read is said": (
+        [*LIVE, NO_TOPIC],
+        ["ERROR generation 1 cannot read on: no topic"],
+    ),
+    "once": ([*LIVE, NO_TOPIC, NO_TOPIC], []),
+    "and that it can be again": (
+        [*LIVE, NO_TOPIC, Looked(1)],
+        ["INFO generation 1 can read its topics again"],
+    ),
+    "more partitions are said": (
+        [*LIVE, GREW],
+        ["INFO generation 1 now reads users in 3 partitions and accounts in 1 partitions"],
+    ),
+    "and that once": ([*LIVE, GREW, GREW], []),
     "running again is said once": ([*LIVE, died(1), Ran(1), Ran(1)], []),
     "time says nothing": ([STARTED, Ticked(101.0)], []),
     "giving up says what died how often and why, and what to do": (

@@ -23,10 +23,11 @@ from core.histories import (
     died,
     told,
 )
-from livejoin.core.facts import Deafened, Fact, Progressed, Spoilt, Started, Ticked
+from livejoin.core.facts import Counted, Deafened, Fact, Progressed, Spoilt, Started, Ticked
 from livejoin.core.shown import ended_row, generation_rows, stale, status, time_left
 from livejoin.core.spec import TABLES
 from livejoin.core.state import State, from_json, to_json
+from livejoin.core.told import row_id
 
 NOTHING = dict.fromkeys(["usersTopic", "accountsTopic", "joinType", "lastApplied", "generation"])
 IS_LIVE = {
@@ -231,6 +232,16 @@ def test_the_last_row_of_a_generation(rule: str) -> None:
         live_at,
         message,
     )
+
+
+def test_the_last_row_keeps_the_figures() -> None:
+    (ended,) = told([*SWAPPED, Counted(1, {"read": 7, "rows": 3}), Ticked(1008.0)])[2]
+    row = ended_row(ended)
+    assert (row["generation"], row["read"], row["rows"]) == (1, 7, 3)
+
+
+def test_what_is_counted_has_ids_that_grow_as_text() -> None:
+    assert row_id(9) < row_id(10) < row_id(10**11)
 
 
 def test_the_rows_hold_columns_of_their_table() -> None:

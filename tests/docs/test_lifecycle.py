@@ -31,13 +31,16 @@ from core.histories import (
     said_by,
 )
 from core.simulation import FACT_NAMES, KINDS, kind
-from livejoin.core.decide import MAX_RESTARTS, decide
+from livejoin.core.decide import decide
 from livejoin.core.facts import (
     CaughtUp,
+    Counted,
     Deafened,
     Fact,
     Folded,
+    Grew,
     Listened,
+    Looked,
     NotResolved,
     Progressed,
     Ran,
@@ -46,6 +49,7 @@ from livejoin.core.facts import (
     Started,
     Ticked,
 )
+from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation
 from livejoin.core.messages import Request
 from livejoin.core.spec import Choice
@@ -123,6 +127,18 @@ def _spoilt(number: int) -> Fact:
     return Spoilt(number, "another topic")
 
 
+def _blocked(number: int) -> Fact:
+    return Looked(number, "no such topic")
+
+
+def _grew(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None]:
+    def happens(state: State) -> list[Fact] | None:
+        generation: Generation | None = getattr(state, role)
+        return [Grew(_number(generation), reading(A, partitions))]
+
+    return happens
+
+
 OFTEN = [died] * (MAX_RESTARTS + 1)
 TIMES = f"{len(OFTEN)} times in a row"
 ROWS = (
@@ -186,6 +202,10 @@ ROWS = (
     Row("Spoilt", "what is live", _query("live", _spoilt)),
     Row("Spoilt", "the standby", _query("standby", _spoilt)),
     Row("Spoilt", "the build", _query("building", _spoilt)),
+    Row("Looked", "a topic of what is live cannot be read", _query("live", _blocked)),
+    Row("Grew", "a topic of what is live has more partitions", _grew("live")),
+    Row("Grew", "more than there are task slots", _grew("live", 600)),
+    Row("Counted", "what is live", _query("live", lambda n: Counted(n, {"read": 1}))),
 )
 
 
@@ -280,8 +300,16 @@ def _health(run: Run) -> Iterator[str]:
             yield f"{name} tried again"
         elif now.try_again_at > max(was.try_again_at, run.after.now):
             yield f"restart {name} later" if generation.resolved else "ask again later"
-        if now.done > was.done:
-            yield "progress"
+        yield from _since(name, was, now)
+        if old.resolved and generation.sources != old.sources and not now.broken:
+            yield f"{name} restarted"
+
+
+def _since(name: str, was: Health, now: Health) -> Iterator[str]:
+    if now.blocked and not was.blocked:
+        yield f"{name} waits"
+    if now.done > was.done:
+        yield "progress"
 
 
 def _due(run: Run, was: Health, now: Health) -> bool:

@@ -2,7 +2,6 @@
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, assert_never
@@ -17,7 +16,6 @@ from livejoin.errors import LivejoinError, Spoilt, TopicMissing
 log = structlog.get_logger()
 
 Inbox = queue.Queue[facts.Fact]
-_SETTLED_S = 60  # a query that ran this long had moved on
 _AGAIN_S = 2.0  # for what could not be removed
 _WORKERS = 4
 
@@ -40,10 +38,16 @@ class Pipeline(Protocol):
         progressed: Callable[[int, int], None],
         stopped: Callable[[], bool],
     ) -> int | None:
-        """Where in the changelog its tables are complete, once they are."""
+        """Where in the changelog its tables are complete, once they are.
+
+        For one that was complete before: once what its new run reads again is through.
+        """
 
     def keep(self, numbers: frozenset[int], last: int) -> None:
         """Have nothing of any other generation up to the last."""
+
+    def read_on(self, generation: int) -> bool:
+        """Whether its last run got further than every run before it."""
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""
@@ -62,7 +66,7 @@ class Executor:
         self._lock = threading.Lock()
         self._run = plan.Run(())
         self._keep: plan.Keep | None = None
-        self._started: dict[int, float] = {}  # generations that should run, and since when
+        self._started: dict[int, Generation] = {}  # as they were started
         self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
         self._runner = threading.Thread(target=self._work, name="runner")
         self._runner.start()
@@ -91,17 +95,28 @@ class Executor:
             case _:
                 assert_never(step)
 
-    # --- told by the queries
-
-    def ran(self, generation: int) -> None:
-        """A query is at work."""
-        self._inbox.put(facts.Ran(generation))
+    # --- told by those who watch
 
     def died(self, generation: int, why: str) -> None:
         """A query ended by itself."""
-        settled = time.monotonic() - self._started.get(generation, 0.0) > _SETTLED_S
-        counts = not settled and self._pipeline.reachable()
+        try:
+            counts = self._pipeline.reachable() and not self._pipeline.read_on(generation)
+        except LivejoinError as error:  # Kafka went away between the two
+            log.warning("cannot tell how far a query came", generation=generation, why=str(error))
+            counts = False
         self._inbox.put(facts.Died(generation, why, counts))
+
+    def spoilt(self, generation: int, why: str) -> None:
+        """A generation can never run again."""
+        self._inbox.put(facts.Spoilt(generation, why))
+
+    def looked(self, generation: int, why: str) -> None:
+        """The topics of a generation were looked at."""
+        self._inbox.put(facts.Looked(generation, why))
+
+    def grew(self, generation: int, sources: Mapping[str, Reading]) -> None:
+        """A topic has more partitions than a generation reads."""
+        self._inbox.put(facts.Grew(generation, sources))
 
     # --- inside
 
@@ -130,7 +145,12 @@ class Executor:
                 kept = keep if self._clean(keep) else None
 
     def _make_run(self, wanted: Mapping[int, Generation]) -> None:
-        for number in self._started.keys() - wanted.keys():
+        changed = [
+            number
+            for number, started in self._started.items()
+            if number not in wanted or wanted[number].sources != started.sources
+        ]
+        for number in changed:
             self._ended.pop(number).set()
             self._stop_query(number)
             del self._started[number]
@@ -141,17 +161,18 @@ class Executor:
 
     def _start_query(self, generation: Generation) -> None:
         number = generation.number
-        self._started[number] = time.monotonic()
+        self._started[number] = generation
         ended = self._ended[number] = threading.Event()
         try:
             self._pipeline.start(generation)
         except Spoilt as error:
-            self._inbox.put(facts.Spoilt(number, str(error)))
+            self.spoilt(number, error.message)
+        except TopicMissing as error:  # it is waited for
+            self._inbox.put(facts.Died(number, error.message, counts=False))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self.died(number, str(error))
         else:
-            if generation.ready_at is None:
-                self._workers.submit(self._follow, generation, ended)
+            self._workers.submit(self._follow, generation, ended)
 
     def _follow(self, generation: Generation, ended: threading.Event) -> None:
         number = generation.number
@@ -163,8 +184,12 @@ class Executor:
                 ),
                 stopped=lambda: ended.is_set() or self._stop.is_set(),
             )
-            if ready_at is not None:
+            if ready_at is None:
+                return
+            if generation.ready_at is None:
                 self._inbox.put(facts.CaughtUp(number, ready_at))
+            else:
+                self._inbox.put(facts.Ran(number))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self.died(number, str(error))
 

@@ -125,8 +125,10 @@ def _no_way_back(state: State) -> str:
             "no generation stands by: there was no swap yet, or standby_s has passed;"
             " ask for the topics and the join instead"
         )
-    trouble = state.of(standby).trouble
-    return f"generation {standby.number} is down: {trouble}" if trouble else ""
+    health = state.of(standby)
+    # one that is just being started, like everything after a restart, is no worse than what is live
+    down = health.restarts or health.blocked
+    return f"generation {standby.number} is down: {health.wrong}" if down else ""
 
 
 def slots(state: State, choice: Choice, fact: Asked) -> int:

@@ -1,6 +1,6 @@
 """Which positions of each source partition left their mark, and whether the pins are reached."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from livejoin.core.generation import Offsets
 from livejoin.core.rows import Position
@@ -41,13 +41,21 @@ class Coverage:
         self._early[at].add(mark.offset)
         self._go_on(at)
 
-    def finished(self, source: str, partition: int, end: int) -> None:
-        """A batch that read all below `end` has ended. Offsets without a record leave no mark."""
-        at = (source, partition)
-        if at in self._open and end > self._next[at]:
-            self._next[at] = end
-            self._early[at] = {offset for offset in self._early[at] if offset >= end}
-            self._go_on(at)
+    def gaps(self) -> dict[tuple[str, int], range]:
+        """By source and partition, once the pin's own mark was seen: where marks are missing.
+
+        Markers of transactions and what compaction removed leave no mark.
+        """
+        return {
+            at: range(self._next[at], self._pins[at])
+            for at in self._open
+            if self._pins[at] in self._early[at]
+        }
+
+    def absent(self, source: str, partition: int, offsets: Iterable[int]) -> None:
+        """There are no records at these offsets."""
+        for offset in offsets:
+            self.add(Position(source, partition, offset))
 
     def _go_on(self, at: tuple[str, int]) -> None:
         early = self._early[at]

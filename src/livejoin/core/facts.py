@@ -91,7 +91,7 @@ class NotResolved:
 
 @dataclass(frozen=True)
 class Ran:
-    """A generation's query is at work."""
+    """A generation's query is at work, and through with what it had to read again."""
 
     generation: int
 
@@ -133,6 +133,31 @@ class Spoilt:
     why: str
 
 
+@dataclass(frozen=True)
+class Looked:
+    """The topics of a generation were looked at: why one cannot be read, or nothing."""
+
+    generation: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Grew:
+    """A topic has more partitions than a generation reads: what it would read with them."""
+
+    generation: int
+    sources: Mapping[str, Reading]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What became of the records that a generation has read so far, by column of its row."""
+
+    generation: int
+    figures: Mapping[str, int]
+
+
 OfBuild = Resolved | NotResolved | Progressed | CaughtUp
-OfGeneration = OfBuild | Ran | Died | Spoilt
+OfSources = Looked | Grew | Counted
+OfGeneration = OfBuild | OfSources | Ran | Died | Spoilt
 Fact = Started | Ticked | Folded | Listened | Deafened | Asked | OfGeneration

@@ -112,7 +112,7 @@ def end(
 ) -> State:
     """Forget a generation; the plan removes what is left of it."""
     state = reply(state, generation.origin, outcome or how, why, generation.number)
-    last = Ended(generation, how, state.now, why)
+    last = Ended(generation, how, state.now, why, state.of(generation).figures)
     health: dict[int, Health] = {n: h for n, h in state.health.items() if n != generation.number}
     return replace(
         state,
@@ -120,6 +120,17 @@ def end(
         health=health,
         standby=None if state.standby == generation else state.standby,
         building=None if state.building == generation else state.building,
+    )
+
+
+def put(state: State, generation: Generation) -> State:
+    """The same with a generation in the place of the one with its number."""
+
+    def new(old: Generation | None) -> Generation | None:
+        return generation if old is not None and old.number == generation.number else old
+
+    return replace(
+        state, live=new(state.live), standby=new(state.standby), building=new(state.building)
     )
 
 

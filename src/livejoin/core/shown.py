@@ -25,14 +25,14 @@ def status(state: State) -> dict[str, Any]:
 
 def stale(state: State) -> str:
     """Why the rows that are shown may be old, or nothing."""
-    return state.of(state.live).trouble if state.live else ""
+    return state.of(state.live).wrong if state.live else ""
 
 
 def generation_rows(state: State) -> dict[int, dict[str, Any]]:
     """The rows of the generations that exist, by number."""
     named = {"live": state.live, "standby": state.standby, "building": state.building}
     return {
-        generation.number: _row(generation, name, state.of(generation).trouble)
+        generation.number: _row(generation, name, state.of(generation).wrong)
         for name, generation in named.items()
         if generation is not None
     }
@@ -40,7 +40,8 @@ def generation_rows(state: State) -> dict[int, dict[str, Any]]:
 
 def ended_row(ended: Ended) -> dict[str, Any]:
     """The last row of a generation."""
-    return _row(ended.generation, ended.end, ended.message) | {"retiredAt": int(ended.at * 1000)}
+    last = _row(ended.generation, ended.end, ended.message)
+    return {**last, **ended.figures, "retiredAt": int(ended.at * 1000)}
 
 
 def _row(generation: Generation, state: str, message: str) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def _named(state: State) -> str:
         if building is not None:
             return "building"
         health = state.of(live)
-        return "failed" if health.broken else "restarting" if health.trouble else "live"
+        return "failed" if health.broken else "restarting" if health.wrong else "live"
     if state.deaf or (building is not None and state.of(building).trouble):
         return "waiting"
     if building is not None:
@@ -83,9 +84,10 @@ def _live(state: State) -> str:
     live = state.live
     if live is None:
         return ""
-    trouble = state.of(live).trouble
-    if trouble:
-        return f"generation {live.number} is down: {trouble}"
+    health = state.of(live)
+    if health.wrong:
+        how = "is down" if health.trouble else "waits"
+        return f"generation {live.number} {how}: {health.wrong}"
     return "" if state.building else f"generation {live.number} is live"
 
 
@@ -95,8 +97,8 @@ def _building(state: State) -> str:
         return "" if state.live or not state.topic_id else "a build failed and is tried again soon"
     health = state.of(building)
     text = f"building {building}"
-    if health.trouble:
-        return f"{text}: {health.trouble}"
+    if health.wrong:
+        return f"{text}: {health.wrong}"
     left = time_left(state)
     return f"{text}: {health.percent} %, about {left:.0f} s left" if left is not None else text
 

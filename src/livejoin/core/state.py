@@ -45,6 +45,13 @@ class Health:
     total: int = 0
     moved_at: float = 0.0  # when a build last came further
     began_at: float = 0.0  # when a build began to read
+    blocked: str = ""  # why one of its topics cannot be read
+    figures: Mapping[str, int] = field(default_factory=dict)  # what became of the records read
+
+    @property
+    def wrong(self) -> str:
+        """Why its rows may be old, or nothing."""
+        return self.trouble or self.blocked
 
     @property
     def percent(self) -> int:

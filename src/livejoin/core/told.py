@@ -3,7 +3,8 @@
 They are part of the state until they are written down together with it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from livejoin.core.generation import Generation, Origin
@@ -84,6 +85,7 @@ class Ended:
     end: End
     at: float
     message: str
+    figures: Mapping[str, int] = field(default_factory=dict)
 
 
 Told = Line | Reply | Ended

@@ -1,4 +1,4 @@
-"""Follows a building generation's marks in its changelog until all up to the pins are there."""
+"""Follows a run's marks in its changelog until all up to the pins are there."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,54 +8,62 @@ from confluent_kafka import TopicPartition
 
 from livejoin.core import rows
 from livejoin.core.coverage import Coverage
-from livejoin.core.generation import Generation
+from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.reading import batch
+from livejoin.kafka import Kafka, Topic
+from livejoin.reading import Place, batch, there
 
 _BATCH = 10_000
-_ANSWER_S = 15
-_LOOK_S = 1.0  # how often finished batches are asked for: topics with gaps in their offsets need it
+_LOOK_S = 1.0  # without a mark before gaps are looked into
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a run has before it: from the starts to the pins, seen in its changelog from `since`."""
+
+    topics: Mapping[str, Topic]  # by source, as are the next two
+    starts: Mapping[str, Offsets]
+    pins: Mapping[str, Offsets]
+    since: int
 
 
 @dataclass(frozen=True)
 class CatchUp:
-    """One generation's way to its pins."""
+    """One run's way to its pins."""
 
     kafka: Kafka
     names: Names
-    generation: Generation
-    finished: Callable[[], Mapping[str, Mapping[int, int]]]  # ends of finished batches by topic
+    generation: int
+    way: Way
     progressed: Callable[[int, int], None]  # records done and in all
     stopped: Callable[[], bool]
 
     def follow(self) -> int | None:
         """The changelog offset from which on the tables are complete; None when told to stop."""
-        sources = self.generation.sources
-        coverage = Coverage(
-            {s: r.start for s, r in sources.items()}, {s: r.pins for s, r in sources.items()}
-        )
-        ready_at, told, look_at = 0, -1, time.monotonic() + _LOOK_S
+        coverage = Coverage(self.way.starts, self.way.pins)
+        ready_at, told = self.way.since, -1
         if coverage.complete:
             return ready_at
+        look_at = time.monotonic() + _LOOK_S
         consumer = self.kafka.reader(self.names.group("catch-up"), fetch_wait_ms=10)
         try:
-            changelog = TopicPartition(self.names.changelog(self.generation.number), 0, 0)
-            consumer.assign([changelog])
+            changelog = self.names.changelog(self.generation)
+            consumer.assign([TopicPartition(changelog, 0, self.way.since)])
             while not self.stopped():
                 for record in batch(consumer, _BATCH, 0.1):
                     ready_at = record.offset + 1
                     mark = rows.mark(record.key)
                     if mark is not None:
                         coverage.add(mark)
+                if coverage.done != told:
+                    look_at = time.monotonic() + _LOOK_S
+                elif time.monotonic() > look_at:
+                    began = time.monotonic()
+                    self._look(coverage)
+                    # a long look is worth its time only now and then
+                    look_at = time.monotonic() + _LOOK_S + 4 * (time.monotonic() - began)
                 if coverage.complete:
                     return ready_at
-                if time.monotonic() > look_at:
-                    look_at = time.monotonic() + _LOOK_S
-                    self._look(coverage)
-                    # a batch's records are in the changelog before it counts as finished
-                    if coverage.complete:
-                        return consumer.get_watermark_offsets(changelog, timeout=_ANSWER_S)[1]
                 if coverage.done != told:
                     told = coverage.done
                     self.progressed(told, coverage.total)
@@ -64,7 +72,8 @@ class CatchUp:
             consumer.close()
 
     def _look(self, coverage: Coverage) -> None:
-        ends = self.finished()
-        for source, reading in self.generation.sources.items():
-            for partition, end in ends.get(reading.topic, {}).items():
-                coverage.finished(source, partition, end)
+        """Which of the marks that are missing have no record to come from."""
+        for (source, partition), gap in coverage.gaps().items():
+            place = Place(self.way.topics[source].name, partition)
+            found = set(there(self.kafka, self.names.group("pins"), place, gap))
+            coverage.absent(source, partition, (at for at in gap if at not in found))

@@ -23,18 +23,31 @@ def resolve(
         source: _starts(kafka, topic, start[source], ends[topic.name])
         for source, topic in topics.items()
     }
-    spans = {
-        Place(topic.name, p): Span(at, ends[topic.name][p])
+    last = pins(kafka, names, topics, starts, ends)
+    return {
+        source: Reading(topic.name, topic.id, starts[source], last[source])
         for source, topic in topics.items()
-        for p, at in starts[source].items()
+    }
+
+
+def pins(
+    kafka: Kafka,
+    names: Names,
+    topics: Mapping[str, Topic],
+    starts: Mapping[str, Offsets],
+    ends: Mapping[str, Offsets],
+) -> dict[str, dict[int, int]]:
+    """By source and partition the last record from the start on, where there is one."""
+    spans = {
+        Place(topic.name, p): Span(starts[source][p], ends[topic.name][p])
+        for source, topic in topics.items()
+        for p in topic.partitions
     }
     last = last_readable(kafka, names.group("pins"), spans)
-    readings = {}
-    for source, topic in topics.items():
-        places = {p: Place(topic.name, p) for p in topic.partitions}
-        pins = {p: last[place] for p, place in places.items() if place in last}
-        readings[source] = Reading(topic.name, topic.id, starts[source], pins)
-    return readings
+    return {
+        source: {p: last[at] for p in topic.partitions if (at := Place(topic.name, p)) in last}
+        for source, topic in topics.items()
+    }
 
 
 def _described(kafka: Kafka, choice: spec.Choice) -> dict[str, Topic]:

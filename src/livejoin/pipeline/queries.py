@@ -1,10 +1,9 @@
 """Running queries: one per generation, in Real-time Mode, with its own checkpoint and changelog."""
 
-import contextlib
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlparse
 
 import pyspark
@@ -16,13 +15,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.errors import QueryFailed
+from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
 from livejoin.kafka import MAX_RECORD_BYTES, Kafka
 from livejoin.pipeline import join
+from livejoin.pipeline.checkpoints import Checkpoints
 from livejoin.pipeline.session import Session
 from livejoin.settings import Spark
 
 _WATCH_S = 0.5
+# which task was lost, in which stage, and the package of the error: nothing for people
+_IN_TASK = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
+_STATE_IS_LOST = "CANNOT_LOAD_STATE_STORE"
 
 # The default one starts ten processes (readlink, chmod) per checkpoint file on a local disk.
 _FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
@@ -34,11 +37,11 @@ _LOCAL_FILES = (
 class Listener(Protocol):
     """Who is told how queries fare."""
 
-    def ran(self, generation: int) -> None:
-        """Its query is at work."""
-
     def died(self, generation: int, why: str) -> None:
         """Its query ended by itself."""
+
+    def spoilt(self, generation: int, why: str) -> None:
+        """Its query ended by itself and can never run again."""
 
 
 class Queries:
@@ -47,10 +50,10 @@ class Queries:
     def __init__(
         self, session: Session, kafka: Kafka, names: Names, checkpoints: str, settings: Spark
     ) -> None:
+        self.checkpoints = Checkpoints(session, checkpoints)
         self._session = session
         self._kafka = kafka
         self._names = names
-        self._checkpoints = checkpoints.rstrip("/")
         self._settings = settings
         self._running: dict[int, StreamingQuery] = {}
         self._lock = threading.Lock()
@@ -67,7 +70,7 @@ class Queries:
         try:
             query = self._writer(self._changes(spark, generation), generation)
         except (PySparkException, Py4JError) as error:
-            raise QueryFailed(f"the query could not be started: {_first_line(error)}") from error
+            raise self._named(error, generation.number) from error
         with self._lock:
             self._running[generation.number] = query
 
@@ -80,58 +83,28 @@ class Queries:
         try:
             query.stop()
         except (PySparkException, Py4JError) as error:
-            raise QueryFailed(f"the query could not be stopped: {_first_line(error)}") from error
-
-    def checkpoints(self) -> list[int]:
-        """The generations that left a checkpoint."""
-        with self._hadoop() as (files, path):
-            root = path(self._checkpoints)
-            found = files(root).listStatus(root) if files(root).exists(root) else ()
-            names = [one.getPath().getName() for one in found if one.isDirectory()]
-        return sorted(int(name) for name in names if name.isdecimal())
-
-    def forget(self, generation: int) -> None:
-        """Remove a generation's checkpoint."""
-        with self._hadoop() as (files, path):
-            where = path(self._checkpoint(generation))
-            files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
-
-    @contextlib.contextmanager
-    def _hadoop(self) -> Iterator[tuple[Callable[[Any], Any], Callable[[str], Any]]]:
-        """The file system of a path and paths, as Hadoop knows them: not every one is local."""
-        spark = self._session.spark()
-        jvm, conf = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-        assert jvm is not None
-        path = jvm.org.apache.hadoop.fs.Path
-        try:
-            yield lambda where: where.getFileSystem(conf), path
-        except (Py4JError, OSError) as error:
-            raise QueryFailed(f"checkpoints are out of reach: {_first_line(error)}") from error
-
-    def _checkpoint(self, generation: int) -> str:
-        return f"{self._checkpoints}/{generation}"
+            raise QueryFailed(f"the query could not be stopped: {first_line(error)}") from error
 
     def watch(self, listener: Listener, stop: threading.Event) -> None:
-        """Report what becomes of the queries, until told to stop."""
-        reported: set[StreamingQuery] = set()
+        """Report queries that end by themselves, until told to stop."""
         silent: set[StreamingQuery] = set()
         while not stop.wait(_WATCH_S):
             with self._lock:
                 running = dict(self._running)
             for number, query in running.items():
-                why = self._why_dead(query, silent)
-                if why is not None:
-                    with self._lock:
-                        self._running.pop(number, None)
-                    listener.died(number, why)
-                elif query not in reported:
-                    reported.add(query)
-                    listener.ran(number)
-            reported &= set(running.values())
+                error = self._end_of(number, query, silent)
+                if error is None:
+                    continue
+                with self._lock:
+                    self._running.pop(number, None)
+                told = listener.spoilt if isinstance(error, Spoilt) else listener.died
+                told(number, error.message)
 
-    def _why_dead(self, query: StreamingQuery, silent: set[StreamingQuery]) -> str | None:
+    def _end_of(
+        self, generation: int, query: StreamingQuery, silent: set[StreamingQuery]
+    ) -> LivejoinError | None:
         if not self._session.alive:
-            return "Spark's JVM is gone"
+            return QueryFailed("Spark's JVM is gone")
         try:
             if query.isActive:
                 silent.discard(query)
@@ -142,26 +115,15 @@ class Queries:
             if query not in silent:
                 silent.add(query)
                 return None
-            return f"Spark does not answer: {_first_line(lost)}"
-        return _first_line(error) if error else "it stopped"
+            return QueryFailed(f"Spark does not answer: {first_line(lost)}")
+        return self._named(error, generation) if error else QueryFailed("it stopped")
 
-    def finished_offsets(self, generation: int) -> Mapping[str, Mapping[int, int]]:
-        """Per topic and partition the offset after the last finished batch; empty before one."""
-        with self._lock:
-            query = self._running.get(generation)
-        if query is None or not self._session.alive:
-            return {}
-        try:
-            progress = query.lastProgress
-        except (Py4JError, OSError):
-            return {}
-        ends: dict[str, Mapping[int, int]] = {}
-        for source in progress["sources"] if progress else ():
-            for topic, offsets in (
-                json.loads(source["endOffset"]) if source["endOffset"] else {}
-            ).items():
-                ends[topic] = {int(p): offset for p, offset in offsets.items()}
-        return ends
+    def _named(self, error: Exception, generation: int) -> LivejoinError:
+        """Spark's error as one of ours: whether its checkpoint is to blame."""
+        said = str(error)
+        if self.checkpoints.of(generation) in said or _STATE_IS_LOST in said:
+            return Spoilt(f"its checkpoint cannot be used: {_cause(error)}")
+        return QueryFailed(_cause(error))
 
     def _changes(self, spark: SparkSession, generation: Generation) -> DataFrame:
         streams = [self._records(spark, generation, source) for source in spec.SOURCES]
@@ -191,10 +153,13 @@ class Queries:
             "topic": self._names.changelog(generation.number),
             "kafka.max.request.size": str(MAX_RECORD_BYTES),
             "kafka.acks": "all",
-            "checkpointLocation": self._checkpoint(generation.number),
+            "checkpointLocation": self.checkpoints.of(generation.number),
         }
         options.pop("kafka.auto.offset.reset", None)
-        if urlparse(self._checkpoints).scheme in ("", "file"):  # else FileContext is the safer one
+        if urlparse(self.checkpoints.root).scheme in (
+            "",
+            "file",
+        ):  # else FileContext is the safer one
             changes.sparkSession.conf.set(_FILES_BY, _LOCAL_FILES)
         writer = changes.writeStream.format("kafka").options(**options).outputMode("update")
         name = f"{self._names.prefix}-{generation.number}"
@@ -205,7 +170,6 @@ class Queries:
         return query
 
 
-def _first_line(error: BaseException) -> str:
-    """The part of Spark's message that says something, without the trace."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return said[0][:500] if said else type(error).__name__
+def _cause(error: Exception) -> str:
+    """What a query died of, in one line."""
+    return _IN_TASK.sub("", _IN_TASK.sub("", first_line(error)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -12,6 +13,8 @@ from types import TracebackType
 from typing import Self
 
 import pyspark
+import structlog
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
@@ -21,8 +24,12 @@ from livejoin import classes, jars, processes
 from livejoin.errors import MachineError, QueryFailed
 from livejoin.settings import Spark
 
+log = structlog.get_logger()
+
 _SPARK_HOME = Path(pyspark.__file__).parent
-_JVM_START_S = 90  # 3 s on a quiet machine
+_JVM_START_S = 180  # 3 s on a quiet machine, 83 s on one with twenty busy threads
+_ASK_S = 5.0
+_ANSWER_S = 60.0  # the longest full collection of a small heap takes seconds
 _JVM_OPTIONS = (
     # JSON may be nested 1000 deep and VARIANT walks it by recursion: the default of 1 MiB overflows
     "-Xss8m",
@@ -30,6 +37,8 @@ _JVM_OPTIONS = (
     "-XX:-DontCompileHugeMethods",
     "-Djava.net.preferIPv6Addresses=false",
 )
+# a catch-up takes a fifth less CPU than with G1, and collections of a small heap are short anyway
+_COLLECTOR = "-XX:+UseParallelGC"
 _DEFAULTS = {
     "spark.app.name": "livejoin",
     "spark.driver.memory": "2g",
@@ -95,6 +104,19 @@ class Session:
                 self._forget()
                 self._spark = self._start()
             return self._spark
+
+    def watch(self, stop: threading.Event) -> None:
+        """End a JVM that does not answer any more, and with it every wait for it."""
+        while not stop.wait(_ASK_S):
+            jvm, spark = self._jvm, self._spark
+            if jvm is None or spark is None or jvm.gone:
+                continue
+            ask = threading.Thread(target=_ask, args=(spark,), name="ask-spark", daemon=True)
+            ask.start()
+            ask.join(_ANSWER_S)
+            if ask.is_alive():
+                log.error("spark does not answer and is ended", waited_s=_ANSWER_S)
+                jvm.close(grace_s=5)
 
     def close(self) -> None:
         """End the JVM. What its queries had not committed is read again by the next one."""
@@ -165,8 +187,17 @@ class Session:
             conf = _LOOPBACK | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
-            conf[key] = " ".join((*_JVM_OPTIONS, *more, settings.conf.get(key, "")))
+            asked = settings.conf.get(key, "")
+            # a JVM that is told two collectors does not start
+            collector = [] if re.search(r"-XX:\+Use\w+GC\b", asked) else [_COLLECTOR]
+            conf[key] = " ".join((*_JVM_OPTIONS, *collector, *more, asked))
         return conf
+
+
+def _ask(spark: SparkSession) -> None:
+    # that it ended is seen elsewhere
+    with contextlib.suppress(Py4JError, OSError):
+        spark.sparkContext._jsc.sc().isStopped()
 
 
 @contextlib.contextmanager

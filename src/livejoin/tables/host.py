@@ -136,6 +136,7 @@ class Host:
         self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
         self.state = State()  # as the ledger last told it
         self.trouble = ""  # why the changelog cannot be followed
+        self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
 
     # --- told by the follower
 
@@ -185,6 +186,7 @@ class Host:
             names = ("read", "rejected", "tombstones")
             sums[number] = {name: sum(count[name] for count in counts) for name in names}
             sums[number]["rows"] = len(held.stores[spec.FINAL])
+        self.figures = sums
         known = {row["generation"] for row in self.system.generations()}
         self.system.show_generations({n: row for n, row in sums.items() if n in known})
 

@@ -1,0 +1,92 @@
+"""Checkpoints of generations, on whatever file system Hadoop knows: what is there, how far, gone.
+
+What is inside belongs to Spark; only its logs of finished batches are read here.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from livejoin.errors import QueryFailed, Spoilt, first_line
+from livejoin.pipeline.session import Session
+
+Reached = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset
+
+
+class Checkpoints:
+    """All checkpoints of one livejoin: a folder with one for each generation."""
+
+    def __init__(self, session: Session, root: str) -> None:
+        self._session = session
+        self.root = root.rstrip("/")
+
+    def of(self, generation: int) -> str:
+        """Where a generation's is."""
+        return f"{self.root}/{generation}"
+
+    def kept(self) -> list[int]:
+        """The generations that left one."""
+        with self._hadoop() as (files, path):
+            names = _names(files, path(self.root))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def forget(self, generation: int) -> None:
+        """Remove a generation's."""
+        with self._hadoop() as (files, path):
+            where = path(self.of(generation))
+            files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
+
+    def reached(self, generation: int) -> Reached | None:
+        """Up to where finished batches have read; None where there is no checkpoint."""
+        with self._hadoop() as (files, path):
+            known = path(f"{self.of(generation)}/metadata")
+            if not files(known).exists(known):
+                return None
+            ended = _names(files, path(f"{self.of(generation)}/commits"))
+            last = max((int(name) for name in ended if name.isdecimal()), default=None)
+            if last is None:
+                return {}
+            where = path(f"{self.of(generation)}/offsets/{last}")
+            if not files(where).exists(where):
+                raise Spoilt(f"its checkpoint has no offsets of batch {last}")
+            text = self._text(files(where).open(where))
+        try:
+            _version, _conf, *sources = text.splitlines()
+            ends = [json.loads(source) for source in sources if source != "-"]
+            return {
+                topic: {int(p): offset for p, offset in offsets.items()}
+                for end in ends
+                for topic, offsets in end.items()
+            }
+        except (ValueError, AttributeError) as error:
+            raise Spoilt(f"its checkpoint has unreadable offsets of batch {last}") from error
+
+    def _text(self, stream: Any) -> str:
+        jvm = self._session.spark()._jvm  # noqa: SLF001 - pyspark has no other way to Hadoop
+        assert jvm is not None
+        try:
+            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    @contextlib.contextmanager
+    def _hadoop(self) -> Iterator[tuple[Callable[[Any], Any], Callable[[str], Any]]]:
+        """The file system of a path and paths, as Hadoop knows them: not every one is local."""
+        spark = self._session.spark()
+        jvm, conf = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        assert jvm is not None
+        path = jvm.org.apache.hadoop.fs.Path
+        try:
+            yield lambda where: where.getFileSystem(conf), path
+        except (Py4JError, OSError) as error:
+            raise QueryFailed(f"checkpoints are out of reach: {first_line(error)}") from error
+
+
+def _names(files: Callable[[Any], Any], folder: Any) -> list[str]:
+    """What stands in a folder; nothing where there is none."""
+    here = files(folder)
+    found = here.listStatus(folder) if here.exists(folder) else ()
+    return [str(one.getPath().getName()) for one in found]

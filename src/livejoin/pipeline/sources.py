@@ -1,0 +1,100 @@
+"""The topics that generations read: whether they are what they were, before a start and after."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from confluent_kafka.admin import OffsetSpec
+
+from livejoin.core.generation import Generation, Reading
+from livejoin.errors import KafkaUnavailable, Spoilt, TopicMissing
+from livejoin.kafka import Kafka, Topic, forbidden, missing
+from livejoin.pipeline.checkpoints import Reached
+
+_LOOK_S = 5.0
+
+
+class Listener(Protocol):
+    """Who is told what becomes of the topics."""
+
+    def looked(self, generation: int, why: str) -> None:
+        """Why one of its topics cannot be read, or nothing."""
+
+    def grew(self, generation: int, sources: Mapping[str, Reading]) -> None:
+        """A topic has more partitions: what it would read with them."""
+
+    def spoilt(self, generation: int, why: str) -> None:
+        """What it has read is not what stands there now."""
+
+
+def check_fingerprint(generation: Generation, now: str) -> None:
+    """Its checkpoint must be one of the same query."""
+    if generation.fingerprint != now:
+        raise Spoilt(f"its query was {generation.fingerprint} and is {now} now")
+
+
+def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
+    """Its topics by source: those that it was made for, and readable."""
+    readings = generation.sources
+    found = kafka.describe(reading.topic for reading in readings.values())
+    for reading in readings.values():
+        topic = found.get(reading.topic)
+        if topic is None:
+            raise missing(reading.topic)
+        if topic.id != reading.topic_id:
+            raise Spoilt(f'topic "{reading.topic}" was deleted and made again')
+        if not topic.readable:
+            raise forbidden(reading.topic)
+    return {source: found[reading.topic] for source, reading in readings.items()}
+
+
+def going_on(
+    kafka: Kafka, generation: Generation, topics: Mapping[str, Topic], reached: Reached | None
+) -> dict[str, dict[int, int]]:
+    """From where its query will read, by source; what stands from there on must still be there."""
+    if reached is None and generation.ready_at is not None:
+        raise Spoilt("its checkpoint is gone")
+    first = kafka.offsets(topics.values(), OffsetSpec.earliest())
+    starts = {}
+    for source, reading in generation.sources.items():
+        ends = (reached or {}).get(reading.topic, {})
+        # partitions that are new are read from their beginning
+        at = {p: ends.get(p, reading.start.get(p, 0)) for p in topics[source].partitions}
+        for partition, offset in first[reading.topic].items():
+            if offset > at[partition]:
+                lost = f"{at[partition]} to {offset - 1}"
+                where = f'partition {partition} of topic "{reading.topic}"'
+                raise Spoilt(f"records {lost} of {where} were deleted before they were read")
+        starts[source] = at
+    return starts
+
+
+def watch(
+    kafka: Kafka,
+    running: Callable[[], Iterable[Generation]],
+    listener: Listener,
+    stop: threading.Event,
+) -> None:
+    """Look at the topics of the running generations now and then, until told to stop."""
+    while not stop.wait(_LOOK_S):
+        for generation in running():
+            number = generation.number
+            try:
+                topics = topics_of(kafka, generation)
+            except Spoilt as error:
+                listener.spoilt(number, error.message)
+            except TopicMissing as error:
+                listener.looked(number, error.message)
+            except KafkaUnavailable:
+                continue  # the tables say so, and queries wait
+            else:
+                listener.looked(number, "")
+                grown = {s: _with_all(r, topics[s]) for s, r in generation.sources.items()}
+                if grown != generation.sources:
+                    listener.grew(number, grown)
+
+
+def _with_all(reading: Reading, topic: Topic) -> Reading:
+    new = {p: 0 for p in topic.partitions if p not in reading.start}
+    return replace(reading, start={**reading.start, **new}) if new else reading

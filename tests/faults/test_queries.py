@@ -1,0 +1,188 @@
+"""Queries and processes that are killed: A1, A4, A5."""
+
+import json
+import os
+import random
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from livejoin.broker import free_port
+from livejoin.core import rows
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.reading import read_to_end
+from rig.running import alive, descendants, until
+from rig.world import (
+    ExpectAtMost,
+    ExpectLive,
+    ExpectNothingLeft,
+    ExpectOracle,
+    KillDash9,
+    Produce,
+    StopTraffic,
+    Traffic,
+    WaitOutcome,
+    WaitState,
+    World,
+    play,
+    to_pair,
+    world,
+)
+
+SEED = 20261115
+KILLS = 20
+BACK_S = 60
+
+
+# --- A1
+
+
+def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5}) as one:
+        dice = random.Random(SEED)
+        play(one, [Traffic(per_second=250)])  # for each of the two pairs
+        pair, join, twice, took = "a", "left", 0, []
+        for number in range(KILLS):
+            if number % 2:
+                pair, join = "ab"[number // 2 % 2], ("inner", "left")[number // 4 % 2]
+                play(one, [to_pair("a1", pair, joinType=join), WaitOutcome("accepted")])
+            time.sleep(dice.uniform(0, 3))  # the random point
+            generation, who = one.status()["generation"], dice.choice(["python", "jvm", "both"])
+            play(one, [KillDash9(who)])
+            began = time.monotonic()
+            until(lambda: _serves(one), f"kill {number} of {who}: it serves again", BACK_S)
+            took.append(time.monotonic() - began)
+            play(one, [WaitOutcome("live")] if number % 2 else [])
+            play(one, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)])
+            twice += _written_twice(kafka, "a1", generation)
+        play(one, [StopTraffic(), ExpectOracle(pair, join), ExpectNothingLeft()])
+        print(f"seed {SEED}: back after {sorted(round(s, 1) for s in took)} s; {twice} marks twice")
+        assert twice, "no record was written twice: the kills missed"
+        assert len([row for row in one.generations() if row["state"] == "live"]) == 1
+        left = [one.live.pid, *descendants(one.live.pid)]
+    until(lambda: not any(map(alive, left)), "no orphan process")
+
+
+def _serves(one: World) -> bool:
+    status = one.status()
+    return status["generation"] is not None and status["state"] != ""
+
+
+def _written_twice(kafka: Kafka, name: str, generation: int) -> int:
+    changelog = Names(name).changelog(generation)
+    if changelog not in kafka.describe([changelog]):
+        return 0  # it was retired meanwhile
+    consumer = kafka.reader("test")
+    try:
+        consumer.assign([TopicPartition(changelog, 0, 0)])
+        marks = [one.key for one in read_to_end(consumer, changelog) if rows.mark(one.key)]
+        return len(marks) - len(set(marks))
+    finally:
+        consumer.close()
+
+
+# --- A4
+
+
+@pytest.fixture
+def with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
+    """A livejoin whose Spark can be told, over HTTP, to kill a job."""
+    port = free_port()
+    conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
+    with world(kafka, tmp_path, "a4", seed=SEED, spark={"conf": conf}) as one:
+        yield one, f"http://127.0.0.1:{port}"
+
+
+def test_a4_a_query_killed_fifty_times(with_ui: tuple[World, str]) -> None:
+    one, ui = with_ui
+    play(one, [Traffic(per_second=50)])
+    took = []
+    for _ in range(50):
+        one.watcher.replaying = True
+        began = time.monotonic()
+        _kill_jobs(ui)
+        play(one, [WaitState("restarting", limit_s=10), WaitState("live", limit_s=10)])
+        took.append(time.monotonic() - began)
+    print(f"back after {min(took):.1f} to {max(took):.1f} s")
+    play(one, [StopTraffic(), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
+    assert one.watcher.connects == 1
+    assert one.status()["generation"] == 1
+
+
+def _kill_jobs(ui: str) -> None:
+    (application,) = _get(f"{ui}/api/v1/applications")
+    jobs = until(
+        lambda: _get(f"{ui}/api/v1/applications/{application['id']}/jobs?status=running"),
+        "a job runs",
+    )
+    for job in jobs:
+        kill = urllib.request.Request(f"{ui}/jobs/job/kill/?id={job['jobId']}", b"", method="POST")
+        urllib.request.urlopen(kill, timeout=10).close()
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a4b", seed=SEED) as one:
+        jvm = one.live.jvm()
+        os.kill(jvm, signal.SIGSTOP)
+        until(lambda: not alive(jvm), "it is ended", 120)
+        one.watcher.replaying = True
+        play(one, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
+        assert one.live.jvm() != jvm
+
+
+# --- A5
+
+
+def test_a5_a_fault_that_never_goes_away(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a5", seed=SEED, spark={"batch_s": 5}) as one:
+        play(one, [ExpectOracle("a")])
+        rows_before = one.live.table("final_ui")
+        _limit(kafka, "a5.changelog.1", 40)
+        play(one, [Produce("a", 20), WaitState("failed", "without reading on", limit_s=180)])
+        log = one.live.log.read_text()
+        assert log.count("restarting: generation 1 died") >= 5
+        status = one.status()
+        assert "died 6 times" in log
+        assert status["stale"], "the rows are not marked stale"
+        assert one.live.table("final_ui") == rows_before
+        busy = _busy(one)
+        print(f"idle after giving up: {busy:.2f} cores")
+        assert busy < 0.5
+        _limit(kafka, "a5.changelog.1", 16 << 20)
+        play(one, [to_pair("a5", "a"), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
+        assert not one.status()["stale"]
+
+
+def _limit(kafka: Kafka, topic: str, most_bytes: int) -> None:
+    entry = ConfigEntry(
+        "max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for done in kafka.admin.incremental_alter_configs([resource]).values():
+        done.result(15)
+
+
+def _busy(one: World, over_s: float = 10) -> float:
+    """How many cores livejoin and its JVM use."""
+    pids = [one.live.pid, *descendants(one.live.pid)]
+    before = sum(map(_cpu_s, pids))
+    time.sleep(over_s)  # what is measured takes time
+    return (sum(map(_cpu_s, pids)) - before) / over_s
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100

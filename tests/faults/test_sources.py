@@ -1,0 +1,309 @@
+"""Brokers, topics and checkpoints that change under a running livejoin: A10 to A13, A15."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from livejoin import broker
+from livejoin.kafka import Kafka
+from rig.running import descendants, is_java, until
+from rig.world import (
+    ExpectLive,
+    ExpectNothingLeft,
+    ExpectOracle,
+    KillDash9,
+    Produce,
+    StopTraffic,
+    Traffic,
+    WaitState,
+    World,
+    play,
+    world,
+)
+
+SEED = 20261115
+SAID_S = 15
+BACK_S = 60
+
+
+# --- A10
+
+
+def test_a10_a_broker_that_is_killed_and_one_that_stands_still(tmp_path: Path) -> None:
+    dice = random.Random(SEED)
+    port = broker.free_port()
+    with contextlib.ExitStack() as stack:
+        here = _Broker(tmp_path / "broker", port)
+        stack.callback(here.close)
+        one = stack.enter_context(world(here.start(), tmp_path / "run", "a10", seed=SEED))
+        play(one, [Traffic(per_second=20)])
+        for number in range(10):
+            here.kill()
+            _said_and_over(one, dice.uniform(5, 60))
+            here.start()
+            _back(one, f"kill {number}")
+        os.kill(here.pid, signal.SIGSTOP)
+        _said_and_over(one, 90)
+        os.kill(here.pid, signal.SIGCONT)
+        _back(one, "stopped for 90 s")
+        play(one, [StopTraffic(), ExpectOracle("a"), ExpectLive("a")])
+        assert one.status()["generation"] == 1
+
+
+class _Broker:
+    """A broker over one folder and port that can be killed."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._folder, self._port = folder, port
+        self._running = contextlib.ExitStack()
+
+    def start(self) -> Kafka:
+        self._running.close()
+        before = set(descendants(os.getpid()))
+        kafka = self._running.enter_context(broker.broker(self._folder, self._port))
+        new = set(descendants(os.getpid())) - before
+        (self.pid,) = [pid for pid in new if is_java(pid)]
+        return kafka
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._running.close()
+
+
+def _said_and_over(one: World, outage_s: float) -> None:
+    ends = time.monotonic() + outage_s
+    until(lambda: one.status()["stale"], "the outage is said", SAID_S)
+    time.sleep(max(0.0, ends - time.monotonic()))  # the length of the outage
+
+
+def _back(one: World, what: str) -> None:
+    before = one.live.read()
+
+    def through() -> bool:
+        status = one.status()
+        return status["state"] == "live" and not status["stale"] and one.live.read() > before
+
+    began = time.monotonic()
+    until(through, f"{what}: it has recovered", BACK_S)
+    print(f"{what}: recovered after {time.monotonic() - began:.1f} s")
+
+
+# --- A11
+
+
+def test_a11_a_topic_that_is_deleted_and_made_again(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a11", seed=SEED) as one:
+        play(one, [Produce("a", 300), ExpectOracle("a")])
+        for generation, count in ((2, 40), (3, 900)):
+            _make_again(one, "users")
+            play(one, [Produce("a", count)])
+            until(partial(_says, one, "deleted and made again"), "it is said", SAID_S)
+            until(partial(_shows, one, generation), "it is built anew", BACK_S)
+            play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
+            one.live.log.write_text("")
+
+
+def test_a11_a_topic_that_is_gone_for_a_while(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a11b", seed=SEED) as one:
+        topic = one.topics("a")["users"]
+        kafka.delete([topic])
+        one.producers["a"].acknowledged["users"].clear()
+        play(one, [WaitState("restarting", f'topic "{topic}" does not exist', limit_s=SAID_S)])
+        assert one.live.table("users_ui"), "the last rows stay"
+        kafka.make(topic, partitions=2)
+        play(one, [Produce("a", 50)])
+        until(lambda: one.status()["generation"] == 2, "it is built anew", BACK_S)
+        play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
+
+
+def _shows(one: World, generation: int) -> bool:
+    return bool(one.status()["generation"] == generation)
+
+
+def _make_again(one: World, source: str) -> None:
+    topic = one.topics("a")[source]
+    one.kafka.delete([topic])
+    until(lambda: not one.kafka.describe([topic]), "the topic is gone")
+    one.kafka.make(topic, partitions=2)
+    one.producers["a"].acknowledged[source].clear()
+    one.watcher.replaying = True
+
+
+# --- A12
+
+
+def test_a12_more_partitions_under_load(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a12", seed=SEED, spark={"master": "local[16]"}) as one:
+        play(one, [Traffic(per_second=20)])
+        users, accounts = one.topics("a").values()
+        for count in (4, 8):
+            _grow(kafka, accounts, count)
+            said = f"in {count} partitions"
+            until(partial(_says, one, said), said, SAID_S)
+            one.watcher.replaying = True
+            play(one, [WaitState("live")])
+            until(partial(_has_partitions, one, count), "rows of new partitions arrive", BACK_S)
+        play(one, [StopTraffic(), ExpectOracle("a"), ExpectLive("a")])
+        assert one.status()["generation"] == 1
+        _grow(kafka, users, 20)
+        play(one, [WaitState("failed", "30 task slots are needed and Spark has 16")])
+        assert one.live.table("final_ui"), "the last rows stay"
+
+
+def _grow(kafka: Kafka, topic: str, count: int) -> None:
+    for done in kafka.admin.create_partitions([NewPartitions(topic, count)]).values():
+        done.result(15)
+
+
+def _says(one: World, words: str) -> bool:
+    return words in one.live.log.read_text()
+
+
+def _has_partitions(one: World, count: int) -> bool:
+    """Whether there are accounts rows of so many partitions."""
+    return len({row_id.partition("-")[0] for row_id in one.live.table("accounts_ui")}) == count
+
+
+# --- A13
+
+
+def test_a13_retention_overtakes_while_livejoin_is_down(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a13", seed=SEED) as one:
+        play(one, [ExpectOracle("a")])
+        one.watcher.replaying = True
+        assert one.live.stop() == 0
+        play(one, [Produce("a", 400)])
+        _forget(one, "accounts", keep=20)
+        one.live.start()
+        until(lambda: _named_loss(one) and one.status()["generation"] == 2, "it is named", BACK_S)
+        play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
+        assert one.status()["generation"] == 2, "it was built anew more than once"
+
+
+def test_a13_retention_overtakes_a_reader_that_stands_still(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path, "a13b", seed=SEED) as one:
+        play(one, [Produce("a", 100), ExpectOracle("a")])
+        jvm = one.live.jvm()
+        os.kill(jvm, signal.SIGSTOP)
+        try:
+            play(one, [Produce("a", 400)])
+            _forget(one, "accounts", keep=20)
+        finally:
+            os.kill(jvm, signal.SIGCONT)
+        one.watcher.replaying = True
+        until(lambda: _named_loss(one) and one.status()["generation"] == 2, "it is named", BACK_S)
+        play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
+
+
+def _named_loss(one: World) -> bool:
+    return "were deleted before they were read" in one.live.log.read_text()
+
+
+def _forget(one: World, source: str, keep: int) -> None:
+    """Have the oldest records of a topic deleted, as retention does."""
+    sent = one.producers["a"].acknowledged[source]
+    topic = one.topics("a")[source]
+    for partition in (0, 1):
+        mine = sorted(record.offset for record in sent if record.partition == partition)
+        to = TopicPartition(topic, partition, mine[-keep])
+        for done in one.kafka.admin.delete_records([to]).values():
+            done.result(15)
+        sent[:] = [r for r in sent if r.partition != partition or r.offset >= mine[-keep]]
+
+
+# --- A15
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def _newest(folder: Path) -> Path:
+    return max((f for f in folder.iterdir() if f.name.isdecimal()), key=lambda f: int(f.name))
+
+
+def _each_state(checkpoint: Path, damage: Callable[[Path], object]) -> None:
+    files = [f for f in (checkpoint / "state").rglob("*") if f.is_file() and f.suffix != ".crc"]
+    assert files
+    for file in files:
+        damage(file)
+
+
+def _not_a_folder(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint / "commits")
+    (checkpoint / "commits").write_text("")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "the offsets of the last batch are cut": lambda c: _cut(_newest(c / "offsets")),
+    "the offsets of the last batch are empty": lambda c: _newest(c / "offsets").write_text(""),
+    "the offsets are gone": lambda c: shutil.rmtree(c / "offsets"),
+    "the commit of the last batch is empty": lambda c: _newest(c / "commits").write_text(""),
+    "the metadata are cut": lambda c: _cut(c / "metadata"),
+    "the state is cut": lambda c: _each_state(c, _cut),
+    "the state is empty": lambda c: _each_state(c, lambda file: file.write_text("")),
+    "the state is gone": lambda c: shutil.rmtree(c / "state"),
+    "all is gone": shutil.rmtree,
+    "nothing can be written": _not_a_folder,
+}
+
+
+@pytest.fixture(scope="module")
+def damaged(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One livejoin for all kinds of damage, with short batches."""
+    folder = tmp_path_factory.mktemp("a15")
+    with world(kafka, folder, "a15", seed=SEED, spark={"batch_s": 5}) as one:
+        yield one
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a15_a_damaged_checkpoint(what: str, damaged: World) -> None:
+    one = damaged
+    number = one.status()["generation"]
+    play(one, [Produce("a", 50), WaitState("live"), ExpectOracle("a")])
+    checkpoint = one.live.folder / "checkpoints" / str(number)
+    before = _newest(checkpoint / "commits").name
+    until(lambda: _newest(checkpoint / "commits").name != before, "a batch is finished")
+    play(one, [KillDash9("both", restart=False)])
+    DAMAGE[what](checkpoint)
+    one.live.start()
+    play(one, [Produce("a", 50)])
+    until(lambda: one.status()["generation"] == number + 1, f"{what}: it is built anew", 120)
+    play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
+    assert "checkpoint" in one.live.log.read_text()
+
+
+def test_a15_a_full_disk(kafka: Kafka, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.system(f"mount -t tmpfs -o size=24m tmpfs {disk}") != 0:
+        pytest.skip("no right to mount a small disk")
+    try:
+        short = {"batch_s": 5}
+        run = tmp_path / "run"
+        with world(kafka, run, "a15b", seed=SEED, checkpoints=str(disk), spark=short) as one:
+            play(one, [Produce("a", 50), ExpectOracle("a")])
+            filler = disk / "filler"
+            with contextlib.suppress(OSError), filler.open("wb") as file:
+                while True:
+                    file.write(b"x" * 65536)
+            play(one, [Produce("a", 50)])
+            until(lambda: one.status()["stale"], "it is said", BACK_S)
+            filler.unlink()
+            one.watcher.replaying = True
+            until(lambda: one.status()["state"] == "live", "it is built anew", 120)
+            play(one, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
+    finally:
+        os.system(f"umount -l {disk}")

@@ -1,0 +1,75 @@
+"""What a checkpoint tells of itself, whole or damaged."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from livejoin.errors import Spoilt
+from livejoin.pipeline.checkpoints import Checkpoints
+from livejoin.pipeline.session import Session
+
+OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"u":{"0":%d,"1":7}}\n{"a":{"0":1}}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkpoint of generation 3, of eleven batches of which ten are finished."""
+    one = tmp_path / "3"
+    for name in ("offsets", "commits"):
+        (one / name).mkdir(parents=True)
+    (one / "metadata").write_text('{"id":"x"}')
+    for batch in range(11):
+        (one / "offsets" / str(batch)).write_text(OFFSETS % batch)
+    for batch in range(10):
+        (one / "commits" / str(batch)).write_text("v2\n{}")
+    return one
+
+
+@pytest.fixture
+def checkpoints(session: Session, tmp_path: Path) -> Checkpoints:
+    return Checkpoints(session, f"{tmp_path}/")
+
+
+def test_it_reaches_to_the_end_of_the_last_finished_batch(
+    checkpoints: Checkpoints, folder: Path
+) -> None:
+    assert folder.exists()
+    assert checkpoints.reached(3) == {"u": {0: 9, 1: 7}, "a": {0: 1}}
+
+
+def test_before_the_first_batch_has_ended_it_reaches_nowhere(
+    checkpoints: Checkpoints, folder: Path
+) -> None:
+    shutil.rmtree(folder / "commits")
+    assert checkpoints.reached(3) == {}
+
+
+def test_one_that_is_not_there_is_none(checkpoints: Checkpoints) -> None:
+    assert checkpoints.reached(3) is None
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "no offsets": lambda it: shutil.rmtree(it / "offsets"),
+    "empty": lambda it: (it / "offsets" / "9").write_text(""),
+    "cut": lambda it: (it / "offsets" / "9").write_text((OFFSETS % 9)[:-20]),
+    "something else": lambda it: (it / "offsets" / "9").write_text("v1\n{}\n[1]\n2"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_one_that_is_damaged_is_spoilt(damage: str, checkpoints: Checkpoints, folder: Path) -> None:
+    DAMAGE[damage](folder)
+    with pytest.raises(Spoilt, match="offsets of batch 9"):
+        checkpoints.reached(3)
+
+
+def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -> None:
+    (folder.parent / "notes").mkdir()
+    (folder.parent / "12").mkdir()
+    assert checkpoints.kept() == [3, 12]
+    checkpoints.forget(3)
+    checkpoints.forget(4)
+    assert checkpoints.kept() == [12]
+    assert not folder.exists()

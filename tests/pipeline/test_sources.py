@@ -1,0 +1,206 @@
+"""Topics that change under a generation, and the way of a run to its pins over a real broker."""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from livejoin.core import rows, spec
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.names import Names
+from livejoin.errors import Spoilt, TopicMissing
+from livejoin.kafka import Kafka
+from livejoin.pipeline import positions, sources
+from livejoin.pipeline.catch_up import CatchUp, Way
+from rig.running import until
+
+EARLIEST = {"users": "earliest", "accounts": "earliest"}
+
+
+class One:
+    """A generation over two topics of its own."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka = kafka
+        self.names = Names(uuid.uuid4().hex)
+        prefix = self.names.prefix
+        self.users, self.accounts = f"{prefix}-users", f"{prefix}-accounts"
+        for topic in (self.users, self.accounts):
+            kafka.make(topic, partitions=2)
+
+    def write(self, count: int, **transaction: bool) -> None:
+        """Users records in partition 0; in a transaction that is committed, or not."""
+        more = {"transactional.id": uuid.uuid4().hex} if transaction else {}
+        producer = self.kafka.producer(**more)
+        if transaction:
+            producer.init_transactions(10)
+            producer.begin_transaction()
+        for _ in range(count):
+            producer.produce(self.users, b"{}", partition=0)
+        assert producer.flush(10) == 0
+        if transaction:
+            end = (
+                producer.commit_transaction if transaction["commit"] else producer.abort_transaction
+            )
+            end(10)
+
+    @property
+    def generation(self) -> Generation:
+        choice = spec.Choice(self.users, self.accounts)
+        found = positions.resolve(self.kafka, self.names, choice, EARLIEST)
+        return Generation(1, choice, 0.0, sources=found, ready_at=0)
+
+    def mark(self, offsets: Iterable[int]) -> None:
+        """What a query would write for users records."""
+        changelog = self.names.changelog(1)
+        self.kafka.make(changelog)
+        producer = self.kafka.producer()
+        for offset in offsets:
+            at = rows.Position("users", 0, offset)
+            change = rows.Change("users_ui", str(at), {"userId": "a"}, 0)
+            producer.produce(changelog, change.value(), change.key())
+        assert producer.flush(10) == 0
+
+
+@pytest.fixture
+def one(kafka: Kafka) -> One:
+    return One(kafka)
+
+
+def _way(kafka: Kafka, generation: Generation) -> Way:
+    readings = generation.sources
+    return Way(
+        sources.topics_of(kafka, generation),
+        {source: reading.start for source, reading in readings.items()},
+        {source: reading.pins for source, reading in readings.items()},
+        since=0,
+    )
+
+
+def _follow(one: One, way: Way, limit_s: float) -> int | None:
+    ends = time.monotonic() + limit_s
+    stopped = lambda: time.monotonic() > ends  # noqa: E731 - a name says what it is
+    return CatchUp(one.kafka, one.names, 1, way, lambda _done, _total: None, stopped).follow()
+
+
+def test_offsets_without_a_record_are_no_part_of_the_way(one: One) -> None:
+    one.write(2)  # 0, 1
+    one.write(3, commit=True)  # 2 to 4, and a marker
+    one.write(5, commit=False)  # 6 to 10, and a marker
+    one.write(1)  # 12
+    way = _way(one.kafka, one.generation)
+    assert way.pins["users"] == {0: 12}
+    one.mark([0, 1, 2, 3, 4, 12])
+    assert _follow(one, way, 30) == 6
+
+
+def test_a_record_without_its_mark_is_waited_for(one: One) -> None:
+    one.write(3, commit=True)
+    one.write(1)
+    way = _way(one.kafka, one.generation)
+    one.mark([0, 2, 4])
+    assert _follow(one, way, 4) is None
+    one.mark([1])
+    assert _follow(one, way, 30) == 4
+
+
+def test_a_way_may_begin_in_the_middle(one: One) -> None:
+    one.write(4)
+    one.mark([0, 1, 2, 3])
+    way = replace(
+        _way(one.kafka, one.generation), starts={"users": {0: 2, 1: 0}, "accounts": {}}, since=4
+    )
+    one.mark([3, 2])
+    assert _follow(one, way, 30) == 6
+
+
+def test_a_topic_that_is_gone_is_missing(one: One) -> None:
+    generation = one.generation
+    one.kafka.delete([one.accounts])
+    until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
+    with pytest.raises(TopicMissing, match="does not exist"):
+        sources.topics_of(one.kafka, generation)
+
+
+def test_a_topic_that_was_made_again_is_another_one(one: One) -> None:
+    generation = one.generation
+    one.kafka.delete([one.users])
+    until(lambda: not one.kafka.describe([one.users]), "it is gone")
+    one.kafka.make(one.users, partitions=2)
+    with pytest.raises(Spoilt, match="deleted and made again"):
+        sources.topics_of(one.kafka, generation)
+
+
+def test_a_run_goes_on_where_finished_batches_have_ended(one: One) -> None:
+    one.write(3)
+    generation = one.generation
+    topics = sources.topics_of(one.kafka, generation)
+    reached = {one.users: {0: 2, 1: 0}}
+    found = sources.going_on(one.kafka, generation, topics, reached)
+    assert found == {"users": {0: 2, 1: 0}, "accounts": {0: 0, 1: 0}}
+
+
+def test_what_is_live_needs_its_checkpoint(one: One) -> None:
+    generation = one.generation
+    topics = sources.topics_of(one.kafka, generation)
+    with pytest.raises(Spoilt, match="its checkpoint is gone"):
+        sources.going_on(one.kafka, generation, topics, None)
+    building = replace(generation, ready_at=None)
+    assert sources.going_on(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
+
+
+def test_records_that_were_deleted_unread_are_named(one: One) -> None:
+    one.write(10)
+    generation = one.generation
+    to = TopicPartition(one.users, 0, 7)
+    one.kafka.admin.delete_records([to])[to].result(15)
+    topics = sources.topics_of(one.kafka, generation)
+    with pytest.raises(Spoilt, match=r"records 3 to 6 of partition 0 of topic .* were deleted"):
+        sources.going_on(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
+    assert sources.going_on(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0] == 7
+
+
+class Told:
+    """Listens."""
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+        self.readings: dict[str, Reading] = {}
+        self.spoilt_by = ""
+
+    def looked(self, _generation: int, why: str) -> None:
+        self.why = why
+
+    def grew(self, _generation: int, readings: dict[str, Reading]) -> None:
+        self.readings = dict(readings)
+
+    def spoilt(self, _generation: int, why: str) -> None:
+        self.spoilt_by = why
+
+
+def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_LOOK_S", 0.05)
+    generation, told, stop = one.generation, Told(), threading.Event()
+    watching = threading.Thread(
+        target=sources.watch, args=(one.kafka, lambda: [generation], told, stop)
+    )
+    watching.start()
+    try:
+        until(lambda: told.why == "", "all is well")
+        assert not told.readings
+        one.kafka.admin.create_partitions([NewPartitions(one.users, 3)])[one.users].result(15)
+        until(lambda: told.readings, "the new partition is told")
+        assert told.readings["users"].start == {0: 0, 1: 0, 2: 0}
+        assert told.readings["accounts"] == generation.sources["accounts"]
+        one.kafka.delete([one.accounts])
+        until(lambda: "does not exist" in (told.why or ""), "the loss is told")
+        one.kafka.make(one.accounts)
+        until(lambda: "made again" in told.spoilt_by, "that it is another one is told")
+    finally:
+        stop.set()
+        watching.join()
