@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 FIELDS = {
     "users": {"userId": "string", "name": "string", "email": "string", "age": "int64"},
@@ -118,6 +118,39 @@ class Expected:
 
     tables: Mapping[str, Mapping[str, Row]]
     tombstones: Mapping[str, int]
+
+
+class Difference(NamedTuple):
+    """A row that is not what it should be; None where it is not there, or should not be."""
+
+    table: str
+    id: str
+    found: Row | None
+    expected: Row | None
+
+
+def differences(found: Mapping[str, Mapping[str, Row]], truth: Expected) -> list[Difference]:
+    """Where tables are not the true ones, in the columns that the oracle knows."""
+    wrong = []
+    for table, rows in truth.tables.items():
+        there = found[table]
+        for row_id in {**rows, **there}:
+            row, its = there.get(row_id), rows.get(row_id)
+            if row is None or its is None or _known(row, its) != _known(its, its):
+                wrong.append(Difference(table, row_id, row, its))
+    return wrong
+
+
+def _known(row: Row, its: Row) -> Row:
+    cells = {name: row.get(name) for name in its}
+    if "reason" in cells:
+        cells["reason"] = _plain_reason(str(cells["reason"]))
+    return cells
+
+
+def _plain_reason(reason: str) -> str:
+    """What was found is cut; of a value that is broken as a whole only the kind is known."""
+    return reason.partition(", got ")[0] if reason.startswith("value") else reason[:60]
 
 
 def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected:

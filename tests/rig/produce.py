@@ -20,7 +20,13 @@ class Producers:
     def __init__(self, kafka: Kafka, topics: dict[str, str], tag: str = "t") -> None:
         self._topics = topics
         self._tag = tag  # of every userId, so that topics share none
-        self._producer = kafka.producer(**{"message.max.bytes": 8 << 20})
+        self._producer = kafka.producer(
+            **{
+                "message.max.bytes": 8 << 20,
+                "topic.metadata.refresh.interval.ms": 1000,  # partitions may be added
+                "delivery.timeout.ms": 600_000,  # and brokers be away
+            }
+        )
         self._failed: list[str] = []
         self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
 
@@ -31,7 +37,7 @@ class Producers:
         *,
         partition: int = -1,
         timestamp: int = 0,
-        key: str | None = None,
+        key: str | bytes | None = None,
     ) -> None:
         """Send bytes, text, None, or an object as JSON."""
         data = value if value is None or isinstance(value, bytes | str) else json.dumps(value)

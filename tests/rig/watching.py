@@ -53,6 +53,8 @@ class Watcher:
     # that is new may lack partners; ExpectOracle looks whether they come.
     replaying: bool = False
     closed: list[int] = field(default_factory=list)  # codes with which the server sent us away
+    # of a userId: which topics it comes from, so that mixed tables show
+    tag: Callable[[str], str] = lambda user: user.partition("-")[0]
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -146,7 +148,7 @@ class Watcher:
     def _partial(self) -> list[str]:
         """Whether the tables of a cutover lack what was there when it was asked for."""
         asked = self._row("requestedAt")
-        tags = [user.partition("-")[0] for user in self._of_user["users_ui"] if user]
+        tags = [self.tag(user) for user in self._of_user["users_ui"] if user]
         if asked is None or not tags:
             return []
         wrong = []
@@ -159,7 +161,7 @@ class Watcher:
     def _check_touched(self) -> list[str]:
         """What must hold of every user that this frame brought something new for."""
         touched, self._touched = self._touched, set()
-        tags = {user.partition("-")[0] for of in self._of_user.values() for user in of if user}
+        tags = {self.tag(user) for of in self._of_user.values() for user in of if user}
         wrong = [f"tables of {sorted(tags)} are mixed"] if len(tags) > 1 else []
         join = self._row("joinType")
         for user in touched:

@@ -1,0 +1,535 @@
+"""Random histories through every join, with crashes: all tables equal what the oracle computes.
+
+Many small examples go through one query per join at once, each with keys of its own. The queries
+are stopped twice in the middle of a batch, with nothing and with a batch committed, and read again
+what was not; where in its history a crash falls differs from example to example.
+"""
+
+import functools
+import itertools
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from livejoin.core import rows, spec
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.reading import Record, batch
+from livejoin.settings import Spark
+from livejoin.tables import follow
+from livejoin.tables.host import DATA, Held
+from livejoin.tables.store import Delta
+from rig import oracle
+from rig.produce import Producers
+from rig.running import until
+from rig.watching import unjoined
+
+SEED = 20261115
+EXAMPLES = 120
+TURNS = 12
+JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by generation
+NOW = 1_700_000_000_000
+pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
+START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
+NAMES = Names("joins")
+SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
+
+# How an example spells its userIds, in JSON; some spellings are one key. N is the example.
+FAMILIES = (
+    *((f'"N.{i}"',) for i in range(8)),
+    ('"N.a"', '"N.b"', '"N.c"'),
+    ('"N"', "N"),
+    ('"N.50"', "N.50", "N.5", "N5e-1"),
+    ('"kN"', '"KN"', '" kN"', '"kN "'),
+    ('"éN"', '"\\u00e9N"', '"e\u0301N"'),
+    ('"𝄞N"', '"\\ud834\\udd1eN"', '"☃N"'),
+    (f'"{"x" * 9000}Ny"', f'"{"x" * 9000}Nz"'),
+    ('"-users-0 N"', '"=/N+0-1"', '"\\u0000N"', '"]N}"', '"\u202eN\\n\\""'),
+)
+ANYBODY = ('""', "null", "", "true", '"true"')  # keys that examples share; "" leaves the field out
+BROKEN = (
+    b'{"userId": "cut', b"[]", b"7", b"", b'{"userId": "\xff"}', b'{"userId": {"a": 1}}',
+    b'{"age": "abc", "balance": "abc"}', b'{"age": 30.5, "balance": true}', b'{"userId": "x"} {}',
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Input:
+    """A record to be sent."""
+
+    source: str
+    value: bytes | None
+    partition: int
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """A history of a few keys, in four parts: a crash, a commit and a crash come in between."""
+
+    number: int
+    parts: tuple[tuple[Input, ...], ...]
+
+    def __str__(self) -> str:
+        lines = [f"example {self.number} of seed {SEED}"]
+        for number, part in enumerate(self.parts):
+            lines += [
+                f"  part {number} {one.source} partition {one.partition}"
+                f" at {one.timestamp - NOW}: {(one.value or b'tombstone')[-120:]!r}"
+                for one in part
+            ]
+        return "\n".join(lines)
+
+
+def examples() -> list[Example]:
+    dice = random.Random(SEED)
+    serial = iter(range(10**9))
+    return [_example(number, dice, serial) for number in range(EXAMPLES)]
+
+
+def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
+    family = [text.replace("N", str(1000 + number)) for text in dice.choice(FAMILIES)]
+    users = dice.choice([0.15, 0.4, 0.4, 0.8])
+    long = dice.random() < 0.05
+    inputs = [
+        _input(dice, family, users, serial) for _ in range(60 if long else dice.randint(3, 20))
+    ]
+    cuts = sorted(dice.randint(0, len(inputs)) for _ in range(3))
+    edges = [0, *cuts, len(inputs)]
+    return Example(number, tuple(tuple(inputs[a:b]) for a, b in itertools.pairwise(edges)))
+
+
+def _input(dice: random.Random, family: list[str], users: float, serial: Iterator[int]) -> Input:
+    source = "users" if dice.random() < users else "accounts"
+    # so few times that many are equal, and the newest is seldom the last
+    at = dice.randrange(2), NOW + dice.randrange(6)
+    kind = dice.random()
+    if kind < 0.06:
+        return Input(source, None, *at)
+    if kind < 0.14:
+        return Input(source, dice.choice(BROKEN), *at)
+    key = dice.choice(ANYBODY if kind < 0.19 else family)
+    number = next(serial)
+    # a row tells by these which record it comes from
+    own = (
+        {"name": f'"n{number}"', "email": '"e"', "age": dice.choice(["7", '"7"', "7.0", "null"])}
+        if source == "users"
+        else {"accountType": f'"t{number}"', "balance": f"{number}"}
+    )
+    if dice.random() < 0.2:
+        own.pop(dice.choice(sorted(own)))
+    if source == "accounts" and dice.random() < 0.03:
+        own = {}
+    cells = ({"userId": key} if key else {}) | own
+    text = ", ".join(f'"{name}": {cell}' for name, cell in cells.items())
+    return Input(source, f"{{{text}}}".encode(), *at)
+
+
+# One partition of users begins with these: whoever reads it again is late, and users come last.
+LATE = 1000
+FILLER = Example(-1, ()), Input("users", None, 1, NOW)
+
+Marks = list[rows.Position]
+
+
+@dataclass
+class Log:
+    """A join's changelog as it was read, and how long it was at every start and stop."""
+
+    written: list[Record] = field(default_factory=list)
+    marks: list[tuple[int, rows.Position]] = field(default_factory=list)  # with their offsets
+    ends: dict[str, int] = field(default_factory=dict)
+
+    def take(self, record: Record) -> None:
+        self.written.append(record)
+        mark = rows.mark(record.key)
+        if mark is not None:
+            self.marks.append((len(self.written), mark))
+
+    def between(self, begin: str, end: str) -> Marks:
+        """The marks from one of the ends on up to another one."""
+        return [mark for at, mark in self.marks if self.ends[begin] < at <= self.ends[end]]
+
+
+class Play:
+    """The examples, played through one query per join."""
+
+    def __init__(self, kafka: Kafka, session: Session, folder: Path) -> None:
+        self.examples = examples()
+        for topic in SOURCES.values():
+            kafka.make(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
+        self.sent = Producers(kafka, SOURCES)
+        self.owner: dict[rows.Position, Example] = {}
+        self.logs = {number: Log() for number in JOINS}
+        self._offsets: Counter[tuple[str, int]] = Counter()
+        self._consumer = kafka.reader("joins")
+        start = dict.fromkeys(SOURCES, "earliest")
+        # never, and as soon as Spark can
+        self._committing = {
+            seconds: Queries(session, kafka, NAMES, str(folder), Spark(batch_s=seconds))
+            for seconds in (3600, 5)
+        }
+        self._pipelines = {
+            seconds: Pipeline(kafka, NAMES, queries, start)
+            for seconds, queries in self._committing.items()
+        }
+        asked = [
+            Generation(
+                number, spec.Choice(SOURCES["users"], SOURCES["accounts"], join), time.time()
+            )
+            for number, join in JOINS.items()
+        ]
+        self._generations = []
+        for one in asked:
+            sources, fingerprint = self._pipelines[5].resolve(one)
+            self._generations.append(replace(one, sources=sources, fingerprint=fingerprint))
+
+    @functools.lru_cache  # noqa: B019 - it lives as long as the tests of this file
+    def held(self, number: int) -> Held:
+        """What the tables make of a join's changelog."""
+        return fold(self.logs[number].written)
+
+    def run(self) -> None:
+        try:
+            self._run()
+        finally:
+            for seconds in self._pipelines:
+                self._stop(seconds)
+            self._consumer.close()
+
+    def _run(self) -> None:
+        self._start(3600)
+        changelogs = [TopicPartition(NAMES.changelog(number), 0, 0) for number in JOINS]
+        self._consumer.assign(changelogs)
+        self._until_marked("", [self._send_one(*FILLER) for _ in range(LATE)])
+        # one after the other, so that most events meet the state that the ones before them made
+        for turn in range(TURNS):
+            new = self._send(0, turn)
+            self._until_marked("", new if turn < TURNS - 1 else new[:1])
+        self._stop(3600, "crash")
+        self._send(1)
+        self._start(5, "again")
+        self._until_committed()
+        self._stop(5, "committed")
+        self._start(3600, "on")
+        new = self._send(2)
+        self._until_marked("on", new[: len(new) // 2])
+        self._stop(3600, "second crash")
+        new += self._send(3)
+        self._start(3600, "on again")
+        self._until_marked("on again", new)
+        self._stop(3600, "end")
+
+    def _start(self, seconds: int, name: str = "") -> None:
+        self._name(name)
+        for generation in self._generations:
+            self._pipelines[seconds].start(generation)
+
+    def _stop(self, seconds: int, name: str = "") -> None:
+        for number in JOINS:
+            self._pipelines[seconds].stop(number)
+        if name:
+            until(self._read_all, "all that the queries wrote")
+            self._name(name)
+
+    def _name(self, name: str) -> None:
+        for log in self.logs.values():
+            log.ends[name] = len(log.written)
+
+    def _send(self, part: int, turn: int | None = None) -> Marks:
+        """Send a part of every example, or what is its turn of it; where the records stand."""
+        new = []
+        parts = [(example, example.parts[part]) for example in self.examples]
+        for number in range(max(len(inputs) for _, inputs in parts)):
+            for example, inputs in parts:
+                its_turn = number * TURNS // max(len(inputs), TURNS)
+                if number < len(inputs) and turn in (None, its_turn):
+                    new.append(self._send_one(example, inputs[number]))
+        self.sent.flush()
+        return new
+
+    def _send_one(self, example: Example, one: Input) -> rows.Position:
+        self.sent.send(one.source, one.value, partition=one.partition, timestamp=one.timestamp)
+        at = rows.Position(one.source, one.partition, self._offsets[one.source, one.partition])
+        self._offsets[one.source, one.partition] += 1
+        self.owner[at] = example
+        return at
+
+    def _read(self) -> int:
+        new = batch(self._consumer, 10_000, 0.2)
+        for record in new:
+            number = NAMES.changelog_of(record.topic)
+            assert number is not None
+            self.logs[number].take(record)
+        return len(new)
+
+    def _read_all(self) -> bool:
+        self._read()
+        ends = {
+            number: self._consumer.get_watermark_offsets(
+                TopicPartition(NAMES.changelog(number), 0), timeout=15
+            )
+            for number in JOINS
+        }
+        return all(len(self.logs[number].written) == end for number, (_, end) in ends.items())
+
+    def _until_marked(self, since: str, all_of: Marks) -> None:
+        left = {number: set(all_of) for number in JOINS}
+        taken = {number: self.logs[number].ends[since] for number in JOINS}
+
+        def marked() -> bool:
+            self._read()
+            for number, log in self.logs.items():
+                while taken[number] < len(log.written):
+                    mark = rows.mark(log.written[taken[number]].key)
+                    taken[number] += 1
+                    if mark is not None:
+                        left[number].discard(mark)
+            return not any(left.values())
+
+        until(marked, f"the marks of {len(all_of)} records, seed {SEED}", START_S)
+
+    def _until_committed(self) -> None:
+        ends: dict[str, dict[int, int]] = defaultdict(dict)
+        for (source, partition), offset in self._offsets.items():
+            ends[SOURCES[source]][partition] = offset
+
+        def committed() -> bool:
+            self._read()
+            return all(self._committing[5].checkpoints.reached(number) == ends for number in JOINS)
+
+        until(committed, f"a batch that is committed, seed {SEED}", START_S)
+
+
+@pytest.fixture(scope="module")
+def play(kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory) -> Play:
+    made = Play(kafka, session, tmp_path_factory.mktemp("joins"))
+    made.run()
+    assert made.owner.keys() == {
+        rows.Position(source, one.partition, one.offset)
+        for source, sent in made.sent.acknowledged.items()
+        for one in sent
+    }
+    return made
+
+
+every_join = pytest.mark.parametrize("number", JOINS, ids=list(JOINS.values()))
+
+
+# --- the crashes landed
+
+
+@every_join
+def test_what_was_not_committed_was_read_again_in_another_order(play: Play, number: int) -> None:
+    log = play.logs[number]
+    for before, crash, after, end in (
+        ("", "crash", "again", "committed"),
+        ("on", "second crash", "on again", "end"),
+    ):
+        first, second = log.between(before, crash), log.between(after, end)
+        twice = set(first) & set(second)
+        assert twice, "no record was read twice: the crash missed"
+        assert [m for m in first if m in twice] != [m for m in second if m in twice]
+
+
+@every_join
+def test_what_was_committed_was_not_read_again(play: Play, number: int) -> None:
+    log = play.logs[number]
+    committed = set(log.between("again", "committed"))
+    assert committed
+    assert not committed & set(log.between("on", "end"))
+
+
+# --- the tables
+
+
+Tables = dict[str, dict[str, dict[str, Any]]]
+Looked = Callable[[Held, list[tuple[str, Delta]]], None]
+
+
+def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None) -> Held:
+    """What the tables make of a changelog that comes in runs of any length."""
+    dice = random.Random(SEED)
+    held = Held(1, rejects_kept=10**6)
+    at = 0
+    while at < len(written):
+        size = dice.choice([1, 3, 30, 300])
+        looked(held, held.apply(follow.decoded(1, list(written[at : at + size]))))
+        at += size
+    return held
+
+
+def tables(held: Held) -> Tables:
+    return {
+        name: {row["_id"]: row for row in held.stores[name].snapshot().to_pylist()} for name in DATA
+    }
+
+
+def check(play: Play, number: int, held: Held) -> None:
+    truth = oracle.expected(play.sent.acknowledged, JOINS[number])
+    wrong = oracle.differences(tables(held), truth)
+    assert not wrong, _explained(play, wrong)
+
+
+def _explained(play: Play, wrong: list[oracle.Difference]) -> str:
+    shown = [f"{len(wrong)} rows are wrong"]
+    for one in wrong[:3]:
+        where = one.id.split("/")[-1].split("+")[0]
+        source = "accounts" if "accounts" in (one.table + one.id) else "users"
+        partition, offset = map(int, where.split("-"))
+        found, expected = (_short(row) for row in (one.found, one.expected))
+        shown.append(f"{one.table} {one.id} is {found}, should be {expected}")
+        shown.append(str(play.owner[rows.Position(source, partition, offset)]))
+    return "\n".join(shown)
+
+
+def _short(row: dict[str, Any] | None) -> str:
+    return "not there" if row is None else json.dumps(row, default=str)[-300:]
+
+
+@every_join
+def test_all_tables_equal_the_oracle(play: Play, number: int) -> None:
+    check(play, number, play.held(number))
+
+
+@every_join
+def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: Play, number: int) -> None:
+    newest: dict[bytes, Record] = {}
+    for record in play.logs[number].written:
+        newest.pop(record.key, None)
+        newest[record.key] = record
+    check(play, number, fold(list(newest.values())))
+
+
+@every_join
+def test_every_record_is_a_row_a_reject_or_a_tombstone(play: Play, number: int) -> None:
+    truth = oracle.expected(play.sent.acknowledged, JOINS[number])
+    counts = play.held(number).counts()
+    for source, sent in play.sent.acknowledged.items():
+        rejected = sum(row["source"] == source for row in truth.tables["rejects_ui"].values())
+        assert counts[source] == {
+            "read": len(sent),
+            "rows": len(truth.tables[f"{source}_ui"]),
+            "rejected": rejected,
+            "tombstones": truth.tombstones[source],
+        }
+        assert min(rejected, truth.tombstones[source]) > 0
+
+
+@every_join
+def test_a_row_has_the_time_of_the_newest_input_that_shaped_it(play: Play, number: int) -> None:
+    found = tables(play.held(number))
+    times = {
+        f"{source} {one.partition}-{one.offset}": one.timestamp
+        for source, sent in play.sent.acknowledged.items()
+        for one in sent
+    }
+    newest: dict[str, int] = defaultdict(int)
+    for row_id, row in found["accounts_ui"].items():
+        newest[row["userId"]] = max(newest[row["userId"]], times[f"accounts {row_id}"])
+    for row_id, row in found["final_ui"].items():
+        user, _, account = row_id.partition("+")
+        shaped = [times[f"users {user}"]]
+        if account:
+            shaped.append(times[f"accounts {account}"])
+        elif JOINS[number] == "left" and row["userId"] is not None:
+            shaped.append(newest[row["userId"]])
+        assert _ms(row) == max(shaped), row
+    for source in SOURCES:
+        for row_id, row in found[f"{source}_ui"].items():
+            assert _ms(row) == times[f"{source} {row_id}"], row
+
+
+def _ms(row: dict[str, Any]) -> int:
+    return int(row["_ts"].timestamp() * 1000 + 0.5)
+
+
+# --- on the way
+
+
+class Viewer:
+    """Remembers which account each row showed, and what must not happen."""
+
+    def __init__(self, play: Play) -> None:
+        self.wrong: list[str] = []
+        self._versions: dict[tuple[Any, Any], tuple[int, ...]] = {}
+        self._bare: set[str] = set()  # whose account has no cells and looks like none
+        for one in play.sent.acknowledged["accounts"]:
+            row = _row(one)
+            if row is not None:
+                cells = row["accountType"], row["balance"]
+                self._versions[cells] = (one.timestamp, one.partition, one.offset)
+                if cells == (None, None):
+                    self._bare.add(row["userId"])
+        self._shown: dict[str, tuple[int, ...]] = {}
+        self._gone: set[str] = set()
+
+    def look(self, table: str, delta: Delta, join: spec.Join) -> None:
+        for row in delta.upserts.to_pylist():
+            row_id = f"{table} {row['_id']}"
+            again = row_id in self._shown
+            version: tuple[int, ...] = ()
+            if table == spec.FINAL and join == "left":
+                version = self._version(row, self._shown.get(row_id, ()))
+                again = version < self._shown.get(row_id, ())
+            if again or row_id in self._gone:
+                self.wrong.append(f"{row_id} came again as {_short(row)}")
+            self._shown[row_id] = version
+        for removed in delta.removed:
+            if table != spec.FINAL or join != "left_outer" or "+" in removed:
+                self.wrong.append(f"{table} {removed} was removed")
+            self._gone.add(f"{table} {removed}")
+
+    def _version(self, row: dict[str, Any], before: tuple[int, ...]) -> tuple[int, ...]:
+        cells = row["accountType"], row["balance"]
+        if cells != (None, None):
+            return self._versions[cells]
+        return before if row["userId"] in self._bare else ()
+
+
+def _row(one: oracle.Sent) -> oracle.Row | None:
+    try:
+        return oracle.parse("accounts", one.value) if one.value is not None else None
+    except oracle.Rejected:
+        return None
+
+
+@every_join
+def test_a_row_never_goes_back_in_time(play: Play, number: int) -> None:
+    viewer = Viewer(play)
+
+    def look(_held: Held, deltas: list[tuple[str, Delta]]) -> None:
+        for table, delta in deltas:
+            viewer.look(table, delta, JOINS[number])
+
+    fold(play.logs[number].written, look)
+    assert not viewer.wrong, f"seed {SEED}: {viewer.wrong[:3]}"
+
+
+@every_join
+def test_what_is_shown_before_a_crash_is_always_a_join(play: Play, number: int) -> None:
+    """A record's own row comes last: whoever has it has everything that it caused."""
+    log = play.logs[number]
+    wrong: list[str] = []
+
+    def look(held: Held, _deltas: object) -> None:
+        found = tables(held)
+        wrong.extend(
+            unjoined(found["users_ui"], found["accounts_ui"], found["final_ui"], JOINS[number])
+        )
+
+    fold(log.written[: log.ends["crash"]], look)
+    assert log.ends["crash"] > 0
+    assert not wrong, f"seed {SEED}: {wrong[:3]}"
