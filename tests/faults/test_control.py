@@ -15,7 +15,7 @@ import pytest
 
 from livejoin import failpoints
 from livejoin.kafka import Kafka
-from rig.running import Running, until
+from rig.running import COLD, Running, until
 from rig.world import (
     Do,
     ExpectLive,
@@ -51,7 +51,7 @@ def one(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterato
 @pytest.mark.parametrize("point", failpoints.NAMES)
 def test_a2_dying_at_a_fail_point(point: str, kafka: Kafka, tmp_path: Path) -> None:
     """Three times: the next start ends where the undisturbed one would."""
-    with world(kafka, tmp_path, f"a2.{point}", seed=SEED) as one:
+    with world(kafka, tmp_path, f"a2.{point}", seed=SEED, spark={"conf": COLD}) as one:
         turn = 0
         for visit in (1, 2, 3):
             one.live.stop()

@@ -19,7 +19,7 @@ from livejoin.core import rows
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
-from rig.running import alive, descendants, until
+from rig.running import COLD, alive, descendants, until
 from rig.world import (
     ExpectAtMost,
     ExpectLive,
@@ -46,7 +46,7 @@ BACK_S = 60
 
 
 def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5}) as one:
+    with world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as one:
         dice = random.Random(SEED)
         play(one, [Traffic(per_second=250)])  # for each of the two pairs
         pair, join, twice, took = "a", "left", 0, []

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewPartitions
 
 from livejoin import broker
 from livejoin.kafka import Kafka
-from rig.running import descendants, is_java, until
+from rig.running import COLD, descendants, is_java, until
 from rig.world import (
     ExpectLive,
     ExpectNothingLeft,
@@ -264,7 +264,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def damaged(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One livejoin for all kinds of damage, with short batches."""
     folder = tmp_path_factory.mktemp("a15")
-    with world(kafka, folder, "a15", seed=SEED, spark={"batch_s": 5}) as one:
+    short = {"batch_s": 5, "conf": COLD}
+    with world(kafka, folder, "a15", seed=SEED, spark=short) as one:
         yield one
 
 
