@@ -46,9 +46,9 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
     Each takes several calls to the JVM, a second in all; and lambdas are numbered as they are made,
     so that code generated from the same column is found again.
     """
-    text = F.expr("try_validate_utf8(cast(value as string))")
-    fits = F.octet_length("value") <= MAX_VALUE_BYTES
-    v = F.when(fits, F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))))
+    fits = F.octet_length("value") <= MAX_VALUE_BYTES  # what does not is not even looked at
+    text = F.when(fits, F.expr("try_validate_utf8(cast(value as string))"))
+    v = F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE)))
     variants = ",".join(f"{field.name}:variant" for field in FIELDS)
     cells = F.expr(f"try_variant_get(_json.v, '$[0]', 'struct<{variants}>')")
     kinds = (
