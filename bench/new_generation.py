@@ -33,6 +33,7 @@ JOINS: tuple[spec.Join, ...] = ("left", "inner")
 LIVE = spec.Choice("live.users", "live.accounts")
 START = {source.name: "earliest" for source in spec.SOURCES}
 RECORDS = 100  # per topic
+PHASES = ("resolve", "changelog", "plan", "start", "first row", "catch up", "total", "stop")
 OUT = Path(__file__).parent / "out" / "new_generation.json"
 
 
@@ -63,6 +64,11 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=4, help="builds before they count")
     parser.add_argument("--rate", type=int, default=20, help="records/s for the live generation")
     asked = parser.parse_args()
+    _report(measure(asked.builds, asked.warm_up, asked.rate))
+
+
+def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
+    """Seconds of each phase, by phase in their order."""
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with (
@@ -76,10 +82,10 @@ def main() -> None:
             pipeline = Pipeline(kafka, names, queries, START)
             _build(pipeline, queries, 1, LIVE)
             done = threading.Event()
-            traffic = threading.Thread(target=_produce, args=(kafka, asked.rate, done))
+            traffic = threading.Thread(target=_produce, args=(kafka, rate, done))
             traffic.start()
             try:
-                for number in range(asked.builds + asked.warm_up):
+                for number in range(builds + warm_up):
                     choice = spec.Choice(*PAIRS[number // 2 % 2], JOINS[number % 2])
                     _build(pipeline, queries, number + 2, choice)
                     began = time.perf_counter()
@@ -88,7 +94,7 @@ def main() -> None:
             finally:
                 done.set()
                 traffic.join()
-    _report({phase: took[-asked.builds :] for phase, took in Timed.took.items()})
+    return {phase: Timed.took[phase][-builds:] for phase in PHASES}
 
 
 def _fill(kafka: Kafka) -> None:
@@ -112,11 +118,19 @@ def _build(pipeline: Pipeline, queries: Timed, number: int, choice: spec.Choice)
     generation = replace(asked, sources=sources, fingerprint=fingerprint)
     pipeline.start(generation)
     started = time.perf_counter()
-    pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=lambda: False)
+    rows_at: list[float] = []
+
+    def progressed(done: int, _total: int) -> None:
+        if done:
+            rows_at.append(time.perf_counter())
+
+    pipeline.catch_up(generation, progressed, stopped=lambda: False)
     complete = time.perf_counter()
     took = queries.took
     took["resolve"].append(resolved - began)
     took["changelog"].append(started - resolved - took["plan"][-1] - took["start"][-1])
+    # from the end of the plan step; all rows may come at once
+    took["first row"].append(min([*rows_at, complete]) - started + took["start"][-1])
     took["catch up"].append(complete - started)
     took["total"].append(complete - began)
 
@@ -133,10 +147,9 @@ def _produce(kafka: Kafka, rate: int, done: threading.Event) -> None:
 
 
 def _report(took: dict[str, list[float]]) -> None:
-    phases = ("resolve", "changelog", "plan", "start", "catch up", "total", "stop")
     print(f"\n{len(took['total'])} builds, ms {'median':>10}{'worst':>8}")
     figures = {}
-    for phase in phases:
+    for phase in PHASES:
         samples = [seconds * 1000 for seconds in took[phase]]
         figures[phase] = {"median": statistics.median(samples), "worst": max(samples)}
         print(f"{phase:14}{figures[phase]['median']:10.0f}{figures[phase]['worst']:8.0f}")

@@ -14,7 +14,14 @@ from livejoin.errors import BrokerError, KafkaUnavailable
 from livejoin.kafka import MAX_RECORD_BYTES, Kafka, wait_until_reachable
 
 _START_S = 60  # 3 s on a quiet machine
-_HEAP = "512m"
+_JVM_OPTIONS = (
+    "-Xms512m",
+    "-Xmx512m",
+    # HotSpot's second compiler took two thirds of the broker's CPU in the first minutes; a demo or
+    # a test is over before that pays
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+)
 
 
 @contextlib.contextmanager
@@ -41,8 +48,7 @@ def broker(
         child = processes.Child(
             [
                 java,
-                f"-Xms{_HEAP}",
-                f"-Xmx{_HEAP}",
+                *_JVM_OPTIONS,
                 *shared,
                 "-cp",
                 classpath,

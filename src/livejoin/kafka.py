@@ -250,7 +250,11 @@ def named(error: KafkaException, topic: str) -> LivejoinError:
             return TopicExists(said)
         case KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return forbidden(topic)
-        case KafkaError.NOT_LEADER_FOR_PARTITION | KafkaError.LEADER_NOT_AVAILABLE:
+        case (
+            KafkaError.NOT_LEADER_FOR_PARTITION
+            | KafkaError.LEADER_NOT_AVAILABLE
+            | KafkaError.UNKNOWN_LEADER_EPOCH  # of a topic just made: its broker learns of it last
+        ):
             return Electing(said)
         case _:
             return KafkaUnavailable(said)

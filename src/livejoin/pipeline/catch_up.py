@@ -11,7 +11,7 @@ from livejoin.core.coverage import Coverage
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka, Topic
-from livejoin.reading import Place, batch, there
+from livejoin.reading import Place, arrived, there
 
 _BATCH = 10_000
 _LOOK_S = 1.0  # without a mark before gaps are looked into
@@ -50,11 +50,13 @@ class CatchUp:
             changelog = self.names.changelog(self.generation)
             consumer.assign([TopicPartition(changelog, 0, self.way.since)])
             while not self.stopped():
-                for record in batch(consumer, _BATCH, 0.1):
-                    ready_at = record.offset + 1
-                    mark = rows.mark(record.key)
+                messages = arrived(consumer, _BATCH, 0.1)
+                for message in messages:  # values are not looked at, and so not copied
+                    mark = rows.mark(message.key() or b"")
                     if mark is not None:
                         coverage.add(mark)
+                if messages:
+                    ready_at = (messages[-1].offset() or 0) + 1
                 if coverage.done != told:
                     look_at = time.monotonic() + _LOOK_S
                 elif time.monotonic() > look_at:

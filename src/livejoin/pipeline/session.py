@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import stat
 import tempfile
 import threading
@@ -37,8 +36,6 @@ _JVM_OPTIONS = (
     "-XX:-DontCompileHugeMethods",
     "-Djava.net.preferIPv6Addresses=false",
 )
-# a catch-up takes a fifth less CPU than with G1, and collections of a small heap are short anyway
-_COLLECTOR = "-XX:+UseParallelGC"
 _DEFAULTS = {
     "spark.app.name": "livejoin",
     "spark.driver.memory": "2g",
@@ -187,10 +184,7 @@ class Session:
             conf = _LOOPBACK | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
-            asked = settings.conf.get(key, "")
-            # a JVM that is told two collectors does not start
-            collector = [] if re.search(r"-XX:\+Use\w+GC\b", asked) else [_COLLECTOR]
-            conf[key] = " ".join((*_JVM_OPTIONS, *collector, *more, asked))
+            conf[key] = " ".join((*_JVM_OPTIONS, *more, settings.conf.get(key, "")))
         return conf
 
 

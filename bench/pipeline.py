@@ -1,0 +1,355 @@
+"""How fast the pipeline is: latency, new generations, catch-up, state, and replay after a crash.
+
+All but `generation` and `state` run the real `livejoin run`, so that the table server takes its
+share of the machine.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import TopicPartition
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from bench import new_generation
+
+from livejoin import broker, processes
+from livejoin.core import rows, spec
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.reading import batch
+from livejoin.settings import Spark
+from rig.running import Running, descendants, is_java, running, until
+
+NAME = "bench"
+TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}
+USERS = 1000  # that accounts are sent for, in the parts with a steady rate
+PARTITIONS = 2
+ROLES = ("the broker", "Spark", "livejoin")
+SMALLER = 10  # the state is measured with so many times fewer records than the catch-up
+OUT = Path(__file__).parent / "out" / "pipeline.json"
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    """Run the parts, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless told")
+    parser.add_argument("--minutes", type=float, default=10, help="of latency")
+    parser.add_argument("--warm-up", type=float, default=1, help="minutes before samples count")
+    parser.add_argument("--rate", type=int, default=500, help="accounts/s: latency and crash")
+    parser.add_argument("--records", type=int, default=1_000_000, help="per side: catch-up")
+    parser.add_argument("--batch-s", type=int, default=Spark().batch_s, help="latency and crash")
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - PARTS.keys():
+        parser.error(f"there is no part {min(unknown)!r}")
+    figures: dict[str, Figures] = json.loads(OUT.read_text()) if OUT.exists() else {}
+    for part in asked.parts or PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            figures[part] = PARTS[part](asked, Path(folder))
+        _report(part, figures[part])
+        OUT.parent.mkdir(parents=True, exist_ok=True)
+        OUT.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _report(part: str, figures: Figures) -> None:
+    print(f"\n{part}")
+    for name, figure in figures.items():
+        print(f"  {name:36}{figure:12,.{0 if figure >= 100 else 2}f}", flush=True)
+
+
+class Mark(NamedTuple):
+    """A record of the steady load: when it was sent, and when its mark was read."""
+
+    sent: float
+    read: float
+
+
+class Load:
+    """Accounts at a steady rate; a plain consumer of the changelog sees their marks."""
+
+    def __init__(self, kafka: Kafka, rate: int) -> None:
+        self._kafka = kafka
+        self._rate = rate
+        self._sent: list[float] = []  # by offset: there is one partition and one producer
+        self._stop = threading.Event()
+        self.marks: list[Mark] = []
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Send and watch in the background."""
+        threads = [threading.Thread(target=work) for work in (self._send, self._watch)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+
+    def _send(self) -> None:
+        producer = self._kafka.producer()
+        began = time.monotonic()
+        for number in itertools.count():
+            if self._stop.wait(max(0.0, began + number / self._rate - time.monotonic())):
+                break
+            record = json.dumps({"userId": f"u{number % USERS}", "balance": number})
+            self._sent.append(time.monotonic())
+            producer.produce(TOPICS["accounts"], record)
+            producer.poll(0)
+        producer.flush(60)
+
+    def _watch(self) -> None:
+        consumer = self._kafka.reader("bench")
+        consumer.assign([TopicPartition(Names(NAME).changelog(1), 0, 0)])
+        seen = set()
+        while not self._stop.is_set():
+            found = batch(consumer, 10_000, 0.1)
+            now = time.monotonic()
+            for record in found:
+                mark = rows.mark(record.key)
+                if mark and mark.source == "accounts" and mark.offset not in seen:
+                    seen.add(mark.offset)
+                    self.marks.append(Mark(self._sent[mark.offset], now))
+        consumer.close()
+
+
+@contextmanager
+def _loaded(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Running, Load]]:
+    """A livejoin that is live, with a steady load."""
+    with broker.broker(folder / "broker") as kafka:
+        for topic in TOPICS.values():
+            kafka.make(topic)
+        producer = kafka.producer()
+        for number in range(USERS):
+            producer.produce(TOPICS["users"], json.dumps({"userId": f"u{number}", "name": "n"}))
+        producer.flush(60)
+        spark = {"batch_s": asked.batch_s}
+        with running(kafka, folder / "run", name=NAME, topics=TOPICS, spark=spark) as live:
+            live.wait_live()
+            load = Load(kafka, asked.rate)
+            with load.at_work():
+                yield live, load
+
+
+def latency(asked: argparse.Namespace, folder: Path) -> Figures:
+    """Ms from handing a record to a producer until a consumer of the changelog has its mark."""
+    with _loaded(asked, folder) as (live, load):
+        time.sleep(asked.warm_up * 60)
+        began, used = time.monotonic(), _cpu(live)
+        time.sleep(asked.minutes * 60)
+        ended, used_then = time.monotonic(), _cpu(live)
+        time.sleep(5)  # for the last marks
+        ends = [at for at in _written(live, "commits/[0-9]*") if began < at < ended]
+    marks = [mark for mark in load.marks if began <= mark.sent < ended]
+    took = sorted((mark.read - mark.sent) * 1000 for mark in marks)
+    figures: Figures = {"samples": len(took)}
+    for share in (50, 90, 99, 99.9):
+        figures[f"p{share}, ms"] = took[math.ceil(len(took) * share / 100) - 1]
+    figures["worst, ms"] = took[-1]
+    pauses = [_pause(load.marks, end) for end in ends]
+    figures |= {f"pause at batch end {n}, ms": p * 1000 for n, p in enumerate(pauses, 1)}
+    for role, seconds in used_then.items():
+        figures[f"CPU of {role}, cores"] = (seconds - used[role]) / (ended - began)
+    return figures
+
+
+def _written(live: Running, pattern: str) -> list[float]:
+    """When files of the checkpoint were written, on the monotonic clock."""
+    files = (live.folder / "checkpoints" / "1").glob(pattern)
+    return sorted(file.stat().st_mtime - time.time() + time.monotonic() for file in files)
+
+
+def _pause(marks: list[Mark], end: float) -> float:
+    """The longest time without a mark around the end of a batch."""
+    near = [mark.read for mark in marks if abs(mark.read - end) < 10]
+    return max(after - before for before, after in itertools.pairwise(near))
+
+
+def _cpu(live: Running) -> dict[str, float]:
+    """Seconds of CPU that each process has used."""
+    spark = live.jvm()
+    kafka = next(pid for pid in descendants(os.getpid()) if is_java(pid) and pid != spark)
+    found = {}
+    for role, pid in zip(ROLES, (kafka, spark, live.pid), strict=True):
+        shown = subprocess.run(
+            ["ps", "-o", "cputimes=", "-p", str(pid)], capture_output=True, text=True, check=True
+        )
+        found[role] = float(shown.stdout)
+    return found
+
+
+def crash(asked: argparse.Namespace, folder: Path) -> Figures:
+    """Seconds from kill -9 of Spark's JVM, just before a batch ends, until new rows flow again."""
+    with _loaded(asked, folder) as (live, load):
+        (began,) = _written(live, "metadata")  # the query's start, and so that of its first batch
+        time.sleep(began + asked.batch_s - 5 - time.monotonic())
+        replayed = len(load.marks) + USERS
+        live.kill(live.jvm())
+        killed = time.monotonic()
+        until(lambda: load.marks[-1].sent > killed, "a row of a record sent after the crash")
+        flows = load.marks[-1].read - killed
+        until(lambda: time.monotonic() - load.marks[-1].sent < 1, "no backlog")
+        return {
+            "records to replay": replayed,
+            "until new rows, s": flows,
+            "until less than 1 s behind, s": time.monotonic() - killed,
+        }
+
+
+def generation(_asked: argparse.Namespace, _folder: Path) -> Figures:
+    """Ms of the phases of a new generation in a warm session; medians."""
+    took = new_generation.measure(builds=12, warm_up=6, rate=20)
+    return {f"{phase}, ms": statistics.median(seconds) * 1000 for phase, seconds in took.items()}
+
+
+def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
+    """Input records/s from the beginning until the table server holds all tables."""
+    count, figures = asked.records, Figures()
+    with broker.broker(folder / "broker") as kafka:
+        _fill(kafka, count)
+        with running(
+            kafka, folder / "run", name=NAME, topics=TOPICS, standby_s=0, build_stall_s=600
+        ) as live:
+            began, used = time.monotonic(), dict.fromkeys(ROLES, 0.0)
+            for kind, number in (("cold", 1), ("warm", 2)):
+                until(lambda: _holds(live, number, 2 * count), kind, 3600)  # noqa: B023
+                took, used_then = time.monotonic() - began, _cpu(live)
+                figures |= {f"{kind}, s": took, f"{kind}, input records/s": 2 * count / took}
+                for role in ROLES[1:]:
+                    figures[f"{kind}, CPU of {role}, s"] = used_then[role] - used[role]
+                figures |= {
+                    f"{kind}, peak memory of Spark, MiB": _peak_mib(live.jvm()),
+                    f"{kind}, peak memory of livejoin, MiB": _peak_mib(live.pid),
+                }
+                if number == 1:
+                    began, used = time.monotonic(), used_then
+                    live.ask("api/v1/control", {"start": "earliest"})
+            figures["an account for an old user, s"] = _change_old_row(kafka, live, count)
+    return figures
+
+
+def _fill(kafka: Kafka, count: int) -> None:
+    for topic in TOPICS.values():
+        kafka.make(topic, partitions=PARTITIONS)
+    producer = kafka.producer(
+        **{"linger.ms": 20, "batch.num.messages": 10_000, "queue.buffering.max.kbytes": 1 << 20}
+    )
+    for number in range(count):
+        user = {"userId": f"u{number}", "name": f"Name {number}", "email": f"{number}@x.org"}
+        _put(producer, "users", number, {**user, "age": number % 90})
+        # each user once, in another order
+        account = {"userId": f"u{number * 7919 % count}", "accountType": "checking"}
+        _put(producer, "accounts", number, {**account, "balance": number / 4})
+    assert producer.flush(120) == 0
+
+
+def _put(producer: Any, source: str, number: int, record: dict[str, Any]) -> None:
+    value = json.dumps(record)
+    while True:
+        try:
+            producer.produce(TOPICS[source], value, partition=number % PARTITIONS)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _holds(live: Running, generation: int, records: int) -> bool:
+    """Whether the tables show this generation with so many input records."""
+    assert live.ended is None, live.log.read_text()[-3000:]
+    try:
+        status = live.ask("api/v1/status")
+        return status.get("generation") == generation and live.read() >= records
+    except AssertionError:  # it has just been started
+        return False
+
+
+def _peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return float(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
+    producer = kafka.producer()
+    began = time.monotonic()
+    _put(producer, "accounts", 0, {"userId": "u7", "accountType": "new", "balance": 1})
+    producer.flush(60)
+    until(lambda: live.read() == 2 * count + 1, "the account is read", 600)
+    took = time.monotonic() - began
+    with urllib.request.urlopen(live.url + "api/v1/tables/final_ui?format=arrow") as answer:
+        table = pa.ipc.open_stream(answer).read_all()
+    assert len(table) == count
+    row = table.filter(pc.field("userId") == "u7").to_pylist()
+    assert [one["accountType"] for one in row] == ["new"]
+    return took
+
+
+def state(asked: argparse.Namespace, folder: Path) -> Figures:
+    """Bytes of a key and its state per write; half of the writes know of one side only."""
+    count, figures = asked.records // SMALLER, Figures()
+    settings = Spark(batch_s=5)
+    with (
+        broker.broker(folder / "broker") as kafka,
+        processes.only_one(folder / "lock", "folder") as lock,
+        Session(settings, lock=lock, log=folder / "spark.log") as session,
+    ):
+        _fill(kafka, count)
+        queries = Queries(session, kafka, Names(NAME), str(folder / "checkpoints"), settings)
+        pipeline = Pipeline(kafka, Names(NAME), queries, new_generation.START)
+        joins: tuple[spec.Join, ...] = ("left", "inner")
+        for number, join in enumerate(joins, 1):
+            choice = spec.Choice(TOPICS["users"], TOPICS["accounts"], join)
+            asked_for = Generation(number, choice, time.time())
+            sources, fingerprint = pipeline.resolve(asked_for)
+            pipeline.start(replace(asked_for, sources=sources, fingerprint=fingerprint))
+            (query,) = session.spark().streams.active
+            kept = until(lambda: _kept(query.lastProgress, count), "all keys are kept", 600)  # noqa: B023
+            pipeline.stop(number)
+            figures[f"{join}, bytes per write"] = (
+                kept["rocksdbTotalBytesWritten"] / kept["rocksdbPutCount"]
+            )
+    return figures
+
+
+def _kept(progress: Any, keys: int) -> Any:
+    """The figures of the state once it has so many keys."""
+    state = progress["stateOperators"][0] if progress else {"numRowsTotal": 0}
+    return state["numRowsTotal"] == keys and state["customMetrics"]
+
+
+PARTS = {
+    "latency": latency,
+    "generation": generation,
+    "catch-up": catch_up,
+    "state": state,
+    "crash": crash,
+}
+
+
+if __name__ == "__main__":
+    main()
