@@ -1,4 +1,4 @@
-"""Queries and processes that are killed: A1, A4, A5."""
+"""Queries and processes that are killed: A1, A4."""
 
 import json
 import os
@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from livejoin.broker import free_port
 from livejoin.core import rows
@@ -141,48 +140,3 @@ def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) ->
         one.watcher.replaying = True
         play(one, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
         assert one.live.jvm() != jvm
-
-
-# --- A5
-
-
-def test_a5_a_fault_that_never_goes_away(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a5", seed=SEED, spark={"batch_s": 5}) as one:
-        play(one, [ExpectOracle("a")])
-        rows_before = one.live.table("final_ui")
-        _limit(kafka, "a5.changelog.1", 40)
-        play(one, [Produce("a", 20), WaitState("failed", "without reading on", limit_s=180)])
-        log = one.live.log.read_text()
-        assert log.count("restarting: generation 1 died") >= 5
-        status = one.status()
-        assert "died 6 times" in log
-        assert status["stale"], "the rows are not marked stale"
-        assert one.live.table("final_ui") == rows_before
-        busy = _busy(one)
-        print(f"idle after giving up: {busy:.2f} cores")
-        assert busy < 0.5
-        _limit(kafka, "a5.changelog.1", 16 << 20)
-        play(one, [to_pair("a5", "a"), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
-        assert not one.status()["stale"]
-
-
-def _limit(kafka: Kafka, topic: str, most_bytes: int) -> None:
-    entry = ConfigEntry(
-        "max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for done in kafka.admin.incremental_alter_configs([resource]).values():
-        done.result(15)
-
-
-def _busy(one: World, over_s: float = 10) -> float:
-    """How many cores livejoin and its JVM use."""
-    pids = [one.live.pid, *descendants(one.live.pid)]
-    before = sum(map(_cpu_s, pids))
-    time.sleep(over_s)  # what is measured takes time
-    return (sum(map(_cpu_s, pids)) - before) / over_s
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100

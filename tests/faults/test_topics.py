@@ -1,5 +1,6 @@
-"""A8: swaps to topics that are missing, may not be read, stop being readable, or are empty."""
+"""Topics that are missing, empty, or that one may not read or write any more: A5, A8."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from confluent_kafka.admin import (
 
 from livejoin import broker
 from livejoin.kafka import Kafka
+from rig.running import descendants
 from rig.world import (
     ExpectLive,
     ExpectNothingLeft,
@@ -22,6 +24,7 @@ from rig.world import (
     Produce,
     Send,
     WaitOutcome,
+    WaitState,
     World,
     play,
     to_pair,
@@ -30,6 +33,7 @@ from rig.world import (
 
 NAME = "a8"
 STALL_S = 15
+EVERYBODY = "User:ANONYMOUS"
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -49,22 +53,28 @@ def one(guarded: Kafka, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def deny(kafka: Kafka, topic: str) -> None:
-    rule = AclBinding(
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*",
-        AclOperation.READ, AclPermissionType.DENY,
-    )  # fmt: skip
-    for done in kafka.admin.create_acls([rule]).values():
+def deny(kafka: Kafka, topic: str, what: AclOperation = AclOperation.READ) -> None:
+    """Take one right away. Without the other rule all would be gone."""
+    rules = [_rule(topic, what, AclPermissionType.DENY)]
+    rules += [_rule(topic, AclOperation.ALL, AclPermissionType.ALLOW)]
+    for done in kafka.admin.create_acls(rules).values():
         done.result(10)
 
 
 def allow(kafka: Kafka, topic: str) -> None:
+    """Give it back."""
     rule = AclBindingFilter(
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*",
-        AclOperation.ANY, AclPermissionType.ANY,
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, EVERYBODY, "*",
+        AclOperation.ANY, AclPermissionType.DENY,
     )  # fmt: skip
     for done in kafka.admin.delete_acls([rule]).values():
         done.result(10)
+
+
+def _rule(topic: str, what: AclOperation, kind: AclPermissionType) -> AclBinding:
+    return AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, EVERYBODY, "*", what, kind
+    )
 
 
 def test_a8_topics_that_cannot_be_read(one: World, guarded: Kafka) -> None:
@@ -90,3 +100,45 @@ def test_a8_topics_that_cannot_be_read(one: World, guarded: Kafka) -> None:
     play(one, [Send(empty), WaitOutcome("live", limit_s=30)])
     assert one.live.table("final_ui") == {}
     play(one, [to_pair(NAME, "b"), WaitOutcome("live", limit_s=120), ExpectLive("b")])
+
+
+def test_a8_a_right_that_is_taken_away_and_given_back(guarded: Kafka, tmp_path: Path) -> None:
+    with world(guarded, tmp_path, "a8b") as one:
+        users = one.topics("a")["users"]
+        deny(guarded, users)
+        play(one, [WaitState("restarting", f'topic "{users}" may not be read', limit_s=15)])
+        assert one.live.table("users_ui"), "the last rows stay"
+        one.watcher.replaying = True
+        allow(guarded, users)
+        play(one, [Produce("a", 50), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
+
+
+def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None:
+    with world(guarded, tmp_path, "a5") as one:
+        play(one, [ExpectOracle("a")])
+        before = one.live.table("final_ui")
+        deny(guarded, "a5.changelog.1", AclOperation.WRITE)
+        play(one, [Produce("a", 20), WaitState("failed", "Authorization", limit_s=180)])
+        assert one.live.log.read_text().count("restarting: generation 1 died") >= 5
+        assert one.status()["stale"], "the rows are not marked stale"
+        assert one.live.table("final_ui") == before
+        busy = _busy(one)
+        print(f"idle after giving up: {busy:.2f} cores")
+        assert busy < 0.5
+        one.watcher.replaying = True
+        allow(guarded, "a5.changelog.1")
+        play(one, [to_pair("a5", "a"), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
+        assert not one.status()["stale"]
+
+
+def _busy(one: World, over_s: float = 10) -> float:
+    """How many cores livejoin and its JVM use."""
+    pids = [one.live.pid, *descendants(one.live.pid)]
+    before = sum(map(_cpu_s, pids))
+    time.sleep(over_s)  # what is measured takes time
+    return (sum(map(_cpu_s, pids)) - before) / over_s
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100

@@ -65,6 +65,12 @@ def test_one_that_is_damaged_is_spoilt(damage: str, checkpoints: Checkpoints, fo
         checkpoints.reached(3)
 
 
+def test_one_that_is_emptied_is_still_there(checkpoints: Checkpoints, folder: Path) -> None:
+    checkpoints.empty(3)
+    assert [one.name for one in folder.iterdir()] == ["metadata"]
+    assert checkpoints.reached(3) == {}
+
+
 def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -> None:
     (folder.parent / "notes").mkdir()
     (folder.parent / "12").mkdir()

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from livejoin.errors import QueryFailed, Spoilt, first_line
 from livejoin.pipeline.session import Session
 
+_METADATA = "metadata"  # the first file of a checkpoint
 Reached = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset
 
 
@@ -39,10 +40,18 @@ class Checkpoints:
             where = path(self.of(generation))
             files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
 
+    def empty(self, generation: int) -> None:
+        """Remove all of it but that there is one."""
+        with self._hadoop() as (files, path):
+            for name in _names(files, path(self.of(generation))):
+                if name != _METADATA:
+                    where = path(f"{self.of(generation)}/{name}")
+                    files(where).delete(where, True)  # noqa: FBT003 - as above
+
     def reached(self, generation: int) -> Reached | None:
         """Up to where finished batches have read; None where there is no checkpoint."""
         with self._hadoop() as (files, path):
-            known = path(f"{self.of(generation)}/metadata")
+            known = path(f"{self.of(generation)}/{_METADATA}")
             if not files(known).exists(known):
                 return None
             ended = _names(files, path(f"{self.of(generation)}/commits"))

@@ -57,7 +57,7 @@ class Pipeline:
         starts = sources.going_on(self._kafka, generation, topics, reached)
         if reached == {}:
             # killed while its first batch ended: Spark refuses that, and nothing counts yet
-            self._queries.checkpoints.forget(number)
+            self._queries.checkpoints.empty(number)
         failpoints.visit("before-changelog")
         self._kafka.make(self._names.changelog(number), _CHANGELOG)
         failpoints.visit("after-changelog")
