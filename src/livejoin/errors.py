@@ -30,7 +30,9 @@ class LivejoinError(Exception):
 
 def first_line(error: BaseException) -> str:
     """The part of a long message that says something, without the trace."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
+    if len(said) > 1 and said[0].startswith("An error occurred while calling"):
+        del said[0]  # Py4J: which call, and then what the JVM says
     return said[0][:500] if said else type(error).__name__
 
 

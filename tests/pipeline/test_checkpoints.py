@@ -54,6 +54,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "no offsets": lambda it: shutil.rmtree(it / "offsets"),
     "empty": lambda it: (it / "offsets" / "9").write_text(""),
     "cut": lambda it: (it / "offsets" / "9").write_text((OFFSETS % 9)[:-20]),
+    "cut in half": lambda it: (it / "offsets" / "9").write_text((OFFSETS % 9)[:20]),
     "something else": lambda it: (it / "offsets" / "9").write_text("v1\n{}\n[1]\n2"),
 }
 
@@ -69,6 +70,12 @@ def test_one_that_is_emptied_is_still_there(checkpoints: Checkpoints, folder: Pa
     checkpoints.empty(3)
     assert [one.name for one in folder.iterdir()] == ["metadata"]
     assert checkpoints.reached(3) == {}
+
+
+def test_one_whose_metadata_are_cut_is_spoilt(checkpoints: Checkpoints, folder: Path) -> None:
+    (folder / "metadata").write_text('{"id":')
+    with pytest.raises(Spoilt, match="unreadable metadata"):
+        checkpoints.reached(3)
 
 
 def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -> None:

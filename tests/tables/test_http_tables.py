@@ -168,6 +168,7 @@ def test_nothing_can_be_changed(shown: Served, path: str, method: str) -> None:
 
 def test_the_status_adds_viewers_and_exact_counts_to_the_row(shown: Served) -> None:
     assert shown.get("/api/v1/status").json() == {
+        **dict.fromkeys(["usersTopic", "accountsTopic", "joinType", "lastApplied"]),
         "state": "live",
         "generation": 3,
         "progress": 100,

@@ -54,6 +54,8 @@ class Checkpoints:
             known = path(f"{self.of(generation)}/{_METADATA}")
             if not files(known).exists(known):
                 return None
+            if not _is_json(self._text(files(known).open(known))):
+                raise Spoilt("its checkpoint has unreadable metadata")
             ended = _names(files, path(f"{self.of(generation)}/commits"))
             last = max((int(name) for name in ended if name.isdecimal()), default=None)
             if last is None:
@@ -63,8 +65,8 @@ class Checkpoints:
                 raise Spoilt(f"its checkpoint has no offsets of batch {last}")
             text = self._text(files(where).open(where))
         try:
-            _version, _conf, *sources = text.splitlines()
-            ends = [json.loads(source) for source in sources if source != "-"]
+            _version, _conf, first, *others = text.splitlines()
+            ends = [json.loads(source) for source in (first, *others)]
             return {
                 topic: {int(p): offset for p, offset in offsets.items()}
                 for end in ends
@@ -92,6 +94,14 @@ class Checkpoints:
             yield lambda where: where.getFileSystem(conf), path
         except (Py4JError, OSError) as error:
             raise QueryFailed(f"checkpoints are out of reach: {first_line(error)}") from error
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _names(files: Callable[[Any], Any], folder: Any) -> list[str]:

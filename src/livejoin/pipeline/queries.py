@@ -25,7 +25,13 @@ from livejoin.settings import Spark
 _WATCH_S = 0.5
 # which task was lost, in which stage, and the package of the error: nothing for people
 _IN_TASK = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
-_STATE_IS_LOST = "CANNOT_LOAD_STATE_STORE"
+# besides the checkpoint's own path: what an error says that comes from reading one
+_OF_CHECKPOINT = (
+    "STATE_STORE",
+    "STATE_DIRECTORY",
+    "StateSchemaCompatibilityChecker",
+    "HDFSMetadataLog",
+)
 
 # The default one starts ten processes (readlink, chmod) per checkpoint file on a local disk.
 _FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
@@ -109,19 +115,26 @@ class Queries:
             if query.isActive:
                 silent.discard(query)
                 return None
-            error = query.exception()
+            error, trace = query.exception(), self._trace(query)
         except (Py4JError, OSError) as lost:
             # a JVM that was killed stops answering a moment before it is known to be gone
             if query not in silent:
                 silent.add(query)
                 return None
             return QueryFailed(f"Spark does not answer: {first_line(lost)}")
-        return self._named(error, generation) if error else QueryFailed("it stopped")
+        return self._named(error, generation, trace) if error else QueryFailed("it stopped")
 
-    def _named(self, error: Exception, generation: int) -> LivejoinError:
+    def _trace(self, query: StreamingQuery) -> str:
+        """All that the JVM knows of how a query ended; pyspark leaves the causes out."""
+        error, jvm = query._jsq.exception(), self._session.spark()._jvm  # noqa: SLF001
+        assert jvm is not None
+        whole = jvm.org.apache.spark.util.Utils.exceptionString
+        return str(whole(error.get())) if error.isDefined() else ""
+
+    def _named(self, error: Exception, generation: int, trace: str = "") -> LivejoinError:
         """Spark's error as one of ours: whether its checkpoint is to blame."""
-        said = str(error)
-        if self.checkpoints.of(generation) in said or _STATE_IS_LOST in said:
+        said = f"{error}{trace}"
+        if any(sign in said for sign in (self.checkpoints.of(generation), *_OF_CHECKPOINT)):
             return Spoilt(f"its checkpoint cannot be used: {_cause(error)}")
         return QueryFailed(_cause(error))
 

@@ -15,6 +15,8 @@ from livejoin.tables.decode import SCHEMAS, Records
 from livejoin.tables.store import Delta, Store
 
 Row = Mapping[str, Any]
+_COLUMNS = [column.name for column in spec.TABLES[spec.STATUS].columns]
+_NOTHING_SAID = dict.fromkeys(name for name in _COLUMNS if not name.startswith("_"))
 Tell = Callable[[str, Delta], None]
 
 
@@ -85,8 +87,8 @@ class System:
 
     def show_status(self, row: Row) -> None:
         """Replace the one row of the status table."""
-        self.status = row
-        self._status.put([{**row, "_id": "status"}])
+        self.status = {**_NOTHING_SAID, **row}
+        self._status.put([{**self.status, "_id": "status"}])
 
     def log(self, lines: Sequence[Row]) -> None:
         """Add lines to the log."""
