@@ -43,6 +43,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _TRY_S = 5
 _COUNT_S = 1.0
 
+Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column
+
 
 def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None) -> int:
     """Run until a signal says to stop; the exit code. `announce` is told the page's address."""
@@ -102,9 +104,7 @@ class Leader:
     kafka: Kafka
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
-    figures: Callable[
-        [], Mapping[int, Mapping[str, int]]
-    ]  # of generations, as our tables hold them
+    figures: Callable[[], Figures]  # as our tables hold them
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -169,7 +169,7 @@ class Leader:
 
     def _count(self, inbox: Inbox, stop: threading.Event) -> None:
         """Tell the figures: they are the last row of a generation whose tables are gone."""
-        told: Mapping[int, Mapping[str, int]] = {}
+        told: Figures = {}
         while not stop.wait(_COUNT_S):
             now = self.figures()
             for number, figures in now.items():
