@@ -39,7 +39,7 @@ from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
-from livejoin.reading import batch
+from livejoin.reading import arrived
 from livejoin.settings import Spark
 from rig.running import Running, descendants, is_java, running, until
 
@@ -128,10 +128,10 @@ class Load:
         consumer.assign([TopicPartition(Names(NAME).changelog(1), 0, 0)])
         seen = set()
         while not self._stop.is_set():
-            found = batch(consumer, 10_000, 0.1)
+            found = arrived(consumer, 10_000, 0.1)
             now = time.monotonic()
             for record in found:
-                mark = rows.mark(record.key)
+                mark = rows.mark(record.key() or b"")
                 if mark and mark.source == "accounts" and mark.offset not in seen:
                     seen.add(mark.offset)
                     self.marks.append(Mark(self._sent[mark.offset], now))

@@ -20,6 +20,12 @@ _GONE = (
 )
 
 
+_MOST = 10_000
+_WAIT_S = 0.1
+_GATHER_S = 0.04
+_MUCH_PER_S = 2000
+
+
 class Record(NamedTuple):
     """A record that was read. A key or a value that is null is empty."""
 
@@ -46,32 +52,52 @@ class Span(NamedTuple):
 Gone = Callable[[str], bool]
 
 
-def batch(
-    consumer: Consumer, most: int, wait_s: float, gone: Gone = lambda _: False
-) -> list[Record]:
-    """What has arrived, as soon as anything has. Events are left out.
+def arrived(
+    consumer: Consumer,
+    most: int,
+    wait_s: float,
+    gone: Gone = lambda _: False,
+    *,
+    gather_s: float = 0,
+) -> list[Message]:
+    """What has arrived, as soon as anything has, or a while after that. Events are left out.
 
     `gone` is told of a topic that cannot be read any more, and answers whether that is fine.
     """
-    return [_plain(message) for message in arrived(consumer, most, wait_s, gone)]
-
-
-def arrived(
-    consumer: Consumer, most: int, wait_s: float, gone: Gone = lambda _: False
-) -> list[Message]:
-    """The same as messages, with headers and times."""
     # consume alone would wait for the whole number
     first = consumer.poll(wait_s)
     if first is None:
         return []
     messages = []
-    for message in (first, *consumer.consume(most, 0)):
+    for message in (first, *consumer.consume(most, gather_s)):
         error = message.error()
         if error is None:
             messages.append(message)
         elif error.code() in _GONE and not gone(message.topic() or ""):
             raise named(KafkaException(error), message.topic() or "")
     return messages
+
+
+class Flow:
+    """Reads what arrives: at once while it is little, gathered while it is much.
+
+    Each batch has a cost of its own, whatever its size; and where much changes, nobody sees by eye
+    what came a blink ago.
+    """
+
+    def __init__(self, consumer: Consumer, gone: Gone = lambda _: False) -> None:
+        self._consumer = consumer
+        self._gone = gone
+        self._gather_s = 0.0
+        self._at = time.monotonic()
+
+    def next(self) -> list[Message]:
+        """The next batch; empty where nothing has come for a moment."""
+        messages = arrived(self._consumer, _MOST, _WAIT_S, self._gone, gather_s=self._gather_s)
+        now = time.monotonic()
+        much = len(messages) > _MUCH_PER_S * (now - self._at)
+        self._gather_s, self._at = _GATHER_S if much else 0.0, now
+        return messages
 
 
 def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dict[Place, int]:
@@ -150,7 +176,7 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
         error = message.error()
         if error is None:
             until = time.monotonic() + ANSWER_S
-            yield _plain(message)
+            yield plain(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return
         else:
@@ -158,7 +184,7 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
     raise KafkaUnavailable(f'topic "{topic}" gives no answer within {ANSWER_S} s')
 
 
-def _plain(message: Message) -> Record:
+def plain(message: Message) -> Record:
     """A message without what few need."""
     # only the types doubt that what was read has a topic and an offset
     return Record(

@@ -26,7 +26,7 @@ from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
-from livejoin.reading import Record, batch
+from livejoin.reading import Record, arrived, plain
 from livejoin.settings import Spark
 from livejoin.tables import follow
 from livejoin.tables.host import DATA, Held
@@ -268,8 +268,8 @@ class Play:
         return at
 
     def _read(self) -> int:
-        new = batch(self._consumer, 10_000, 0.2)
-        for record in new:
+        new = arrived(self._consumer, 10_000, 0.2)
+        for record in map(plain, new):
             number = NAMES.changelog_of(record.topic)
             assert number is not None
             self.logs[number].take(record)
@@ -366,7 +366,8 @@ def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None
     at = 0
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
-        looked(held, held.apply(follow.decoded(1, list(written[at : at + size]))))
+        some = [(record.key, record.value) for record in written[at : at + size]]
+        looked(held, held.apply(follow.decoded(1, at + len(some), some)))
         at += size
     return held
 

@@ -18,7 +18,7 @@ from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
-from livejoin.reading import Record, batch
+from livejoin.reading import Record, arrived, plain
 from livejoin.settings import Spark
 from livejoin.tables import follow
 from livejoin.tables.host import Held
@@ -88,7 +88,7 @@ class Case:
         until(lambda: self._marked(at), f"the mark of {at}", START_S)
 
     def _marked(self, at: rows.Position) -> bool:
-        self.written += batch(self.consumer, 1000, 0.05)
+        self.written += map(plain, arrived(self.consumer, 1000, 0.05))
         return any(rows.mark(record.key) == at for record in self.written)
 
 
@@ -126,14 +126,14 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
         Record("", offset, record["key"].encode(), json.dumps(record["value"]).encode())
         for offset, record in enumerate(case["records"])
     ]
-    held, plain = Held(1, rejects_kept=100), rows.Follower()
+    held, spelt_out = Held(1, rejects_kept=100), rows.Follower()
     for twice in (written, written):  # the log is at least once
-        held.apply(follow.decoded(1, twice))
+        held.apply(follow.decoded(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
-            plain.apply(rows.read(record.key, record.value))
+            spelt_out.apply(rows.read(record.key, record.value))
     tables = {table: rows for table, rows in case["tables"].items() if table != "tombstones"}
     for table, expected in tables.items():
-        assert plain.table(table) == expected, table
+        assert spelt_out.table(table) == expected, table
         found = {row["_id"]: row for row in held.stores[table].snapshot().to_pylist()}
         assert found.keys() == expected.keys(), table
         if table != spec.REJECTS:

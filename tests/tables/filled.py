@@ -8,7 +8,6 @@ from livejoin.core.generation import Generation
 from livejoin.core.rows import TOMBSTONES, Change
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.reading import Record
 from livejoin.tables import follow
 from livejoin.tables.host import Chunk
 
@@ -18,14 +17,7 @@ REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: e
 
 def chunk(generation: int, end: int, *changes: Change) -> Chunk:
     """A run of records, the last of which stands just before `end`."""
-    first = end - len(changes)
-    return follow.decoded(
-        generation,
-        [
-            Record(f"changelog.{generation}", first + i, change.key(), change.value())
-            for i, change in enumerate(changes)
-        ],
-    )
+    return follow.decoded(generation, end, [(change.key(), change.value()) for change in changes])
 
 
 def user(offset: int, name: str = "Ada", ts: int = 1000, **cells: Any) -> Change:

@@ -35,11 +35,15 @@ class Coverage:
 
     def add(self, mark: Position) -> None:
         """A mark was seen."""
-        at = (mark.source, mark.partition)
-        if at not in self._open or not self._next[at] <= mark.offset <= self._pins[at]:
+        source, partition, offset = mark
+        at = (source, partition)
+        if at not in self._open or not self._next[at] <= offset <= self._pins[at]:
             return
-        self._early[at].add(mark.offset)
-        self._go_on(at)
+        if offset == self._next[at]:
+            self._next[at] += 1
+            self._go_on(at)
+        else:
+            self._early[at].add(offset)
 
     def gaps(self) -> dict[tuple[str, int], range]:
         """By source and partition, once the pin's own mark was seen: where marks are missing.

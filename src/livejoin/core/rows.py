@@ -8,7 +8,7 @@ strangers.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from livejoin.core import spec
 
@@ -21,8 +21,7 @@ Version = tuple[int, int, int] | None
 _OWN_TABLE = {source.table: source.name for source in spec.SOURCES}
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """Where an input record stands."""
 
     source: str
@@ -76,12 +75,12 @@ def newer(version: Version, than: Version) -> bool:
 def mark(key: bytes) -> Position | None:
     """Which input record this one is the last trace of; None where it only shows what changed."""
     table, _, row_id = key.decode().partition("/")
-    if table in _OWN_TABLE:
-        source, where = _OWN_TABLE[table], row_id
-    elif table in (spec.REJECTS, TOMBSTONES):
+    where = row_id
+    source = _OWN_TABLE.get(table)
+    if source is None:
+        if table not in (spec.REJECTS, TOMBSTONES):
+            return None
         source, _, where = row_id.partition("/")
-    else:
-        return None
     partition, _, offset = where.partition("-")
     return Position(source, int(partition), int(offset))
 

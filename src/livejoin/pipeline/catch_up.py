@@ -11,9 +11,8 @@ from livejoin.core.coverage import Coverage
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka, Topic
-from livejoin.reading import Place, arrived, there
+from livejoin.reading import Flow, Place, there
 
-_BATCH = 10_000
 _LOOK_S = 1.0  # without a mark before gaps are looked into
 
 
@@ -49,8 +48,9 @@ class CatchUp:
         try:
             changelog = self.names.changelog(self.generation)
             consumer.assign([TopicPartition(changelog, 0, self.way.since)])
+            flow = Flow(consumer)
             while not self.stopped():
-                messages = arrived(consumer, _BATCH, 0.1)
+                messages = flow.next()
                 for message in messages:  # values are not looked at, and so not copied
                     mark = rows.mark(message.key() or b"")
                     if mark is not None:

@@ -6,11 +6,11 @@ Runs on a thread of its own; what it has decoded is posted to the thread that ow
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import rows, spec
@@ -18,15 +18,14 @@ from livejoin.core.names import Names
 from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State, from_json
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import Kafka, Topic, wait_until_reachable
-from livejoin.reading import Record, batch
+from livejoin.reading import Flow
 from livejoin.tables import decode
 from livejoin.tables.host import Chunk, Host
 
-_MOST = 10_000  # records decoded at once
-_WAIT_S = 0.1
 _AGAIN_S = 1.0
 
 Post = Callable[[Callable[[], None]], object]
+Pair = tuple[bytes, bytes]  # key and value of a record
 
 
 class Follower:
@@ -84,8 +83,9 @@ class Follower:
                 gone.add(topic)
                 return topic in reading
 
+            flow = Flow(consumer, deleted)
             while not stop.is_set():
-                self._take(batch(consumer, _MOST, _WAIT_S, deleted))
+                self._take(flow.next())
                 if gone:
                     consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
                     reading, gone = reading - gone, set()
@@ -121,20 +121,24 @@ class Follower:
             consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in new])
         return (reading - gone) | new.keys()
 
-    def _take(self, records: list[Record]) -> None:
-        topics: dict[str, list[Record]] = defaultdict(list)
-        for record in records:
-            topics[record.topic].append(record)
+    def _take(self, messages: list[Message]) -> None:
+        topics: dict[str, list[Pair]] = defaultdict(list)
+        ends: dict[str, int] = {}
+        for message in messages:
+            topic = message.topic() or ""
+            topics[topic].append((message.key() or b"", message.value() or b""))
+            ends[topic] = (message.offset() or 0) + 1
         for topic, some in topics.items():
             if topic == self._names.ledger:
                 self._take_ledger(some)
             elif topic == self._names.logs:
                 self._take_logs(some)
             elif topic in self._generations:
-                self._post(partial(self._host.apply, decoded(self._generations[topic], some)))
+                chunk = decoded(self._generations[topic], ends[topic], some)
+                self._post(partial(self._host.apply, chunk))
 
-    def _take_ledger(self, records: list[Record]) -> None:
-        newest = {record.key: json.loads(record.value) for record in records if record.value}
+    def _take_ledger(self, records: Sequence[Pair]) -> None:
+        newest = {key: json.loads(value) for key, value in records if value}
         rows = {
             row["generation"]: row for key, row in newest.items() if key.startswith(GENERATION_KEY)
         }
@@ -155,29 +159,29 @@ class Follower:
         ends = self._kafka.offsets(found, OffsetSpec.latest()) if found else {}
         return {self._generations[topic]: offsets[0] for topic, offsets in ends.items()}
 
-    def _take_logs(self, records: list[Record]) -> None:
+    def _take_logs(self, records: Sequence[Pair]) -> None:
         tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for one in records:
-            table, _, row_id = one.key.decode().partition("/")
-            tables[table].append({**json.loads(one.value), "_id": row_id})
+        for key, value in records:
+            table, _, row_id = key.decode().partition("/")
+            tables[table].append({**json.loads(value), "_id": row_id})
         if spec.LOGS in tables:
             self._post(partial(self._host.system.log, tables[spec.LOGS]))
         if spec.CONTROL in tables:
             self._post(partial(self._host.system.show_control, tables[spec.CONTROL]))
 
 
-def decoded(generation: int, some: list[Record]) -> Chunk:
-    """Records of a changelog as one run per table."""
+def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
+    """Records of a changelog up to `seq` as one run per table."""
     ids: dict[str, list[str]] = defaultdict(list)
     values: dict[str, list[bytes]] = defaultdict(list)
-    for record in some:
-        table, _, row_id = record.key.decode().partition("/")
+    for key, value in records:
+        table, _, row_id = key.decode().partition("/")
         ids[table].append(row_id)
-        values[table].append(record.value)
+        values[table].append(value)
     tombstones = ids.pop(rows.TOMBSTONES, [])
     known = [table for table in ids if table in spec.TABLES]
-    records = [(table, decode.records(table, ids[table], values[table])) for table in known]
-    return Chunk(generation, some[-1].offset + 1, records, tombstones)
+    runs = [(table, decode.records(table, ids[table], values[table])) for table in known]
+    return Chunk(generation, seq, runs, tombstones)
 
 
 def _numbers(state: State) -> list[int]:
