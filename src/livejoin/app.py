@@ -67,6 +67,7 @@ async def _serve(settings: Settings, taken: socket.socket) -> int:
         logs_kept=settings.logs_kept,
         rejects_kept=settings.rejects_kept,
         control_kept=settings.control_kept,
+        viewer_rows=settings.viewer_rows,
     )
     stop, code = asyncio.Event(), 0
     here = asyncio.get_running_loop()

@@ -57,8 +57,11 @@ class Viewer:
         self.connection = connection
         self.view: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def ask(self, *tables: str) -> None:
-        self.connection.send(json.dumps({"subscribe": tables}))
+    def ask(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
+        asked: dict[str, Any] = {"subscribe": tables}
+        if resume:
+            asked["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
+        self.connection.send(json.dumps(asked))
 
     def next(self, *types: str) -> Frame:
         """The next frame, or the next of these types."""

@@ -48,12 +48,11 @@ class Held:
 
     number: int
     rejects_kept: int
+    most: int | None = None  # rows of a table that viewers are shown
     least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
     seq: int = 0
     newest: int = 0  # source time in ms
-    stores: dict[str, Store] = field(
-        default_factory=lambda: {name: Store(SCHEMAS[name]) for name in DATA}
-    )
+    stores: dict[str, Store] = field(init=False)
     rejected: dict[str, set[str]] = field(
         default_factory=lambda: {s.name: set() for s in spec.SOURCES}
     )
@@ -64,13 +63,20 @@ class Held:
         default_factory=lambda: {s.name: deque() for s in spec.SOURCES}
     )
 
+    def __post_init__(self) -> None:
+        self.stores = {
+            name: Store(SCHEMAS[name], self.most) for name in DATA if name != spec.REJECTS
+        }
+        # of rejects not more than a few are kept in any case
+        self.stores[spec.REJECTS] = Store(SCHEMAS[spec.REJECTS])
+
     def apply(self, chunk: Chunk) -> list[tuple[str, Delta]]:
         """Take in the next run of the changelog."""
         deltas = []
         for table, records in chunk.records:
-            delta = self.stores[table].apply(records)
+            delta = self.stores[table].apply(records, chunk.seq)
             if table == spec.REJECTS:
-                delta = self._trim(delta)
+                delta = self._trim(delta, chunk.seq)
             deltas.append((table, delta))
             self.newest = max(self.newest, pc.max(records.rows.column("_ts")).value or 0)
         for row_id in chunk.tombstones:
@@ -78,7 +84,7 @@ class Held:
         self.seq = chunk.seq
         return deltas
 
-    def _trim(self, delta: Delta) -> Delta:
+    def _trim(self, delta: Delta, seq: int) -> Delta:
         """Keep the newest rejects of each source; all of them count."""
         removed = list(delta.removed)
         new = []
@@ -94,7 +100,7 @@ class Held:
             shown.append(row_id)
             if len(shown) > self.rejects_kept:
                 removed.append(shown.popleft())
-        self.stores[spec.REJECTS].drop(removed)
+        self.stores[spec.REJECTS].drop(removed, seq)
         gone = set(removed)
         keep = pa.array(
             [row_id not in gone for row_id in delta.upserts.column("_id").to_pylist()], pa.bool_()
@@ -126,9 +132,15 @@ class Host:
     """All tables of one table server."""
 
     def __init__(
-        self, *, logs_kept: int = 10_000, rejects_kept: int = 10_000, control_kept: int = 10_000
+        self,
+        *,
+        logs_kept: int = 10_000,
+        rejects_kept: int = 10_000,
+        control_kept: int = 10_000,
+        viewer_rows: int | None = None,
     ) -> None:
         self._rejects_kept = rejects_kept
+        self._viewer_rows = viewer_rows
         self._held: dict[int, Held] = {}
         self._nothing = Held(0, rejects_kept)
         self._shown: Held = self._nothing
@@ -147,7 +159,9 @@ class Host:
         """
         self.state = state
         for number in self._wanted() - self._held.keys():
-            self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
+            self._held[number] = Held(
+                number, self._rejects_kept, self._viewer_rows, (ends or {}).get(number, 0)
+            )
         self._move_if_ready()
         self._let_go()
 
