@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -36,7 +37,7 @@ from rig.running import Running, running, until
 NAME = "bench"
 NAMES = Names(NAME)
 OUT = Path(__file__).parent / "out" / "tables.json"
-SUBPROTOCOL = "livejoin.v1"
+SUBPROTOCOL = Subprotocol("livejoin.v1")
 DATA = ("users_ui", "accounts_ui", "final_ui")
 
 Figures = dict[str, float]
