@@ -6,7 +6,6 @@ but the table server is measured.
 
 import argparse
 import asyncio
-import contextlib
 import json
 import math
 import struct
@@ -15,30 +14,21 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.typing import Subprotocol
+from websockets.asyncio.client import ClientConnection
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from livejoin import broker
-from livejoin.core import rows, spec
-from livejoin.core.generation import Generation, Reading
-from livejoin.core.names import Names
-from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
-from livejoin.kafka import Kafka
-from rig.running import Running, running, until
+from rig.ledgered import DATA, Audience, Ledgered, header, row
+from rig.running import until
 
 NAME = "bench"
-NAMES = Names(NAME)
 OUT = Path(__file__).parent / "out" / "tables.json"
-SUBPROTOCOL = Subprotocol("livejoin.v1")
-DATA = ("users_ui", "accounts_ui", "final_ui")
 
 Figures = dict[str, float]
 
@@ -59,7 +49,7 @@ def main() -> None:
             tempfile.TemporaryDirectory() as folder,
             broker.broker(Path(folder) / "kafka") as kafka,
         ):
-            figures[part] = PARTS[part](asked, Cluster(kafka, Path(folder)))
+            figures[part] = PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
         print(f"\n{part}")
         for name, figure in figures[part].items():
             print(f"  {name:44}{figure:12,.{0 if figure >= 100 else 2}f}", flush=True)
@@ -67,126 +57,8 @@ def main() -> None:
         OUT.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-class Cluster:
-    """Kafka with the ledger and changelogs of a livejoin that nobody leads."""
-
-    def __init__(self, kafka: Kafka, folder: Path) -> None:
-        self.kafka = kafka
-        self._folder = folder
-        self._producer = kafka.producer(
-            **{"linger.ms": 0, "queue.buffering.max.messages": 2_000_000}
-        )
-        kafka.make(NAMES.ledger, {"cleanup.policy": "compact"})
-        kafka.make(NAMES.logs)
-        self.ends: dict[int, int] = {}
-
-    def generation(self, number: int, count: int) -> Generation:
-        """A changelog with so many rows in each data table."""
-        topic = NAMES.changelog(number)
-        self.kafka.make(topic, {"cleanup.policy": "compact"})
-        for n in range(count):
-            for table in DATA:
-                self.put(number, row(table, n, f"generation {number}"))
-        self.flush()
-        reading = {s.name: Reading(s.name, "", {0: 0}, {0: -1}) for s in spec.SOURCES}
-        choice = spec.Choice("users", "accounts")
-        return Generation(number, choice, 0.0, sources=reading, ready_at=self.ends.get(number, 0))
-
-    def put(self, number: int, change: rows.Change) -> None:
-        """Write one record of a changelog."""
-        topic = NAMES.changelog(number)
-        while True:
-            try:
-                self._producer.produce(topic, change.value(), change.key())
-            except BufferError:
-                self._producer.poll(0.1)
-            else:
-                self.ends[number] = self.ends.get(number, 0) + 1
-                return
-
-    def flush(self) -> None:
-        """Have everything written."""
-        assert self._producer.flush(120) == 0
-
-    def lead(self, live: Generation, standby: Generation | None = None) -> None:
-        """Say what is live, as a leader would."""
-        state = State(last_number=live.number, live=live, standby=standby)
-        status = {"state": "live", "generation": live.number, "message": ""}
-        for key, value in ((STATE_KEY, to_json(state)), (STATUS_KEY, status)):
-            self._producer.produce(NAMES.ledger, json.dumps(value), key)
-        self.flush()
-
-    @contextlib.contextmanager
-    def server(self) -> Iterator[Running]:
-        """A table server that shows what is live."""
-        folder = self._folder / "serve"
-        with running(self.kafka, folder, command="serve", name=NAME, viewer_rows=10**9) as server:
-            server.wait_live()
-            yield server
-
-
-def row(table: str, number: int, text: str, version: int | None = None) -> rows.Change:
-    """A row of a data table."""
-    cells: dict[str, Any] = {"userId": f"u{number}"}
-    if table != "accounts_ui":
-        cells |= {"name": f"Name {number}, {text}", "email": f"{number}@x.org", "age": number % 90}
-    if table != "users_ui":
-        cells |= {"accountType": "checking", "balance": number / 4}
-    at = None if version is None else (version, 0, 0)
-    return rows.Change(table, f"0-{number}", cells, 1_700_000_000_000 + number, at)
-
-
-class Audience:
-    """Viewers in one event loop; each notes when which part of the changelog reached it."""
-
-    def __init__(self, server: Running) -> None:
-        self._uri = server.url.replace("http", "ws") + "api/v1/live"
-        self.seen: list[list[tuple[int, float]]] = []  # by viewer: seq and when
-        self.sockets: list[ClientConnection] = []
-
-    async def join(self, count: int, tables: tuple[str, ...]) -> None:
-        """Connect so many viewers, and wait until each has its snapshot."""
-        for start in range(0, count, 50):
-            await asyncio.gather(*(self._one(tables) for _ in range(min(50, count - start))))
-
-    async def _one(self, tables: tuple[str, ...]) -> None:
-        socket = await connect(
-            self._uri, subprotocols=[SUBPROTOCOL], max_size=None, proxy=None, compression=None
-        )
-        await socket.send(json.dumps({"subscribe": tables}))
-        await socket.recv()
-        self.sockets.append(socket)
-
-    async def watch(self, until_seq: int, limit_s: float) -> None:
-        """Take frames until each viewer has read this far."""
-        self.seen = [[] for _ in self.sockets]
-        async with asyncio.timeout(limit_s):
-            await asyncio.gather(
-                *(self._follow(s, n, until_seq) for n, s in enumerate(self.sockets))
-            )
-
-    async def _follow(self, socket: ClientConnection, number: int, until_seq: int) -> None:
-        while True:
-            frame = await socket.recv()
-            assert isinstance(frame, bytes)
-            header = _header(frame)
-            self.seen[number].append((header["seq"], time.monotonic()))
-            if header["seq"] >= until_seq:
-                return
-
-    async def leave(self) -> None:
-        """Close all sockets."""
-        await asyncio.gather(*(socket.close() for socket in self.sockets))
-
-
-def _header(frame: bytes) -> dict[str, Any]:
-    (size,) = struct.unpack_from(">I", frame)
-    found: dict[str, Any] = json.loads(frame[4 : 4 + size])
-    return found
-
-
 def _steady(
-    cluster: Cluster, count: int, rate: float, audience: Audience, viewers: int
+    cluster: Ledgered, count: int, rate: float, audience: Audience, viewers: int
 ) -> tuple[list[float], float]:
     """Ms from handing each change to a producer until each viewer has it; and seconds to join."""
     first = cluster.ends[1]
@@ -236,7 +108,7 @@ def _shares(took: list[float], *shares: float) -> Figures:
     }
 
 
-def latency(asked: argparse.Namespace, cluster: Cluster) -> Figures:
+def latency(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     """Changelog to 10 viewers at 500 changes/s."""
     cluster.lead(cluster.generation(1, 10_000))
     with cluster.server() as server:
@@ -244,7 +116,7 @@ def latency(asked: argparse.Namespace, cluster: Cluster) -> Figures:
     return {"samples": len(took)} | _shares(took, 50, 90, 99, 99.9)
 
 
-def viewers(asked: argparse.Namespace, cluster: Cluster) -> Figures:
+def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     """Many viewers of a table of 10,000 rows at 10 changes/s."""
     cluster.lead(cluster.generation(1, 10_000))
     with cluster.server() as server:
@@ -271,7 +143,7 @@ def viewers(asked: argparse.Namespace, cluster: Cluster) -> Figures:
     }
 
 
-def cutover(_asked: argparse.Namespace, cluster: Cluster) -> Figures:
+def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     """A cutover of 100,000 rows for 20 viewers, while others ask for something small."""
     old, new = cluster.generation(1, 100_000), cluster.generation(2, 100_000)
     cluster.lead(old, standby=new)
@@ -320,23 +192,23 @@ async def _checked(socket: ClientConnection) -> None:
     while True:
         found = await socket.recv()
         assert isinstance(found, bytes)
-        header = _header(found)
-        if header["type"] == "cutover":
+        told = header(found)
+        if told["type"] == "cutover":
             frame = found
-        elif header["type"] == "heartbeat" and frame:
+        elif told["type"] == "heartbeat" and frame:
             sums = await asyncio.to_thread(_sums, frame)
             for table, (count, text) in sums.items():
-                assert header["tables"][table] == {"rows": count, "hash": text}
+                assert told["tables"][table] == {"rows": count, "hash": text}
             return
 
 
 def _sums(frame: bytes) -> dict[str, tuple[int, str]]:
     from livejoin.tables import hashing  # noqa: PLC0415 - the rest does without
 
-    header = _header(frame)
+    told = header(frame)
     (size,) = struct.unpack_from(">I", frame)
     at, found = 4 + size, {}
-    for part in header["parts"]:
+    for part in told["parts"]:
         table = pa.ipc.open_stream(frame[at : at + part["bytes"]]).read_all()
         at += part["bytes"]
         total = sum(hashing.total(hashing.of_rows(batch)) for batch in table.to_batches())
@@ -344,7 +216,7 @@ def _sums(frame: bytes) -> dict[str, tuple[int, str]]:
     return found
 
 
-def ingest(asked: argparse.Namespace, cluster: Cluster) -> Figures:
+def ingest(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     """A server that starts over a changelog: seconds until it serves all of it."""
     each = asked.records // len(DATA)
     cluster.lead(cluster.generation(1, each))
@@ -381,7 +253,7 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Cluster], Figures]] = {
+PARTS: dict[str, Callable[[argparse.Namespace, Ledgered], Figures]] = {
     "latency": latency,
     "viewers": viewers,
     "cutover": cutover,
