@@ -73,6 +73,8 @@ class State:
     building: Generation | None = None
     moved_at: float = 0.0  # when live and standby last changed
     lines: int = 0  # how many were ever told
+    # how often swaps came to what, and queries were restarted, ever
+    tally: Mapping[str, int] = field(default_factory=dict)
     # not durable
     untold: tuple[Told, ...] = ()
     now: float = 0.0
@@ -134,6 +136,7 @@ def to_json(state: State) -> dict[str, Any]:
         "building": generations.to_json(state.building),
         "movedAt": state.moved_at,
         "lines": state.lines,
+        "tally": dict(state.tally),
     }
 
 
@@ -150,4 +153,5 @@ def from_json(data: Mapping[str, Any]) -> State:
         building=generations.from_json(data["building"]),
         moved_at=data["movedAt"],
         lines=data["lines"],
+        tally=data.get("tally", {}),  # ledgers of earlier versions have none
     )
