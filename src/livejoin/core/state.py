@@ -15,6 +15,11 @@ STATE_KEY = b"state"
 STATUS_KEY = b"status"
 GENERATION_KEY = b"generation/"
 
+# Of the leader topic: its leader says every few seconds that it leads.
+LEADER_KEY = b"leader"
+BEAT_S = 3.0
+SILENT_S = 10.0  # three beats are missing: nobody leads
+
 IDS_KEPT = 1000
 
 

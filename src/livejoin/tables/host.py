@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from livejoin.core import spec
 from livejoin.core.state import State
 from livejoin.tables.decode import SCHEMAS, Records
+from livejoin.tables.signs import Signs
 from livejoin.tables.store import Delta, Store
 from livejoin.tables.system import System
 
@@ -135,7 +136,8 @@ class Host:
         self.audience: list[Audience] = []
         self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
         self.state = State()  # as the ledger last told it
-        self.trouble = ""  # why the changelog cannot be followed
+        self.signs = Signs()
+        self.followed = False  # whether a ledger was read
         self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
 
     # --- told by the follower
@@ -145,7 +147,7 @@ class Host:
 
         A server that starts reads that far before it shows a generation: its viewers have seen it.
         """
-        self.state = state
+        self.state, self.followed = state, True
         for number in self._wanted() - self._held.keys():
             self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
         self._move_if_ready()
@@ -169,12 +171,13 @@ class Host:
 
     def trouble_with(self, why: str) -> None:
         """Following does not work, or works again."""
-        self.trouble = why
+        self.signs.trouble_with(why)
 
     def forget(self) -> None:
         """Start over: the ledger is another one."""
         self._held.clear()
-        self.state = State()
+        self.state, self.followed = State(), False
+        self.signs.forget()
         self.system.clear()
         self._show(self._nothing)
 
@@ -223,7 +226,8 @@ class Host:
     @property
     def stale(self) -> str:
         """Why the rows may be old, or nothing."""
-        return self.trouble or str(self.status.get("stale") or "")
+        signs = self.signs
+        return signs.trouble or signs.nobody_leads or str(self.status.get("stale") or "")
 
     # --- inside
 

@@ -75,7 +75,7 @@ class _Asked:
             return problem(
                 503,
                 status["state"],
-                self._host.trouble or status.get("message") or "nothing is live yet",
+                self._host.signs.trouble or status.get("message") or "nothing is live yet",
             )
         return JSONResponse({"status": "ready", "generation": self._host.generation})
 
