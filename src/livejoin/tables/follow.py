@@ -28,7 +28,7 @@ from livejoin.core.state import (
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import ANSWER_S, Kafka, Topic, wait_until_reachable
 from livejoin.reading import Flow
-from livejoin.tables import decode
+from livejoin.tables import decode, lag
 from livejoin.tables.host import Chunk, Host
 
 log = structlog.get_logger()
@@ -218,10 +218,11 @@ def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
         table, _, row_id = key.decode().partition("/")
         ids[table].append(row_id)
         values[table].append(value)
+    reached = lag.reached(ids)
     tombstones = ids.pop(rows.TOMBSTONES, [])
     known = [table for table in ids if table in spec.TABLES]
     runs = [(table, decode.records(table, ids[table], values[table])) for table in known]
-    return Chunk(generation, seq, runs, tombstones)
+    return Chunk(generation, seq, runs, tombstones, reached)
 
 
 def _tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from livejoin.core import spec
 from livejoin.core.state import State
 from livejoin.tables.decode import SCHEMAS, Records
+from livejoin.tables.lag import BySource, Lag, Shown, further
 from livejoin.tables.signs import Signs
 from livejoin.tables.store import Delta, Store
 from livejoin.tables.system import System
@@ -41,6 +42,7 @@ class Chunk:
     seq: int
     records: Sequence[tuple[str, Records]]
     tombstones: Sequence[str] = ()
+    reached: BySource = field(default_factory=dict)  # of the topics
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Held:
     least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
     seq: int = 0
     newest: int = 0  # source time in ms
+    reached: BySource = field(default_factory=dict)  # replaced as a whole: others look at it
     stores: dict[str, Store] = field(
         default_factory=lambda: {name: Store(SCHEMAS[name]) for name in DATA}
     )
@@ -77,6 +80,7 @@ class Held:
         for row_id in chunk.tombstones:
             self.tombstones[row_id.partition("/")[0]].add(row_id)
         self.seq = chunk.seq
+        self.reached = further(self.reached, chunk.reached)
         return deltas
 
     def _trim(self, delta: Delta) -> Delta:
@@ -137,6 +141,7 @@ class Host:
         self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
         self.state = State()  # as the ledger last told it
         self.signs = Signs()
+        self.lag = Lag()
         self.followed = False  # whether a ledger was read
         self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
 
@@ -208,6 +213,13 @@ class Host:
     def generation(self) -> int | None:
         """Which generation the names show."""
         return self._shown.number or None
+
+    @property
+    def shown(self) -> Shown | None:
+        """The same with what it has read; nothing where the ledger does not know it any more."""
+        held = self._shown
+        generation = self.state.find(held.number)
+        return None if generation is None else Shown(generation, held.reached)
 
     @property
     def seq(self) -> int:

@@ -15,6 +15,7 @@ from livejoin.core import spec
 from livejoin.errors import AskError
 from livejoin.tables import frames
 from livejoin.tables.host import DATA, Host
+from livejoin.tables.sent import Sent
 from livejoin.tables.store import Delta
 
 SUBPROTOCOL = "livejoin.v1"
@@ -31,20 +32,20 @@ class Viewer:
 
     def __init__(self) -> None:
         self.tables: frozenset[str] = frozenset()
-        self.waiting: deque[bytes] = deque()
+        self.waiting: deque[tuple[bytes, float | None]] = deque()  # and since when it waits
         self.size = 0
         self.afresh = False  # next comes a snapshot
         self.leaving = False
         self.wake = asyncio.Event()
 
-    def offer(self, frame: bytes) -> None:
+    def offer(self, frame: bytes, since: float | None) -> None:
         """Queue a frame, or give up on what waits and start afresh."""
         if self.afresh:
             return
         if self.size + len(frame) > _BUFFER_BYTES:
             self.start_afresh()
             return
-        self.waiting.append(frame)
+        self.waiting.append((frame, since))
         self.size += len(frame)
         self.wake.set()
 
@@ -67,6 +68,8 @@ class Live:
         self._moved = False
         self._closed = False
         self._flushed_at = 0.0
+        self._since: float | None = None  # when the first change came that waits
+        self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
         self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
         host.audience.append(self)
@@ -92,6 +95,7 @@ class Live:
         for table in DATA:
             self._upserts.pop(table, None)
             self._removed.pop(table, None)
+        self._snapshots.clear()  # the old generation's rows are let go, whoever watches
         self._moved = True
         self._flush_soon()
 
@@ -100,6 +104,7 @@ class Live:
     def _flush_soon(self) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
+            self._since = loop.time()
             wait = max(0.0, self._flushed_at + FLUSH_S - loop.time())
             self._timer = loop.call_later(wait, self._flush)
 
@@ -108,6 +113,7 @@ class Live:
         self._flushed_at = asyncio.get_running_loop().time()
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
+        since, self._since = self._since, None
         if not self._viewers:
             return
         parts = [self._snapshot(table) for table in DATA] if moved else []
@@ -116,9 +122,11 @@ class Live:
                 parts.append(frames.part(table, "upsert", pa.Table.from_batches(upserts[table])))
             if removed.get(table):
                 parts.append(frames.removal(table, list(removed[table])))
-        self._send("cutover" if moved else "data", parts)
+        self._send("cutover" if moved else "data", parts, since)
 
-    def _send(self, kind: str, parts: Iterable[frames.Part], **more: Any) -> None:
+    def _send(
+        self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any
+    ) -> None:
         """One frame for each set of tables that somebody subscribed to."""
         header = self._header(kind, **more)
         made: dict[frozenset[str], bytes] = {}
@@ -128,7 +136,7 @@ class Live:
                 nothing = not mine and kind == "data"
                 made[viewer.tables] = b"" if nothing else frames.frame(header, mine)
             if made[viewer.tables]:
-                viewer.offer(made[viewer.tables])
+                viewer.offer(made[viewer.tables], since)
 
     def _header(self, kind: str, **more: Any) -> dict[str, Any]:
         host = self._host
@@ -221,10 +229,13 @@ class Live:
             if viewer.afresh:
                 viewer.afresh = False
                 await socket.send_bytes(self._everything(viewer))
+                self.sent.frame()
             while viewer.waiting and not viewer.afresh:
-                frame = viewer.waiting.popleft()
+                frame, since = viewer.waiting.popleft()
                 viewer.size -= len(frame)
                 await socket.send_bytes(frame)
+                now = asyncio.get_running_loop().time()
+                self.sent.frame(None if since is None else now - since)
 
     def _everything(self, viewer: Viewer) -> bytes:
         # what is pending is in the snapshot already, and harmless when it comes again
