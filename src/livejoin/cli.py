@@ -12,6 +12,7 @@ import structlog
 import typer
 
 from livejoin import __version__, asking, processes
+from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 
 cli = typer.Typer(
@@ -75,6 +76,22 @@ def run(config: Config = None, port: Port = None) -> None:
     raise typer.Exit(
         app.run(chosen, lambda url: print(f"livejoin: the page is at {url}", flush=True))
     )
+
+
+@cli.command()
+def serve(config: Config = None, port: Port = None) -> None:
+    """Serve the tables of a livejoin that runs elsewhere over the same Kafka; needs no Java."""
+    from livejoin import serving, settings  # noqa: PLC0415 - as above
+
+    overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
+    chosen = settings.load(config, **overrides)
+    ledger, kafka = Names(chosen.name).ledger, chosen.kafka["bootstrap.servers"]
+
+    def announce(url: str) -> None:
+        print(f"livejoin: the page is at {url}", flush=True)
+        print(f"livejoin: following {ledger} at {kafka}", flush=True)
+
+    raise typer.Exit(serving.run(chosen, announce))
 
 
 @cli.command()

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from livejoin.core import spec
 from livejoin.core.state import State
 from livejoin.tables.decode import SCHEMAS, Records
+from livejoin.tables.lag import BySource, Lag, Shown, further
+from livejoin.tables.signs import Signs
 from livejoin.tables.store import Delta, Store
 from livejoin.tables.system import System
 
@@ -40,6 +42,7 @@ class Chunk:
     seq: int
     records: Sequence[tuple[str, Records]]
     tombstones: Sequence[str] = ()
+    reached: BySource = field(default_factory=dict)  # of the topics
 
 
 @dataclass
@@ -52,6 +55,7 @@ class Held:
     least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
     seq: int = 0
     newest: int = 0  # source time in ms
+    reached: BySource = field(default_factory=dict)  # replaced as a whole: others look at it
     stores: dict[str, Store] = field(init=False)
     rejected: dict[str, set[str]] = field(
         default_factory=lambda: {s.name: set() for s in spec.SOURCES}
@@ -82,6 +86,7 @@ class Held:
         for row_id in chunk.tombstones:
             self.tombstones[row_id.partition("/")[0]].add(row_id)
         self.seq = chunk.seq
+        self.reached = further(self.reached, chunk.reached)
         return deltas
 
     def _trim(self, delta: Delta, seq: int) -> Delta:
@@ -147,7 +152,9 @@ class Host:
         self.audience: list[Audience] = []
         self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
         self.state = State()  # as the ledger last told it
-        self.trouble = ""  # why the changelog cannot be followed
+        self.signs = Signs()
+        self.lag = Lag()
+        self.followed = False  # whether a ledger was read
         self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
 
     # --- told by the follower
@@ -157,7 +164,7 @@ class Host:
 
         A server that starts reads that far before it shows a generation: its viewers have seen it.
         """
-        self.state = state
+        self.state, self.followed = state, True
         for number in self._wanted() - self._held.keys():
             self._held[number] = Held(
                 number, self._rejects_kept, self._viewer_rows, (ends or {}).get(number, 0)
@@ -183,12 +190,13 @@ class Host:
 
     def trouble_with(self, why: str) -> None:
         """Following does not work, or works again."""
-        self.trouble = why
+        self.signs.trouble_with(why)
 
     def forget(self) -> None:
         """Start over: the ledger is another one."""
         self._held.clear()
-        self.state = State()
+        self.state, self.followed = State(), False
+        self.signs.forget()
         self.system.clear()
         self._show(self._nothing)
 
@@ -221,6 +229,13 @@ class Host:
         return self._shown.number or None
 
     @property
+    def shown(self) -> Shown | None:
+        """The same with what it has read; nothing where the ledger does not know it any more."""
+        held = self._shown
+        generation = self.state.find(held.number)
+        return None if generation is None else Shown(generation, held.reached)
+
+    @property
     def seq(self) -> int:
         """How far the changelog of the shown generation has been read."""
         return self._shown.seq
@@ -237,7 +252,8 @@ class Host:
     @property
     def stale(self) -> str:
         """Why the rows may be old, or nothing."""
-        return self.trouble or str(self.status.get("stale") or "")
+        signs = self.signs
+        return signs.trouble or signs.nobody_leads or str(self.status.get("stale") or "")
 
     # --- inside
 

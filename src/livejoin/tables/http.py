@@ -16,15 +16,16 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from livejoin import __version__
 from livejoin.core import schema, spec
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.core.messages import MAX_BYTES, Invalid
 from livejoin.errors import AskError, KafkaUnavailable
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.decode import SCHEMAS
+from livejoin.tables.health import Health
 from livejoin.tables.host import Host
 from livejoin.tables.live import Live
+from livejoin.tables.metrics import Metrics
 from livejoin.tables.problems import problem
 
 _STATIC = Path(__file__).with_name("static")
@@ -34,10 +35,12 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
     """The application: everything that is served, except who may ask for it."""
     asked = _Asked(host, live)
     requests = _Requests(asking)
+    health = Health(host)
     routes = [
         Route("/", _page),
-        Route("/livez", asked.livez),
-        Route("/readyz", asked.readyz),
+        Route("/livez", health.livez),
+        Route("/readyz", health.readyz),
+        Route("/metrics", Metrics(host, live).serve),
         Route("/api/v1/tables", asked.tables),
         Route("/api/v1/tables/{name}", asked.table),
         Route("/api/v1/status", asked.status),
@@ -65,19 +68,6 @@ class _Asked:
     def __init__(self, host: Host, live: Live) -> None:
         self._host = host
         self._live = live
-
-    async def livez(self, _request: Request) -> Response:
-        return JSONResponse({"status": "alive", "version": __version__})
-
-    async def readyz(self, _request: Request) -> Response:
-        if self._host.generation is None:
-            status = self._host.status
-            return problem(
-                503,
-                status["state"],
-                self._host.trouble or status.get("message") or "nothing is live yet",
-            )
-        return JSONResponse({"status": "ready", "generation": self._host.generation})
 
     async def tables(self, _request: Request) -> Response:
         listed = [

@@ -16,8 +16,9 @@ from livejoin.core import spec
 from livejoin.errors import AskError
 from livejoin.tables import frames
 from livejoin.tables.host import DATA, Host
+from livejoin.tables.sent import Sent
 from livejoin.tables.store import Delta
-from livejoin.tables.viewer import Held, Viewer, subscription
+from livejoin.tables.viewer import Frame, Held, Viewer, subscription
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
@@ -39,6 +40,8 @@ class Live:
         self._moved = False
         self._closed = False
         self._flushed_at = 0.0
+        self._since: float | None = None  # when the first change came that waits
+        self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
         self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
@@ -65,6 +68,7 @@ class Live:
         for table in DATA:
             self._upserts.pop(table, None)
             self._removed.pop(table, None)
+        self._snapshots.clear()  # the old generation's rows are let go, whoever watches
         self._moved = True
         self._flush_soon()
 
@@ -73,6 +77,7 @@ class Live:
     def _flush_soon(self) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
+            self._since = loop.time()
             wait = max(0.0, self._flushed_at + FLUSH_S - loop.time())
             self._timer = loop.call_later(wait, self._flush)
 
@@ -87,6 +92,7 @@ class Live:
         self._flushed_at = asyncio.get_running_loop().time()
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
+        since, self._since = self._since, None
         if not self._viewers:
             return
         if moved:  # whoever holds some of this generation already misses only the rest
@@ -99,9 +105,11 @@ class Live:
                 parts.append(frames.part(table, "upsert", pa.Table.from_batches(upserts[table])))
             if removed.get(table):
                 parts.append(frames.removal(table, list(removed[table])))
-        self._send("cutover" if moved else "data", parts)
+        self._send("cutover" if moved else "data", parts, since)
 
-    def _send(self, kind: str, parts: Iterable[frames.Part], **more: Any) -> None:
+    def _send(
+        self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any
+    ) -> None:
         """One frame for each set of tables that somebody subscribed to."""
         header, held = self._header(kind, **more), self._held()
         made: dict[frozenset[str], bytes] = {}
@@ -111,7 +119,7 @@ class Live:
                 nothing = not mine and kind == "data"
                 made[viewer.tables] = b"" if nothing else frames.frame(header, mine)
             if made[viewer.tables]:
-                viewer.offer(made[viewer.tables], held)
+                viewer.offer(Frame(made[viewer.tables], held, since))
 
     def _held(self) -> Held | None:
         """What viewers hold once they have all that was sent."""
@@ -221,19 +229,19 @@ class Live:
                 return
             if viewer.missing:
                 self._flush_now()  # what is pending is in it, and need not come again
-                everything = self._missed(viewer), self._held()
+                everything = Frame(self._missed(viewer), self._held())
                 viewer.missing = False
-                await self._hand_over(socket, viewer, *everything)
+                await self._hand_over(socket, viewer, everything)
             while (waiting := viewer.take()) is not None:
-                await self._hand_over(socket, viewer, *waiting)
+                await self._hand_over(socket, viewer, waiting)
 
-    async def _hand_over(
-        self, socket: WebSocket, viewer: Viewer, frame: bytes, held: Held | None
-    ) -> None:
+    async def _hand_over(self, socket: WebSocket, viewer: Viewer, frame: Frame) -> None:
         asked = viewer.asked
-        await socket.send_bytes(frame)
+        await socket.send_bytes(frame.data)
         if viewer.asked is asked:  # else it holds nothing yet of what it wants now
-            viewer.took(held)
+            viewer.took(frame.held)
+        now = asyncio.get_running_loop().time()
+        self.sent.frame(None if frame.since is None else now - frame.since)
 
     def _missed(self, viewer: Viewer) -> bytes:
         """All that a viewer does not hold; its data tables by what changed, where that is less."""

@@ -19,6 +19,14 @@ class Held(NamedTuple):
     seq: int
 
 
+class Frame(NamedTuple):
+    """A frame that is to be sent, after which a viewer holds this much."""
+
+    data: bytes
+    held: Held | None
+    since: float | None = None  # when the first of its changes came
+
+
 class Subscription(NamedTuple):
     """What a viewer asks for; `resume` is what it has kept of it."""
 
@@ -41,31 +49,31 @@ class Viewer:
         self.held = asked.resume
         self.miss()
 
-    def offer(self, frame: bytes, held: Held | None) -> None:
-        """Queue a frame, after which the viewer holds this much; or have it miss all that waits."""
+    def offer(self, frame: Frame) -> None:
+        """Queue a frame, or have the viewer miss all that waits."""
         if self.missing:
             return
-        if self.waiting and self.size + len(frame) > BUFFER_BYTES:
+        if self.waiting and self.size + len(frame.data) > BUFFER_BYTES:
             self.miss()
             return
-        self.waiting.append((frame, held))
-        self.size += len(frame)
+        self.waiting.append(frame)
+        self.size += len(frame.data)
         self.wake.set()
 
     def miss(self) -> None:
         """Drop what waits: next comes whatever the viewer does not hold by then."""
-        self.waiting: deque[tuple[bytes, Held | None]] = deque()
+        self.waiting: deque[Frame] = deque()
         self.size = 0
         self.missing = True
         self.wake.set()
 
-    def take(self) -> tuple[bytes, Held | None] | None:
+    def take(self) -> Frame | None:
         """The next frame that waits."""
         if self.missing or not self.waiting:
             return None
-        frame, held = self.waiting.popleft()
-        self.size -= len(frame)
-        return frame, held
+        frame = self.waiting.popleft()
+        self.size -= len(frame.data)
+        return frame
 
     def took(self, held: Held | None) -> None:
         """A frame is on its way. While nothing is live, viewers keep what they have."""
