@@ -1,15 +1,11 @@
-"""The HTTP side: tables in three formats, status, health, the page."""
+"""The HTTP side: tables, topics, status, health, requests, the page."""
 
 import importlib.util
-import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -21,6 +17,8 @@ from livejoin.core import schema, spec
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.core.messages import MAX_BYTES, Invalid
 from livejoin.errors import AskError, KafkaUnavailable
+from livejoin.tables import formats
+from livejoin.tables.answering import answer
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.decode import SCHEMAS
 from livejoin.tables.host import Host
@@ -108,7 +106,7 @@ class _Asked:
         self._host.count()
         rows = [dict(row) for row in self._host.system.generations()]
         table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
-        return JSONResponse({"generations": _rows(table)})
+        return JSONResponse({"generations": formats.rows(table)})
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -116,14 +114,7 @@ class _Asked:
             raise HTTPException(
                 404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}"
             )
-        if unknown := set(request.query_params) - {"format"}:
-            raise AskError(f"unknown parameter {min(unknown)[:100]!r}; known is format")
-        form = request.query_params.get("format", "json")
-        if form not in _FORMATS:
-            raise AskError(f"unknown format {form[:100]!r}; known are {', '.join(_FORMATS)}")
-        rows = self._host.store(name).snapshot()
-        head = {"table": name, "generation": self._host.generation, "seq": self._host.seq}
-        return await run_in_threadpool(_FORMATS[form], rows, head)
+        return await answer(request, self._host, name)
 
 
 class _Requests:
@@ -166,42 +157,6 @@ def _by(request: Request) -> str:
     client = request.headers.get(CLIENT_HEADER, "http")
     known = client if client in ("page", "cli", "python") else "http"
     return f"{known} {request.client.host}" if request.client else known
-
-
-def _as_json(rows: pa.Table, head: dict[str, Any]) -> Response:
-    return JSONResponse({**head, "rows": _rows(rows)})
-
-
-def _rows(rows: pa.Table) -> list[dict[str, Any]]:
-    texts = [
-        _iso(column) if pa.types.is_timestamp(column.type) else column for column in rows.columns
-    ]
-    found: list[dict[str, Any]] = pa.table(texts, rows.column_names).to_pylist()
-    return found
-
-
-def _as_csv(rows: pa.Table, _head: dict[str, Any]) -> Response:
-    out = io.BytesIO()
-    pa.csv.write_csv(rows, out)
-    return Response(out.getvalue(), media_type="text/csv; charset=utf-8")
-
-
-def _as_arrow(rows: pa.Table, _head: dict[str, Any]) -> Response:
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, rows.schema) as writer:
-        writer.write_table(rows)
-    return Response(out.getvalue().to_pybytes(), media_type="application/vnd.apache.arrow.stream")
-
-
-_FORMATS: dict[str, Callable[[pa.Table, dict[str, Any]], Response]] = {
-    "json": _as_json,
-    "csv": _as_csv,
-    "arrow": _as_arrow,
-}
-
-
-def _iso(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
 
 
 async def _page(_request: Request) -> Response:
