@@ -14,7 +14,7 @@ from livejoin.tables.query import Found
 
 Head = Mapping[str, Any]
 
-_ISO = "%Y-%m-%dT%H:%M:%SZ"  # with the milliseconds that a column has
+ISO = "%Y-%m-%dT%H:%M:%SZ"  # with the milliseconds that a column has
 _RUNS = r"\A[=+\-@\t\r]"  # a cell that begins so is a formula to a spreadsheet
 
 
@@ -29,7 +29,7 @@ class Format:
 def rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows for JSON: integers with all their bits, times as text."""
     texts = [
-        pc.strftime(column, _ISO) if pa.types.is_timestamp(column.type) else column
+        pc.strftime(column, ISO) if pa.types.is_timestamp(column.type) else column
         for column in table.columns
     ]
     found: list[dict[str, Any]] = pa.table(texts, table.column_names).to_pylist()

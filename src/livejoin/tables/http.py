@@ -1,6 +1,7 @@
 """The HTTP side: tables, topics, status, health, requests, the page."""
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from livejoin import __version__
 from livejoin.core import schema, spec
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.core.messages import MAX_BYTES, Invalid
-from livejoin.errors import AskError, KafkaUnavailable
-from livejoin.tables import formats
+from livejoin.errors import AskError, KafkaUnavailable, TopicMissing
+from livejoin.tables import formats, query
 from livejoin.tables.answering import answer
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.decode import SCHEMAS
 from livejoin.tables.host import Host
 from livejoin.tables.live import Live
 from livejoin.tables.problems import problem
+from livejoin.tables.topics import MOST_MESSAGES, Topics
 
 _STATIC = Path(__file__).with_name("static")
 
@@ -32,6 +34,7 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
     """The application: everything that is served, except who may ask for it."""
     asked = _Asked(host, live)
     requests = _Requests(asking)
+    topics = _Topics(asking.topics)
     routes = [
         Route("/", _page),
         Route("/livez", asked.livez),
@@ -40,6 +43,8 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         Route("/api/v1/tables/{name}", asked.table),
         Route("/api/v1/status", asked.status),
         Route("/api/v1/generations", asked.generations),
+        Route("/api/v1/topics", topics.listed),
+        Route("/api/v1/topics/{name}/peek", topics.peeked),
         Route("/api/v1/schema/control.json", _schema),
         Route("/api/v1/control", requests.control, methods=["POST"]),
         Route("/api/v1/preview", requests.preview, methods=["POST"]),
@@ -53,6 +58,7 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         AskError: _wrong,
         Invalid: _invalid,
         KafkaUnavailable: _unavailable,
+        TopicMissing: _missing,
     }
     return Starlette(routes=routes, exception_handlers=handlers)
 
@@ -115,6 +121,26 @@ class _Asked:
                 404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}"
             )
         return await answer(request, self._host, name)
+
+
+class _Topics:
+    """The routes that ask Kafka. Answers are ASCII: a message may hold half a character."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    async def listed(self, request: Request) -> Response:
+        query.parameters(request.query_params.multi_items(), ())
+        return _ascii(await self._topics.listed())
+
+    async def peeked(self, request: Request) -> Response:
+        asked = query.parameters(request.query_params.multi_items(), ("count",))
+        count = query.count("count", asked.get("count", "10"), 1, MOST_MESSAGES)
+        return _ascii(await self._topics.peeked(request.path_params["name"], count))
+
+
+def _ascii(content: Any) -> Response:
+    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
 
 
 class _Requests:
@@ -187,6 +213,10 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 
 async def _unavailable(_request: Request, error: Exception) -> Response:
     return problem(503, "Kafka is out of reach", str(error))
+
+
+async def _missing(_request: Request, error: Exception) -> Response:
+    return problem(404, "not found", str(error))
 
 
 async def _wrong(_request: Request, error: Exception) -> Response:

@@ -1,6 +1,6 @@
 """Which part of a table somebody asks for: columns, filter, sort, limit, offset. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -53,14 +53,16 @@ class Found:
                 yield self.rows.take(self.at.slice(start, step))
 
 
-def parameters(given: Iterable[tuple[str, str]]) -> dict[str, str]:
+def parameters(
+    given: Iterable[tuple[str, str]], known: Sequence[str] = PARAMETERS
+) -> dict[str, str]:
     """The parameters of a request by name: each known, each once."""
     found: dict[str, str] = {}
     for name, value in given:
-        if name not in PARAMETERS:
-            close = nearest(name[:100], PARAMETERS)
-            known = f"Did you mean {close}?" if close else f"Known are {', '.join(PARAMETERS)}."
-            raise AskError(f"unknown parameter {shown(name)}", hint=known)
+        if name not in known:
+            close = nearest(name[:100], known)
+            hint = f"Did you mean {close}?" if close else f"Known are {', '.join(known)}."
+            raise AskError(f"unknown parameter {shown(name)}", hint=hint if known else "")
         if name in found:
             raise AskError(f"{name} is given twice", hint="Give it once, with commas inside.")
         found[name] = value
@@ -74,9 +76,19 @@ def read(asked: dict[str, str], schema: pa.Schema) -> Query:
         _columns(asked.get("columns"), schema),
         None if filter_text is None else compiled(filter_text, schema),
         _order(asked.get("sort"), schema),
-        None if "limit" not in asked else _count("limit", asked["limit"]),
-        _count("offset", asked.get("offset", "0")),
+        None if "limit" not in asked else count("limit", asked["limit"]),
+        count("offset", asked.get("offset", "0")),
     )
+
+
+def count(name: str, text: str, least: int = 0, most: int = _HIGHEST) -> int:
+    """A whole number within bounds."""
+    digits = text.strip()
+    plain = digits.isascii() and digits.isdecimal() and len(digits) <= 19
+    if not plain or not least <= int(digits) <= most:
+        bounds = f"from {least} to {most}"
+        raise AskError(f"{name}: expected a whole number {bounds}, got {shown(text)}")
+    return int(digits)
 
 
 def run(query: Query, table: pa.Table) -> Found:
@@ -93,10 +105,10 @@ def run(query: Query, table: pa.Table) -> Found:
     shown_rows = table.select(list(query.columns))
     # a slice takes no more than 64 bits, nor an end past them
     start = min(query.offset, total)
-    count = min(limit, total - start)
+    length = min(limit, total - start)
     if at is None:
-        return Found(shown_rows.slice(start, count), None, total)
-    return Found(shown_rows, at.slice(start, count), total)
+        return Found(shown_rows.slice(start, length), None, total)
+    return Found(shown_rows, at.slice(start, length), total)
 
 
 def _staying(test: Test, table: pa.Table) -> pa.Array:
@@ -135,10 +147,3 @@ def _order(text: str | None, schema: pa.Schema) -> tuple[tuple[str, str], ...]:
         order.append((name, "descending" if down else "ascending"))
     _once("sort", [name for name, _ in order])
     return tuple(order)
-
-
-def _count(name: str, text: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 19 or int(digits) > _HIGHEST:
-        raise AskError(f"{name}: expected a whole number from 0 to {_HIGHEST}, got {shown(text)}")
-    return int(digits)
