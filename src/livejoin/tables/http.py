@@ -18,7 +18,7 @@ from livejoin.core import schema, spec
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.core.messages import MAX_BYTES, Invalid
 from livejoin.errors import AskError, KafkaUnavailable, TopicMissing
-from livejoin.tables import formats, query
+from livejoin.tables import formats, openapi, query
 from livejoin.tables.answering import answer
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.decode import SCHEMAS
@@ -46,6 +46,7 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         Route("/api/v1/topics", topics.listed),
         Route("/api/v1/topics/{name}/peek", topics.peeked),
         Route("/api/v1/schema/control.json", _schema),
+        Route("/openapi.json", _openapi),
         Route("/api/v1/control", requests.control, methods=["POST"]),
         Route("/api/v1/preview", requests.preview, methods=["POST"]),
         Route("/api/v1/rollback", requests.rollback, methods=["POST"]),
@@ -205,6 +206,10 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _schema(_request: Request) -> Response:
     return JSONResponse(schema.CONTROL, media_type="application/schema+json")
+
+
+async def _openapi(_request: Request) -> Response:
+    return JSONResponse(openapi.document())
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
