@@ -6,121 +6,15 @@ A test compares it with the routes of the application and with what they answer.
 from typing import Any
 
 from livejoin import __version__
-from livejoin.core import schema, spec
+from livejoin.core import spec
 from livejoin.tables.answering import GENERATION, SEQ, TOTAL
 from livejoin.tables.formats import FORMATS
+from livejoin.tables.shapes import COUNT, TEXT, Json, ref, schemas
 from livejoin.tables.topics import MOST_MESSAGES
-
-Json = dict[str, Any]
-
-_TYPES: dict[str, Json] = {
-    "string": {"type": ["string", "null"]},
-    "int64": {"type": ["integer", "null"], "format": "int64"},
-    "double": {"type": ["number", "null"]},
-    "timestamp": {"type": ["string", "null"], "format": "date-time"},
-}
-_TEXT: Json = {"type": "string"}
-_COUNT: Json = {"type": "integer", "minimum": 0}
-_OR_NULL: Json = {"type": ["integer", "null"]}
-_TIME: Json = _TYPES["timestamp"]
-_MAYBE: Json = _TYPES["string"]
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _object(**properties: Json) -> Json:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _list(items: Json) -> Json:
-    return {"type": "array", "items": items}
-
-
-def _row(columns: tuple[spec.Column, ...]) -> Json:
-    """Not required: a reader may have asked for some columns only."""
-    return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
-
-
-def _rows_of(table: str) -> str:
-    return f"Row_{table}"
-
-
-def _schemas() -> Json:
-    status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
-    generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without its `_id`
-    counts = _object(read=_COUNT, rows=_COUNT, rejected=_COUNT, tombstones=_COUNT)
-    return {
-        "Problem": {
-            **_object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT),
-            "description": "What is wrong, and what to do about it (RFC 9457).",
-        },
-        **{_rows_of(name): _row(table.columns) for name, table in spec.TABLES.items()},
-        "Table": _object(
-            table={"enum": list(spec.TABLES)},
-            generation=_OR_NULL,
-            seq=_COUNT,
-            total={**_COUNT, "description": "rows after the filter, before limit and offset"},
-            rows=_list({"anyOf": [_ref(_rows_of(name)) for name in spec.TABLES]}),
-        ),
-        "Tables": _object(
-            generation=_OR_NULL,
-            seq=_COUNT,
-            tables=_list(
-                _object(
-                    name=_TEXT,
-                    rows=_COUNT,
-                    columns=_list(_object(name=_TEXT, type={"enum": list(_TYPES)})),
-                )
-            ),
-        ),
-        "Status": _object(
-            **status,
-            viewers=_COUNT,
-            stale={**_MAYBE, "description": "why the rows may be old"},
-            sources=_object(**{source.name: counts for source in spec.SOURCES}),
-        ),
-        "Generations": _object(generations=_list(_row(generation))),
-        "Topics": _object(
-            total=_COUNT,
-            topics=_list(
-                _object(
-                    name=_TEXT,
-                    kind={"enum": ["data", "control", "livejoin"]},
-                    partitions=_COUNT,
-                    records=_OR_NULL,
-                    newest=_TIME,
-                    trouble={**_MAYBE, "description": "why nothing more is known of it"},
-                )
-            ),
-        ),
-        "Peek": _object(
-            topic=_TEXT,
-            complete={"type": "boolean", "description": "false: there was no time to read all"},
-            messages=_list(
-                _object(
-                    partition=_COUNT,
-                    offset=_COUNT,
-                    timestamp=_TIME,
-                    key=_MAYBE,
-                    value=_MAYBE,
-                    valueBytes=_OR_NULL,
-                    parsed={"type": ["object", "null"]},
-                    reason=_MAYBE,
-                )
-            ),
-        ),
-        "Outcome": _object(offset=_COUNT, outcome=_TEXT, reason=_MAYBE, generation=_OR_NULL),
-        "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": _TEXT}},
-        "ControlMessage": schema.CONTROL,
-        "Alive": _object(status={"const": "alive"}, version=_TEXT),
-        "Ready": _object(status={"const": "ready"}, generation={"type": "integer"}),
-    }
 
 
 def _answer(description: str, content: str | Json, media_type: str = "application/json") -> Json:
-    named = _ref(content) if isinstance(content, str) else content
+    named = ref(content) if isinstance(content, str) else content
     return {"description": description, "content": {media_type: {"schema": named}}}
 
 
@@ -166,29 +60,29 @@ def _table() -> Json:
     good = {
         "description": "The rows, streamed.",
         "headers": {
-            "etag": {"description": "for If-None-Match", "schema": _TEXT},
-            GENERATION: {"description": "the live generation, if any", "schema": _COUNT},
-            SEQ: {"description": "how far its changelog was read", "schema": _COUNT},
-            TOTAL: {"description": "rows after the filter", "schema": _COUNT},
+            "etag": {"description": "for If-None-Match", "schema": TEXT},
+            GENERATION: {"description": "the live generation, if any", "schema": COUNT},
+            SEQ: {"description": "how far its changelog was read", "schema": COUNT},
+            TOTAL: {"description": "rows after the filter", "schema": COUNT},
         },
         "content": {
-            form.media_type: {"schema": _ref("Table")} if name == "json" else {}
+            form.media_type: {"schema": ref("Table")} if name == "json" else {}
             for name, form in FORMATS.items()
         },
     }
     parameters = [
         _path("name", "a table", {"enum": list(spec.TABLES)}, spec.FINAL),
         _parameter("format", "json if left out", {"enum": list(FORMATS)}, "json"),
-        _parameter("columns", "names with commas between; all if left out", _TEXT, "userId,age"),
-        _parameter("filter", "see docs/http.md", _TEXT, 'age>=30 and (name~"ad" or _ts is null)'),
-        _parameter("sort", "columns with commas between, - for downwards", _TEXT, "-age,name"),
-        _parameter("limit", "how many rows at most", _COUNT, 10),
-        _parameter("offset", "how many rows to leave out first", _COUNT, 0),
+        _parameter("columns", "names with commas between; all if left out", TEXT, "userId,age"),
+        _parameter("filter", "see docs/http.md", TEXT, 'age>=30 and (name~"ad" or _ts is null)'),
+        _parameter("sort", "columns with commas between, - for downwards", TEXT, "-age,name"),
+        _parameter("limit", "how many rows at most", COUNT, 10),
+        _parameter("offset", "how many rows to leave out first", COUNT, 0),
         {
             "in": "header",
             "name": "If-None-Match",
             "description": "the etag of an earlier answer: 304 if nothing has changed",
-            "schema": _TEXT,
+            "schema": TEXT,
         },
     ]
     answers = {
@@ -205,10 +99,10 @@ def _paths() -> Json:
         "200": _answer("What became of it.", "Outcome"),
         "202": _answer("It is written, and nobody has decided yet.", "Outcome"),
     }
-    name = _path("name", "a topic", _TEXT, "users")
+    name = _path("name", "a topic", TEXT, "users")
     shape = {"type": "integer", "minimum": 1, "maximum": MOST_MESSAGES, "default": 10}
     count = _parameter("count", "how many messages at most", shape, 10)
-    message, previewed = _ref("ControlMessage"), {"200": _answer("The plan.", "Preview")}
+    message, previewed = ref("ControlMessage"), {"200": _answer("The plan.", "Preview")}
     rollback = {"type": "object", "description": "may be left out; id, expectedGeneration"}
     return {
         "/livez": _get("alive", "Whether it runs.", _answer("It runs.", "Alive")),
@@ -266,5 +160,5 @@ def document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": _paths(),
-        "components": {"schemas": _schemas()},
+        "components": {"schemas": schemas()},
     }
