@@ -25,6 +25,7 @@ from tables.filled import chunk, plain
 
 LIMIT_S = 20
 SUBPROTOCOL = "livejoin.v1"
+RULES = Rules(Names("livejoin"), "control")
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,13 @@ class Served:
 
 @contextlib.contextmanager
 def served(
-    host: Host | None = None, send_buffer: int | None = None, kafka: Kafka | None = None
+    host: Host | None = None,
+    send_buffer: int | None = None,
+    kafka: Kafka | None = None,
+    rules: Rules = RULES,
 ) -> Iterator[Served]:
     """Serve a host until the block ends."""
     host = host or Host(logs_kept=100, rejects_kept=100)
-    rules = Rules(Names("livejoin"), "control")
     asking = Asking(kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules, Limits(), host)
     taken = server.listen("127.0.0.1", 0)
     if send_buffer is not None:  # sockets that are accepted inherit it
