@@ -63,8 +63,7 @@ def demo_command(
 
     It starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
     producers feed two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and can
-    be asked for the other. Ctrl-C stops it; the data
-    stays, and the next start goes on with it.
+    be asked for the other. Ctrl-C stops it; the data stays, and the next start goes on with it.
     """
     from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
 

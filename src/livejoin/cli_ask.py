@@ -31,11 +31,11 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
     url: Url = asking.DEFAULT_URL,
     output: Output = "table",
 ) -> None:
-    """Ask for other topics or another join. What is left out stays as it is.
+    """Ask for other topics or another join.
 
-    The message is written to the control topic like any other, and the command waits until the
-    swap is done. It prints the outcome (`live: generation 7 after 0.9 s`). A rejection or a failed
-    build ends it with code 1 and the reason.
+    What is left out stays as it is. The message is written to the control topic like any other, and
+    the command waits until the swap is done. It prints the outcome (`live: generation 7 after
+    0.9 s`). A rejection or a failed build ends it with code 1 and the reason.
 
         livejoin send --users-topic users_b --accounts-topic accounts_b
         livejoin send --join inner
@@ -78,8 +78,8 @@ def preview(  # noqa: PLR0913 - one option per field of a message
     """Say what a request would do, without doing it.
 
     What is built and read, whether the topics exist, how many task slots are needed, what is live
-    and what stands by afterwards, what is stopped. Ends with code 1 if
-    the request would be rejected.
+    and what stands by afterwards, what is stopped. Ends with code 1 if the request would be
+    rejected.
 
         livejoin preview --join left_outer
         livejoin preview --rollback
