@@ -72,7 +72,8 @@ def _value(kind: Any) -> str:
 
 def _default(one: Any) -> str:
     if one.is_flag:
-        return (one.opts if one.default else one.secondary_opts or ["no"])[0].lstrip("-")
+        words: list[str] = one.opts if one.default else one.secondary_opts or ["no"]
+        return words[0].lstrip("-")
     return "" if one.default is None else f"`{one.default}`"
 
 

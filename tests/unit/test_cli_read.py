@@ -26,7 +26,7 @@ from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, live, user
 from tables.serving import Served, served
 
-LIVEJOIN = Path(sys.executable).with_name("livejoin")
+LIVEJOIN = str(Path(sys.executable).with_name("livejoin"))
 LIMIT_S = 30
 KAFKA = FakeKafka(
     {
@@ -268,5 +268,9 @@ def test_a_cell_is_one_harmless_line(value: Any, text: str) -> None:
 
 
 def test_a_table_is_aligned_also_with_wide_letters() -> None:
-    rows = [{"a": "日本", "n": 1}, {"a": "e\u0301", "n": None}, {"a": "x", "n": 100}]
+    rows: list[dict[str, Any]] = [
+        {"a": "日本", "n": 1},
+        {"a": "e\u0301", "n": None},
+        {"a": "x", "n": 100},
+    ]
     assert table_lines(rows, ["a", "n"]) == ["a       n", "日本    1", "e\u0301", "x     100"]
