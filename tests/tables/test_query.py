@@ -172,7 +172,7 @@ FILTERS = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=300)
 @given(ROWS, FILTERS)
 def test_a_filter_keeps_the_rows_that_it_means(rows: list[Row], drawn: Drawn) -> None:
     whole = table(rows)
@@ -243,7 +243,7 @@ PIECES = st.sampled_from([*WORDS.split(), " ", "\0", "\ud800"])
 EMPTY = table([])
 
 
-@settings(max_examples=1000)
+@settings(max_examples=600)
 @given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60))
 @example("(" * 4000)
 @example("not " * 1000)
