@@ -16,6 +16,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -225,6 +226,12 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             f"environment variable {ENV_PREFIX}{field} is not JSON",
             hint=f"Write an object, or set one key with {ENV_PREFIX}{field}__KEY.",
         ) from error
+
+
+def sources(file: Path | None = None) -> dict[str, dict[str, Any]]:
+    """What was given where, as it is written; the strongest first."""
+    from_env = EnvSettingsSource(Settings)()
+    return {"environment": _spelt(from_env), "file": _spelt(_read(file) if file else {})}
 
 
 def _spelt(data: dict[str, Any]) -> dict[str, Any]:

@@ -140,8 +140,13 @@ def test_a_parameter_comes_once(shown: Served) -> None:
 # --- only when something is new
 
 
+def _with(shown: Served, path: str, tag: str) -> Answer:
+    headers: dict[str, Any] = {"If-None-Match": tag}
+    return shown.get(path, **headers)
+
+
 def again(shown: Served, answer: Answer, path: str) -> int:
-    return shown.get(path, **{"If-None-Match": answer.headers["etag"]}).status
+    return _with(shown, path, answer.headers["etag"]).status
 
 
 @pytest.mark.parametrize("table", spec.TABLES)
@@ -149,7 +154,7 @@ def again(shown: Served, answer: Answer, path: str) -> int:
 def test_what_the_asker_has_is_not_sent_again(shown: Served, table: str, form: str) -> None:
     path = f"/api/v1/tables/{table}?format={form}"
     first = shown.get(path)
-    second = shown.get(path, **{"If-None-Match": first.headers["etag"]})
+    second = _with(shown, path, first.headers["etag"])
     assert (second.status, second.body) == (304, b"")
     assert second.headers["etag"] == first.headers["etag"]
     assert second.headers["cache-control"] == "no-cache"
@@ -177,7 +182,7 @@ def test_several_tags_and_any_tag_may_be_given(shown: Served, given: str, status
     path = "/api/v1/tables/users_ui"
     tag = shown.get(path).headers["etag"]
     header = given.format(tag=tag, strong=tag.removeprefix("W/"))
-    assert shown.get(path, **{"If-None-Match": header}).status == status
+    assert _with(shown, path, header).status == status
 
 
 def test_what_has_changed_is_sent_and_nothing_else() -> None:

@@ -149,7 +149,7 @@ def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
         return "" if "" in found else found[0]
     if ("enum" in shape and value not in shape["enum"]) or shape.get("const", value) != value:
         return f"{where}: {value!r}"
-    kinds = shape.get("type", [])
+    kinds: str | list[str] = shape.get("type", [])
     allowed = [kinds] if isinstance(kinds, str) else kinds
     if allowed and not any(isinstance(value, TYPES[one]) for one in allowed):
         return f"{where}: {value!r} is not {allowed}"
@@ -168,7 +168,7 @@ def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
         parts = [(one, shape["items"], f"{where}[]") for one in value]
     else:
         parts = []
-    return next((found for part in parts if (found := _misfit(*part))), "")
+    return next((wrong for part in parts if (wrong := _misfit(*part))), "")
 
 
 def _fits(path: str, verb: str, answer: Answer) -> None:
@@ -181,7 +181,9 @@ def test_the_check_itself_finds_what_does_not_fit() -> None:
     table: dict[str, Any] = {"table": "users_ui", "generation": 1, "seq": 1, "total": 1}
     shape = {"$ref": "#/components/schemas/Table"}
     assert _misfit({**table, "rows": [{"age": 1}]}, shape) == ""
-    for wrong in ({}, {"rows": {}}, {"rows": [{"age": "1"}]}, {"rows": [{"agee": 1}]}):
+    wrongs: list[dict[str, Any]] = [{}, {"rows": {}}]
+    wrongs += [{"rows": [{"age": "1"}]}, {"rows": [{"agee": 1}]}]
+    for wrong in wrongs:
         assert _misfit({**table, **wrong}, shape)
     assert _misfit({**table, "rows": [], "table": "nope"}, shape)
 

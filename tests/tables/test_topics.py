@@ -26,7 +26,7 @@ from livejoin.tables.topic_rows import (
     text,
     unknown,
 )
-from tables.fake_kafka import FakeConsumer, FakeKafka, Message
+from tables.fake_kafka import FakeConsumer, FakeKafka, Message, Partitions
 from tables.serving import served
 
 RULES = Rules(Names("livejoin"), "control")
@@ -195,7 +195,7 @@ def test_large_messages_end_a_peek_early(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- over HTTP
 
 USER = b'{"userId": "u1"}'
-CLUSTER = {
+CLUSTER: dict[str, Partitions] = {
     "users": {
         0: [Message(0, 4, USER, 1000), Message(0, 5, b"[", 3000)],
         1: [Message(1, 0, None, 2000)],

@@ -26,7 +26,23 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
 SIGNS = (*_COMPARE, "~")
 TRUTHS = ("true", "false")
 
-Test = Callable[[pa.RecordBatch], pa.BooleanArray]
+
+class Rows:
+    """Some rows of a table; what several comparisons need of them is made once."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.column = batch.column
+        self.num_rows = batch.num_rows
+        self._lower: dict[str, pa.StringArray] = {}
+
+    def lower(self, column: str) -> pa.StringArray:
+        """A column of texts in lower case, which takes longer than to look into it."""
+        if column not in self._lower:
+            self._lower[column] = pc.utf8_lower(self.column(column))
+        return self._lower[column]
+
+
+Test = Callable[[Rows], pa.BooleanArray]
 
 
 class Token(NamedTuple):
@@ -48,9 +64,7 @@ def comparison(field: pa.Field, sign: str, token: Token) -> Test:
         if not pa.types.is_string(kind):
             raise AskError(f"filter: ~ looks into text, and {name} is {_word(kind)}")
         part = pc.utf8_lower(pa.scalar(_text(field, token))).as_py()
-        return lambda rows: _sure(
-            pc.match_substring(pc.utf8_lower(rows.column(name)), pattern=part)
-        )
+        return lambda rows: _sure(pc.match_substring(rows.lower(name), pattern=part))
     if pa.types.is_integer(kind):
         return _integers(name, sign, _number(field, token))
     value: Any

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from livejoin.core import schema, spec
 from livejoin.core.inbound import CLIENT_HEADER
-from livejoin.core.messages import MAX_BYTES, Invalid
+from livejoin.core.messages import MAX_BYTES, Invalid, shown
 from livejoin.errors import AskError, KafkaUnavailable, TopicMissing
 from livejoin.tables import formats, openapi, query
 from livejoin.tables.answering import answer
@@ -188,10 +188,13 @@ def _engine() -> Path:
     return Path(origin).parent / "widget" / "static"
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    detail = error.detail
+    if detail == "Not Found":  # no route, or no file
+        detail += f": there is nothing at {shown(request.url.path)}; see /openapi.json"
     titles = {404: "not found", 405: "method not allowed", 413: "too large", 415: "not JSON"}
-    return problem(error.status_code, titles.get(error.status_code, "refused"), error.detail)
+    return problem(error.status_code, titles.get(error.status_code, "refused"), detail)
 
 
 async def _schema(_request: Request) -> Response:

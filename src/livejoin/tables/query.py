@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from livejoin.core.messages import shown
 from livejoin.core.nearest import nearest
 from livejoin.errors import AskError
-from livejoin.tables.comparisons import Test
+from livejoin.tables.comparisons import Rows, Test
 from livejoin.tables.filters import compiled, known_column
 
 PARAMETERS = ("format", "columns", "filter", "sort", "limit", "offset")
@@ -112,7 +112,7 @@ def run(query: Query, table: pa.Table) -> Found:
 
 
 def _staying(test: Test, table: pa.Table) -> pa.Array:
-    parts = [test(batch) for batch in table.to_batches(max_chunksize=_FILTER_ROWS)]
+    parts = [test(Rows(batch)) for batch in table.to_batches(max_chunksize=_FILTER_ROWS)]
     return pc.indices_nonzero(pa.chunked_array(parts, pa.bool_()))
 
 
