@@ -89,7 +89,7 @@ def test_everything_that_is_exported_is_looked_at_and_described(exported: Export
 
 
 def test_panels_have_a_place_of_their_own() -> None:
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
         cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
