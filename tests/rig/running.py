@@ -1,4 +1,4 @@
-"""A real `livejoin run` process: started, asked, killed in parts, started again."""
+"""A real `livejoin run` or `serve` process: started, asked, killed in parts, started again."""
 
 import contextlib
 import json
@@ -45,6 +45,7 @@ class Running:
 
     def __init__(self, kafka: Kafka, folder: Path, **settings: Any) -> None:
         self.folder = folder
+        self.command = "run"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +68,7 @@ class Running:
         """Start the process; it need not be ready yet. It dies at a fail point if one is named."""
         env = {**os.environ, failpoints.VARIABLE: fail_at}
         with self.log.open("ab") as log:
-            command = [str(LIVEJOIN), "run", "-c", str(self.folder / "livejoin.yaml")]
+            command = [str(LIVEJOIN), self.command, "-c", str(self.folder / "livejoin.yaml")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
     def wait_live(self, limit_s: float = START_S) -> None:

@@ -20,7 +20,7 @@ from tables.serving import served
 
 Java = Callable[[str], Path]
 COMMANDS = [
-    *("demo", "run", "status", "tables", "show", "topics", "peek"),
+    *("demo", "run", "serve", "status", "tables", "show", "topics", "peek"),
     *("send", "preview", "rollback", "schema", "config", "doctor"),
 ]
 LIVEJOIN = Path(sys.executable).with_name("livejoin")

@@ -270,8 +270,11 @@ class Host:
             self._let_go()
 
     def _let_go(self) -> None:
-        for number in self._held.keys() - self._wanted() - {self._shown.number}:
+        gone = self._held.keys() - self._wanted() - {self._shown.number}
+        for number in gone:
             del self._held[number]
+        if gone:
+            pa.default_memory_pool().release_unused()  # it keeps what was freed; under 1 ms
 
     def _show(self, held: Held) -> None:
         self._shown = held
