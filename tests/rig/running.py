@@ -43,9 +43,11 @@ def until(true: Callable[[], Any], what: str, limit_s: float = SAME_S) -> Any:
 class Running:
     """One livejoin over a folder; the same settings for every start."""
 
-    def __init__(self, kafka: Kafka, folder: Path, **settings: Any) -> None:
+    def __init__(
+        self, kafka: Kafka, folder: Path, *, command: str = "run", **settings: Any
+    ) -> None:
         self.folder = folder
-        self.command = "run"
+        self.command = command
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self._process: subprocess.Popen[bytes] | None = None

@@ -5,6 +5,8 @@ A test compares it with the routes of the application and with what they answer.
 
 from typing import Any
 
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
 from livejoin import __version__
 from livejoin.core import spec
 from livejoin.tables.answering import GENERATION, SEQ, TOTAL
@@ -110,7 +112,13 @@ def _paths() -> Json:
             "ready",
             "Whether rows are served.",
             _answer("They are.", "Ready"),
-            answers={"503": _problem("not yet, and why")},
+            parameters=[_parameter("verbose", "say each check", TEXT, "")],
+            answers={"503": _answer("Not yet, and why.", "NotReady", "application/problem+json")},
+        ),
+        "/metrics": _get(
+            "getMetrics",
+            "Figures for Prometheus.",
+            _answer("Its text format.", TEXT, CONTENT_TYPE_PLAIN_0_0_4),
         ),
         "/openapi.json": _get(
             "getOpenapi", "This document.", _answer("OpenAPI 3.1.", {"type": "object"})

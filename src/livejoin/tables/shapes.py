@@ -14,6 +14,7 @@ _TYPES: dict[str, Json] = {
 }
 TEXT: Json = {"type": "string"}
 COUNT: Json = {"type": "integer", "minimum": 0}
+_TRUTH: Json = {"type": "boolean"}
 _OR_NULL: Json = {"type": ["integer", "null"]}
 _TIME: Json = _TYPES["timestamp"]
 _MAYBE: Json = _TYPES["string"]
@@ -37,6 +38,12 @@ def _row(columns: tuple[spec.Column, ...]) -> Json:
     return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
 
 
+def _checked(shape: Json) -> Json:
+    """The same, with what each check says where that was asked for."""
+    checks = _list(_object(name=TEXT, why=TEXT, required=_TRUTH, ok=_TRUTH))
+    return {**shape, "properties": {**shape["properties"], "checks": checks}}
+
+
 def _rows_of(table: str) -> str:
     return f"Row_{table}"
 
@@ -46,9 +53,10 @@ def schemas() -> Json:
     status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
     generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without its `_id`
     counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
+    problem = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
     return {
         "Problem": {
-            **_object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT),
+            **problem,
             "description": "What is wrong, and what to do about it (RFC 9457).",
         },
         **{_rows_of(name): _row(table.columns) for name, table in spec.TABLES.items()},
@@ -110,5 +118,6 @@ def schemas() -> Json:
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
         "ControlMessage": schema.CONTROL,
         "Alive": _object(status={"const": "alive"}, version=TEXT),
-        "Ready": _object(status={"const": "ready"}, generation={"type": "integer"}),
+        "Ready": _checked(_object(status={"const": "ready"}, generation={"type": "integer"})),
+        "NotReady": _checked(problem),
     }
