@@ -96,8 +96,9 @@ def serve(config: Config = None, port: Port = None) -> None:
     """Serve the tables of a livejoin that runs elsewhere.
 
     It follows, over the same Kafka, the ledger of a `livejoin run` of the same `name`, and serves
-    everything that it serves. It never leads, and needs no Java. Before there is a ledger it says so, on the console
-    and on `/readyz`, and waits; while nobody leads it goes on, and says that its rows are stale.
+    everything that it serves. It never leads, and needs no Java. Before there is a ledger it says
+    so, on the console and on `/readyz`, and waits; while nobody leads it goes on, and says that its
+    rows are stale.
     """
     from livejoin import serving, settings  # noqa: PLC0415 - as above
 
