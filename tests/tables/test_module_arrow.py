@@ -45,7 +45,7 @@ def stream(*batches: pa.RecordBatch, schema: pa.Schema = SCHEMA, **options: Any)
 
 
 def batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [[]] * 4
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 4
     arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
@@ -141,7 +141,11 @@ def test_what_is_damaged_is_an_error(read: Read) -> None:
     assert squeezed == {"error": "compressed Arrow is not understood"}
 
 
-@pytest.mark.parametrize("file", sorted(STATIC.glob("*.js")), ids=lambda file: file.name)
+PLAIN = Path(__file__).parents[2] / "clients" / "plain"
+FILES = sorted([*STATIC.glob("*.js"), *PLAIN.glob("*.js")])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_it_is_javascript(file: Path) -> None:
     assert NODE is not None
     checked = subprocess.run(

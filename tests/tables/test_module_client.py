@@ -2,9 +2,10 @@
 
 import base64
 import json
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,14 @@ def test_closing_ends_it(joined: Page) -> None:
     assert seen["status"]["state"] == "closed"
 
 
+def test_what_a_status_tells_is_typed(joined: Page) -> None:
+    types = (STATIC / "livejoin.d.ts").read_text()
+    told = re.search(r"interface Status \{(.*?)\n\}", types, re.DOTALL)
+    assert told is not None
+    named = re.findall(r"^  (\w+): ", told[1], re.MULTILINE)
+    assert sorted(named) == sorted(joined.do("look")["status"])
+
+
 IDS, NAMES = st.sampled_from("abcdef"), st.text("xyé", max_size=3)
 STEPS = st.lists(
     st.one_of(
@@ -226,7 +235,12 @@ def test_whatever_comes_it_holds_what_the_server_has(
     page = fresh(node)
     page.connect(FINAL)
     for name, *rest in steps:
-        act = {"put": page.server.put, "cut over": page.server.cut_over}.get(name)
-        page.give(act(*rest) if act else page.server.beat())
+        server = page.server
+        acts: dict[str, Callable[..., bytes]] = {
+            "put": server.put,
+            "cut over": server.cut_over,
+            "beat": server.beat,
+        }
+        page.give(acts[name](*rest))
     assert page.held == page.server.rows[FINAL]
     assert page.seen["status"]["mismatches"] == 0
