@@ -305,6 +305,8 @@ def leader(shown: Served, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         sent.append(raw)
         message = json.loads(raw)
         answer = {"offset": len(sent), "outcome": "accepted", "reason": None, "generation": 2}
+        if "id" in message:
+            return {**answer, "outcome": "repeated", "reason": "seen before", "generation": None}
         if message.get("joinType") == "nope":
             return {**answer, "outcome": "rejected", "reason": "unknown join"}
         if message.get("action") == "rollback":
@@ -340,6 +342,11 @@ def test_a_swap_is_asked_for_and_waited_for(joined: Connection, leader: list[byt
 def test_a_swap_that_is_not_waited_for(joined: Connection, leader: list[bytes]) -> None:
     assert joined.control(joinType="inner").outcome == "accepted"
     assert joined.wait_for_swap(after=1, timeout_s=LIMIT_S) == 2
+
+
+def test_what_makes_nothing_live_is_not_waited_for(joined: Connection, leader: list[bytes]) -> None:
+    joined.table("final_ui").to_arrow()
+    assert joined.control(id="again", wait=True, timeout_s=LIMIT_S).outcome == "repeated"
 
 
 def test_what_fails_or_is_rejected_is_raised(joined: Connection, leader: list[bytes]) -> None:

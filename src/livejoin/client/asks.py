@@ -39,6 +39,11 @@ class Outcome:
     generation: int | None
     offset: int
 
+    @property
+    def live(self) -> int | None:
+        """The generation that is live by it, if there is one."""
+        return self.generation if self.outcome == "live" else None
+
 
 Result = TypeVar("Result")
 Steps = Generator[Call | Pause, dict[str, Any], Result]

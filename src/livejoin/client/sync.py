@@ -130,8 +130,8 @@ class Connection:
         before = self._session.generation
         limit = Limit.of(timeout_s, time.monotonic)
         outcome = self._take(asks.control(path, message, limit if wait else None))
-        if wait and self._thread is not None:  # livejoin has moved, and so must we
-            number = outcome.generation
+        number = outcome.live
+        if wait and self._thread is not None and number is not None:  # now we must move, too
             self._wait(
                 lambda: moved(self._session, before, number), f"generation {number}", limit.left_s
             )
