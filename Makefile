@@ -17,7 +17,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 # Two at a time: the scenarios wait a lot, for elections and for JVMs.
 SCENARIOS := tests/scenarios
-OTHERS := tests/core tests/control tests/tables tests/unit tests/docs tests/pipeline tests/browser
+OTHERS := tests/core tests/control tests/tables tests/client tests/unit tests/docs tests/pipeline tests/browser
 
 test: setup browser ## run all tests
 	@$(BIN)/pytest $(OTHERS) -p no:cacheprovider > .pytest.log 2>&1 & others=$$!; \

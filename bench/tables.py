@@ -203,7 +203,7 @@ async def _checked(socket: ClientConnection) -> None:
 
 
 def _sums(frame: bytes) -> dict[str, tuple[int, str]]:
-    from livejoin.tables import hashing  # noqa: PLC0415 - the rest does without
+    from livejoin import hashing  # noqa: PLC0415 - the rest does without
 
     told = header(frame)
     (size,) = struct.unpack_from(">I", frame)

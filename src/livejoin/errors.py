@@ -9,8 +9,12 @@ LivejoinError
 ├── QueryFailed          the pipeline's query died (retriable)
 ├── Spoilt               a generation can never run again
 ├── Deposed              another livejoin of this name leads
+├── Garbled              what a server sent is not livejoin's protocol (retriable)
 └── AskError             a request for something that does not exist
-    └── Rejected         a control message was rejected
+    ├── Rejected         a control message was rejected
+    ├── NotLive          what was asked for was accepted and did not go live
+    ├── Unreachable      no livejoin answers (retriable)
+    └── TookTooLong      not within the time that the caller gave (retriable)
 """
 
 
@@ -79,9 +83,31 @@ class Deposed(LivejoinError):
     """Another livejoin of the same name leads; we may not write any more."""
 
 
+class Garbled(LivejoinError):
+    """What came over the wire cannot be read; a new connection may do better."""
+
+    retriable = True
+
+
 class AskError(LivejoinError):
     """A reader asked for something that does not exist or makes no sense."""
 
 
 class Rejected(AskError):
     """A control message was rejected; nothing has changed."""
+
+
+class NotLive(AskError):
+    """A control message was accepted, and its generation failed, was superseded or cancelled."""
+
+
+class Unreachable(AskError):
+    """No livejoin answers; it may come back."""
+
+    retriable = True
+
+
+class TookTooLong(AskError):
+    """What was waited for did not happen in time; it may still happen."""
+
+    retriable = True

@@ -23,8 +23,10 @@ class Trouble(list[str]):
 
 
 @contextlib.contextmanager
-def page(url: str, *, scheme: Literal["light", "dark"] = "light") -> Iterator[tuple[Page, Trouble]]:
-    """Open the page in a fresh browser."""
+def page(
+    url: str, *, scheme: Literal["light", "dark"] = "light", path: str = ""
+) -> Iterator[tuple[Page, Trouble]]:
+    """Open the page in a fresh browser, or another one of the same server."""
     trouble = Trouble()
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=installed(), args=FLAGS, env=LOCALE)
@@ -33,7 +35,7 @@ def page(url: str, *, scheme: Literal["light", "dark"] = "light") -> Iterator[tu
             one.on("console", lambda m: trouble.append(m.text) if m.type == "error" else None)
             one.on("pageerror", lambda error: trouble.append(str(error)))
             one.on("request", lambda r: None if _ours(r.url, url) else trouble.append(r.url))
-            one.goto(url)
+            one.goto(url + path)
             yield one, trouble
         finally:
             browser.close()

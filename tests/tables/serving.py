@@ -139,11 +139,12 @@ def served(
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
     rules: Rules = RULES,
+    port: int = 0,
 ) -> Iterator[Served]:
     """Serve a host until the block ends."""
     host = host or Host(logs_kept=100, rejects_kept=100)
     asking = Asking(kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules, Limits(), host)
-    taken = server.listen("127.0.0.1", 0)
+    taken = server.listen("127.0.0.1", port)
     if send_buffer is not None:  # sockets that are accepted inherit it
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     taken.listen()  # whoever comes before the server is up waits

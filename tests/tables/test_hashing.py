@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.changelog import INT64, TEXT
-from livejoin.tables import hashing
+from livejoin import hashing
 
 BASE, ODD = 0x100000001B3, 0x9E3779B97F4A7C15
 WRAP = 1 << 64

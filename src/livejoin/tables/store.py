@@ -12,7 +12,7 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 
-from livejoin.tables import hashing
+from livejoin import hashing
 from livejoin.tables.decode import Records
 
 _SPARE = 10_000  # dead rows that are not worth a rebuild

@@ -1,0 +1,98 @@
+"""Where a livejoin is and how to ask it over HTTP. The token goes there and nowhere else."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from livejoin.core.inbound import CLIENT_HEADER
+from livejoin.errors import AskError, Rejected, Unreachable
+
+DEFAULT_URL = "http://127.0.0.1:10000/"
+_ANSWER_S = 30  # livejoin answers within about 20
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_REFUSED = (401, 403)
+
+
+class _StaysHere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: urllib would take the token along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Leave it an error."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """One livejoin, and the token for it."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise AskError(
+                f"{self.url!r} is no HTTP address",
+                hint=f"livejoin's own is {DEFAULT_URL} unless it was set otherwise.",
+            )
+
+    @property
+    def live(self) -> str:
+        """The address of the socket."""
+        return f"ws{self.url.removeprefix('http').rstrip('/')}/api/v1/live"
+
+    @property
+    def nearby(self) -> bool:
+        """Whether it is on this machine, where no proxy is of any use."""
+        return urlsplit(self.url).hostname in _LOOPBACK
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Who we are."""
+        who = {CLIENT_HEADER: "python"}
+        return who | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+
+    def call(self, path: str, message: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask, and give back the JSON object that is answered."""
+        body = None if message is None else json.dumps(message).encode()
+        headers = {**self.headers, "content-type": "application/json"}
+        url = f"{self.url.rstrip('/')}/{path}"
+        request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
+        handlers = [_StaysHere(), *([urllib.request.ProxyHandler({})] if self.nearby else [])]
+        try:
+            with urllib.request.build_opener(*handlers).open(request, timeout=_ANSWER_S) as answer:
+                found = json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refused(error) from error
+        except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
+            raise self.unreachable(getattr(error, "reason", None) or error) from error
+        if not isinstance(found, dict):
+            raise self.unreachable("it is something else")
+        return found
+
+    def unreachable(self, why: object) -> Unreachable:
+        """What to raise when nobody answers."""
+        return Unreachable(
+            f"no livejoin answers at {self.url}: {why}",
+            hint="Start one with `livejoin demo`, or name another address.",
+        )
+
+    def forbidden(self, status: int, why: str) -> AskError | None:
+        """What to raise when an answer says that we may not."""
+        if status not in _REFUSED:
+            return None
+        hint = "Give connect() a token that may." if status == 401 or not self.token else ""
+        return AskError(f"livejoin at {self.url} refuses: {status} {why}", hint=hint)
+
+    def _refused(self, error: urllib.error.HTTPError) -> AskError:
+        try:
+            detail = str(json.load(error)["detail"])
+        except (ValueError, TypeError, KeyError, OSError):
+            return self.forbidden(error.code, error.reason) or self.unreachable(error)
+        if error.code == 422:
+            return Rejected(f"rejected: {detail}")
+        return self.forbidden(error.code, detail) or AskError(detail)

@@ -1,0 +1,33 @@
+"""Arrow rows as other libraries' frames. Those are imported only when somebody asks for one."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from livejoin.errors import MachineError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+def to_pandas(rows: pa.Table) -> "pd.DataFrame":
+    """As a pandas frame; an int64 with nulls stays one, instead of turning into a float."""
+    pandas = _module("pandas")
+    return rows.to_pandas(types_mapper={pa.int64(): pandas.Int64Dtype()}.get)
+
+
+def to_polars(rows: pa.Table) -> "pl.DataFrame":
+    """As a polars frame."""
+    return _module("polars").from_arrow(rows)
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MachineError(
+            f"{name} cannot be imported: {error}",
+            hint=f"Install it with `pip install {name}`, or use to_arrow().",
+        ) from error

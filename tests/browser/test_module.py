@@ -1,0 +1,144 @@
+"""clients/plain in a real browser, against the real table server alone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from browser import chrome
+from livejoin.core.rows import Change
+from livejoin.tables import server
+from livejoin.tables.asking import Asking
+from livejoin.tables.host import Host
+from livejoin.tables.http import api
+from livejoin.tables.live import Live
+from rig.running import until
+from tables.filled import chunk, final, live
+from tables.serving import LIMIT_S, Served, served
+
+PLAIN = Path(__file__).parents[2] / "clients" / "plain"
+HOSTILE = "<img src=x onerror=alert(1)>"
+MANY = 2000
+SHOWN = """() => {
+    const root = document.querySelector("live-table").shadowRoot; // null before it is defined
+    const rows = [...(root?.querySelectorAll("tbody tr:not(.space)") ?? [])];
+    return rows.map((row) => [...row.cells].map((cell) => cell.textContent));
+}"""
+SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll")'
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Generation 1: many people, one of them hostile, and an account. The page is there as well."""
+
+    def with_plain(host: Host, viewers: Live, asking: Asking) -> Starlette:
+        app = api(host, viewers, asking)
+        app.routes.append(Mount("/plain", StaticFiles(directory=PLAIN, html=True)))
+        return app
+
+    monkeypatch.setattr(server, "api", with_plain)
+    host = Host(logs_kept=100, rejects_kept=100)
+    host.follow(live(1))
+    people = [final(n, f"name {n:04}") for n in range(MANY)]
+    host.apply(chunk(1, MANY + 2, *people, final(MANY, HOSTILE), account(0, 10.5)))
+    with served(host) as serving:
+        yield serving
+
+
+def account(offset: int, balance: float) -> Change:
+    row = {"userId": f"u{offset}", "accountType": "gold", "balance": balance}
+    return Change("accounts_ui", f"0-{offset}", row, 1000)
+
+
+def rows(page: Page) -> list[list[str]]:
+    found: list[list[str]] = page.evaluate(SHOWN)
+    return found
+
+
+def names(page: Page) -> list[str]:
+    return [row[1] for row in rows(page)]
+
+
+def first(page: Page, name: str) -> None:
+    until(lambda: names(page)[:1] == [name], f"{name} is first", LIMIT_S)
+
+
+def heading(page: Page, column: str) -> Any:
+    return page.locator("live-table th", has=page.get_by_role("button", name=column, exact=True))
+
+
+def test_a_plain_page_follows_livejoin_through_a_cutover(shown: Served) -> None:
+    url = f"http://127.0.0.1:{shown.port}/"
+    with chrome.page(url, path="plain/") as (page, trouble):
+        first(page, "name 0000")
+        assert page.locator("live-table th button").all_inner_texts() == [
+            *("userId", "name", "email", "age", "accountType", "balance")
+        ]
+        assert page.locator("live-table table").get_attribute("aria-rowcount") == str(MANY + 2)
+        assert len(rows(page)) < 100  # the others are out of sight
+        page.evaluate('document.querySelector("live-table").same = true')
+        _sorts(page)
+        _changes(page, shown)
+        _own_grid(page, shown)
+        _cuts_over(page, shown)
+        _says_why_it_is_stale(page, shown)
+        assert trouble == []
+
+
+def _sorts(page: Page) -> None:
+    """By a click on a heading, and hostile text is text: `<` comes before letters."""
+    heading(page, "name").get_by_role("button").click()
+    first(page, HOSTILE)
+    assert heading(page, "name").get_attribute("aria-sort") == "ascending"
+    assert page.locator("live-table img").count() == 0
+    heading(page, "name").get_by_role("button").press("Enter")
+    first(page, f"name {MANY - 1:04}")
+    assert heading(page, "name").get_attribute("aria-sort") == "descending"
+
+
+def _changes(page: Page, shown: Served) -> None:
+    shown.apply(1, MANY + 3, final(0, "zoe", 1))
+    first(page, "zoe")
+    shown.apply(1, MANY + 4, final(0, None, 2))
+    first(page, f"name {MANY - 1:04}")
+
+
+def _own_grid(page: Page, shown: Served) -> None:
+    page.get_by_text("1 accounts hold 10.5").wait_for()
+    shown.apply(1, MANY + 5, account(1, 20.0))
+    page.get_by_text("2 accounts hold 30.5").wait_for()
+    assert page.locator("#changes li").all_inner_texts() == [
+        "upsert of 1, generation 1",
+        "snapshot of 1, generation 1",
+    ]
+    assert page.inner_text("#status") == "following"
+
+
+def _cuts_over(page: Page, shown: Served) -> None:
+    page.evaluate(f"{SCROLL}.scrollTop = 5000")
+    until(lambda: f"name {MANY - 1:04}" not in names(page), "other rows are in sight", LIMIT_S)
+    before = names(page)
+    people = [final(n, f"name {n:04} of 2") for n in range(MANY)]
+    shown.follow(live(1, next_one=2))
+    shown.apply(2, MANY, *people)
+    shown.follow(replace(live(2, ready_at=MANY), standby=live(1).live))
+    until(lambda: all(name.endswith("of 2") for name in names(page)), "generation 2", LIMIT_S)
+    assert page.evaluate('document.querySelector("live-table").same')
+    assert page.evaluate(f"{SCROLL}.scrollTop") == 5000
+    assert heading(page, "name").get_attribute("aria-sort") == "descending"
+    assert names(page) == sorted(names(page), reverse=True)
+    assert {f"{name} of 2" for name in before[10:20]} <= set(names(page))
+    page.get_by_text("cutover of 0, generation 2").wait_for()
+
+
+def _says_why_it_is_stale(page: Page, shown: Served) -> None:
+    assert page.locator("live-table #notice").inner_text() == ""
+    shown.do(lambda host: host.trouble_with("no broker"))
+    page.locator("live-table[data-state=stale]").wait_for()
+    assert page.locator("live-table #notice").inner_text() == "Stale: no broker"

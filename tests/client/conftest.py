@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+import pytest
+
+from livejoin.tables import live as live_socket
+from livejoin.tables.host import Host
+from tables.filled import chunk, final, live, user
+from tables.serving import Served, served
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """The real server with generation 1, one user and one joined row, and a quick heart."""
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
+    with served(filled()) as serving:
+        yield serving
+
+
+def filled() -> Host:
+    host = Host(logs_kept=100, rejects_kept=100)
+    host.follow(live(1))
+    host.apply(chunk(1, 2, user(0, ts=9000, age=2**53 + 1), final(0, "Ada")))
+    return host

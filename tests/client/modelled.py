@@ -1,0 +1,110 @@
+"""A table server as the protocol describes it, without a socket: what it holds is plain."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from livejoin import hashing
+from livejoin.tables import frames
+
+STATUS, FINAL = "orchestrator_status", "final_ui"
+SCHEMAS = {
+    FINAL: pa.schema(
+        [("name", pa.string()), ("_id", pa.string()), ("_ts", pa.timestamp("ms", "UTC"))]
+    ),
+    STATUS: pa.schema([("state", pa.string()), ("_id", pa.string())]),
+}
+Rows = dict[str, dict[str, Any]]
+
+
+def row(row_id: str, name: str | None) -> dict[str, Any]:
+    return {"name": name, "_id": row_id, "_ts": 1000}
+
+
+def arrow(table: str, rows: Rows) -> pa.Table:
+    return pa.Table.from_pylist(list(rows.values()), SCHEMAS[table])
+
+
+def by_id(rows: pa.Table) -> Rows:
+    plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in rows.columns]
+    return {one["_id"]: one for one in pa.table(plain, rows.column_names).to_pylist()}
+
+
+def hashed(rows: pa.Table) -> str:
+    total = sum(int(n) for batch in rows.to_batches() for n in hashing.of_rows(batch))
+    return f"{total % (1 << 64):016x}"
+
+
+class Server:
+    """What is live, the changes since, and one client's subscription."""
+
+    def __init__(self, *, resumes: bool = True) -> None:
+        self.resumes = resumes
+        self.generation: int | None = 1
+        self.seq = 0
+        self.rows: dict[str, Rows] = {FINAL: {}, STATUS: {"0": {"state": "live", "_id": "0"}}}
+        self.history: dict[int, list[tuple[str, str | None]]] = {1: []}
+        self.tables: list[str] = []
+        self.total: int | None = None
+
+    def answer(self, text: str) -> bytes:
+        """To a subscription."""
+        message = json.loads(text)
+        self.tables = message["subscribe"]
+        resume = message.get("resume")
+        if self.resumes and resume and resume["generation"] == self.generation:
+            return self._resumed(resume["seq"])
+        return self.frame("data", [self._whole(name) for name in self.tables])
+
+    def _resumed(self, seq: int) -> bytes:
+        assert self.generation is not None
+        missed = dict(self.history[self.generation][seq:])
+        here = {i: row(i, name) for i, name in missed.items() if name is not None}
+        gone = [row_id for row_id, name in missed.items() if name is None]
+        parts = [self._whole(STATUS)]
+        if FINAL in self.tables and here:
+            parts.append(frames.part(FINAL, "upsert", arrow(FINAL, here)))
+        if FINAL in self.tables and gone:
+            parts.append(frames.removal(FINAL, gone))
+        return self.frame("data", parts, resumed=True)
+
+    def put(self, row_id: str, name: str | None) -> bytes:
+        """A row, or its removal."""
+        assert self.generation is not None
+        self.seq += 1
+        self.history[self.generation].append((row_id, name))
+        if name is None:
+            self.rows[FINAL].pop(row_id, None)
+            return self.frame("data", [frames.removal(FINAL, [row_id])])
+        self.rows[FINAL][row_id] = row(row_id, name)
+        part = frames.part(FINAL, "upsert", arrow(FINAL, {row_id: row(row_id, name)}))
+        return self.frame("data", [part])
+
+    def cut_over(self, names: list[str]) -> bytes:
+        self.generation = max(self.history) + 1
+        self.seq = len(names)
+        self.history[self.generation] = [(str(n), name) for n, name in enumerate(names)]
+        self.rows[FINAL] = {str(n): row(str(n), name) for n, name in enumerate(names)}
+        return self.frame("cutover", [self._whole(FINAL)])
+
+    def forget(self) -> bytes:
+        """As one that has just started."""
+        self.generation, self.seq, self.rows[FINAL] = None, 0, {}
+        return self.frame("cutover", [self._whole(FINAL)])
+
+    def beat(self, **more: Any) -> bytes:
+        held = {name: arrow(name, rows) for name, rows in self.rows.items()}
+        tables = {n: {"rows": len(rows), "hash": hashed(rows)} for n, rows in held.items()}
+        header = {"newest": 1000, "stale": None, "tables": tables}
+        return self.frame("heartbeat", [], **(header | more))
+
+    def frame(self, kind: str, parts: list[frames.Part], **more: Any) -> bytes:
+        limited = {} if self.total is None else {"limited": {FINAL: {"total": self.total}}}
+        header = {"type": kind, "generation": self.generation, "seq": self.seq, "at": 1}
+        return frames.frame(
+            {**header, **limited, **more}, [part for part in parts if part.table in self.tables]
+        )
+
+    def _whole(self, table: str) -> frames.Part:
+        return frames.part(table, "snapshot", arrow(table, self.rows[table]))

@@ -1,0 +1,108 @@
+"""Requests as steps: what is called, and what is made of the answers."""
+
+from typing import Any
+
+import pytest
+
+from livejoin.client import asks
+from livejoin.client.asks import Call, Limit, Outcome, Pause
+from livejoin.errors import NotLive, TookTooLong, Unreachable
+
+MESSAGE = {"joinType": "inner"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def taken(answers: list[dict[str, Any]], limit_s: float | None = 10) -> tuple[Outcome, list[str]]:
+    """Answer one call after the other; the last answer stands for all that follow."""
+    clock, paths = Clock(), []
+    limit = None if limit_s is None else Limit.of(limit_s, clock)
+    steps = asks.control("api/v1/control", MESSAGE, limit)
+    answer: dict[str, Any] | None = None
+    try:
+        while True:
+            step = next(steps) if answer is None else steps.send(answer)
+            if isinstance(step, Pause):
+                clock.now += step.seconds
+                answer = {}
+            else:
+                assert isinstance(step, Call)
+                paths.append(step.path.removeprefix("api/v1/"))
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    except StopIteration as done:
+        return done.value, paths
+
+
+def told(outcome: str, generation: int | None = 2, reason: str | None = None) -> dict[str, Any]:
+    return {"offset": 7, "outcome": outcome, "generation": generation, "reason": reason}
+
+
+def generations(state: str, message: str = "") -> dict[str, Any]:
+    return {"generations": [{"generation": 2, "state": state, "message": message}]}
+
+
+def test_without_waiting_the_first_answer_is_the_answer() -> None:
+    outcome, paths = taken([told("accepted")], None)
+    assert outcome == Outcome("accepted", None, 2, 7)
+    assert paths == ["control"]
+
+
+def test_a_swap_is_followed_until_it_is_live() -> None:
+    outcome, paths = taken(
+        [told("accepted"), generations("building"), generations("caught-up"), generations("live")]
+    )
+    assert (outcome.outcome, outcome.generation) == ("live", 2)
+    assert paths == ["control", "generations", "generations", "generations"]
+
+
+def test_what_changes_nothing_is_not_waited_for() -> None:
+    outcome, paths = taken([told("live", 1, "no change")])
+    assert (outcome.outcome, outcome.reason) == ("live", "no change")
+    assert paths == ["control"]
+
+
+@pytest.mark.parametrize("end", ["failed", "superseded", "cancelled"])
+def test_what_does_not_go_live_is_an_error_with_its_reason(end: str) -> None:
+    with pytest.raises(NotLive, match=f"{end}, no such topic"):
+        taken([told("accepted"), generations("building"), generations(end, "no such topic")])
+
+
+def test_a_message_that_is_decided_late_is_followed_by_its_place() -> None:
+    rows = [{"offset": 6, "outcome": "live", "reason": ""}]
+    later = [*rows, {"offset": 7, "outcome": "building", "reason": ""}]
+    last = [*rows, {"offset": 7, "outcome": "live", "reason": "done"}]
+    outcome, _ = taken(
+        [told("written", None), {"rows": rows}, {"rows": later}, {"rows": last}, {"generation": 3}]
+    )
+    assert outcome == Outcome("live", "done", 3, 7)
+
+
+def test_a_message_that_is_rejected_late_is_an_error() -> None:
+    row = {"offset": 7, "outcome": "rejected", "reason": "because"}
+    with pytest.raises(NotLive, match="rejected, because"):
+        taken([told("written", None), {"rows": [row]}, {"generation": 1}])
+
+
+@pytest.mark.parametrize(
+    ("answers", "what"),
+    [
+        ([told("accepted"), generations("building")], "generation 2 is still being built"),
+        ([told("written", None), {"rows": []}], "control message 7 is still under way"),
+    ],
+    ids=["built", "decided"],
+)
+def test_waiting_has_an_end(answers: list[dict[str, Any]], what: str) -> None:
+    with pytest.raises(TookTooLong, match=f"{what} after 10 s"):
+        taken(answers)
+
+
+@pytest.mark.parametrize("answer", [{}, {"tables": 5}, {"tables": [5]}, {"tables": [{}]}], ids=str)
+def test_what_lists_no_tables_is_no_livejoin(answer: dict[str, Any]) -> None:
+    with pytest.raises(Unreachable):
+        asks.tables(answer)

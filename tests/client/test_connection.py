@@ -1,0 +1,518 @@
+"""The client over the real table server, with and without an event loop."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+from websockets.sync.server import ServerConnection, serve
+
+import livejoin
+from client.conftest import filled
+from livejoin.client import Connection, Outcome, aconnect, connect, session
+from livejoin.errors import (
+    AskError,
+    KafkaUnavailable,
+    MachineError,
+    NotLive,
+    Rejected,
+    TookTooLong,
+    Unreachable,
+)
+from livejoin.tables import live as live_socket
+from livejoin.tables.asking import Asking
+from rig.running import until
+from tables.filled import final, live, user
+from tables.serving import LIMIT_S, Served, served
+
+
+@pytest.fixture
+def joined(shown: Served) -> Iterator[Connection]:
+    with connect(url(shown)) as one:
+        yield one
+
+
+def url(shown: Served) -> str:
+    return f"http://127.0.0.1:{shown.port}/"
+
+
+def names(rows: pa.Table) -> list[str]:
+    return sorted(rows.column("name").to_pylist())
+
+
+def swap(shown: Served, *people: str) -> None:
+    """Generation 2 goes live."""
+    shown.follow(live(1, next_one=2))
+    changes = [final(n, name) for n, name in enumerate(people)]
+    shown.apply(2, len(changes), *changes)
+    shown.follow(replace(live(2, ready_at=len(changes)), standby=live(1).live))
+
+
+# --- reading
+
+
+def test_rows_are_arrow_with_livejoins_types(joined: Connection) -> None:
+    rows = joined.table("users_ui").to_arrow()
+    assert rows.column_names == ["userId", "name", "email", "age", "_id", "_ts"]
+    assert rows.to_pylist()[0]["age"] == 2**53 + 1
+    assert rows.schema.field("_ts").type == pa.timestamp("ms", "UTC")
+
+
+def test_rows_follow_what_changes(joined: Connection, shown: Served) -> None:
+    table = joined.table("final_ui")
+    assert names(table.to_arrow()) == ["Ada"]
+    shown.apply(1, 4, final(0, "Ada L.", 1), final(1, "Alan"))
+    until(lambda: names(table.to_arrow()) == ["Ada L.", "Alan"], "the change", LIMIT_S)
+    assert table.total == 2
+    assert joined.generation == 1
+
+
+def test_changes_come_in_order_through_a_cutover(joined: Connection, shown: Served) -> None:
+    found = []
+    for change in joined.table("final_ui").changes():
+        found.append((change.kind, change.generation, change.rows.column("_id").to_pylist()))
+        if change.kind == "snapshot":
+            shown.apply(1, 3, final(1, "Alan"))
+        elif change.kind == "upsert":
+            shown.apply(1, 4, final(0, None, 1))
+        elif change.kind == "remove":
+            swap(shown, "Grace")
+        else:
+            break
+    assert found == [
+        ("snapshot", 1, ["0-0"]),
+        ("upsert", 1, ["0-1"]),
+        ("remove", 1, ["0-0"]),
+        ("cutover", 2, ["0-0"]),
+    ]
+    assert joined._feeds == []  # an iterator that is let go costs nothing
+
+
+def test_one_thread_reads_while_another_iterates(joined: Connection, shown: Served) -> None:
+    table = joined.table("final_ui")
+    seen: list[str] = []
+
+    def iterate() -> None:
+        seen.extend(change.kind for change in table.changes())
+
+    thread = threading.Thread(target=iterate)
+    thread.start()
+    until(lambda: seen, "the snapshot", LIMIT_S)
+    for n in range(50):
+        shown.apply(1, n + 3, final(n, f"name {n}", n + 1))
+    until(lambda: len(table.to_arrow()) == 50, "all rows", LIMIT_S)
+    joined.close()
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+    assert set(seen[1:]) == {"upsert"}
+    assert len(table.to_arrow()) == 50  # what was held stays readable
+
+
+def test_two_tables_of_a_connection_show_one_generation(joined: Connection, shown: Served) -> None:
+    users, finals = joined.table("users_ui"), joined.table("final_ui")
+    users.to_arrow()
+    swap(shown, "Grace")
+    assert joined.wait_for_swap(after=1, timeout_s=LIMIT_S) == 2
+    assert (len(users.to_arrow()), names(finals.to_arrow())) == (0, ["Grace"])
+
+
+def test_what_is_lost_is_noticed_and_repaired(
+    joined: Connection, shown: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = joined.table("final_ui")
+    table.to_arrow()
+    with joined._changed:
+        joined._session._replicas["final_ui"].remove(pa.table({"_id": ["0-0"]}))
+    until(lambda: names(table.to_arrow()) == ["Ada"], "a fresh snapshot", LIMIT_S)
+    assert joined.mismatches == 1
+    assert "taking them afresh" in caplog.text
+
+
+# --- trouble
+
+
+def test_why_rows_are_stale_is_told(joined: Connection, shown: Served) -> None:
+    joined.table("final_ui").to_arrow()
+    until(lambda: joined.heartbeat_age_s is not None, "a heartbeat", LIMIT_S)
+    assert joined.stale is None
+    shown.do(lambda host: host.trouble_with("no broker"))
+    until(lambda: joined.stale == "no broker", "the reason", LIMIT_S)
+
+
+def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
+    with contextlib.ExitStack() as ending:
+        with served(filled()) as shown:
+            one = ending.enter_context(connect(url(shown)))
+            table = one.table("final_ui")
+            kinds: list[str] = []
+            thread = threading.Thread(
+                target=lambda: kinds.extend(change.kind for change in table.changes())
+            )
+            thread.start()
+            ending.callback(thread.join, LIMIT_S)
+            ending.callback(one.close)
+            assert names(table.to_arrow()) == ["Ada"]
+        until(lambda: str(one.stale).startswith("not connected"), "it is missed", LIMIT_S)
+        assert names(table.to_arrow()) == ["Ada"]
+        with served(port=shown.port) as again:  # it has just started, and shows nothing yet
+            until(lambda: "last rows are kept" in str(one.stale), "it is back", LIMIT_S)
+            assert names(table.to_arrow()) == ["Ada"]
+            swap(again, "Grace")
+            until(lambda: names(table.to_arrow()) == ["Grace"], "new rows", LIMIT_S)
+            assert one.reconnects >= 1
+            until(lambda: kinds[1:], "the iterator", LIMIT_S)
+            assert (kinds[0], set(kinds[1:])) == ("snapshot", {"cutover"})
+
+
+def test_silence_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 3600)
+    monkeypatch.setattr(session, "SILENCE_S", 0.1)
+    with served(filled()) as shown, connect(url(shown)) as one:
+        table = one.table("final_ui")
+        until(lambda: one.reconnects >= 2, "another try", LIMIT_S)
+        assert names(table.to_arrow()) == ["Ada"]
+
+
+def test_an_unknown_table_is_named(joined: Connection) -> None:
+    with pytest.raises(AskError, match=r"no table 'finalui'.*accounts_ui"):
+        joined.table("finalui")
+
+
+def test_nobody_there_is_said_at_once() -> None:
+    with served() as shown:
+        pass
+    with pytest.raises(Unreachable, match="no livejoin answers"):
+        connect(url(shown))
+    with pytest.raises(AskError, match="no HTTP address"):
+        connect("127.0.0.1:10000")
+
+
+def test_waiting_has_an_end_and_says_why(joined: Connection) -> None:
+    with pytest.raises(TookTooLong, match="waited 0 s for one after 1"):
+        joined.wait_for_swap(after=1, timeout_s=0.2)
+
+
+def test_closing_twice_is_fine_and_leaves_no_thread(joined: Connection) -> None:
+    table = joined.table("final_ui")
+    table.to_arrow()
+    joined.close()
+    joined.close()
+    assert [one for one in threading.enumerate() if one.name == "livejoin"] == []
+    assert list(table.changes())[1:] == []
+    with pytest.raises(AskError, match="closed"):
+        joined.table("users_ui")
+
+
+def test_an_error_of_its_own_is_not_swallowed(
+    joined: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(session.Session, "_apply", broken)
+    with pytest.raises(AskError, match="error of its own") as raised:
+        joined.table("final_ui").to_arrow()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+# --- tokens
+
+
+Answering = Callable[[Request], tuple[int, str]]
+
+
+@contextlib.contextmanager
+def pretender(answer: Answering) -> Iterator[tuple[str, list[Request]]]:
+    """A server that answers every request, the socket's too, as it is told."""
+    asked: list[Request] = []
+
+    def respond(_: ServerConnection, request: Request) -> Response:
+        asked.append(request)
+        status, body = answer(request)
+        headers = Headers({"Content-Length": str(len(body)), "Connection": "close"})
+        if status == 302:
+            headers["Location"] = "http://127.0.0.1:1/elsewhere"
+        return Response(status, HTTPStatus(status).phrase, headers, body.encode())
+
+    def never(_: ServerConnection) -> None:
+        raise AssertionError
+
+    logger = logging.getLogger("pretender")
+    with serve(never, "127.0.0.1", 0, process_request=respond, logger=logger) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}/", asked
+        finally:
+            server.shutdown()
+            thread.join(LIMIT_S)
+
+
+TABLES = json.dumps({"tables": [{"name": "final_ui"}]})
+
+
+def test_the_token_goes_with_every_request_and_a_refusal_is_final() -> None:
+    def answer(request: Request) -> tuple[int, str]:
+        return (200, TABLES) if request.path.endswith("tables") else (401, "")
+
+    with pretender(answer) as (address, asked), connect(address, token="s3cret") as one:
+        with pytest.raises(AskError, match="refuses: 401"):
+            one.table("final_ui").to_arrow()
+        assert "s3cret" not in repr(one._address)
+    assert [request.path for request in asked] == ["/api/v1/tables", "/api/v1/live"]
+    assert {request.headers["Authorization"] for request in asked} == {"Bearer s3cret"}
+
+
+def test_the_token_is_not_taken_elsewhere() -> None:
+    with (
+        pretender(lambda _: (302, "")) as (address, asked),
+        pytest.raises(Unreachable, match="302"),
+    ):
+        connect(address, token="s3cret")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", "{}"])
+def test_something_else_is_no_livejoin(body: str) -> None:
+    with pretender(lambda _: (200, body)) as (address, _), pytest.raises(Unreachable):
+        connect(address)
+
+
+# --- asking
+
+
+@pytest.fixture
+def leader(shown: Served, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Decides on messages as a leader would: an inner join goes live, a left one fails."""
+    sent: list[bytes] = []
+
+    async def send(_: Asking, raw: bytes, by: str) -> dict[str, Any]:
+        assert by == "python 127.0.0.1"
+        sent.append(raw)
+        message = json.loads(raw)
+        answer = {"offset": len(sent), "outcome": "accepted", "reason": None, "generation": 2}
+        if "id" in message:
+            return {**answer, "outcome": "repeated", "reason": "seen before", "generation": None}
+        if message.get("joinType") == "nope":
+            return {**answer, "outcome": "rejected", "reason": "unknown join"}
+        if message.get("action") == "rollback":
+            back = replace(live(1), standby=live(2).live)
+            threading.Thread(target=shown.follow, args=(back,)).start()
+            return {**answer, "outcome": "live", "generation": 1}
+        end = "failed" if message["joinType"] == "left" else "live"
+        threading.Thread(target=decide, args=(end,)).start()
+        return answer
+
+    def decide(end: str) -> None:
+        row = {"generation": 2, "message": "boom" if end == "failed" else ""}
+        shown.do(lambda host: host.system.show_generations({2: {**row, "state": "building"}}))
+        shown.do(lambda host: host.system.show_generations({2: {**row, "state": end}}))
+        if end == "live":
+            swap(shown, "Grace")
+
+    monkeypatch.setattr(Asking, "send", send)
+    return sent
+
+
+def test_a_swap_is_asked_for_and_waited_for(joined: Connection, leader: list[bytes]) -> None:
+    table = joined.table("final_ui")
+    assert names(table.to_arrow()) == ["Ada"]
+    outcome = joined.control(joinType="inner", wait=True, timeout_s=LIMIT_S)
+    assert outcome == Outcome("live", "", 2, 1)
+    assert names(table.to_arrow()) == ["Grace"]  # at once: the tables here have moved
+    assert json.loads(leader[0]) == {"joinType": "inner"}
+    assert joined.rollback(wait=True, timeout_s=LIMIT_S).generation == 1
+    assert names(table.to_arrow()) == ["Ada"]
+
+
+def test_a_swap_that_is_not_waited_for(joined: Connection, leader: list[bytes]) -> None:
+    assert joined.control(joinType="inner").outcome == "accepted"
+    assert joined.wait_for_swap(after=1, timeout_s=LIMIT_S) == 2
+
+
+def test_what_makes_nothing_live_is_not_waited_for(joined: Connection, leader: list[bytes]) -> None:
+    joined.table("final_ui").to_arrow()
+    assert joined.control(id="again", wait=True, timeout_s=LIMIT_S).outcome == "repeated"
+
+
+def test_what_fails_or_is_rejected_is_raised(joined: Connection, leader: list[bytes]) -> None:
+    with pytest.raises(NotLive, match="failed, boom"):
+        joined.control(joinType="left", wait=True, timeout_s=LIMIT_S)
+    with pytest.raises(Rejected, match="unknown join"):
+        joined.control(joinType="nope")
+
+
+def test_a_preview_and_the_status_are_passed_on(
+    joined: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def preview(_: Asking, raw: bytes) -> dict[str, Any]:
+        return {"outcome": "accepted", "asked": json.loads(raw)}
+
+    monkeypatch.setattr(Asking, "preview", preview)
+    assert joined.preview(joinType="inner")["asked"] == {"joinType": "inner"}
+    assert joined.status()["sources"]["users"]["rows"] == 1
+
+
+def test_without_kafka_the_reason_is_passed_on(
+    joined: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def send(*_: object) -> dict[str, Any]:
+        raise KafkaUnavailable("control topic cannot be written")
+
+    monkeypatch.setattr(Asking, "send", send)
+    with pytest.raises(AskError, match="cannot be written"):
+        joined.control(joinType="inner")
+
+
+# --- with an event loop
+
+
+def test_all_of_it_with_an_event_loop(shown: Served, leader: list[bytes]) -> None:
+    async def follow() -> list[tuple[str, int | None]]:
+        found: list[tuple[str, int | None]] = []
+        async with aconnect(url(shown)) as one:
+            table = await one.table("final_ui")
+            assert names(await table.to_arrow()) == ["Ada"]
+            assert (await one.status())["viewers"] == 1
+            async for change in table.changes():
+                found.append((change.kind, change.generation))
+                if change.kind == "snapshot":
+                    await asyncio.to_thread(shown.apply, 1, 3, final(1, "Alan"))
+                elif change.kind == "upsert":
+                    outcome = await one.control(joinType="inner", wait=True, timeout_s=LIMIT_S)
+                    assert outcome.generation == 2
+                    assert names(await table.to_arrow()) == ["Grace"]
+                elif change.generation == 2:
+                    await one.rollback(wait=True, timeout_s=LIMIT_S)
+                else:
+                    break
+            assert await one.wait_for_swap(after=2) == 1
+            assert (one.mismatches, one.reconnects, table.total) == (0, 0, 2)
+            with pytest.raises(Rejected):
+                await one.control(joinType="nope")
+        return found
+
+    assert asyncio.run(follow()) == [
+        ("snapshot", 1),
+        ("upsert", 1),
+        ("cutover", 2),
+        ("cutover", 1),
+    ]
+
+
+def test_an_awaited_connection_is_closed_by_hand(shown: Served) -> None:
+    async def follow() -> list[str]:
+        one = await aconnect(url(shown))
+        users, finals = await one.table("users_ui"), await one.table("final_ui")
+        assert (await users.to_arrow()).num_rows == 1
+
+        async def iterate() -> list[str]:
+            return [change.kind async for change in finals.changes()]
+
+        task = asyncio.create_task(iterate())
+        await finals.to_arrow()
+        with pytest.raises(TookTooLong, match="one after 1"):
+            await one.wait_for_swap(after=1, timeout_s=0.2)
+        assert one.stale is None
+        await one.close()
+        await one.close()
+        with pytest.raises(AskError, match="closed"):
+            await one.table("rejects_ui")
+        return await task
+
+    kinds = asyncio.run(follow())
+    assert set(kinds) == {"snapshot"}
+
+
+def test_a_server_that_comes_back_is_followed_again_with_an_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
+
+    async def follow() -> None:
+        first = served(filled())  # on threads of their own: they bring a loop
+        shown = await asyncio.to_thread(first.__enter__)
+        one = await aconnect(url(shown))
+        table = await one.table("final_ui")
+        await table.to_arrow()
+        await asyncio.to_thread(first.__exit__, None, None, None)
+        second = served(filled(), port=shown.port)
+        again = await asyncio.to_thread(second.__enter__)
+        await asyncio.to_thread(again.apply, 1, 3, final(1, "Alan"))
+        async for _ in table.changes():
+            if names(await table.to_arrow()) == ["Ada", "Alan"]:
+                break
+        assert one.reconnects == 1
+        await one.close()
+        await asyncio.to_thread(second.__exit__, None, None, None)
+
+    asyncio.run(follow())
+
+
+def test_a_refusal_is_final_with_an_event_loop() -> None:
+    def answer(request: Request) -> tuple[int, str]:
+        return (200, TABLES) if request.path.endswith("tables") else (403, "")
+
+    async def follow(address: str) -> None:
+        async with aconnect(address) as one:
+            table = await one.table("final_ui")
+            with pytest.raises(AskError, match=r"refuses: 403.*token"):
+                await table.to_arrow()
+
+    with pretender(answer) as (address, _):
+        asyncio.run(follow(address))
+
+
+# --- other libraries
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_a_library_that_is_not_there_is_named(
+    name: str, joined: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MachineError, match=f"pip install {name}"):
+        getattr(joined.table("users_ui"), f"to_{name}")()
+
+
+def test_polars_is_given_the_arrow_rows(
+    joined: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = SimpleNamespace(from_arrow=lambda rows: rows.num_rows)
+    monkeypatch.setitem(sys.modules, "polars", fake)
+    assert joined.table("users_ui").to_polars() == 1
+
+
+def test_pandas_keeps_whole_numbers_whole(joined: Connection, shown: Served) -> None:
+    pytest.importorskip("pandas")
+    shown.apply(1, 3, user(1, age=None))
+    table = joined.table("users_ui")
+    until(lambda: len(table.to_arrow()) == 2, "both", LIMIT_S)
+    frame = table.to_pandas()
+    assert str(frame["age"].dtype) == "Int64"
+    assert frame["age"].max() == 2**53 + 1
+
+
+def test_importing_the_client_brings_nothing_heavy() -> None:
+    heavy = "pyspark confluent_kafka starlette uvicorn perspective pandas polars pydantic typer"
+    code = f"import sys, livejoin.client; print([n for n in {heavy.split()!r} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_client_is_typed() -> None:
+    assert Path(livejoin.__file__).with_name("py.typed").exists()

@@ -1,0 +1,81 @@
+"""The examples of docs/python-client.md, run as they stand against the real table server."""
+
+import json
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from livejoin import client
+from livejoin.client import aio, sync
+from livejoin.tables.asking import Asking
+from tables.filled import final, live
+from tables.serving import Served
+
+TEXT = (Path(__file__).parents[2] / "docs" / "python-client.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+ADDRESS = "http://127.0.0.1:10000/"
+
+
+@pytest.fixture
+def swaps(shown: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that grants everything at once."""
+
+    async def send(_: Asking, raw: bytes, _by: str) -> dict[str, Any]:
+        back = json.loads(raw).get("action") == "rollback"
+        new, old = (1, 2) if back else (2, 1)
+        state = replace(live(new, ready_at=1), standby=live(old).live)
+
+        def go() -> None:
+            if not back:
+                shown.follow(live(1, next_one=2))
+                shown.apply(2, 1, final(0, "Grace"))
+            shown.follow(state)
+
+        threading.Thread(target=go).start()
+        return {"offset": 1, "outcome": "live", "reason": None, "generation": new}
+
+    async def preview(_: Asking, _raw: bytes) -> dict[str, Any]:
+        return {"build": "generation 2"}
+
+    monkeypatch.setattr(Asking, "send", send)
+    monkeypatch.setattr(Asking, "preview", preview)
+
+
+@pytest.mark.usefixtures("swaps")
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_runs(example: str, shown: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    shown.apply(1, 3, final(1, "Alan"))
+    assert ADDRESS in example
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(example.replace(ADDRESS, f"http://127.0.0.1:{shown.port}/"), names)
+    printed = capsys.readouterr().out
+    if "held" in names:
+        assert sorted(row["name"] for row in names["held"].values()) == ["Ada", "Alan"]
+    elif "outcome" in names:
+        assert printed == "generation 2\nlive 2\n"
+        assert names["rows"].column("name").to_pylist() == ["Grace"]
+    else:
+        assert printed in ("2 of 2\n1 fresh\n", "snapshot 2\nstarting\n")
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 4
+
+
+def test_what_is_public_is_described() -> None:
+    public = {
+        name
+        for kind in (client.Connection, client.Table, client.AsyncConnection, client.AsyncTable)
+        for name in vars(kind)
+        if not name.startswith("_")
+    } - {"close", "whole"}
+    assert [name for name in sorted(public) if name not in TEXT] == []
+
+
+def test_both_kinds_of_connection_offer_the_same() -> None:
+    for one, other in ((sync.Connection, aio.AsyncConnection), (sync.Table, aio.AsyncTable)):
+        assert {n for n in vars(one) if n[0] != "_"} == {n for n in vars(other) if n[0] != "_"}

@@ -1,0 +1,73 @@
+"""What waits for one iterator."""
+
+import pytest
+
+from client.modelled import FINAL, STATUS, Server
+from livejoin.client import feed as feeds
+from livejoin.client.feed import Feed
+from livejoin.client.session import Change, Session
+
+
+class Fed:
+    """A session whose changes are offered to one feed."""
+
+    def __init__(self) -> None:
+        self.server, self.session, self.feed = Server(), Session(STATUS, FINAL), Feed(FINAL)
+        self.give(self.server.answer(self.session.hello()))
+
+    def give(self, data: bytes) -> None:
+        for event in self.session.receive(data, 1.0):
+            assert isinstance(event, Change)
+            self.feed.offer(event)
+
+    def taken(self) -> list[tuple[str, int | None, list[str]]]:
+        found: list[tuple[str, int | None, list[str]]] = []
+        while (change := self.feed.take(self.session)) is not None:
+            ids = change.rows.column("_id").to_pylist()
+            found.append((change.kind, change.generation, ids))
+        return found
+
+
+def test_before_anything_came_there_is_nothing() -> None:
+    assert Feed(FINAL).take(Session(FINAL)) is None
+
+
+def test_it_starts_with_all_rows_and_goes_on_with_changes_in_order() -> None:
+    fed = Fed()
+    fed.give(fed.server.put("a", "Ada"))
+    assert fed.taken() == [("snapshot", 1, ["a"])]
+    fed.give(fed.server.put("b", "Bob"))
+    fed.give(fed.server.put("a", None))
+    assert fed.taken() == [("upsert", 1, ["b"]), ("remove", 1, ["a"])]
+    assert fed.taken() == []
+
+
+def test_whoever_falls_behind_gets_all_rows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = Fed()
+    fed.taken()
+    monkeypatch.setattr(feeds, "_WAITING_BYTES", 200)
+    for n in range(20):
+        fed.give(fed.server.put(f"{n % 3}", f"{n}"))
+    ((kind, _, ids),) = fed.taken()
+    assert (kind, sorted(ids)) == ("snapshot", ["0", "1", "2"])
+    fed.give(fed.server.put("0", None))
+    assert fed.taken() == [("remove", 1, ["0"])]
+
+
+def test_whoever_falls_behind_still_learns_of_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = Fed()
+    fed.taken()
+    monkeypatch.setattr(feeds, "_WAITING_BYTES", 1)
+    fed.give(fed.server.cut_over(["x", "y"]))
+    fed.give(fed.server.put("2", "z"))
+    fed.give(fed.server.put("3", "z"))
+    ((kind, generation, ids),) = fed.taken()
+    assert (kind, generation, sorted(ids)) == ("cutover", 2, ["0", "1", "2", "3"])
+
+
+def test_a_cutover_makes_what_waits_needless() -> None:
+    fed = Fed()
+    fed.taken()
+    fed.give(fed.server.put("a", "Ada"))
+    fed.give(fed.server.cut_over(["x"]))
+    assert fed.taken() == [("cutover", 2, ["0"])]

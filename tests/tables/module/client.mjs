@@ -1,0 +1,73 @@
+// Drives static/livejoin.js over a socket that standard input plays: a command per line, an answer per line.
+import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
+
+const sockets = [];
+let told = []; // what the server would have got
+
+globalThis.WebSocket = class {
+  readyState = 0;
+  constructor(url, protocol) {
+    told.push({ open: url, protocol });
+    sockets.push(this);
+  }
+  send(text) {
+    told.push({ send: JSON.parse(text) });
+  }
+  close() {
+    if (this.readyState !== 3) told.push({ close: true });
+    this.readyState = 3;
+  }
+};
+
+const { connect } = await import(pathToFileURL(process.argv[2]));
+let client = connect(process.argv[3]);
+let tables = {};
+let changes = [];
+const failures = [];
+process.on("uncaughtException", (error) => failures.push(error.message));
+
+const commands = {
+  table({ name, throws }) {
+    tables[name] = client.table(name);
+    tables[name].subscribe(({ table, kind, rows, generation, seq }) => {
+      changes.push([table, kind, rows.map(({ _id }) => _id), generation, seq]);
+      if (throws) throw new Error(throws);
+    });
+  },
+  drop: ({ name }) => tables[name].close(),
+  opened() {
+    sockets.at(-1).readyState = 1;
+    sockets.at(-1).onopen();
+  },
+  message({ data }) {
+    const { buffer, byteOffset, byteLength } = Buffer.from(data, "base64");
+    sockets.at(-1).onmessage({ data: buffer.slice(byteOffset, byteOffset + byteLength) });
+  },
+  lose() {
+    sockets.at(-1).readyState = 3;
+    sockets.at(-1).onclose();
+  },
+  async reopened({ count }) {
+    while (sockets.length < count) await new Promise((done) => setTimeout(done, 10));
+  },
+  quit: () => client.close(),
+  fresh() {
+    client.close();
+    client = connect(process.argv[3]);
+    tables = {};
+  },
+  look: () => {},
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  await commands[command.do](command);
+  await new Promise((done) => setTimeout(done)); // subscriptions are gathered, errors are reported later
+  const held = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, table.rows()]));
+  const status = Object.values(tables)[0]?.status;
+  console.log(JSON.stringify({ told, changes, held, status, failures, sockets: sockets.length }));
+  told = [];
+  changes = [];
+}
+process.exit(0); // a client that was not closed would go on

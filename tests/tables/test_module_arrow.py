@@ -1,0 +1,158 @@
+"""static/arrow.js in Node: what pyarrow writes is what it reads."""
+
+import base64
+import json
+import math
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from livejoin.tables import decode
+
+NODE = shutil.which("node")
+STATIC = Path(decode.__file__).with_name("static")
+READER = Path(__file__).parent / "module" / "arrow.mjs"
+SCHEMA = pa.schema(
+    [
+        ("text", pa.string()),
+        ("whole", pa.int64()),
+        ("real", pa.float64()),
+        ("at", pa.timestamp("ms", "UTC")),
+    ]
+)
+TYPES = [["text", "string"], ["whole", "int64"], ["real", "double"], ["at", "timestamp"]]
+SAFE = 2**53 - 1
+Row = tuple[str | None, int | None, float | None, int | None]
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
+
+
+def stream(*batches: pa.RecordBatch, schema: pa.Schema = SCHEMA, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write(batch)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def batch(rows: list[Row]) -> pa.RecordBatch:
+    columns: list[Any] = list(zip(*rows, strict=True)) or [()] * 4
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+Read = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def read() -> Iterator[Read]:
+    """Decodes streams in one Node process."""
+    assert NODE is not None
+    command = [NODE, str(READER), str(STATIC / "arrow.js")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        assert node.stdin is not None
+        assert node.stdout is not None
+        asked, answered = node.stdin, node.stdout
+
+        def reading(*streams: bytes) -> list[dict[str, Any]]:
+            found = []
+            for one in streams:
+                asked.write(base64.b64encode(one) + b"\n")
+                asked.flush()
+                found.append(json.loads(answered.readline()))
+            return found
+
+        yield reading
+        asked.close()
+        assert node.wait(10) == 0
+
+
+def expected(rows: list[Row]) -> list[list[Any]]:
+    return [list(map(_cell, column)) for column in zip(*rows, strict=True)] or [[], [], [], []]
+
+
+def _cell(cell: str | float | None) -> Any:
+    if isinstance(cell, int):
+        return cell if abs(cell) <= SAFE else {"bigint": str(cell)}
+    if isinstance(cell, float):
+        return "NaN" if math.isnan(cell) else struct.pack(">d", cell).hex()
+    return cell
+
+
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([SAFE, SAFE + 1, -SAFE, -SAFE - 1])
+TEXT = st.text() | st.text("abc") | st.sampled_from(["", "\ufeffBOM", "é", "😀", "\0"])
+ROWS = st.lists(
+    st.tuples(*(st.none() | kind for kind in (TEXT, INT64, st.floats(), INT64))), max_size=20
+)
+
+
+@given(st.lists(ROWS, max_size=3))
+def test_it_reads_what_pyarrow_writes(read: Read, batches: list[list[Row]]) -> None:
+    rows = [row for rows in batches for row in rows]
+    (found,) = read(stream(*map(batch, batches)))
+    assert found == {"fields": TYPES, "columns": expected(rows), "length": len(rows)}
+
+
+def test_slices_and_every_table_of_livejoin_are_read(read: Read) -> None:
+    rows: list[Row] = [(f"ä{n}", None if n % 3 else n, n / 2, n) for n in range(100)]
+    tables = [stream(schema=schema) for schema in decode.SCHEMAS.values()]
+    sliced, plain, *empty = read(
+        stream(batch(rows).slice(33, 9)), stream(batch([("abc", 1, 1.5, 2)] * 3)), *tables
+    )
+    assert sliced["columns"] == expected(rows[33:42])
+    assert plain["columns"][0] == ["abc"] * 3
+    for one, schema in zip(empty, decode.SCHEMAS.values(), strict=True):
+        assert [name for name, _ in one["fields"]] == schema.names
+        assert one["length"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (pa.int32(), "column x is of a type that is not understood: int"),
+        (pa.uint64(), "column x is of a type that is not understood: int"),
+        (pa.float32(), "column x is of a type that is not understood: float"),
+        (pa.timestamp("us"), "column x is of a type that is not understood: timestamp"),
+        (pa.list_(pa.int64()), "column x is of a type that is not understood: unknown"),
+        (pa.dictionary(pa.int32(), pa.string()), "column x has a dictionary"),
+    ],
+    ids=str,
+)
+def test_what_it_does_not_understand_is_named(read: Read, kind: pa.DataType, why: str) -> None:
+    assert read(stream(schema=pa.schema([("x", kind)]))) == [{"error": why}]
+
+
+def test_what_is_damaged_is_an_error(read: Read) -> None:
+    whole = stream(batch([("abc", 1, 1.5, 2)] * 3))
+    compressed = stream(batch([("abc", 1, 1.5, 2)] * 3), compression="zstd")
+    cut, rubbish, empty, squeezed = read(whole[:-60], b"rubbish " * 4, b"", compressed)
+    assert "error" in cut
+    assert rubbish == {"error": "not an Arrow stream"}
+    assert empty == {"error": "an Arrow stream without a schema"}
+    assert squeezed == {"error": "compressed Arrow is not understood"}
+
+
+PLAIN = Path(__file__).parents[2] / "clients" / "plain"
+FILES = sorted([*STATIC.glob("*.js"), *PLAIN.glob("*.js")])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_it_is_javascript(file: Path) -> None:
+    assert NODE is not None
+    checked = subprocess.run(
+        [NODE, "--input-type=module", "--check"],
+        input=file.read_bytes(),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert checked.returncode == 0, checked.stderr.decode()

@@ -1,0 +1,246 @@
+"""static/livejoin.js in Node, against the server that the protocol describes."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.modelled import FINAL, STATUS, Server
+from livejoin.tables import decode
+
+NODE = shutil.which("node")
+STATIC = Path(decode.__file__).with_name("static")
+DRIVER = Path(__file__).parent / "module" / "client.mjs"
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
+
+
+class Page:
+    """A client in Node, and the server at the other end of its socket."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self.server = Server()
+        self.said: list[dict[str, Any]] = []
+        self.changes: list[list[Any]] = []
+        self.seen: dict[str, Any] = {}
+
+    def do(self, what: str, **more: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
+        self._process.stdin.flush()
+        self.seen = json.loads(self._process.stdout.readline())
+        self.changes += self.seen["changes"]
+        for told in self.seen["told"]:
+            if "send" in told:
+                self.said.append(told["send"])
+                self.give(self.server.answer(json.dumps(told["send"])))
+        return self.seen
+
+    def give(self, data: bytes) -> None:
+        self.do("message", data=base64.b64encode(data).decode())
+
+    def connect(self, *tables: str) -> None:
+        for table in tables:
+            self.do("table", name=table)
+        self.do("opened")
+
+    def come_back(self) -> None:
+        self.do("reopened", count=self.seen["sockets"] + 1)
+        self.do("opened")
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        return [(table, kind) for table, kind, *_ in self.changes]
+
+    @property
+    def held(self) -> dict[str, Any]:
+        rows = self.do("look")["held"][FINAL]
+        return {row["_id"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator["subprocess.Popen[bytes]"]:
+    assert NODE is not None
+    command = [NODE, str(DRIVER), str(STATIC / "livejoin.js"), "http://127.0.0.1:10000/behind"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        yield process
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
+@pytest.fixture
+def page(node: "subprocess.Popen[bytes]") -> Page:
+    return fresh(node)
+
+
+def fresh(node: "subprocess.Popen[bytes]") -> Page:
+    page = Page(node)
+    page.do("fresh")
+    return page
+
+
+@pytest.fixture
+def joined(page: Page) -> Page:
+    page.server.put("a", "Ada")
+    page.connect(STATUS, FINAL)
+    page.changes.clear()
+    return page
+
+
+def test_tables_that_are_asked_for_in_one_go_share_a_subscription(page: Page) -> None:
+    page.server.put("a", "Ada")
+    told = page.do("table", name=STATUS)["told"]
+    address = "ws://127.0.0.1:10000/behind/api/v1/live"
+    assert told == [{"open": address, "protocol": "livejoin.v1"}]
+    page.connect(FINAL)
+    assert page.said == [{"subscribe": [STATUS, FINAL]}]
+    assert page.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
+    assert page.held == page.server.rows[FINAL]
+    assert page.seen["status"]["state"] == "following"
+
+
+def test_changes_and_a_cutover_are_told_and_applied(joined: Page) -> None:
+    joined.give(joined.server.put("b", "Bob"))
+    joined.give(joined.server.put("a", None))
+    joined.give(joined.server.cut_over(["Cy"]))
+    assert joined.changes == [
+        [FINAL, "upsert", ["b"], 1, 2],
+        [FINAL, "remove", ["a"], 1, 3],
+        [FINAL, "cutover", ["0"], 2, 1],
+    ]
+    assert joined.held == joined.server.rows[FINAL]
+
+
+@pytest.mark.parametrize("resumes", [True, False], ids=["resumes", "does not resume"])
+def test_a_lost_socket_is_opened_again_and_goes_on(joined: Page, *, resumes: bool) -> None:
+    joined.server.resumes = resumes
+    joined.give(joined.server.beat())
+    assert joined.do("lose")["status"]["state"] == "reconnecting"
+    joined.server.put("b", "Bob")
+    joined.server.put("a", None)
+    joined.come_back()
+    assert joined.said[-1]["resume"] == {"generation": 1, "seq": 1}
+    assert joined.held == joined.server.rows[FINAL]
+    changed = ["upsert", "remove"] if resumes else ["snapshot"]
+    assert joined.kinds == [(STATUS, "snapshot"), *((FINAL, kind) for kind in changed)]
+
+
+def test_a_further_table_makes_all_come_afresh_and_one_that_is_let_go_is_dropped(
+    page: Page,
+) -> None:
+    page.connect(STATUS)
+    page.do("table", name=FINAL)
+    assert page.said[-1] == {"subscribe": [STATUS, FINAL]}
+    assert page.held == page.server.rows[FINAL]
+    page.do("drop", name=FINAL)
+    assert page.said[-1] == {"subscribe": [STATUS]}
+    page.give(page.server.put("a", "on its way"))
+    assert page.do("drop", name=STATUS)["told"] == [{"close": True}]
+
+
+def test_a_count_that_differs_is_repaired(joined: Page) -> None:
+    joined.server.put("b", "lost on the way")
+    joined.give(joined.server.beat())
+    assert joined.held == joined.server.rows[FINAL]
+    assert joined.seen["status"]["mismatches"] == 1
+
+
+def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
+    before = joined.held
+    joined.give(joined.server.forget())
+    assert joined.held == before
+    joined.do("lose")
+    joined.come_back()
+    joined.give(joined.server.beat())
+    assert joined.held == before
+    joined.give(joined.server.cut_over(["Cy"]))
+    assert joined.held == joined.server.rows[FINAL]
+    assert joined.kinds[-1] == (FINAL, "cutover")
+
+
+def test_of_a_large_table_the_total_is_told(page: Page) -> None:
+    page.server.total = 1_000_000
+    page.connect(FINAL)
+    assert page.seen["status"]["total"] == 1_000_000
+    page.server.total = None
+    page.give(page.server.beat())
+    assert page.do("look")["status"]["total"] == 0
+
+
+def test_a_refusal_is_final(joined: Page) -> None:
+    joined.give(joined.server.frame("error", [], message="there is no table 'x'"))
+    status = joined.do("lose")["status"]
+    assert (status["state"], status["stale"]) == ("refused", "there is no table 'x'")
+
+
+def test_rubbish_costs_the_socket_and_not_the_rows(joined: Page) -> None:
+    joined.give(b"rubbish")
+    status = joined.seen["status"]
+    assert status["state"] == "reconnecting"
+    assert "cannot be read" in status["stale"]
+    joined.come_back()
+    assert "resume" not in joined.said[-1]
+    assert joined.held == joined.server.rows[FINAL]
+
+
+def test_a_listener_that_throws_ends_nothing_and_is_reported(page: Page) -> None:
+    page.do("table", name=FINAL, throws="theirs")
+    page.connect(STATUS)
+    assert page.seen["failures"] == ["theirs"]
+    page.give(page.server.put("a", "Ada"))
+    assert page.held == page.server.rows[FINAL]
+    assert page.seen["failures"] == ["theirs", "theirs"]
+
+
+def test_closing_ends_it(joined: Page) -> None:
+    seen = joined.do("quit")
+    assert seen["told"] == [{"close": True}]
+    assert seen["status"]["state"] == "closed"
+
+
+def test_what_a_status_tells_is_typed(joined: Page) -> None:
+    types = (STATIC / "livejoin.d.ts").read_text()
+    told = re.search(r"interface Status \{(.*?)\n\}", types, re.DOTALL)
+    assert told is not None
+    named = re.findall(r"^  (\w+): ", told[1], re.MULTILINE)
+    assert sorted(named) == sorted(joined.do("look")["status"])
+
+
+IDS, NAMES = st.sampled_from("abcdef"), st.text("xyé", max_size=3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), IDS, st.none() | NAMES),
+        st.tuples(st.just("cut over"), st.lists(NAMES, max_size=4)),
+        st.tuples(st.just("beat")),
+    ),
+    max_size=15,
+)
+
+
+@given(STEPS)
+def test_whatever_comes_it_holds_what_the_server_has(
+    node: "subprocess.Popen[bytes]", steps: list[tuple[Any, ...]]
+) -> None:
+    page = fresh(node)
+    page.connect(FINAL)
+    for name, *rest in steps:
+        server = page.server
+        acts: dict[str, Callable[..., bytes]] = {
+            "put": server.put,
+            "cut over": server.cut_over,
+            "beat": server.beat,
+        }
+        page.give(acts[name](*rest))
+    assert page.held == page.server.rows[FINAL]
+    assert page.seen["status"]["mismatches"] == 0
