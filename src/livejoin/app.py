@@ -1,10 +1,7 @@
-"""Puts the rooms together: settings in, a running livejoin out, all closed by the same `with`."""
+"""`livejoin run`: a table server that also stands for election, and leads when it is its turn."""
 
-import asyncio
 import contextlib
 import queue
-import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +13,7 @@ from urllib.parse import urlparse
 
 import structlog
 
-from livejoin import jars, processes
+from livejoin import jars, processes, serving
 from livejoin.control import loop
 from livejoin.control.executor import Executor, Inbox
 from livejoin.control.inbox import ControlTopic
@@ -25,20 +22,15 @@ from livejoin.control.ledger import Ledger
 from livejoin.core import facts
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, SettingsError
+from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError
 from livejoin.kafka import Kafka, wait_until_reachable
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
+from livejoin.serving import Announce, Crew, TableServer
 from livejoin.settings import Settings
-from livejoin.tables.asking import Asking
-from livejoin.tables.follow import Follower
-from livejoin.tables.host import Host
-from livejoin.tables.server import listen, serve
 
 log = structlog.get_logger()
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _TRY_S = 5
 _COUNT_S = 1.0
@@ -46,54 +38,20 @@ _COUNT_S = 1.0
 Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column
 
 
-def run(settings: Settings, announce: Callable[[str], None] = lambda _url: None) -> int:
-    """Run until a signal says to stop; the exit code. `announce` is told the page's address."""
-    if settings.http.host not in _LOOPBACK:
-        raise SettingsError(
-            f"http.host is {settings.http.host}, which others can reach",
-            hint=f"There is no sign-in yet: use {_LOOPBACK[0]}.",
-        )
+def run(settings: Settings, announce: Announce = lambda _url: None) -> int:
+    """Serve the tables, and lead when it is our turn, until a signal says to stop; the exit code.
+
+    `announce` is told the page's address.
+    """
+    serving.check(settings)  # before anything is downloaded
     processes.java()
     jars.jars("spark")
-    with listen(settings.http.host, settings.http.port) as taken:
-        host = f"[{settings.http.host}]" if ":" in settings.http.host else settings.http.host
-        announce(f"http://{host}:{taken.getsockname()[1]}/")
-        return asyncio.run(_serve(settings, taken))
 
+    def stand(crew: Crew, of: TableServer) -> None:
+        leader = Leader(settings, of.kafka, of.names, of.show_status, lambda: of.host.figures)
+        crew.hire("leader", leader.run)
 
-async def _serve(settings: Settings, taken: socket.socket) -> int:
-    kafka, names = Kafka(settings.kafka), Names(settings.name)
-    host = Host(
-        logs_kept=settings.logs_kept,
-        rejects_kept=settings.rejects_kept,
-        control_kept=settings.control_kept,
-    )
-    stop, code = asyncio.Event(), 0
-    here = asyncio.get_running_loop()
-
-    def stopped_by(signal_code: int) -> None:
-        nonlocal code
-        code = signal_code
-        stop.set()
-
-    here.add_signal_handler(signal.SIGTERM, stopped_by, 0)
-    here.add_signal_handler(signal.SIGINT, stopped_by, 130)
-
-    def show_status(row: dict[str, Any]) -> None:
-        here.call_soon_threadsafe(host.show_status, row)
-
-    follower = Follower(kafka, names, host, here.call_soon_threadsafe, logs_kept=settings.logs_kept)
-    crew = Crew(on_failure=lambda: here.call_soon_threadsafe(stop.set))
-    crew.hire("follower", follower.run)
-    crew.hire("leader", Leader(settings, kafka, names, show_status, lambda: host.figures).run)
-    asking = Asking(kafka, settings.rules, settings.limits, host)
-    try:
-        await serve(host, asking, taken, stop)
-    finally:
-        log.info("stopping")
-        await asyncio.to_thread(crew.dismiss)
-    crew.raise_failure()
-    return code
+    return serving.run(settings, announce, stand)
 
 
 @dataclass(frozen=True)
@@ -190,40 +148,6 @@ def _warm(session: Session) -> None:
         log.error("spark did not start", why=str(error))  # noqa: TRY400 - no trace for people
     else:
         log.info("spark is ready", took_s=round(time.monotonic() - began, 1))
-
-
-class Crew:
-    """Threads that are stopped and joined together; when one fails, all stop and it is raised."""
-
-    def __init__(self, on_failure: Callable[[], object]) -> None:
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._failure: BaseException | None = None
-        self._on_failure = on_failure
-
-    def hire(self, name: str, work: Callable[[threading.Event], None]) -> None:
-        """Start a thread."""
-        thread = threading.Thread(target=self._do, args=(work,), name=name)
-        self._threads.append(thread)
-        thread.start()
-
-    def _do(self, work: Callable[[threading.Event], None]) -> None:
-        try:
-            work(self._stop)
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever joins
-            self._failure = error
-            self._on_failure()
-
-    def dismiss(self) -> None:
-        """Stop and join all."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def raise_failure(self) -> None:
-        """Raise what a thread died of."""
-        if self._failure is not None:
-            raise self._failure
 
 
 def _local_folder(settings: Settings) -> Path:

@@ -1,11 +1,12 @@
 """Talks to a running livejoin over HTTP, for the command line."""
 
+import contextlib
 import json
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
@@ -15,6 +16,7 @@ from livejoin.errors import AskError, Rejected
 DEFAULT_URL = "http://127.0.0.1:10000/"
 _ANSWER_S = 30
 _LOOK_S = 0.2
+_PIECE_BYTES = 64 << 10
 
 
 def get(url: str, path: str, expected: str) -> dict[str, Any]:
@@ -58,21 +60,38 @@ def _progress(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
+def pieces(url: str, path: str) -> Iterator[bytes]:
+    """Read something large, as it comes."""
+    with _failures(url), _opened(url, path, None) as answer:
+        while part := answer.read(_PIECE_BYTES):
+            yield part
+
+
 def _answer(url: str, path: str, body: bytes | None) -> dict[str, Any]:
+    with _failures(url), _opened(url, path, body) as answer:
+        found = json.load(answer)
+    if not isinstance(found, dict):
+        raise _nobody(url, "it is something else")
+    return found
+
+
+def _opened(url: str, path: str, body: bytes | None) -> Any:
     if not url.startswith(("http://", "https://")):
         raise _nobody(url, "it is no HTTP address")
     headers = {"content-type": "application/json", CLIENT_HEADER: "cli"}
     request = urllib.request.Request(f"{url.rstrip('/')}/{path}", body, headers)  # noqa: S310 - checked above
+    return urllib.request.urlopen(request, timeout=_ANSWER_S)  # noqa: S310 - checked above
+
+
+@contextlib.contextmanager
+def _failures(url: str) -> Iterator[None]:
+    """What goes wrong on the way, as an error of ours."""
     try:
-        with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310 - checked above
-            found = json.load(answer)
+        yield
     except urllib.error.HTTPError as error:
         raise _refused(url, error) from error
     except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
         raise _nobody(url, getattr(error, "reason", None) or error) from error
-    if not isinstance(found, dict):
-        raise _nobody(url, "it is something else")
-    return found
 
 
 def _refused(url: str, error: urllib.error.HTTPError) -> AskError:

@@ -1,4 +1,4 @@
-"""The command line. Parses, prints and maps failures to exit codes; all else is done elsewhere."""
+"""The command line: what starts livejoin, and all commands together; failures as exit codes."""
 
 import json
 import logging
@@ -6,12 +6,21 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import structlog
 import typer
 
-from livejoin import __version__, asking, processes
+from livejoin import (
+    __version__,
+    cli_ask,
+    cli_read,
+    cli_settings,
+    cli_status,
+    processes,
+)
+from livejoin.cli_options import Config, Output, Port, explained
+from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 
 cli = typer.Typer(
@@ -21,18 +30,6 @@ cli = typer.Typer(
     rich_markup_mode=None,
 )
 
-Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML file with settings.")]
-Output = Annotated[Literal["table", "json"], typer.Option("--output", help="How to print.")]
-Port = Annotated[int | None, typer.Option("--port", help="Port of the page; 0 takes any free one.")]
-Url = Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")]
-UsersTopic = Annotated[str | None, typer.Option(help="Topic of the users.")]
-AccountsTopic = Annotated[str | None, typer.Option(help="Topic of the accounts.")]
-JoinType = Annotated[str | None, typer.Option(help="left, inner or left_outer.")]
-Start = Annotated[
-    str | None, typer.Option(help="earliest, latest, a time or an age; forces a new build.")
-]
-Expect = Annotated[int | None, typer.Option(help="Only if this generation is live.")]
-MessageId = Annotated[str | None, typer.Option("--id", help="Sent twice, it counts once.")]
 _REACH_S = 5
 
 
@@ -55,11 +52,20 @@ def root(
 @cli.command("demo")
 def demo_command(
     data: Annotated[
-        Path | None, typer.Option(help="Folder for the broker's data and the checkpoints.")
+        Path | None,
+        typer.Option(
+            help="Folder for the broker's data and the checkpoints; delete it to start afresh."
+            "  [default: ~/.local/state/livejoin/demo]"
+        ),
     ] = None,
     port: Port = 10000,
 ) -> None:
-    """Run everything on this machine: a Kafka broker, sample producers, Spark, the page."""
+    """Run everything on this machine, to try it.
+
+    It starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
+    producers feed two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and can
+    be asked for the other. Ctrl-C stops it; the data stays, and the next start goes on with it.
+    """
     from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
 
     raise typer.Exit(demo.run((data or processes.state_folder() / "demo").absolute(), port or 0))
@@ -67,7 +73,15 @@ def demo_command(
 
 @cli.command()
 def run(config: Config = None, port: Port = None) -> None:
-    """Join the topics of your own Kafka, as the settings say, and serve the tables."""
+    """Join topics of your own Kafka, and serve the tables.
+
+    Which topics and how is said by the settings. It prints the page's address on standard output
+    and log lines on standard error. If Kafka or a topic is not there it waits, says so in
+    `orchestrator_status` and on `/readyz`, and tries again.
+
+    Started a second time under the same `name`, it stands by: it serves the same tables, and leads
+    when the first one dies (about 10 s after a kill, at once after a clean stop).
+    """
     from livejoin import app, settings  # noqa: PLC0415 - as above
 
     overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
@@ -78,124 +92,49 @@ def run(config: Config = None, port: Port = None) -> None:
 
 
 @cli.command()
-def status(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
-    """Say what is live, from which topics, and how many records were read."""
-    answer = asking.get(url, "api/v1/status", "sources")
-    if output == "json":
-        print(json.dumps(answer))
-        return
-    sources = answer.pop("sources", {})
-    for name, value in answer.items():
-        print(f"{name:<14} {'' if value is None else value}")
-    for source, counts in sources.items():
-        print(f"{source:<14} " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+def serve(config: Config = None, port: Port = None) -> None:
+    """Serve the tables of a livejoin that runs elsewhere.
+
+    It follows, over the same Kafka, the ledger of a `livejoin run` of the same `name`, and serves
+    everything that it serves. It never leads, and needs no Java. Before there is a ledger it says
+    so, on the console and on `/readyz`, and waits; while nobody leads it goes on, and says that its
+    rows are stale.
+    """
+    from livejoin import serving, settings  # noqa: PLC0415 - as above
+
+    overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
+    chosen = settings.load(config, **overrides)
+    ledger, kafka = Names(chosen.name).ledger, chosen.kafka["bootstrap.servers"]
+
+    def announce(url: str) -> None:
+        print(f"livejoin: the page is at {url}", flush=True)
+        print(f"livejoin: following {ledger} at {kafka}", flush=True)
+
+    raise typer.Exit(serving.run(chosen, announce))
 
 
-@cli.command()
-def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
-    users_topic: UsersTopic = None,
-    accounts_topic: AccountsTopic = None,
-    join: JoinType = None,
-    start: Start = None,
-    expect: Expect = None,
-    message_id: MessageId = None,
-    *,
-    wait: Annotated[bool, typer.Option(help="Wait until the swap is done.")] = True,
-    limit: Annotated[float, typer.Option(help="How many seconds to wait.")] = 600,
-    url: Url = asking.DEFAULT_URL,
-    output: Output = "table",
-) -> None:
-    """Ask for other topics or another join. What is left out stays as it is."""
-    message = _message(users_topic, accounts_topic, join, start, expect, message_id)
-    answer = asking.post(url, "api/v1/control", message)
-    number = answer["generation"]
-    if wait and number is not None and answer["outcome"] in ("accepted", "building"):
-        row = asking.follow(url, number, limit)
-        answer |= {"outcome": row["state"], "reason": row["message"]}
-        answer["tookSeconds"] = row["catchUpSeconds"]
-    _print_outcome(answer, output)
-
-
-@cli.command()
-def rollback(
-    expect: Expect = None,
-    message_id: MessageId = None,
-    url: Url = asking.DEFAULT_URL,
-    output: Output = "table",
-) -> None:
-    """Go back to the generation that stands by, at once."""
-    message = _message(None, None, None, None, expect, message_id)
-    _print_outcome(asking.post(url, "api/v1/rollback", message), output)
-
-
-@cli.command()
-def preview(  # noqa: PLR0913 - one option per field of a message
-    users_topic: UsersTopic = None,
-    accounts_topic: AccountsTopic = None,
-    join: JoinType = None,
-    start: Start = None,
-    expect: Expect = None,
-    *,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Preview a rollback.")] = False,
-    url: Url = asking.DEFAULT_URL,
-    output: Output = "table",
-) -> None:
-    """Say what a request would build, read, keep and stop, without doing it."""
-    message = _message(users_topic, accounts_topic, join, start, expect, None)
-    if rollback:
-        message["action"] = "rollback"
-    plan = asking.post(url, "api/v1/preview", message)
-    if output == "json":
-        print(json.dumps(plan))
-    else:
-        for line in _plan_lines(plan):
-            print(line)
-    if plan["outcome"] == "rejected":
-        raise typer.Exit(1)
-
-
-def _message(*values: Any) -> dict[str, Any]:
-    names = ("usersTopic", "accountsTopic", "joinType", "start", "expectedGeneration", "id")
-    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
-
-
-def _print_outcome(answer: dict[str, Any], output: str) -> None:
-    if output == "json":
-        print(json.dumps(answer))
-    else:
-        number = answer["generation"]
-        of = f": generation {number}" if number is not None else ""
-        took = answer.get("tookSeconds")
-        after = f" after {took:.1f} s" if took is not None else ""
-        why = f" ({answer['reason']})" if answer["reason"] else ""
-        print(f"{answer['outcome']}{of}{after}{why}")
-    if answer["outcome"] in ("failed", "superseded", "cancelled"):
-        raise typer.Exit(1)
-
-
-def _plan_lines(plan: dict[str, Any]) -> list[str]:
-    """A preview for people."""
-    if plan["outcome"] == "rejected":
-        return [f"would be rejected: {plan['reason']}"]
-    slots, later = plan["slots"], plan["afterwards"]
-    lines = [f"{'outcome':<12} {plan['outcome']}"]
-    lines += [f"{'builds':<12} {plan['build']}"] if plan["build"] else []
-    for name, topic in plan["topics"].items():
-        lines.append(
-            f"{'reads':<12} {name}: {topic['records']} records, {topic['partitions']} partitions"
-        )
-    lines += [
-        f"{'task slots':<12} {slots['needed']} more, {slots['held']} of {slots['total']} are held",
-        f"{'live':<12} {plan['now']['live']} now, {later['live']} afterwards",
-        f"{'stands by':<12} {later['standby'] or 'nothing'} afterwards",
-    ]
-    stopped = ", ".join(f"generation {number}" for number in plan["stopped"])
-    return [*lines, f"{'stops':<12} {stopped or 'nothing'}"]
+for _command in (
+    cli_status.status,
+    cli_read.tables,
+    cli_read.show,
+    cli_read.topics,
+    cli_read.peek,
+    cli_ask.send,
+    cli_ask.preview,
+    cli_ask.rollback,
+    cli_read.schema,
+    cli_settings.config,
+):
+    cli.command(help=explained(_command))(_command)
 
 
 @cli.command()
 def doctor(config: Config = None, output: Output = "table") -> None:
-    """Check this machine and the settings: Java, jars, Kafka, topics."""
+    """Check this machine and the settings: Java, jars, Kafka, topics.
+
+    One line each: system, java, jars, settings, kafka, topics. Jars that are still to be downloaded
+    are no failure. Ends with code 1 if a check did not pass.
+    """
     checks = list(_checks(config))
     if output == "json":
         print(json.dumps([{"check": name, "ok": ok, "found": found} for name, ok, found in checks]))

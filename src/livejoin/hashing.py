@@ -30,6 +30,16 @@ def of_rows(batch: pa.RecordBatch) -> np.ndarray:
     return mix(total)
 
 
+def total(hashes: np.ndarray) -> int:
+    """The sum of rows' numbers; sums may be added and taken away as they are."""
+    return int(np.sum(hashes, dtype=np.uint64))
+
+
+def text(total: int) -> str:
+    """A sum as everybody writes it."""
+    return f"{total & _MASK:016x}"
+
+
 def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Spread a number's bits over all of it."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -23,6 +23,7 @@ _GONE = (
 _MOST = 10_000
 _WAIT_S = 0.1
 _GATHER_S = 0.04
+_MEASURED_S = 0.1
 _MUCH_PER_S = 2000
 
 
@@ -89,14 +90,16 @@ class Flow:
         self._consumer = consumer
         self._gone = gone
         self._gather_s = 0.0
-        self._at = time.monotonic()
+        self._since, self._count = time.monotonic(), 0
 
     def next(self) -> list[Message]:
         """The next batch; empty where nothing has come for a moment."""
         messages = arrived(self._consumer, _MOST, _WAIT_S, self._gone, gather_s=self._gather_s)
-        now = time.monotonic()
-        much = len(messages) > _MUCH_PER_S * (now - self._at)
-        self._gather_s, self._at = _GATHER_S if much else 0.0, now
+        self._count += len(messages)
+        took_s = time.monotonic() - self._since
+        if took_s > _MEASURED_S:  # two that come together are not much
+            self._gather_s = _GATHER_S if self._count > _MUCH_PER_S * took_s else 0.0
+            self._since, self._count = time.monotonic(), 0
         return messages
 
 

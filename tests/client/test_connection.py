@@ -178,6 +178,25 @@ def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPa
             assert (kinds[0], set(kinds[1:])) == ("snapshot", {"cutover"})
 
 
+def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: Served) -> None:
+    shown.apply(
+        1, 52, *(final(n, "Bob", 1) for n in range(50))
+    )  # so that a change is less than all
+    table = joined.table("final_ui")
+    kinds = []
+    for change in table.changes():
+        kinds.append(change.kind)
+        if change.kind == "snapshot":
+            until(lambda: joined.heartbeat_age_s is not None, "a heartbeat", LIMIT_S)
+            assert joined._socket is not None
+            joined._socket.close()
+            shown.apply(1, 54, final(0, None, 2), final(1, "Alan", 2))
+        if "Alan" in names(table.to_arrow()) and len(table.to_arrow()) == 49:
+            break
+    assert (kinds[0], set(kinds[1:])) == ("snapshot", {"upsert"})
+    assert (joined.reconnects, joined.mismatches) == (1, 0)
+
+
 def test_silence_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 3600)
     monkeypatch.setattr(session, "SILENCE_S", 0.1)

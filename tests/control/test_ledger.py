@@ -13,7 +13,7 @@ from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
-from livejoin.core.state import State
+from livejoin.core.state import BEAT_S, State
 from livejoin.core.told import Ended, Line, Reply
 from livejoin.errors import Deposed
 from livejoin.kafka import Kafka
@@ -112,6 +112,32 @@ def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> 
     kept = _values(kafka, names.ledger)
     assert (kept["generation/6"]["state"], kept["generation/7"]["state"]) == ("failed", "building")
     assert kept["status"]["state"] == "building"
+
+
+def test_a_leader_says_every_few_seconds_that_it_leads(kafka: Kafka) -> None:
+    names, now = Names("beats"), 0.0
+    ledger = Ledger(kafka, names, lambda: now)
+    ledger.last()
+    beats = []
+    for at in (0.0, BEAT_S - 0.1, BEAT_S, BEAT_S + 0.1, 2 * BEAT_S):
+        now = at
+        ledger.write(STATE)
+        beats.append(len(_read(kafka, names.leader)))
+    assert beats == [1, 1, 2, 2, 3]
+    (newest,) = _values(kafka, names.leader).values()
+    assert newest["at"] > 1_700_000_000_000
+    assert len(_read(kafka, names.ledger)) == 3  # state, status and a generation, once
+
+
+def test_a_leader_that_was_deposed_notices_though_nothing_changes(kafka: Kafka) -> None:
+    names, now = Names("deposed-idle"), 0.0
+    old = Ledger(kafka, names, lambda: now)
+    old.last()
+    old.write(STATE)
+    Ledger(kafka, names).last()
+    now = BEAT_S
+    with pytest.raises(Deposed):
+        old.write(STATE)
 
 
 def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:

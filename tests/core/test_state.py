@@ -52,6 +52,7 @@ DURABLE = st.builds(
     building=st.none() | GENERATIONS,
     moved_at=TIMES,
     lines=COUNTS,
+    tally=st.dictionaries(TEXT, COUNTS, max_size=3),
 )
 
 

@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import re
 import signal
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,8 +124,13 @@ def _kill_jobs(ui: str) -> None:
         lambda: _get(f"{ui}/api/v1/applications/{application['id']}/jobs?status=running"),
         "a job runs",
     )
+    with urllib.request.urlopen(f"{ui}/jobs/", timeout=10) as page:
+        inputs = re.findall(r"<input[^>]*>", page.read().decode())
+    # Spark acts only on what its own page sends
+    token = next(dict(re.findall(r'(name|value)="([^"]*)"', i)) for i in inputs if "csrf" in i)
     for job in jobs:
-        kill = urllib.request.Request(f"{ui}/jobs/job/kill/?id={job['jobId']}", b"", method="POST")
+        form = urllib.parse.urlencode({"id": job["jobId"], token["name"]: token["value"]})
+        kill = urllib.request.Request(f"{ui}/jobs/job/kill/", form.encode())
         urllib.request.urlopen(kill, timeout=10).close()
 
 

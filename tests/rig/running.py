@@ -1,4 +1,4 @@
-"""A real `livejoin run` process: started, asked, killed in parts, started again."""
+"""A real `livejoin run` or `serve` process: started, asked, killed in parts, started again."""
 
 import contextlib
 import json
@@ -43,8 +43,11 @@ def until(true: Callable[[], Any], what: str, limit_s: float = SAME_S) -> Any:
 class Running:
     """One livejoin over a folder; the same settings for every start."""
 
-    def __init__(self, kafka: Kafka, folder: Path, **settings: Any) -> None:
+    def __init__(
+        self, kafka: Kafka, folder: Path, *, command: str = "run", **settings: Any
+    ) -> None:
         self.folder = folder
+        self.command = command
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +70,7 @@ class Running:
         """Start the process; it need not be ready yet. It dies at a fail point if one is named."""
         env = {**os.environ, failpoints.VARIABLE: fail_at}
         with self.log.open("ab") as log:
-            command = [str(LIVEJOIN), "run", "-c", str(self.folder / "livejoin.yaml")]
+            command = [str(LIVEJOIN), self.command, "-c", str(self.folder / "livejoin.yaml")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
 
     def wait_live(self, limit_s: float = START_S) -> None:

@@ -124,6 +124,17 @@ def world(
         yield one
 
 
+def beside(one: World, folder: Path, command: str = "run") -> Running:
+    """Another livejoin with the same settings but for its port."""
+    other = Running(one.kafka, folder)
+    other.command = command
+    settings = (one.live.folder / "livejoin.yaml").read_text()
+    ports = f"port: {one.live.port}", f"port: {other.port}"
+    (folder / "livejoin.yaml").write_text(settings.replace(*ports))
+    other.start()
+    return other
+
+
 # --- what is done
 
 

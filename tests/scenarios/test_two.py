@@ -4,23 +4,23 @@ import signal
 from pathlib import Path
 
 from livejoin.kafka import Kafka
-from rig.running import Running, until
-from rig.world import ExpectLive, ExpectOracle, Produce, WaitOutcome, World, play, to_pair, world
-
-
-def beside(one: World, kafka: Kafka, folder: Path) -> Running:
-    """Another livejoin with the same settings but for its port."""
-    other = Running(kafka, folder)
-    settings = (one.live.folder / "livejoin.yaml").read_text()
-    ports = f"port: {one.live.port}", f"port: {other.port}"
-    (folder / "livejoin.yaml").write_text(settings.replace(*ports))
-    other.start()
-    return other
+from rig.running import until
+from rig.world import (
+    ExpectLive,
+    ExpectOracle,
+    Produce,
+    WaitOutcome,
+    World,
+    beside,
+    play,
+    to_pair,
+    world,
+)
 
 
 def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path: Path) -> None:
     with world(kafka, tmp_path / "one", "two") as one:
-        other = beside(one, kafka, tmp_path / "other")
+        other = beside(one, tmp_path / "other")
         try:
             other.wait_live()  # it serves what the leader makes
             assert not other.jvms()

@@ -25,6 +25,7 @@ from tables.filled import chunk, plain
 
 LIMIT_S = 20
 SUBPROTOCOL = "livejoin.v1"
+RULES = Rules(Names("livejoin"), "control")
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,11 @@ class Viewer:
         self.connection = connection
         self.view: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def ask(self, *tables: str) -> None:
-        self.connection.send(json.dumps({"subscribe": tables}))
+    def ask(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
+        asked: dict[str, Any] = {"subscribe": tables}
+        if resume:
+            asked["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
+        self.connection.send(json.dumps(asked))
 
     def next(self, *types: str) -> Frame:
         """The next frame, or the next of these types."""
@@ -135,10 +139,10 @@ def served(
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
     port: int = 0,
+    rules: Rules = RULES,
 ) -> Iterator[Served]:
     """Serve a host until the block ends."""
     host = host or Host(logs_kept=100, rejects_kept=100)
-    rules = Rules(Names("livejoin"), "control")
     asking = Asking(kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules, Limits(), host)
     taken = server.listen("127.0.0.1", port)
     if send_buffer is not None:  # sockets that are accepted inherit it

@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from livejoin.core import spec
 from livejoin.tables import decode
 from livejoin.tables import live as live_socket
+from livejoin.tables import viewer as viewer_buffer
 from livejoin.tables.host import DATA, Host
 from livejoin.tables.store import Store
 from tables.filled import building, chunk, final, line, live, user
@@ -209,12 +210,16 @@ def test_before_anything_is_live_a_viewer_gets_empty_tables_and_then_the_cutover
 # --- slow viewers
 
 
-def test_a_viewer_that_does_not_read_starts_afresh_and_delays_nobody(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("others", "kind"), [(0, "snapshot"), (100, "upsert")], ids=["all rows", "some rows"]
+)
+def test_a_viewer_that_does_not_read_is_told_each_row_once_and_delays_nobody(
+    monkeypatch: pytest.MonkeyPatch, others: int, kind: str
 ) -> None:
-    monkeypatch.setattr(live_socket, "_BUFFER_BYTES", 100_000)
+    monkeypatch.setattr(viewer_buffer, "BUFFER_BYTES", 100_000)
     host, rounds, text = Host(logs_kept=100, rejects_kept=100), 60, "x" * 20_000
     host.follow(live(1))
+    host.apply(chunk(1, others, *(final(100 + n, "another") for n in range(others))))
     with served(host, send_buffer=4096) as serving:
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -227,15 +232,18 @@ def test_a_viewer_that_does_not_read_starts_afresh_and_delays_nobody(
             other.next()
             for n in range(rounds):
                 change = final(n % 3, f"{n} {text}", n)
-                serving.apply(1, n + 1, change)
+                serving.apply(1, others + n + 1, change)
                 frame = other.next("data")
                 assert frame.kinds == [("final_ui", "upsert")]
-                assert frame.header["seq"] == n + 1
-            kinds = []
+                assert frame.header["seq"] == others + n + 1
+            sent, last = 0, frame
             while slow.view != other.view:
-                kinds += [kind for _, kind in slow.next("data").kinds]
-    assert "snapshot" in kinds
-    assert len(kinds) < rounds / 2  # most of it was never sent
+                last = slow.next("data")
+                sent += len(last.parts)
+    assert last.kinds == [("final_ui", kind)]
+    assert len(last.rows("final_ui")) == 3  # each of the rows that changed, once
+    assert last.header["resumed"] is True
+    assert sent < rounds / 2  # most of it was never sent
 
 
 # --- what a viewer may not do
@@ -253,6 +261,12 @@ def test_a_viewer_that_does_not_read_starts_afresh_and_delays_nobody(
         ('{"subscribe": "users_ui"}', "at least one table"),
         ('{"subscribe": [1]}', "at least one table"),
         ('{"subscribe": ["users_ui", "nope"]}', "there is no table 'nope'"),
+        ('{"subscribe": ["users_ui"], "resume": 7}', "resume must be"),
+        ('{"subscribe": ["users_ui"], "resume": {"generation": 1}}', "resume must be"),
+        (
+            '{"subscribe": ["users_ui"], "resume": {"generation": 1, "seq": true}}',
+            "resume must be",
+        ),
         (b'{"subscribe": ["users_ui"]}', "expected a subscription as text"),
         pytest.param(
             '{"subscribe": ["' + "ä" * 200 + '"]}',
@@ -269,6 +283,9 @@ def test_a_viewer_that_does_not_read_starts_afresh_and_delays_nobody(
         "no list",
         "no names",
         "an unknown table",
+        "resume: no object",
+        "resume: no seq",
+        "resume: no number",
         "a binary frame",
         "an unknown table with a long name beyond ASCII",
     ],

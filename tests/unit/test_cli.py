@@ -19,7 +19,10 @@ from tables.filled import chunk, live, reject, user
 from tables.serving import served
 
 Java = Callable[[str], Path]
-COMMANDS = ["demo", "run", "status", "send", "rollback", "preview", "doctor"]
+COMMANDS = [
+    *("demo", "run", "serve", "status", "tables", "show", "topics", "peek"),
+    *("send", "preview", "rollback", "schema", "config", "doctor"),
+]
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 LIMIT_S = 60
 pytestmark = pytest.mark.usefixtures("no_settings")

@@ -193,7 +193,7 @@ def _rolled_back(state: State, fact: Asked) -> State:
 def _rejected(state: State, fact: Asked, why: str) -> State:
     offset = fact.origin.offset
     goes_on = f", generation {state.live.number} goes on serving" if state.live else ""
-    state = say(state, "WARN", f"control {offset} rejected: {why}")
+    state = say(moves.tallied(state, "rejected"), "WARN", f"control {offset} rejected: {why}")
     state = say(state, "INFO", f"control {offset}: nothing changes{goes_on}")
     return reply(state, fact.origin, "rejected", why)
 

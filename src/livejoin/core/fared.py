@@ -38,7 +38,7 @@ def died(state: State, generation: Generation, fact: facts.Died) -> State:
     if not fact.counts and fact.why == old.trouble:
         return state  # it waits for something, which has been said
     said = f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s"
-    return say(state, "ERROR", said)
+    return say(moves.tallied(state, "restarted"), "ERROR", said)
 
 
 def _given_up(state: State, generation: Generation, why: str) -> State:

@@ -137,7 +137,7 @@ def _object(raw: bytes) -> dict[str, Any]:
         raise Invalid(f"expected a JSON object, got {hint}")
     if not isinstance(message, dict):
         raise Invalid(f"expected a JSON object, got {shown(message)}")
-    if _depth(message) > MAX_DEPTH:
+    if depth(message) > MAX_DEPTH:
         raise Invalid(f"nested more than {MAX_DEPTH} deep")
     return message
 
@@ -170,7 +170,7 @@ def _no_constant(name: str) -> None:
     raise Invalid(f"not valid JSON: {name} is no JSON number")
 
 
-def _depth(value: Any) -> int:
+def depth(value: Any) -> int:
     """How deep it is nested, without recursion: hostile messages are deep."""
     deepest, level = 0, [value]
     while level:

@@ -9,13 +9,18 @@ from dataclasses import replace
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.spec import Choice
 from livejoin.core.state import Health, State
-from livejoin.core.told import End, Ended, Level, Line, Outcome, Reply
+from livejoin.core.told import End, Ended, Level, Line, Outcome, Reply, Tallied
 
 
 def say(state: State, level: Level, msg: str) -> State:
     """Have a log line told."""
     line = Line(state.lines + 1, state.now, level, msg)
     return replace(state, lines=line.id, untold=(*state.untold, line))
+
+
+def tallied(state: State, what: Tallied) -> State:
+    """Count once more what the metrics tell. It is durable: a counter never goes back."""
+    return replace(state, tally={**state.tally, what: state.tally.get(what, 0) + 1})
 
 
 def reply(
@@ -44,6 +49,7 @@ def build(
     old = state.building
     if old is not None:
         state = say(state, "INFO", f"superseded: {old} by generation {number}")
+        state = tallied(state, "superseded")
         state = end(state, old, "superseded", f"by generation {number}")
     asked = Generation(number, choice, state.now, by, origin, start or {})
     state = replace(state, building=asked, last_number=number, wanted=choice)
@@ -59,7 +65,7 @@ def go_live(state: State, ready_at: int) -> State:
     state = reply(state, building.origin, "caught-up", generation=building.number)
     new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
     state = replace(state, live=new, building=None, moved_at=state.now)
-    state = state.faring(new, done=0, total=0)
+    state = tallied(state.faring(new, done=0, total=0), "live")
     came = f"live: {new}" if old is None else f"live: {old} → {new}"
     state = reply(say(state, "INFO", came), new.origin, "live", generation=new.number)
     if old is None:
@@ -80,7 +86,7 @@ def roll_back(state: State) -> State:
         state = cancel(state, f"rolled back to generation {standby.number}")
     back = replace(standby, live_at=state.now)
     state = replace(state, live=back, standby=live, moved_at=state.now, wanted=back.choice)
-    state = say(state, "INFO", f"rolled back: {live} → {back}")
+    state = say(tallied(state, "rolled-back"), "INFO", f"rolled back: {live} → {back}")
     return reply(state, live.origin, "rolled-back", generation=live.number)
 
 
@@ -88,7 +94,7 @@ def cancel(state: State, why: str) -> State:
     """The building generation is not wanted any more."""
     building = state.building
     assert building is not None
-    state = say(state, "INFO", f"cancelled: {building}: {why}")
+    state = say(tallied(state, "cancelled"), "INFO", f"cancelled: {building}: {why}")
     state = end(state, building, "superseded", f"cancelled: {why}", "cancelled")
     return _as_before(state)
 
@@ -97,7 +103,7 @@ def fail(state: State, why: str) -> State:
     """The building generation came to nothing. What is live is not touched."""
     building = state.building
     assert building is not None
-    state = say(state, "ERROR", f"failed: {building}: {why}{_goes_on(state)}")
+    state = say(tallied(state, "failed"), "ERROR", f"failed: {building}: {why}{_goes_on(state)}")
     return _as_before(end(state, building, "failed", why))
 
 

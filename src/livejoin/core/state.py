@@ -15,6 +15,11 @@ STATE_KEY = b"state"
 STATUS_KEY = b"status"
 GENERATION_KEY = b"generation/"
 
+# Of the leader topic: its leader says every few seconds that it leads.
+LEADER_KEY = b"leader"
+BEAT_S = 3.0
+SILENT_S = 10.0  # three beats are missing: nobody leads
+
 IDS_KEPT = 1000
 
 
@@ -73,6 +78,8 @@ class State:
     building: Generation | None = None
     moved_at: float = 0.0  # when live and standby last changed
     lines: int = 0  # how many were ever told
+    # how often swaps came to what, and queries were restarted, ever
+    tally: Mapping[str, int] = field(default_factory=dict)
     # not durable
     untold: tuple[Told, ...] = ()
     now: float = 0.0
@@ -134,6 +141,7 @@ def to_json(state: State) -> dict[str, Any]:
         "building": generations.to_json(state.building),
         "movedAt": state.moved_at,
         "lines": state.lines,
+        "tally": dict(state.tally),
     }
 
 
@@ -150,4 +158,5 @@ def from_json(data: Mapping[str, Any]) -> State:
         building=generations.from_json(data["building"]),
         moved_at=data["movedAt"],
         lines=data["lines"],
+        tally=data.get("tally", {}),  # ledgers of earlier versions have none
     )

@@ -26,6 +26,9 @@ Outcome = Literal[
     "history",
 ]
 End = Literal["retired", "failed", "superseded"]
+Tallied = Literal[
+    "live", "failed", "superseded", "cancelled", "rejected", "rolled-back", "restarted"
+]
 
 
 @dataclass(frozen=True)

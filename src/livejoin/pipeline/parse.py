@@ -62,7 +62,9 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
         "allowSingleQuotes": "false",
         "allowNonNumericNumbers": "false",
     }
-    quick = F.from_json(F.col("_text"), f"{fields},{_DOUBT} string", options)
+    # what it cannot read costs an exception: most of that is seen by its ends
+    flat = F.col("_text").startswith("{") & (F.instr("_text", "}") == F.length("_text"))
+    quick = F.when(flat, F.from_json(F.col("_text"), f"{fields},{_DOUBT} string", options))
     values = _struct(F.when(_has(field), F.col(f"_quick.{field.name}")) for field in FIELDS)
     doubtful = F.col("value").isNotNull() & ~F.col("_sure")
     return (
@@ -77,12 +79,10 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
 
 def _sure() -> Column:
     """Whether what was read quickly is what the contract says, beyond doubt."""
-    text = F.col("_text")
-    # one object and nothing after it, without objects inside
-    flat = text.startswith("{") & (F.instr(text, "}") == F.length(text))
+    text, quick = F.col("_text"), F.col("_quick")
     # half of a pair would become a question mark
     surrogates = text.contains("\\ud") | text.contains("\\uD")
-    sure = F.col(f"_quick.{_DOUBT}").isNull() & flat & ~surrogates
+    sure = quick.isNotNull() & quick[_DOUBT].isNull() & ~surrogates
     for field in FIELDS:
         value = F.col(f"_quick.{field.name}")
         if field.type == "string":

@@ -20,6 +20,7 @@ from livejoin.core.state import Limits, State
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka import Kafka, Topic
 from livejoin.tables.host import Host
+from livejoin.tables.topics import Topics
 
 _WRITE_S = 10
 _DECIDED_S = 10
@@ -33,6 +34,7 @@ class Asking:
         self._rules = rules
         self._limits = limits
         self._host = host
+        self.topics = Topics(kafka, rules)
         self._producer: Producer | None = None
         self._making = threading.Lock()
 

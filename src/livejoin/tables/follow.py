@@ -5,24 +5,36 @@ Runs on a thread of its own; what it has decoded is posted to the thread that ow
 
 import json
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import rows, spec
 from livejoin.core.names import Names
-from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State, from_json
+from livejoin.core.state import (
+    GENERATION_KEY,
+    LEADER_KEY,
+    STATE_KEY,
+    STATUS_KEY,
+    State,
+    from_json,
+)
 from livejoin.errors import KafkaUnavailable, LivejoinError
-from livejoin.kafka import Kafka, Topic, wait_until_reachable
+from livejoin.kafka import ANSWER_S, Kafka, Topic, wait_until_reachable
 from livejoin.reading import Flow
-from livejoin.tables import decode
+from livejoin.tables import decode, lag
 from livejoin.tables.host import Chunk, Host
 
+log = structlog.get_logger()
+
 _AGAIN_S = 1.0
+_SAY_S = 1.0
 
 Post = Callable[[Callable[[], None]], object]
 Pair = tuple[bytes, bytes]  # key and value of a record
@@ -40,6 +52,8 @@ class Follower:
         self._post = post
         self._logs_kept = logs_kept
         self._ledger_id = ""
+        self._alone = False
+        self._said_at = 0.0
         # changelog topics that are read, or will be once they exist
         self._generations: dict[str, int] = {}
 
@@ -53,25 +67,24 @@ class Follower:
                 stop.wait(_AGAIN_S)
 
     def _follow(self, stop: threading.Event) -> None:
-        found = self._kafka.describe([self._names.ledger, self._names.logs])
-        if len(found) < 2:  # nobody leads yet
+        names = self._names
+        found = self._kafka.describe([names.ledger, names.logs, names.leader])
+        if len(found) < 3:
+            self._say_that_nobody_led()
             stop.wait(_AGAIN_S)
             return
-        self._start_over_if_new(found[self._names.ledger])
+        self._start_over_if_new(found[names.ledger])
         lost = threading.Event()
         consumer = self._kafka.reader(
             self._names.group("tables"), on_lost=lost.set, fetch_wait_ms=20
         )
         try:
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(self._names.logs, 0), timeout=15
-            )
-            # a message leaves a few lines and outcomes, and each transaction a marker
-            logs_from = max(low, high - 4 * self._logs_kept)
             consumer.assign(
                 [
-                    TopicPartition(self._names.ledger, 0, 0),
-                    TopicPartition(self._names.logs, 0, logs_from),
+                    TopicPartition(names.ledger, 0, 0),
+                    # a message leaves a few lines and outcomes, and each transaction a marker
+                    _tail(consumer, names.logs, 4 * self._logs_kept),
+                    _tail(consumer, names.leader, 2),  # a beat and its marker
                 ]
             )
             self._generations = {}
@@ -86,6 +99,7 @@ class Follower:
             flow = Flow(consumer, deleted)
             while not stop.is_set():
                 self._take(flow.next())
+                self._say_that_we_read()
                 if gone:
                     consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
                     reading, gone = reading - gone, set()
@@ -95,6 +109,22 @@ class Follower:
                 reading = self._adjust(consumer, reading)
         finally:
             consumer.close()
+
+    def _say_that_nobody_led(self) -> None:
+        """There is no ledger: it is waited for, and said once."""
+        if not self._alone:
+            self._alone = True
+            why = f"there is no ledger {self._names.ledger}: waiting for an orchestrator"
+            log.info("waiting for a ledger", topic=self._names.ledger, at=self._kafka.address)
+            waiting = {"state": "waiting", "progress": 0, "message": why}
+            self._post(partial(self._host.show_status, waiting))
+        self._post(partial(self._host.trouble_with, ""))
+
+    def _say_that_we_read(self) -> None:
+        now = time.monotonic()
+        if now >= self._said_at + _SAY_S:
+            self._said_at = now
+            self._post(self._host.signs.read)
 
     def _wait_for_kafka(self, stop: threading.Event) -> None:
         """What is shown grows old and says so. Afterwards the consumer goes on where it was."""
@@ -109,7 +139,9 @@ class Follower:
     def _start_over_if_new(self, ledger: Topic) -> None:
         if self._ledger_id not in ("", ledger.id):
             self._post(self._host.forget)
-        self._ledger_id = ledger.id
+        if self._ledger_id != ledger.id:
+            log.info("following", ledger=ledger.name, at=self._kafka.address)
+        self._ledger_id, self._alone = ledger.id, False
         self._post(partial(self._host.trouble_with, ""))
 
     def _adjust(self, consumer: Consumer, reading: set[str]) -> set[str]:
@@ -133,11 +165,19 @@ class Follower:
                 self._take_ledger(some)
             elif topic == self._names.logs:
                 self._take_logs(some)
+            elif topic == self._names.leader:
+                self._take_beats(some)
             elif topic in self._generations:
                 chunk = decoded(self._generations[topic], ends[topic], some)
                 self._post(partial(self._host.apply, chunk))
 
+    def _take_beats(self, records: Sequence[Pair]) -> None:
+        beats = [json.loads(value)["at"] for key, value in records if key == LEADER_KEY]
+        if beats:
+            self._post(partial(self._host.signs.led, beats[-1]))
+
     def _take_ledger(self, records: Sequence[Pair]) -> None:
+        self._post(self._host.signs.led)  # whoever writes it leads
         newest = {key: json.loads(value) for key, value in records if value}
         rows = {
             row["generation"]: row for key, row in newest.items() if key.startswith(GENERATION_KEY)
@@ -178,10 +218,17 @@ def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
         table, _, row_id = key.decode().partition("/")
         ids[table].append(row_id)
         values[table].append(value)
+    reached = lag.reached(ids)
     tombstones = ids.pop(rows.TOMBSTONES, [])
     known = [table for table in ids if table in spec.TABLES]
     runs = [(table, decode.records(table, ids[table], values[table])) for table in known]
-    return Chunk(generation, seq, runs, tombstones)
+    return Chunk(generation, seq, runs, tombstones, reached)
+
+
+def _tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:
+    """The last offsets of a topic."""
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=ANSWER_S)
+    return TopicPartition(topic, 0, max(low, high - count))
 
 
 def _numbers(state: State) -> list[int]:

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from livejoin.core import spec
 from livejoin.core.state import State
 from livejoin.tables.decode import SCHEMAS, Records
+from livejoin.tables.lag import BySource, Lag, Shown, further
+from livejoin.tables.signs import Signs
 from livejoin.tables.store import Delta, Store
 from livejoin.tables.system import System
 
@@ -40,6 +42,7 @@ class Chunk:
     seq: int
     records: Sequence[tuple[str, Records]]
     tombstones: Sequence[str] = ()
+    reached: BySource = field(default_factory=dict)  # of the topics
 
 
 @dataclass
@@ -48,12 +51,12 @@ class Held:
 
     number: int
     rejects_kept: int
+    most: int | None = None  # rows of a table that viewers are shown
     least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
     seq: int = 0
     newest: int = 0  # source time in ms
-    stores: dict[str, Store] = field(
-        default_factory=lambda: {name: Store(SCHEMAS[name]) for name in DATA}
-    )
+    reached: BySource = field(default_factory=dict)  # replaced as a whole: others look at it
+    stores: dict[str, Store] = field(init=False)
     rejected: dict[str, set[str]] = field(
         default_factory=lambda: {s.name: set() for s in spec.SOURCES}
     )
@@ -64,21 +67,29 @@ class Held:
         default_factory=lambda: {s.name: deque() for s in spec.SOURCES}
     )
 
+    def __post_init__(self) -> None:
+        self.stores = {
+            name: Store(SCHEMAS[name], self.most) for name in DATA if name != spec.REJECTS
+        }
+        # of rejects not more than a few are kept in any case
+        self.stores[spec.REJECTS] = Store(SCHEMAS[spec.REJECTS])
+
     def apply(self, chunk: Chunk) -> list[tuple[str, Delta]]:
         """Take in the next run of the changelog."""
         deltas = []
         for table, records in chunk.records:
-            delta = self.stores[table].apply(records)
+            delta = self.stores[table].apply(records, chunk.seq)
             if table == spec.REJECTS:
-                delta = self._trim(delta)
+                delta = self._trim(delta, chunk.seq)
             deltas.append((table, delta))
             self.newest = max(self.newest, pc.max(records.rows.column("_ts")).value or 0)
         for row_id in chunk.tombstones:
             self.tombstones[row_id.partition("/")[0]].add(row_id)
         self.seq = chunk.seq
+        self.reached = further(self.reached, chunk.reached)
         return deltas
 
-    def _trim(self, delta: Delta) -> Delta:
+    def _trim(self, delta: Delta, seq: int) -> Delta:
         """Keep the newest rejects of each source; all of them count."""
         removed = list(delta.removed)
         new = []
@@ -94,7 +105,7 @@ class Held:
             shown.append(row_id)
             if len(shown) > self.rejects_kept:
                 removed.append(shown.popleft())
-        self.stores[spec.REJECTS].drop(removed)
+        self.stores[spec.REJECTS].drop(removed, seq)
         gone = set(removed)
         keep = pa.array(
             [row_id not in gone for row_id in delta.upserts.column("_id").to_pylist()], pa.bool_()
@@ -126,16 +137,24 @@ class Host:
     """All tables of one table server."""
 
     def __init__(
-        self, *, logs_kept: int = 10_000, rejects_kept: int = 10_000, control_kept: int = 10_000
+        self,
+        *,
+        logs_kept: int = 10_000,
+        rejects_kept: int = 10_000,
+        control_kept: int = 10_000,
+        viewer_rows: int | None = None,
     ) -> None:
         self._rejects_kept = rejects_kept
+        self._viewer_rows = viewer_rows
         self._held: dict[int, Held] = {}
         self._nothing = Held(0, rejects_kept)
         self._shown: Held = self._nothing
         self.audience: list[Audience] = []
         self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
         self.state = State()  # as the ledger last told it
-        self.trouble = ""  # why the changelog cannot be followed
+        self.signs = Signs()
+        self.lag = Lag()
+        self.followed = False  # whether a ledger was read
         self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
 
     # --- told by the follower
@@ -145,9 +164,11 @@ class Host:
 
         A server that starts reads that far before it shows a generation: its viewers have seen it.
         """
-        self.state = state
+        self.state, self.followed = state, True
         for number in self._wanted() - self._held.keys():
-            self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
+            self._held[number] = Held(
+                number, self._rejects_kept, self._viewer_rows, (ends or {}).get(number, 0)
+            )
         self._move_if_ready()
         self._let_go()
 
@@ -169,12 +190,13 @@ class Host:
 
     def trouble_with(self, why: str) -> None:
         """Following does not work, or works again."""
-        self.trouble = why
+        self.signs.trouble_with(why)
 
     def forget(self) -> None:
         """Start over: the ledger is another one."""
         self._held.clear()
-        self.state = State()
+        self.state, self.followed = State(), False
+        self.signs.forget()
         self.system.clear()
         self._show(self._nothing)
 
@@ -207,6 +229,13 @@ class Host:
         return self._shown.number or None
 
     @property
+    def shown(self) -> Shown | None:
+        """The same with what it has read; nothing where the ledger does not know it any more."""
+        held = self._shown
+        generation = self.state.find(held.number)
+        return None if generation is None else Shown(generation, held.reached)
+
+    @property
     def seq(self) -> int:
         """How far the changelog of the shown generation has been read."""
         return self._shown.seq
@@ -223,7 +252,8 @@ class Host:
     @property
     def stale(self) -> str:
         """Why the rows may be old, or nothing."""
-        return self.trouble or str(self.status.get("stale") or "")
+        signs = self.signs
+        return signs.trouble or signs.nobody_leads or str(self.status.get("stale") or "")
 
     # --- inside
 
@@ -240,8 +270,11 @@ class Host:
             self._let_go()
 
     def _let_go(self) -> None:
-        for number in self._held.keys() - self._wanted() - {self._shown.number}:
+        gone = self._held.keys() - self._wanted() - {self._shown.number}
+        for number in gone:
             del self._held[number]
+        if gone:
+            pa.default_memory_pool().release_unused()  # it keeps what was freed; under 1 ms
 
     def _show(self, held: Held) -> None:
         self._shown = held

@@ -1,31 +1,32 @@
-"""The HTTP side: tables in three formats, status, health, the page."""
+"""The HTTP side: tables, topics, status, health, requests, the page."""
 
 import importlib.util
-import io
-from collections.abc import Callable
+import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from livejoin import __version__
 from livejoin.core import schema, spec
 from livejoin.core.inbound import CLIENT_HEADER
-from livejoin.core.messages import MAX_BYTES, Invalid
-from livejoin.errors import AskError, KafkaUnavailable
+from livejoin.core.messages import MAX_BYTES, Invalid, shown
+from livejoin.errors import AskError, KafkaUnavailable, TopicMissing
+from livejoin.tables import formats, openapi, query
+from livejoin.tables.answering import answer
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.decode import SCHEMAS
+from livejoin.tables.health import Health
 from livejoin.tables.host import Host
 from livejoin.tables.live import Live
+from livejoin.tables.metrics import Metrics
 from livejoin.tables.problems import problem
+from livejoin.tables.topics import MOST_MESSAGES, Topics
 
 _STATIC = Path(__file__).with_name("static")
 
@@ -34,15 +35,21 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
     """The application: everything that is served, except who may ask for it."""
     asked = _Asked(host, live)
     requests = _Requests(asking)
+    health = Health(host)
+    topics = _Topics(asking.topics)
     routes = [
         Route("/", _page),
-        Route("/livez", asked.livez),
-        Route("/readyz", asked.readyz),
+        Route("/livez", health.livez),
+        Route("/readyz", health.readyz),
+        Route("/metrics", Metrics(host, live).serve),
         Route("/api/v1/tables", asked.tables),
         Route("/api/v1/tables/{name}", asked.table),
         Route("/api/v1/status", asked.status),
         Route("/api/v1/generations", asked.generations),
+        Route("/api/v1/topics", topics.listed),
+        Route("/api/v1/topics/{name}/peek", topics.peeked),
         Route("/api/v1/schema/control.json", _schema),
+        Route("/openapi.json", _openapi),
         Route("/api/v1/control", requests.control, methods=["POST"]),
         Route("/api/v1/preview", requests.preview, methods=["POST"]),
         Route("/api/v1/rollback", requests.rollback, methods=["POST"]),
@@ -55,6 +62,7 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         AskError: _wrong,
         Invalid: _invalid,
         KafkaUnavailable: _unavailable,
+        TopicMissing: _missing,
     }
     return Starlette(routes=routes, exception_handlers=handlers)
 
@@ -65,19 +73,6 @@ class _Asked:
     def __init__(self, host: Host, live: Live) -> None:
         self._host = host
         self._live = live
-
-    async def livez(self, _request: Request) -> Response:
-        return JSONResponse({"status": "alive", "version": __version__})
-
-    async def readyz(self, _request: Request) -> Response:
-        if self._host.generation is None:
-            status = self._host.status
-            return problem(
-                503,
-                status["state"],
-                self._host.trouble or status.get("message") or "nothing is live yet",
-            )
-        return JSONResponse({"status": "ready", "generation": self._host.generation})
 
     async def tables(self, _request: Request) -> Response:
         listed = [
@@ -108,7 +103,7 @@ class _Asked:
         self._host.count()
         rows = [dict(row) for row in self._host.system.generations()]
         table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
-        return JSONResponse({"generations": _rows(table)})
+        return JSONResponse({"generations": formats.rows(table)})
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -116,14 +111,27 @@ class _Asked:
             raise HTTPException(
                 404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}"
             )
-        if unknown := set(request.query_params) - {"format"}:
-            raise AskError(f"unknown parameter {min(unknown)[:100]!r}; known is format")
-        form = request.query_params.get("format", "json")
-        if form not in _FORMATS:
-            raise AskError(f"unknown format {form[:100]!r}; known are {', '.join(_FORMATS)}")
-        rows = self._host.store(name).snapshot()
-        head = {"table": name, "generation": self._host.generation, "seq": self._host.seq}
-        return await run_in_threadpool(_FORMATS[form], rows, head)
+        return await answer(request, self._host, name)
+
+
+class _Topics:
+    """The routes that ask Kafka. Answers are ASCII: a message may hold half a character."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    async def listed(self, request: Request) -> Response:
+        query.parameters(request.query_params.multi_items(), ())
+        return _ascii(await self._topics.listed())
+
+    async def peeked(self, request: Request) -> Response:
+        asked = query.parameters(request.query_params.multi_items(), ("count",))
+        count = query.count("count", asked.get("count", "10"), 1, MOST_MESSAGES)
+        return _ascii(await self._topics.peeked(request.path_params["name"], count))
+
+
+def _ascii(content: Any) -> Response:
+    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
 
 
 class _Requests:
@@ -168,42 +176,6 @@ def _by(request: Request) -> str:
     return f"{known} {request.client.host}" if request.client else known
 
 
-def _as_json(rows: pa.Table, head: dict[str, Any]) -> Response:
-    return JSONResponse({**head, "rows": _rows(rows)})
-
-
-def _rows(rows: pa.Table) -> list[dict[str, Any]]:
-    texts = [
-        _iso(column) if pa.types.is_timestamp(column.type) else column for column in rows.columns
-    ]
-    found: list[dict[str, Any]] = pa.table(texts, rows.column_names).to_pylist()
-    return found
-
-
-def _as_csv(rows: pa.Table, _head: dict[str, Any]) -> Response:
-    out = io.BytesIO()
-    pa.csv.write_csv(rows, out)
-    return Response(out.getvalue(), media_type="text/csv; charset=utf-8")
-
-
-def _as_arrow(rows: pa.Table, _head: dict[str, Any]) -> Response:
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, rows.schema) as writer:
-        writer.write_table(rows)
-    return Response(out.getvalue().to_pybytes(), media_type="application/vnd.apache.arrow.stream")
-
-
-_FORMATS: dict[str, Callable[[pa.Table, dict[str, Any]], Response]] = {
-    "json": _as_json,
-    "csv": _as_csv,
-    "arrow": _as_arrow,
-}
-
-
-def _iso(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
-
-
 async def _page(_request: Request) -> Response:
     return FileResponse(_STATIC / "index.html")
 
@@ -216,14 +188,21 @@ def _engine() -> Path:
     return Path(origin).parent / "widget" / "static"
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    detail = error.detail
+    if detail == "Not Found":  # no route, or no file
+        detail += f": there is nothing at {shown(request.url.path)}; see /openapi.json"
     titles = {404: "not found", 405: "method not allowed", 413: "too large", 415: "not JSON"}
-    return problem(error.status_code, titles.get(error.status_code, "refused"), error.detail)
+    return problem(error.status_code, titles.get(error.status_code, "refused"), detail)
 
 
 async def _schema(_request: Request) -> Response:
     return JSONResponse(schema.CONTROL, media_type="application/schema+json")
+
+
+async def _openapi(_request: Request) -> Response:
+    return JSONResponse(openapi.document())
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
@@ -232,6 +211,10 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 
 async def _unavailable(_request: Request, error: Exception) -> Response:
     return problem(503, "Kafka is out of reach", str(error))
+
+
+async def _missing(_request: Request, error: Exception) -> Response:
+    return problem(404, "not found", str(error))
 
 
 async def _wrong(_request: Request, error: Exception) -> Response:

@@ -1,10 +1,11 @@
-"""The live socket: what changed is encoded once for all viewers; a slow one starts afresh."""
+"""The live socket: what changed is encoded once for all viewers.
+
+One that comes back, or was too slow, is told what it misses: each row that changed since, once.
+"""
 
 import asyncio
 import contextlib
-import json
 import time
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,45 +16,17 @@ from livejoin.core import spec
 from livejoin.errors import AskError
 from livejoin.tables import frames
 from livejoin.tables.host import DATA, Host
+from livejoin.tables.sent import Sent
 from livejoin.tables.store import Delta
+from livejoin.tables.viewer import Frame, Held, Viewer, subscription
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
 FLUSH_S = 0.02  # at most this often; at once after a quiet time
-_BUFFER_BYTES = 8 << 20  # per viewer; what does not fit is replaced by a snapshot
 _FIRST_MESSAGE_S = 10
-_GOING_AWAY, _POLICY = 1001, 1008
+_BEHIND_S = 10  # how long a viewer waits that has seen more than we have read
+_GOING_AWAY, _POLICY, _TRY_AGAIN = 1001, 1008, 1013
 _REASON_BYTES = 120  # a close frame holds 123
-
-
-class Viewer:
-    """One open socket: what it wants and what waits for it."""
-
-    def __init__(self) -> None:
-        self.tables: frozenset[str] = frozenset()
-        self.waiting: deque[bytes] = deque()
-        self.size = 0
-        self.afresh = False  # next comes a snapshot
-        self.leaving = False
-        self.wake = asyncio.Event()
-
-    def offer(self, frame: bytes) -> None:
-        """Queue a frame, or give up on what waits and start afresh."""
-        if self.afresh:
-            return
-        if self.size + len(frame) > _BUFFER_BYTES:
-            self.start_afresh()
-            return
-        self.waiting.append(frame)
-        self.size += len(frame)
-        self.wake.set()
-
-    def start_afresh(self) -> None:
-        """Drop what waits: a snapshot holds all of it."""
-        self.waiting.clear()
-        self.size = 0
-        self.afresh = True
-        self.wake.set()
 
 
 class Live:
@@ -67,8 +40,11 @@ class Live:
         self._moved = False
         self._closed = False
         self._flushed_at = 0.0
+        self._since: float | None = None  # when the first change came that waits
+        self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
         self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
+        self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
         host.audience.append(self)
 
     def __len__(self) -> int:
@@ -92,6 +68,7 @@ class Live:
         for table in DATA:
             self._upserts.pop(table, None)
             self._removed.pop(table, None)
+        self._snapshots.clear()  # the old generation's rows are let go, whoever watches
         self._moved = True
         self._flush_soon()
 
@@ -100,27 +77,41 @@ class Live:
     def _flush_soon(self) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
+            self._since = loop.time()
             wait = max(0.0, self._flushed_at + FLUSH_S - loop.time())
             self._timer = loop.call_later(wait, self._flush)
 
+    def _flush_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._flush()
+
     def _flush(self) -> None:
         self._timer = None
+        self._wake_those_ahead()
         self._flushed_at = asyncio.get_running_loop().time()
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
+        since, self._since = self._since, None
         if not self._viewers:
             return
+        if moved:  # whoever holds some of this generation already misses only the rest
+            for viewer in self._viewers:
+                if viewer.held and viewer.held.generation == self._host.generation:
+                    viewer.miss()
         parts = [self._snapshot(table) for table in DATA] if moved else []
         for table in spec.TABLES:
             if table in upserts:
                 parts.append(frames.part(table, "upsert", pa.Table.from_batches(upserts[table])))
             if removed.get(table):
                 parts.append(frames.removal(table, list(removed[table])))
-        self._send("cutover" if moved else "data", parts)
+        self._send("cutover" if moved else "data", parts, since)
 
-    def _send(self, kind: str, parts: Iterable[frames.Part], **more: Any) -> None:
+    def _send(
+        self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any
+    ) -> None:
         """One frame for each set of tables that somebody subscribed to."""
-        header = self._header(kind, **more)
+        header, held = self._header(kind, **more), self._held()
         made: dict[frozenset[str], bytes] = {}
         for viewer in self._viewers:
             if viewer.tables not in made:
@@ -128,21 +119,29 @@ class Live:
                 nothing = not mine and kind == "data"
                 made[viewer.tables] = b"" if nothing else frames.frame(header, mine)
             if made[viewer.tables]:
-                viewer.offer(made[viewer.tables])
+                viewer.offer(Frame(made[viewer.tables], held, since))
+
+    def _held(self) -> Held | None:
+        """What viewers hold once they have all that was sent."""
+        generation = self._host.generation
+        return None if generation is None else Held(generation, self._host.seq)
 
     def _header(self, kind: str, **more: Any) -> dict[str, Any]:
         host = self._host
+        stores = {table: host.store(table) for table in DATA}
+        limited = {t: {"total": len(store)} for t, store in stores.items() if store.limited}
         return {
             "type": kind,
             "generation": host.generation,
             "seq": host.seq,
             "at": int(time.time() * 1000),
+            **({"limited": limited} if limited else {}),
             **more,
         }
 
     def _snapshot(self, table: str) -> frames.Part:
         """A table's snapshot, encoded once however many ask for it."""
-        rows = self._host.store(table).snapshot()
+        rows = self._host.store(table).newest()
         known = self._snapshots.get(table)
         if known is None or known[0] is not rows:
             self._snapshots[table] = known = (rows, frames.part(table, "snapshot", rows))
@@ -152,17 +151,14 @@ class Live:
         """Send a heartbeat every second, for ever: silence means a stall."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            self._wake_those_ahead()  # reading on does not always change a row
             if not self._viewers:
                 continue
             self._host.count()
-            if self._timer is not None:  # the figures are those of what has been sent
-                self._timer.cancel()
-                self._flush()
+            self._flush_now()  # the figures are those of what has been sent
             wanted = frozenset[str]().union(*(viewer.tables for viewer in self._viewers))
-            tables = {
-                name: {"rows": len(store), "hash": store.hash}
-                for name, store in self._stores(wanted)
-            }
+            shown = {name: self._host.store(name).shown() for name in sorted(wanted)}
+            tables = {name: {"rows": rows, "hash": text} for name, (rows, text) in shown.items()}
             self._send(
                 "heartbeat",
                 (),
@@ -170,9 +166,6 @@ class Live:
                 stale=self._host.stale or None,
                 tables=tables,
             )
-
-    def _stores(self, names: Iterable[str]) -> Iterable[tuple[str, Any]]:
-        return ((name, self._host.store(name)) for name in sorted(names))
 
     # --- one viewer
 
@@ -185,18 +178,18 @@ class Live:
         if self._closed:  # whoever was sent away comes back at once
             await socket.close(_GOING_AWAY, "livejoin is stopping")
             return
-        viewer = Viewer()
+        viewer: Viewer | None = None
         try:
-            viewer.tables = _subscription(
-                await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S)
-            )
-            viewer.start_afresh()
+            asked = subscription(await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S))
+            if not await self._caught_up_with(asked.resume):
+                await socket.close(_TRY_AGAIN, "this server is behind what you have seen")
+                return
+            viewer = Viewer(asked)
             self._viewers.add(viewer)
             sending = asyncio.create_task(self._deliver(socket, viewer))
             try:
                 while True:
-                    viewer.tables = _subscription(await socket.receive_text())
-                    viewer.start_afresh()
+                    viewer.ask(subscription(await socket.receive_text()))
             finally:
                 sending.cancel()
                 with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
@@ -209,7 +202,23 @@ class Live:
         except WebSocketDisconnect:
             pass
         finally:
-            self._viewers.discard(viewer)
+            if viewer is not None:
+                self._viewers.discard(viewer)
+
+    async def _caught_up_with(self, seen: Held | None) -> bool:
+        """Wait until we have read what a viewer has seen elsewhere; rows must not go back."""
+        if seen is None:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BEHIND_S):
+                while self._host.generation == seen.generation and self._host.seq < seen.seq:
+                    await self._read_on.wait()
+                return True
+        return False
+
+    def _wake_those_ahead(self) -> None:
+        self._read_on.set()
+        self._read_on = asyncio.Event()
 
     async def _deliver(self, socket: WebSocket, viewer: Viewer) -> None:
         while True:
@@ -218,39 +227,45 @@ class Live:
             if viewer.leaving:
                 await socket.close(_GOING_AWAY, "livejoin is stopping")
                 return
-            if viewer.afresh:
-                viewer.afresh = False
-                await socket.send_bytes(self._everything(viewer))
-            while viewer.waiting and not viewer.afresh:
-                frame = viewer.waiting.popleft()
-                viewer.size -= len(frame)
-                await socket.send_bytes(frame)
+            if viewer.missing:
+                self._flush_now()  # what is pending is in it, and need not come again
+                everything = Frame(self._missed(viewer), self._held())
+                viewer.missing = False
+                await self._hand_over(socket, viewer, everything)
+            while (waiting := viewer.take()) is not None:
+                await self._hand_over(socket, viewer, waiting)
 
-    def _everything(self, viewer: Viewer) -> bytes:
-        # what is pending is in the snapshot already, and harmless when it comes again
-        return frames.frame(
-            self._header("data"), [self._snapshot(t) for t in spec.TABLES if t in viewer.tables]
-        )
+    async def _hand_over(self, socket: WebSocket, viewer: Viewer, frame: Frame) -> None:
+        asked = viewer.asked
+        await socket.send_bytes(frame.data)
+        if viewer.asked is asked:  # else it holds nothing yet of what it wants now
+            viewer.took(frame.held)
+        now = asyncio.get_running_loop().time()
+        self.sent.frame(None if frame.since is None else now - frame.since)
+
+    def _missed(self, viewer: Viewer) -> bytes:
+        """All that a viewer does not hold; its data tables by what changed, where that is less."""
+        held, now = viewer.held, self._held()
+        since = held.seq if held and now and held.generation == now.generation else None
+        parts: list[frames.Part] = []
+        for table in spec.TABLES:
+            if table not in viewer.tables or (table in DATA and held and now is None):
+                continue  # while nothing is live, viewers keep what they have
+            store = self._host.store(table)
+            delta = store.since(since) if since is not None and table in DATA else None
+            if delta is None:
+                parts.append(self._snapshot(table))
+                continue
+            if delta.upserts.num_rows:
+                parts.append(frames.part(table, "upsert", delta.upserts))
+            if delta.removed:
+                parts.append(frames.removal(table, delta.removed))
+        moved = held is not None and now is not None and since is None
+        more = {} if since is None else {"resumed": True}
+        return frames.frame(self._header("cutover" if moved else "data", **more), parts)
 
     def close(self) -> None:
         """Send every viewer away, with the code that says to come back."""
         self._closed = True
         for viewer in self._viewers:
-            viewer.leaving = True
-            viewer.wake.set()
-
-
-def _subscription(text: str) -> frozenset[str]:
-    """Which tables a viewer's message asks for."""
-    try:
-        asked = json.loads(text)
-        names = asked["subscribe"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise AskError('expected {"subscribe": ["final_ui", …]}') from None
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise AskError("subscribe must list at least one table")
-    if unknown := [name for name in names if name not in spec.TABLES]:
-        raise AskError(
-            f"there is no table {unknown[0][:100]!r}; there are {', '.join(spec.TABLES)}"
-        )
-    return frozenset(names)
+            viewer.leave()

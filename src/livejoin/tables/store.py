@@ -1,4 +1,8 @@
-"""One table in memory: rows by identity, newest version wins, removals remembered; its hash."""
+"""One table in memory: rows by identity, newest version wins, removals remembered; its hash.
+
+Rows stand in the order of their last change, so that what changed since a point of the changelog,
+and the newest so many, are each the end of it.
+"""
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,7 +23,7 @@ _MANY_CHUNKS = 512
 class Delta:
     """What a run of records changed: these rows are new or new in their place, those are gone."""
 
-    upserts: pa.RecordBatch
+    upserts: pa.RecordBatch | pa.Table
     removed: list[str]
 
     @property
@@ -29,23 +33,39 @@ class Delta:
 
 
 class Store:
-    """Rows in the order of arrival: one that is replaced dies in place, the new one goes last."""
+    """Rows in the order of arrival: one that is replaced dies in place, the new one goes last.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    Viewers are shown the newest `most`; nobody else is limited.
+    """
+
+    def __init__(self, schema: pa.Schema, most: int | None = None) -> None:
         self.schema = schema
+        self._most = most
         self._chunks: list[pa.RecordBatch] = []
         self._size = 0
         self._row: dict[str, int] = {}
-        self._removed: dict[str, tuple[int, ...]] = {}
+        # by identity: the version, and where in the changelog; in the order of the latter
+        self._removed: dict[str, tuple[tuple[int, ...], int]] = {}
+        self._dropped_at = 0  # where in the changelog rows were last let go without a trace
+        self._first = 0  # of the rows that viewers are shown
+        self._inside = 0  # how many those are
+        self._outside = 0  # sum of the hashes of the rows before them
         self._alive = np.zeros(0, bool)
+        self._at = np.zeros(0, np.int64)  # where in the changelog a row came
         self._hash = np.zeros(0, np.uint64)
         self._version = np.zeros((0, 3), np.int64)
         self._sum = 0  # of the rows below _hashed
         self._hashed = 0
         self._snapshot: pa.Table | None = None
+        self._shown: pa.Table | None = None
 
     def __len__(self) -> int:
         return len(self._row)
+
+    @property
+    def limited(self) -> bool:
+        """Whether viewers are shown only some of the rows."""
+        return self._first > 0
 
     @property
     def ids(self) -> AbstractSet[str]:
@@ -56,27 +76,56 @@ class Store:
     def hash(self) -> str:
         """The hash of all rows in any order, 16 hex digits. Rows are hashed when somebody asks."""
         self._hash_waiting()
-        return f"{self._sum % (1 << 64):016x}"
+        return hashing.text(self._sum)
 
-    def apply(self, records: Records) -> Delta:
-        """Take in a run of records, in order."""
+    def shown(self) -> tuple[int, str]:
+        """How many rows viewers are shown, and the hash of those."""
+        self._hash_waiting()
+        return self._inside, hashing.text(self._sum - self._outside)
+
+    def apply(self, records: Records, seq: int = 0) -> Delta:
+        """Take in a run of records, in order; `seq` is where in the changelog it ends."""
         base, count = self._size, len(records.ids)
         self._grow(base + count)
         self._version[base : base + count] = records.versions
+        self._at[base : base + count] = seq
         self._alive[base : base + count] = False
         plain = not self._removed and records.present.all() and len(set(records.ids)) == count
-        removed = self._put_all(records, base) if plain else self._put_each(records, base)
+        removed = self._put_all(records, base) if plain else self._put_each(records, base, seq)
         self._chunks.append(records.rows)
         self._size += count
         if len(self._chunks) > _MANY_CHUNKS:
             self._chunks = (
                 pa.Table.from_batches(self._chunks, self.schema).combine_chunks().to_batches()
             )
-        self._snapshot = None
-        upserts = records.rows.filter(pa.array(self._alive[base : base + count]))
+        new = self._alive[base : base + count]
+        self._inside += int(np.count_nonzero(new))
+        left = self._leave()
+        self._snapshot = self._shown = None
+        first = max(0, self._first - base)  # of a run that is longer than what is shown
+        upserts = records.rows.slice(first).filter(pa.array(new[first:]))
         if self._size > 2 * len(self._row) + _SPARE:
             self._rebuild()
-        return Delta(upserts, [row_id for row_id in removed if row_id not in self._row])
+        gone = [row_id for row_id in removed if row_id not in self._row]
+        return Delta(upserts, gone + left)
+
+    def _leave(self) -> list[str]:
+        """The oldest rows beyond what viewers are shown."""
+        if self._most is None or self._inside <= self._most:
+            return []
+        alive = np.flatnonzero(self._alive[self._first : self._size])
+        first = self._first + int(alive[len(alive) - self._most])
+        left: list[str] = []
+        for start, chunk in self._chunks_from(self._first):
+            if start >= first:
+                break
+            some = chunk.slice(0, first - start).column("_id")
+            left += some.filter(pa.array(self._alive[start : start + len(some)])).to_pylist()
+        hashed = slice(self._first, min(first, self._hashed))
+        if hashed.stop > hashed.start:
+            self._outside += hashing.total(self._hash[hashed][self._alive[hashed]])
+        self._first, self._inside = first, self._most
+        return left
 
     def _put_all(self, records: Records, base: int) -> list[str]:
         """Rows that do not meet one another, all at once: a fifth of the time of one by one."""
@@ -98,7 +147,7 @@ class Store:
             self._row.update((records.ids[row], base + row) for row in rows.tolist())
         return []
 
-    def _put_each(self, records: Records, base: int) -> list[str]:
+    def _put_each(self, records: Records, base: int, seq: int) -> list[str]:
         """One record after the other; the identities of rows that were removed."""
         removed = []
         for row, (row_id, present) in enumerate(
@@ -107,7 +156,7 @@ class Store:
             there = self._row.get(row_id)
             if there is None:
                 gone = self._removed.get(row_id)
-                if gone is not None and tuple(self._version[row]) <= gone:
+                if gone is not None and tuple(self._version[row]) <= gone[0]:
                     continue
             elif tuple(self._version[row]) <= tuple(self._version[there]):
                 continue
@@ -119,31 +168,61 @@ class Store:
             else:
                 if self._row.pop(row_id, None) is not None:
                     removed.append(row_id)
-                self._removed[row_id] = tuple(self._version[row])
+                self._removed.pop(row_id, None)  # it goes last
+                self._removed[row_id] = tuple(self._version[row]), seq
         return removed
 
-    def drop(self, ids: Sequence[str]) -> None:
+    def drop(self, ids: Sequence[str], seq: int = 0) -> None:
         """Let rows go for good, without remembering them."""
         for row_id in ids:
             self._kill(self._row.pop(row_id))
-        self._snapshot = None
+        if ids:
+            self._dropped_at = seq
+            self._snapshot = self._shown = None
+
+    def since(self, seq: int) -> Delta | None:
+        """What a viewer misses that has everything before this point of the changelog.
+
+        None where that cannot be told, or is no less than all rows.
+        """
+        if self.limited or self._dropped_at > seq:
+            return None
+        first = int(np.searchsorted(self._at[: self._size], seq, side="right"))
+        new = int(np.count_nonzero(self._alive[first : self._size]))
+        removed = []
+        for row_id, (_version, at) in reversed(self._removed.items()):
+            if at <= seq:
+                break
+            if row_id not in self._row:
+                removed.append(row_id)
+        if new + len(removed) >= max(1, len(self)):
+            return None
+        return Delta(self._rows_from(first), removed)
 
     def _hash_waiting(self) -> None:
         for start, chunk in self._chunks_from(self._hashed):
             self._hash[start : start + chunk.num_rows] = hashing.of_rows(chunk)
-        new = slice(self._hashed, self._size)
-        self._sum += int(np.sum(self._hash[new][self._alive[new]], dtype=np.uint64))
+        new, outside = slice(self._hashed, self._size), slice(self._hashed, self._first)
+        self._sum += hashing.total(self._hash[new][self._alive[new]])
+        if outside.stop > outside.start:
+            self._outside += hashing.total(self._hash[outside][self._alive[outside]])
         self._hashed = self._size
 
     def _kill(self, row: int) -> None:
         self._alive[row] = False
+        if self._first <= row < self._size:  # those of a run that is being put are not counted yet
+            self._inside -= 1
         if row < self._hashed:
             self._sum -= int(self._hash[row])
+            if row < self._first:
+                self._outside -= int(self._hash[row])
 
     def _kill_all(self, rows: np.ndarray) -> None:
         self._alive[rows] = False
-        hashed = self._hash[rows[rows < self._hashed]]
-        self._sum -= int(np.sum(hashed, dtype=np.uint64))
+        self._inside -= int(np.count_nonzero(rows >= self._first))
+        hashed = rows[rows < self._hashed]
+        self._sum -= hashing.total(self._hash[hashed])
+        self._outside -= hashing.total(self._hash[hashed[hashed < self._first]])
 
     def _chunks_from(self, row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The chunks from a row on, each with the number of its first row."""
@@ -157,18 +236,29 @@ class Store:
     def snapshot(self) -> pa.Table:
         """All rows, in the order of their last change."""
         if self._snapshot is None:
-            parts = []
-            for start, chunk in self._chunks_from(0):
-                alive = self._alive[start : start + chunk.num_rows]
-                parts.append(chunk if alive.all() else chunk.filter(pa.array(alive)))
-            self._snapshot = pa.Table.from_batches(parts, self.schema).combine_chunks()
+            self._snapshot = self._rows_from(0)
         return self._snapshot
+
+    def newest(self) -> pa.Table:
+        """The rows that viewers are shown."""
+        if not self.limited:
+            return self.snapshot()
+        if self._shown is None:
+            self._shown = self._rows_from(self._first)
+        return self._shown
+
+    def _rows_from(self, row: int) -> pa.Table:
+        parts = []
+        for start, chunk in self._chunks_from(row):
+            alive = self._alive[start : start + chunk.num_rows]
+            parts.append(chunk if alive.all() else chunk.filter(pa.array(alive)))
+        return pa.Table.from_batches(parts, self.schema).combine_chunks()
 
     def _grow(self, size: int) -> None:
         if size <= len(self._alive):
             return
         room = max(1024, 1 << (size - 1).bit_length())
-        for name in ("_alive", "_hash", "_version"):
+        for name in ("_alive", "_at", "_hash", "_version"):
             old = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), old.dtype)
             new[: len(old)] = old
@@ -180,6 +270,7 @@ class Store:
         alive = np.flatnonzero(self._alive[: self._size])
         whole = self.snapshot()
         self._hash, self._version = self._hash[alive], self._version[alive]
+        self._at, self._first = self._at[alive], int(np.searchsorted(alive, self._first))
         self._alive = np.ones(len(alive), bool)
         self._chunks = whole.to_batches()
         self._size = self._hashed = len(alive)

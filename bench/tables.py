@@ -1,0 +1,265 @@
+"""How fast the table server is: changes to viewers, many viewers, cutovers, reading a changelog.
+
+A real broker and a real `livejoin serve`; ledger and changelog are written by hand, so that nothing
+but the table server is measured.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import struct
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from websockets.asyncio.client import ClientConnection
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from livejoin import broker
+from rig.ledgered import DATA, Audience, Ledgered, header, row
+from rig.running import until
+
+NAME = "bench"
+OUT = Path(__file__).parent / "out" / "tables.json"
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    """Run the parts, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless told")
+    parser.add_argument("--seconds", type=float, default=60, help="of latency and viewers")
+    parser.add_argument("--viewers", type=int, default=1000, help="in the part of that name")
+    parser.add_argument("--records", type=int, default=1_000_000, help="in the part ingest")
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - PARTS.keys():
+        parser.error(f"there is no part {min(unknown)!r}")
+    figures: dict[str, Figures] = json.loads(OUT.read_text()) if OUT.exists() else {}
+    for part in asked.parts or PARTS:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            broker.broker(Path(folder) / "kafka") as kafka,
+        ):
+            figures[part] = PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
+        print(f"\n{part}")
+        for name, figure in figures[part].items():
+            print(f"  {name:44}{figure:12,.{0 if figure >= 100 else 2}f}", flush=True)
+        OUT.parent.mkdir(parents=True, exist_ok=True)
+        OUT.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _steady(
+    cluster: Ledgered, count: int, rate: float, audience: Audience, viewers: int
+) -> tuple[list[float], float]:
+    """Ms from handing each change to a producer until each viewer has it; and seconds to join."""
+    first = cluster.ends[1]
+    sent: list[float] = []
+    ready, stop = threading.Event(), threading.Event()
+    total = int(count)
+
+    def send() -> None:
+        ready.wait()
+        began = time.monotonic()
+        for number in range(total):
+            if stop.wait(max(0.0, began + number / rate - time.monotonic())):
+                return
+            sent.append(time.monotonic())
+            cluster.put(1, row("final_ui", number % 1000, "changed", number))
+            cluster.flush()
+
+    async def look() -> float:
+        began = time.monotonic()
+        await audience.join(viewers, ("final_ui",))
+        joined = time.monotonic() - began
+        ready.set()
+        await audience.watch(first + total, total / rate + 120)
+        await audience.leave()
+        return joined
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        joined = asyncio.run(look())
+    finally:
+        stop.set()
+        ready.set()
+        thread.join()
+    took = []
+    for seen in audience.seen:
+        known = first
+        for seq, at in seen:
+            took += [(at - sent[offset - first]) * 1000 for offset in range(known, seq)]
+            known = max(known, seq)
+    return sorted(took), joined
+
+
+def _shares(took: list[float], *shares: float) -> Figures:
+    return {f"p{s:g}, ms": took[math.ceil(len(took) * s / 100) - 1] for s in shares} | {
+        "worst, ms": took[-1]
+    }
+
+
+def latency(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """Changelog to 10 viewers at 500 changes/s."""
+    cluster.lead(cluster.generation(1, 10_000))
+    with cluster.server() as server:
+        took, _ = _steady(cluster, int(asked.seconds * 500), 500, Audience(server), 10)
+    return {"samples": len(took)} | _shares(took, 50, 90, 99, 99.9)
+
+
+def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """Many viewers of a table of 10,000 rows at 10 changes/s."""
+    cluster.lead(cluster.generation(1, 10_000))
+    with cluster.server() as server:
+        before = _rss_kib(server.pid)
+        audience = Audience(server)
+        memory: list[float] = []
+        stop = threading.Event()
+
+        def weigh() -> None:
+            while not stop.wait(1):
+                memory.append(_rss_kib(server.pid))
+
+        thread = threading.Thread(target=weigh)
+        thread.start()
+        took, joined = _steady(cluster, int(asked.seconds * 10), 10, audience, asked.viewers)
+        stop.set()
+        thread.join()
+    figures: Figures = {"viewers": asked.viewers, "all have their snapshot after, s": joined}
+    figures |= _shares(took, 50, 99)
+    steady = memory[len(memory) // 2 :]
+    return figures | {
+        "KiB of memory per viewer, at most": (max(memory) - before) / asked.viewers,
+        "KiB of memory per viewer, later": (max(steady) - before) / asked.viewers,
+    }
+
+
+def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """A cutover of 100,000 rows for 20 viewers, while others ask for something small."""
+    old, new = cluster.generation(1, 100_000), cluster.generation(2, 100_000)
+    cluster.lead(old, standby=new)
+    with cluster.server() as server:
+        waits: list[float] = []
+        stop = threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                began = time.monotonic()
+                with urllib.request.urlopen(server.url + "livez", timeout=30) as answer:
+                    answer.read()
+                waits.append((time.monotonic() - began) * 1000)
+
+        async def look() -> float:
+            audience = Audience(server)
+            await audience.join(20, DATA)
+            thread = threading.Thread(target=ask)
+            thread.start()
+            try:
+                await asyncio.sleep(2)
+                quiet = max(waits)
+                began = time.monotonic()
+                await asyncio.to_thread(cluster.lead, new, old)
+                await asyncio.gather(*(_checked(socket) for socket in audience.sockets))
+                took = time.monotonic() - began
+            finally:
+                stop.set()
+                await asyncio.to_thread(thread.join)
+            await audience.leave()
+            waits.append(quiet)
+            return took
+
+        took = asyncio.run(look())
+        quiet = waits.pop()
+    return {
+        "all 20 have it and checked it after, s": took,
+        "longest wait of another request, ms": max(waits),
+        "the same before the cutover, ms": quiet,
+    }
+
+
+async def _checked(socket: ClientConnection) -> None:
+    """Wait for the cutover, and for the heartbeat after it; what came must have that hash."""
+    frame = b""
+    while True:
+        found = await socket.recv()
+        assert isinstance(found, bytes)
+        told = header(found)
+        if told["type"] == "cutover":
+            frame = found
+        elif told["type"] == "heartbeat" and frame:
+            sums = await asyncio.to_thread(_sums, frame)
+            for table, (count, text) in sums.items():
+                assert told["tables"][table] == {"rows": count, "hash": text}
+            return
+
+
+def _sums(frame: bytes) -> dict[str, tuple[int, str]]:
+    from livejoin import hashing  # noqa: PLC0415 - the rest does without
+
+    told = header(frame)
+    (size,) = struct.unpack_from(">I", frame)
+    at, found = 4 + size, {}
+    for part in told["parts"]:
+        table = pa.ipc.open_stream(frame[at : at + part["bytes"]]).read_all()
+        at += part["bytes"]
+        total = sum(hashing.total(hashing.of_rows(batch)) for batch in table.to_batches())
+        found[part["table"]] = (table.num_rows, hashing.text(total))
+    return found
+
+
+def ingest(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """A server that starts over a changelog: seconds until it serves all of it."""
+    each = asked.records // len(DATA)
+    cluster.lead(cluster.generation(1, each))
+    records = cluster.ends[1]
+    began = time.monotonic()
+    with cluster.server() as server:
+        until(lambda: server.ask("api/v1/tables")["seq"] >= records, "all is read", 600)
+        took = time.monotonic() - began
+        used = _cpu_s(server.pid)
+        listed = server.ask("api/v1/tables")["tables"]
+        assert {t["name"]: t["rows"] for t in listed if t["name"] in DATA} == dict.fromkeys(
+            DATA, each
+        )
+        memory = _rss_kib(server.pid) / 1024
+    return {
+        "records": records,
+        "from its start until all are served, s": took,
+        "CPU of the server, start included, s": used,
+        "records per second of CPU": records / used,
+        "memory, MiB": memory,
+    }
+
+
+def _rss_kib(pid: int) -> float:
+    return float(_status(pid, "VmRSS:"))
+
+
+def _status(pid: int, field: str) -> str:
+    return Path(f"/proc/{pid}/status").read_text().partition(field)[2].split()[0]
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+PARTS: dict[str, Callable[[argparse.Namespace, Ledgered], Figures]] = {
+    "latency": latency,
+    "viewers": viewers,
+    "cutover": cutover,
+    "ingest": ingest,
+}
+
+
+if __name__ == "__main__":
+    main()

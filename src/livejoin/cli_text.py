@@ -1,0 +1,52 @@
+"""Values for a terminal: cut, aligned, and without anything that it would act upon."""
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_CELL_CHARS = 60
+
+
+def cell(value: Any, most: int = _CELL_CHARS) -> str:
+    """A value on one line. Control characters, which data may hold, show as escapes."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def table_lines(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], most: int = _CELL_CHARS
+) -> list[str]:
+    """Rows under a header; numbers stand to the right."""
+    cells = [[cell(row.get(name), most) for name in columns] for row in rows]
+    right = [
+        any(isinstance(row.get(name), int | float) for row in rows)
+        and all(isinstance(row.get(name), int | float | None) for row in rows)
+        for name in columns
+    ]
+    every = [[*map(cell, columns)], *cells]
+    widths = [max(_width(line[at]) for line in every) for at in range(len(columns))]
+    return [
+        "  ".join(
+            _padded(text, width, right=side)
+            for text, width, side in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in every
+    ]
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    blank = " " * (width - _width(text))
+    return blank + text if right else text + blank
+
+
+def _width(text: str) -> int:
+    """How many places it takes: some letters take two, accents none."""
+    return sum(
+        2 if unicodedata.east_asian_width(one) in "WF" else not unicodedata.combining(one)
+        for one in text
+    )

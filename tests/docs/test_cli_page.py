@@ -1,0 +1,101 @@
+"""`docs/cli.md` is written from the help texts: `python tests/docs/test_cli_page.py` writes it."""
+
+import inspect
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from livejoin.cli import cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+INTRODUCTION = """\
+# Commands
+
+<!-- Written from the help texts by `python tests/docs/test_cli_page.py`; change those. -->
+
+After `make setup` the command is `.venv/bin/livejoin`. `--help` works everywhere; `livejoin
+--version` prints the version. What can be asked of a running livejoin can also be asked
+[over HTTP](http.md); what can be set is in [settings.md](settings.md), what a message may say in
+[control-messages.md](control-messages.md).
+"""
+CODES = """\
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | done; `demo` and `run` also when stopped by SIGTERM |
+| 1 | failed: the last lines on standard error say what, why and what to do |
+| 2 | wrong usage, or a wrong setting |
+| 130 | interrupted by Ctrl-C |
+
+Progress goes to standard error, and only on a terminal. `NO_COLOR` turns colours off. What is
+printed as a table shows control characters, which data may hold, as escapes.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
+    parts = [_command(name, command) for name, command in commands.items()]
+    return "\n".join([INTRODUCTION, *parts, CODES])
+
+
+def _command(name: str, command: Any) -> str:
+    given = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one not in given]
+    usage = " ".join([f"livejoin {name}", *(one.name.upper() for one in given)])
+    text = inspect.cleandoc(command.callback.__doc__)
+    rows = [f"| `{one.name.upper()}` | required | {_escaped(one.help)} |" for one in given]
+    kinds = get_type_hints(command.callback)
+    rows += [_option(one, kinds[one.name]) for one in options]
+    table = ["| option | default | meaning |", "|---|---|---|", *rows]
+    return "\n".join([f"## {usage}", "", text, "", *table, ""])
+
+
+def _option(one: Any, kind: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
+    names = names if one.is_flag else f"{names[:-1]} {_value(kind)}`"
+    text, _, named = one.help.partition("  [default: ")
+    default = named.rstrip("]") or _default(one)
+    known = f", or the environment variable `{one.envvar}`" if one.envvar else ""
+    return f"| {names} | {default}{known} | {_escaped(text)} |"
+
+
+def _value(kind: Any) -> str:
+    """What an option takes, from its annotation."""
+    if get_origin(kind) is Literal:
+        return "\\|".join(get_args(kind))
+    inner = [one for one in get_args(kind) or (kind,) if one is not type(None)]
+    return {int: "N", float: "N", Path: "PATH"}.get(inner[0], "TEXT")
+
+
+def _default(one: Any) -> str:
+    if one.is_flag:
+        words: list[str] = one.opts if one.default else one.secondary_opts or ["no"]
+        return words[0].lstrip("-")
+    return "" if one.default is None else f"`{one.default}`"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def test_the_page_is_what_the_help_says() -> None:
+    assert PAGE.read_text() == page(), "python tests/docs/test_cli_page.py writes it anew"
+
+
+def test_every_command_and_option_says_what_it_is_for() -> None:
+    commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        assert command.help, name
+        first = inspect.cleandoc(command.callback.__doc__).splitlines()[0]
+        assert len(first) <= 68, f"the list of commands cuts the sentence of {name}"
+        assert first.endswith("."), name
+        for one in command.params:
+            assert one.help, (name, one.name)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE}")

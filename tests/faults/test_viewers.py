@@ -1,0 +1,265 @@
+"""C3 to C6: many viewers, slow ones, those that come and go, and swaps under all of them."""
+
+import asyncio
+import json
+import socket as sockets
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from websockets.asyncio.client import ClientConnection, connect
+
+from livejoin.kafka import Kafka
+from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, header, row
+from rig.protocol import Replica
+from rig.running import Running, until
+
+LIMIT_S = 120
+
+
+def p99(samples: list[float]) -> float:
+    return sorted(samples)[int(len(samples) * 0.99)]
+
+
+def memory_kib(server: Running) -> int:
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+
+def handles(server: Running) -> int:
+    return len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+
+
+async def send_changes(cluster: Ledgered, count: int, rate: float) -> list[float]:
+    """Change rows at a steady rate; when each was sent."""
+    sent = []
+    began = time.monotonic()
+    for number in range(count):
+        await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
+        sent.append(time.monotonic())
+        cluster.put(1, row("final_ui", number % 1000, "changed", number))
+        await asyncio.to_thread(cluster.flush)
+    return sent
+
+
+async def watched(
+    cluster: Ledgered, audience: Audience, count: int, rate: float, *others: Awaitable[Any]
+) -> list[float]:
+    """Seconds from sending each change until each viewer of the audience has it."""
+    first = cluster.ends[1]
+    sent, _, *_ = await asyncio.gather(
+        send_changes(cluster, count, rate),
+        audience.watch(first + count, count / rate + LIMIT_S),
+        *others,
+    )
+    took = []
+    for seen in audience.seen:
+        known = first
+        for seq, at in seen:
+            took += [at - sent[offset - first] for offset in range(known, seq)]
+            known = max(known, seq)
+    assert len(took) == count * len(audience.seen)
+    return took
+
+
+def test_c3_a_thousand_viewers(kafka: Kafka, tmp_path: Path) -> None:
+    cluster = Ledgered(kafka, tmp_path, "c3")
+    cluster.lead(cluster.generation(1, 10_000))
+    with cluster.server() as server:
+        before = memory_kib(server)
+
+        async def look() -> tuple[float, list[float], int]:
+            audience = Audience(server)
+            began = time.monotonic()
+            await audience.join(1000, ("final_ui",))
+            joined = time.monotonic() - began
+            took = await watched(cluster, audience, 300, 10)
+            memory = memory_kib(server)
+            await audience.leave()
+            return joined, took, memory
+
+        joined, took, memory = asyncio.run(look())
+    each = (memory - before) / 1000
+    print(f"\nC3: joined in {joined:.1f} s, p99 {p99(took) * 1000:.0f} ms, {each:.0f} KiB each")
+    assert joined < 30
+    assert p99(took) < 1
+    assert each <= 200
+
+
+def test_c4_slow_and_stopped_viewers_delay_nobody(kafka: Kafka, tmp_path: Path) -> None:
+    cluster = Ledgered(kafka, tmp_path, "c4")
+    cluster.lead(cluster.generation(1, 10_000))
+    count, rate = 1500, 50.0
+    with cluster.server() as server:
+        uri = server.url.replace("http", "ws") + "api/v1/live"
+
+        async def open_one() -> ClientConnection:
+            narrow = sockets.socket()
+            narrow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
+            narrow.connect(("127.0.0.1", server.port))
+            narrow.setblocking(False)  # noqa: FBT003 - the standard library's
+            one = await connect(
+                uri,
+                sock=narrow,
+                subprotocols=[SUBPROTOCOL],
+                max_size=None,
+                max_queue=1,
+                compression=None,
+                ping_interval=None,
+            )
+            await one.send(json.dumps({"subscribe": ["final_ui"]}))
+            return one
+
+        async def slowly(one: ClientConnection, over: asyncio.Event) -> Replica:
+            replica = Replica()
+            while not over.is_set():
+                await asyncio.sleep(0.5)
+                frame = await one.recv()
+                assert isinstance(frame, bytes)
+                replica.take(frame)
+            return replica
+
+        async def finish(one: ClientConnection, replica: Replica, end: int) -> None:
+            """Read on at full speed, until what is held was checked against a heartbeat."""
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    frame = await one.recv()
+                    assert isinstance(frame, bytes)
+                    told = replica.take(frame)
+                    if told["type"] == "heartbeat" and told["seq"] >= end:
+                        return
+
+        async def look() -> tuple[list[float], list[float], int, int]:
+            audience = Audience(server)
+            await audience.join(130, ("final_ui",))
+            alone = await watched(cluster, audience, count, rate)
+            slow = [await open_one() for _ in range(70)]  # of which 20 stop: nobody reads them
+            over, before = asyncio.Event(), memory_kib(server)
+            reading = [asyncio.create_task(slowly(one, over)) for one in slow[:50]]
+            beside = await watched(cluster, audience, count, rate)
+            after = memory_kib(server)
+            over.set()
+            await audience.leave()
+            replicas = [*await asyncio.gather(*reading), *(Replica() for _ in slow[50:])]
+            end = cluster.ends[1]
+            await asyncio.gather(
+                *(finish(one, r, end) for one, r in zip(slow, replicas, strict=True))
+            )
+            await asyncio.gather(*(one.close() for one in slow))
+            return alone, beside, before, after
+
+        alone, beside, before, after = asyncio.run(look())
+    print(
+        f"\nC4: p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(beside) * 1000:.1f} ms;"
+        f" memory {before} to {after} KiB"
+    )
+    assert p99(beside) < 1.2 * p99(alone) + 0.005  # below the grain of one frame nobody differs
+    assert after - before < 70 * 2048
+
+
+def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path) -> None:
+    cluster = Ledgered(kafka, tmp_path, "c5")
+    cluster.lead(cluster.generation(1, 100))
+    with cluster.server() as server:
+
+        async def come_and_go(count: int) -> None:
+            audience = Audience(server)
+            await audience.join(count, ("final_ui",))
+            # every third one vanishes without a word, in mid-handshake or later
+            for number, one in enumerate(audience.sockets):
+                if number % 3 == 0:
+                    one.transport.abort()
+            await asyncio.gather(
+                *(one.close() for number, one in enumerate(audience.sockets) if number % 3)
+            )
+
+        def half_open(count: int) -> None:
+            for _ in range(count):
+                with sockets.create_connection(("127.0.0.1", server.port)) as one:
+                    one.sendall(b"GET /api/v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgr")
+
+        def nobody_left() -> bool:
+            return bool(server.ask("api/v1/status")["viewers"] == 0)
+
+        asyncio.run(come_and_go(500))  # the first ones make room that is kept
+        until(nobody_left, "no viewer is left", LIMIT_S)
+        memory, files = memory_kib(server), handles(server)
+        for _ in range(19):
+            asyncio.run(come_and_go(500))
+            half_open(25)
+        until(nobody_left, "no viewer is left", LIMIT_S)
+        until(lambda: handles(server) <= files + 5, "all sockets are closed", LIMIT_S)
+        grown = memory_kib(server) - memory
+        print(f"\nC5: 10,000 viewers came and went, memory grew by {grown} KiB of {memory}")
+        assert grown < 0.1 * memory
+
+
+def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path) -> None:
+    viewers = 200
+    cluster = Ledgered(kafka, tmp_path, "c6")
+    old = cluster.generation(1, 1000)
+    cluster.lead(old)
+    with cluster.server() as server:
+
+        async def swap(following: list[asyncio.Task[int]]) -> None:
+            live = old
+            for number in range(2, 52):
+                new = await asyncio.to_thread(cluster.generation, number, 1000)
+                cluster.lead(new, standby=live)
+                live = new
+                while server.ask("api/v1/tables")["generation"] != number:
+                    assert not any(one.done() for one in following)
+                    await asyncio.sleep(0.05)
+
+        async def look() -> list[int]:
+            audience = Audience(server)
+            await audience.join(viewers, DATA)
+            following = [asyncio.create_task(_follow(one, 51)) for one in audience.sockets]
+            try:
+                await swap(following[: viewers // 2])
+                moved = await asyncio.gather(*following)
+            finally:
+                for one in following:
+                    one.cancel()
+            await audience.leave()
+            return moved
+
+        moved = asyncio.run(look())
+    print(f"\nC6: {viewers} viewers, {sum(moved)} cutovers seen, at least {min(moved)} by each")
+    assert len(moved) == viewers
+    assert min(moved) >= 40  # a slow one may miss some, never the last
+
+
+async def _follow(one: ClientConnection, last: int) -> int:
+    """Check every frame until the last generation; how many cutovers there were."""
+    moved, replica = 0, Replica()
+    async with asyncio.timeout(10 * LIMIT_S):
+        while True:
+            frame = await one.recv()
+            assert isinstance(frame, bytes)
+            told = header(frame)
+            if told["type"] == "cutover":
+                moved += 1
+                _expect_one_generation(frame, told)
+                if told["generation"] == last:
+                    replica.take(frame)
+            elif told["type"] == "heartbeat" and told["generation"] == last:
+                replica.take(frame)  # what is held has the hash that the server tells
+                return moved
+
+
+def _expect_one_generation(frame: bytes, told: dict[str, Any]) -> None:
+    """All tables are there, whole, and of the generation that the header names."""
+    at = 4 + int.from_bytes(frame[:4], "big")
+    seen = {}
+    for part in told["parts"]:
+        table = pa.ipc.open_stream(frame[at : at + part["bytes"]]).read_all()
+        at += part["bytes"]
+        seen[part["table"]] = table.num_rows
+        if "name" in table.column_names:
+            ours = pc.ends_with(table.column("name"), f", generation {told['generation']}")
+            assert pc.all(ours).as_py()
+    assert seen == dict.fromkeys(DATA, 1000)

@@ -1,0 +1,131 @@
+"""Further table servers over one Kafka: they wait, show the same, and outlive `run`."""
+
+import json
+import signal
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from livejoin.kafka import Kafka
+from livejoin.tables.frames import read
+from rig.running import Running, until
+from rig.watching import DATA
+from rig.world import ExpectOracle, KillDash9, Produce, World, beside, play, world
+
+STALE_S = 15  # O6
+RECEIVE_S = 10
+
+
+def heartbeat(server: Running) -> dict[str, Any]:
+    """The next heartbeat: generation, seq, and row count and hash of each data table."""
+    address = server.url.replace("http", "ws") + "api/v1/live"
+    protocols = [Subprotocol("livejoin.v1")]
+    with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
+        socket.send(json.dumps({"subscribe": DATA}))
+        while True:
+            data = socket.recv(RECEIVE_S)
+            assert isinstance(data, bytes)
+            header, _ = read(data)
+            if header["type"] == "heartbeat":
+                return dict(header)
+
+
+def same(servers: Sequence[Running], generation: int) -> bool:
+    """Whether all are at the same place. Where two are, their tables must be equal."""
+    beats = [heartbeat(server) for server in servers]
+    places = [(beat["generation"], beat["seq"]) for beat in beats]
+    for place, beat in zip(places, beats, strict=True):
+        assert place != places[0] or beat["tables"] == beats[0]["tables"], beats
+    return set(places) == {places[0]} and beats[0]["generation"] == generation
+
+
+def waits(server: Running) -> bool:
+    """Whether it says that there is no ledger; not while it is being started."""
+    try:
+        return "there is no ledger serve.ledger" in server.ask("api/v1/status")["message"]
+    except AssertionError:
+        return False
+
+
+def stale(server: Running) -> str:
+    return str(server.ask("api/v1/status")["stale"] or "")
+
+
+def fresh(server: Running) -> bool:
+    return not stale(server)
+
+
+def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_path: Path) -> None:
+    with world(kafka, tmp_path / "one", "serve", start=False) as one:
+        servers = [beside(one, tmp_path / f"server-{n}", "serve") for n in (1, 2)]
+        try:
+            _wait_for_a_ledger(servers)
+            one.live.start()
+            one.stack.enter_context(one.watcher)
+            one.live.wait_live()
+            for server in servers:
+                server.wait_live()
+                assert not server.jvms()
+            everybody = [one.live, *servers]
+            play(one, [Produce("a", 40), ExpectOracle("a")])
+            until(partial(same, everybody, 1), "all show generation 1, equal")
+            _swap_by_a_server(one, servers, everybody)
+            _outlive(one, servers)
+            _go_on(one, servers, everybody)
+        finally:
+            for server in servers:
+                assert server.stop(signal.SIGTERM) == 0, server.log.read_text()[-3000:]
+
+
+def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
+    for server in servers:
+        until(partial(waits, server), "it says that it waits")
+        assert "waiting for a ledger" in server.log.read_text()
+        assert server.ask("livez")["status"] == "alive"
+
+
+def _swap_by_a_server(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+    """A swap that was asked for at one server reaches all of them."""
+    topics = one.topics("b")
+    asked = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
+    answer = servers[0].ask("api/v1/control", asked)
+    assert answer["generation"] == 2, answer
+    assert answer["outcome"] in ("accepted", "building", "caught-up", "live"), answer
+    until(partial(same, everybody, 2), "all show generation 2, equal")
+    for server in servers:
+        play(World(**{**vars(one), "live": server}), [ExpectOracle("b")])
+    rows = servers[1].table("control_raw").values()
+    assert [row["by"].split()[0] for row in rows] == ["http"]
+
+
+def _outlive(one: World, servers: Sequence[Running]) -> None:
+    """Without an orchestrator they go on serving, and say that it is stale, in time."""
+    before = [server.table("final_ui") for server in servers]
+    for server in servers:
+        until(partial(fresh, server), "an orchestrator leads")
+    play(one, [KillDash9(restart=False)])
+    killed = time.monotonic()
+    for server in servers:
+        limit_s = STALE_S - (time.monotonic() - killed)
+        until(partial(stale, server), "stale is said", limit_s)
+        assert stale(server).startswith("no orchestrator leads since ")
+        assert heartbeat(server)["stale"].startswith("no orchestrator leads since ")
+        checks = {check["name"]: check for check in server.ask("readyz?verbose")["checks"]}
+        assert not checks["leader"]["ok"]
+        assert checks["kafka"]["ok"]
+    assert [server.table("final_ui") for server in servers] == before
+
+
+def _go_on(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+    """The next orchestrator is followed without being told."""
+    one.live.start()
+    play(one, [Produce("b", 30)])
+    for server in servers:
+        until(partial(fresh, server), "no longer stale")
+        play(World(**{**vars(one), "live": server}), [ExpectOracle("b")])
+    until(partial(same, everybody, 2), "all are equal again")

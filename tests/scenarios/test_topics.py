@@ -1,0 +1,168 @@
+"""Topics and peeks over a real broker: what only Kafka itself can answer. No Spark runs here."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from livejoin import cli
+from livejoin.core.messages import Rules
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from rig.produce import Producers
+from tables.serving import Served, served
+
+TOPICS = {"users": "peek.users", "accounts": "peek.accounts"}
+RULES = Rules(Names("peek"), "peek.control", ("peek.*",))
+NOW = 1_700_000_000_000
+FOREVER = {"retention.ms": "-1"}  # records of 2023 would be deleted by age
+
+
+@pytest.fixture(scope="module")
+def producers(kafka: Kafka) -> Producers:
+    kafka.make(TOPICS["users"], FOREVER, partitions=3)
+    kafka.make(TOPICS["accounts"], FOREVER)
+    for name in ("peek.control", "peek.ledger", "peek.empty", "elsewhere.users"):
+        kafka.make(name)
+    made = Producers(kafka, TOPICS)
+    for number in range(30):
+        user = {"userId": f"u{number}"}
+        made.send("users", user, partition=number % 3, timestamp=NOW + number, key=f"k{number}")
+    made.flush()
+    return made
+
+
+@pytest.fixture(scope="module")
+def shown(kafka: Kafka, producers: Producers) -> Iterator[Served]:
+    with served(kafka=kafka, rules=RULES) as serving:
+        yield serving
+
+
+def _topics(shown: Served) -> dict[str, dict[str, Any]]:
+    answer = shown.get("/api/v1/topics")
+    assert answer.status == 200
+    return {one["name"]: one for one in answer.json()["topics"]}
+
+
+def _peek(shown: Served, topic: str, count: int = 10) -> list[dict[str, Any]]:
+    answer = shown.get(f"/api/v1/topics/{topic}/peek?count={count}")
+    assert answer.status == 200
+    body = answer.json()
+    assert body["complete"] is True
+    messages: list[dict[str, Any]] = body["messages"]
+    return messages
+
+
+def test_topics_are_listed_with_what_the_broker_knows(shown: Served) -> None:
+    topics = _topics(shown)
+    assert topics["peek.users"] == {
+        "name": "peek.users",
+        "kind": "data",
+        "partitions": 3,
+        "records": 30,
+        "newest": "2023-11-14T22:13:20.029Z",
+        "trouble": None,
+    }
+    assert (topics["peek.empty"]["records"], topics["peek.empty"]["newest"]) == (0, None)
+    assert topics["peek.control"]["kind"] == "control"
+    assert topics["peek.ledger"]["kind"] == "livejoin"
+    assert "elsewhere.users" not in topics
+    assert not any(name.startswith("__") for name in topics)
+
+
+def test_a_peek_gives_the_newest_over_all_partitions(shown: Served) -> None:
+    messages = _peek(shown, "peek.users", 4)
+    assert [one["parsed"]["userId"] for one in messages] == ["u29", "u28", "u27", "u26"]
+    assert messages[0] == {
+        "partition": 2,
+        "offset": 9,
+        "timestamp": "2023-11-14T22:13:20.029Z",
+        "key": "k29",
+        "value": '{"userId": "u29"}',
+        "valueBytes": 17,
+        "parsed": {"userId": "u29"},
+        "reason": None,
+    }
+    assert len(_peek(shown, "peek.users", 100)) == 30
+
+
+def test_a_topic_without_records_has_none(shown: Served) -> None:
+    assert _peek(shown, "peek.empty") == []
+
+
+def test_records_of_transactions_are_found_behind_their_markers(
+    kafka: Kafka, shown: Served
+) -> None:
+    """Many markers and aborted records stand at the end; the record before them is the newest."""
+    kafka.make("peek.transactions", FOREVER)
+    producer = kafka.producer(**{"transactional.id": "peek.transactions"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("peek.transactions", b'{"a": 1}')
+    producer.commit_transaction(30)
+    for _ in range(20):
+        producer.begin_transaction()
+        producer.produce("peek.transactions", b'{"a": 2}')
+        producer.flush(30)
+        producer.abort_transaction(30)
+    (one,) = _peek(shown, "peek.transactions", 3)
+    assert one["parsed"] == {"a": 1}
+
+
+def test_any_bytes_can_be_peeked_at(shown: Served, producers: Producers) -> None:
+    values: list[bytes | None] = [
+        b"\xff\x00",
+        None,
+        b"",
+        b"x" * 100_000,
+        b'{"a": "\\ud800"}',
+        b"[1]",
+    ]
+    for number, value in enumerate(values):
+        producers.send("accounts", value, timestamp=NOW + number)
+    producers.flush()
+    found = _peek(shown, "peek.accounts", len(values))[::-1]
+    assert [one["value"] for one in found[:3]] == ["\\xff\x00", None, ""]
+    assert [one["valueBytes"] for one in found] == [2, None, 0, 100_000, 15, 3]
+    assert len(found[3]["value"]) == 4096
+    assert [one["reason"] for one in found] == [
+        "value: not UTF-8",
+        "null: a tombstone, which is counted and ignored",
+        "value: empty",
+        "not looked into: 100000 bytes, more than 64 KiB",
+        None,
+        "value: expected an object, got [1]",
+    ]
+
+
+@pytest.mark.parametrize("topic", ["peek.usres", "elsewhere.users"])
+def test_what_is_not_there_or_not_allowed_is_not_found(shown: Served, topic: str) -> None:
+    answer = shown.get(f"/api/v1/topics/{topic}/peek")
+    assert answer.status == 404
+    assert f'topic "{topic}" does not exist. Did you mean peek.users?' in answer.json()["detail"]
+
+
+def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: Served) -> None:
+    before = kafka.topics()
+    _peek(shown, "peek.users")
+    assert kafka.topics() == before
+    groups = kafka.admin.list_consumer_groups(request_timeout=15).result()
+    assert [one.group_id for one in groups.valid if one.group_id == "peek.peek"] == []
+
+
+def test_the_commands_print_them(shown: Served) -> None:
+    url = ["--url", f"http://127.0.0.1:{shown.port}"]
+    listed = CliRunner().invoke(cli.cli, ["topics", *url])
+    lines = [line.split() for line in listed.stdout.splitlines()]
+    assert ["peek.users", "data", "3", "30", "2023-11-14T22:13:20.029Z"] in lines
+    peeked = CliRunner().invoke(cli.cli, ["peek", "peek.users", "--output", "json", *url])
+    assert len(json.loads(peeked.stdout)["messages"]) == 10
+
+
+def test_an_outage_is_said() -> None:
+    with served(kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES) as serving:
+        answer = serving.get("/api/v1/topics")
+    assert answer.status == 503
+    assert "cannot be reached" in answer.json()["detail"]

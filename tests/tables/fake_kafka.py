@@ -1,0 +1,132 @@
+"""A Kafka that answers what is asked about topics, from memory."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+
+from livejoin.kafka import Kafka, Topic
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message, or the end of a partition."""
+
+    at_partition: int
+    at_offset: int
+    raw: bytes | None = b"{}"
+    at: int = 0
+    end: bool = False
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF) if self.end else None
+
+    def partition(self) -> int:
+        return self.at_partition
+
+    def offset(self) -> int:
+        return self.at_offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, self.at
+
+    def key(self) -> bytes | None:
+        return None
+
+    def value(self) -> bytes | None:
+        return self.raw
+
+
+Partitions = Mapping[int, list[Message]]
+
+
+@dataclass
+class FakeConsumer:
+    """Reads partitions, which may have gaps, as compaction and transactions leave them."""
+
+    topics: Mapping[str, Partitions]
+    ends: Mapping[int, int] = field(default_factory=dict)  # where the last message is not the end
+    silent: bool = False
+    read: list[tuple[int, int]] = field(default_factory=list)
+    _waiting: list[Message] = field(default_factory=list)
+
+    def assign(self, places: Iterable[TopicPartition]) -> None:
+        self._waiting = []
+        for place in places:
+            there = self.topics[place.topic][place.partition]
+            self._waiting += [one for one in there if one.at_offset >= place.offset]
+            end = self.ends.get(place.partition, there[-1].at_offset + 1 if there else 0)
+            self._waiting.append(Message(place.partition, end, end=True))
+
+    def poll(self, _wait_s: float) -> Message | None:
+        if self.silent or not self._waiting:
+            return None
+        message = self._waiting.pop(0)
+        if not message.end:
+            self.read.append((message.at_partition, message.at_offset))
+        return message
+
+    def close(self) -> None:
+        self._waiting = []
+
+
+class FakeKafka(Kafka):
+    """Topics as they are given; those in `broken` have no leader."""
+
+    def __init__(self, topics: Mapping[str, Partitions], broken: Iterable[str] = ()) -> None:
+        super().__init__({"bootstrap.servers": "nowhere"})
+        self._topics = topics
+        self._broken = set(broken)
+
+    def topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {
+            name: Topic(name, "id", tuple(self._topics[name]))
+            for name in names
+            if name in self._topics
+        }
+
+    def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
+        return {
+            one.name: {p: self._offset(one.name, p, spec).offset for p in one.partitions}
+            for one in topics
+        }
+
+    def reader(self, *_given: Any, **_options: Any) -> Any:
+        return FakeConsumer(self._topics)
+
+    @property
+    def admin(self) -> Any:
+        return self
+
+    def list_offsets(self, asked: Mapping[TopicPartition, OffsetSpec], **_options: Any) -> Any:
+        futures: dict[TopicPartition, Future[ListOffsetsResultInfo]] = {}
+        for place, spec in asked.items():
+            future = futures[place] = Future()
+            if place.topic in self._broken:
+                error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+                future.set_exception(KafkaException(error))
+            else:
+                future.set_result(self._offset(place.topic, place.partition, spec))
+        return futures
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> ListOffsetsResultInfo:
+        there = self._topics[topic][partition]
+        if not there:
+            return ListOffsetsResultInfo(0, -1, -1)
+        if isinstance(spec, type(OffsetSpec.earliest())):
+            return ListOffsetsResultInfo(there[0].at_offset, -1, -1)
+        if isinstance(spec, type(OffsetSpec.latest())):
+            return ListOffsetsResultInfo(there[-1].at_offset + 1, -1, -1)
+        newest = max(there, key=Message.timestamp)
+        return ListOffsetsResultInfo(newest.at_offset, newest.at, -1)

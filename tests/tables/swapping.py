@@ -1,0 +1,65 @@
+"""A program that swaps again and again under a viewer, and prints its memory after each swap.
+
+    python swapping.py SWAPS [keep]    `keep` holds on to every generation, as a leak would
+
+A process of its own: what other tests have used is not in the figures.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+from livejoin.core.rows import Change
+from livejoin.tables import follow, frames
+from livejoin.tables.host import Host
+from tables.filled import final, live
+from tables.serving import LIMIT_S, served
+
+ROWS = 100_000
+_RUN = 10_000  # as many as the follower takes at once
+
+
+def rss() -> int:
+    """Resident bytes of this process."""
+    said = subprocess.run(
+        ["ps", "-o", "rss=", "-p", str(os.getpid())], capture_output=True, text=True, check=True
+    )
+    return int(said.stdout) * 1024
+
+
+def _pair(change: Change) -> tuple[bytes, bytes]:
+    return change.key(), change.value()
+
+
+def main(swaps: int, *, keep: bool) -> None:
+    """Swap, and print one JSON line per swap."""
+    records = [_pair(final(number, f"name {number}")) for number in range(ROWS)]
+    kept: list[object] = []
+    with served() as serving, serving.viewer("final_ui") as viewer:
+        for generation in range(1, swaps + 1):
+            serving.follow(live(generation - 1, next_one=generation))
+            for start in range(0, ROWS, _RUN):
+                some = records[start : start + _RUN]
+                chunk = follow.decoded(generation, start + len(some), some)
+                serving.do(lambda host, chunk=chunk: host.apply(chunk))  # type: ignore[misc]
+            serving.follow(live(generation, ready_at=ROWS))
+            if keep:
+                serving.do(lambda host: kept.append(host._shown))
+            shown = 0
+            while shown != generation:
+                data = viewer.connection.recv(timeout=LIMIT_S)
+                assert isinstance(data, bytes)
+                header, parts = frames.read(data)
+                shown = header["generation"] if parts else shown
+            serving.do(_check)
+            print(json.dumps({"generation": generation, "rss": rss()}), flush=True)
+
+
+def _check(host: Host) -> None:
+    assert len(host.store("final_ui")) == ROWS
+    assert len(host._held) == 1
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), keep="keep" in sys.argv[2:])

@@ -1,0 +1,113 @@
+"""The dashboard and the alerts name what a running server exports, and nothing else."""
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tables.filled import user
+from tables.promql import Exported, used, wrong
+from tables.serving import served
+from tables.test_metrics import full, scraped
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "livejoin.json").read_text())
+ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+@pytest.fixture(scope="module")
+def exported() -> Exported:
+    """A scrape of a server that has rows, generations and a viewer."""
+    with served(full()) as serving, serving.viewer("users_ui") as viewer:
+        viewer.next()
+        serving.apply(7, 9, user(5))
+        viewer.next("data")
+        viewer.next("heartbeat")
+        found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+        for name, labels in scraped(serving):
+            found[name].append(dict(labels))
+    if sys.platform != "linux":  # prometheus-client reads /proc
+        found |= {name: [{}] for name in _process_metrics()}
+    return dict(found)
+
+
+def _process_metrics() -> set[str]:
+    names = (name for expression, _ in _targets() for name in used(expression).metrics)
+    return {name for name in names if name.startswith("process_")}
+
+
+def _targets() -> Iterator[tuple[str, str]]:
+    """Each expression of the dashboard with the text that is shown with it."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"], target["legendFormat"]
+    for annotation in DASHBOARD["annotations"]["list"]:
+        yield annotation["expr"], ""
+    for variable in DASHBOARD["templating"]["list"][1:]:
+        listed = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+        assert listed is not None, variable
+        yield listed[1], f"{{{{{listed[2]}}}}}"
+
+
+@pytest.mark.parametrize("target", list(_targets()))
+def test_the_dashboard_asks_for_what_is_exported(
+    target: tuple[str, str], exported: Exported
+) -> None:
+    expression, shown = target
+    assert used(expression).metrics
+    assert wrong(expression, exported, shown) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_what_is_exported(rule: dict[str, Any], exported: Exported) -> None:
+    notes = " ".join(rule["annotations"].values())
+    assert used(rule["expr"]).metrics
+    assert wrong(rule["expr"], exported, notes) == []
+    assert rule["annotations"].keys() == {"summary", "description"}
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
+
+
+def test_no_alert_is_about_viewers_that_are_not_there() -> None:
+    assert not [rule for rule in RULES if "livejoin_viewers" in rule["expr"]]
+
+
+def test_everything_that_is_exported_is_looked_at_and_described(exported: Exported) -> None:
+    expressions = [*(expression for expression, _ in _targets()), *(r["expr"] for r in RULES)]
+    asked = {name for one in expressions for name in used(one).metrics}
+    text = (ROOT / "docs" / "operations.md").read_text()
+    ours = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported if "livejoin" in name}
+    assert {name for name in ours if not {name, f"{name}_bucket"} & asked} == set()
+    assert {name for name in ours if f"`{name}" not in text} == set()
+
+
+def test_panels_have_a_place_of_their_own() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("expression", "fault"),
+    [
+        ("livejoin_nope > 0", "no metric livejoin_nope"),
+        ('livejoin_state{state="gone"} == 1', "livejoin_state has no state=gone"),
+        ('livejoin_state{table="users_ui"}', "livejoin_state has no table=users_ui"),
+        ("sum by (source) (livejoin_viewers)", "no label source"),
+    ],
+)
+def test_what_nobody_exports_would_be_seen(expression: str, fault: str, exported: Exported) -> None:
+    assert wrong(expression, exported) == [fault]

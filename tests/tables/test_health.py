@@ -1,0 +1,96 @@
+"""`/livez` and `/readyz`: whether there is something to serve, check by check."""
+
+from typing import Any
+
+from livejoin import __version__
+from livejoin.core.state import SILENT_S
+from livejoin.tables.host import Host
+from livejoin.tables.signs import Signs
+from tables.filled import live
+from tables.serving import Served, served
+
+NAMES = ["kafka", "ledger", "follower", "leader", "live generation", "staleness", "lag"]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _checks(serving: Served, status: int) -> dict[str, dict[str, Any]]:
+    answer = serving.get("/readyz?verbose")
+    assert answer.status == status
+    body = answer.json()
+    kind = "application/json" if status == 200 else "application/problem+json"
+    assert answer.headers["content-type"] == kind
+    assert [check["name"] for check in body["checks"]] == NAMES
+    assert all(check["ok"] == (not check["why"]) for check in body["checks"])
+    return {check["name"]: check for check in body["checks"]}
+
+
+def test_a_server_whose_loop_answers_is_alive() -> None:
+    with served() as serving:
+        answer = serving.get("/livez")
+    assert (answer.status, answer.json()) == (200, {"status": "alive", "version": __version__})
+
+
+def test_before_there_is_a_ledger_each_check_says_why_not() -> None:
+    with served() as serving:
+        serving.do(
+            lambda host: host.show_status(
+                {"state": "waiting", "progress": 0, "message": "there is no ledger x.ledger"}
+            )
+        )
+        problem = serving.get("/readyz")
+        checks = _checks(serving, 503)
+    assert problem.status == 503
+    assert (problem.json()["title"], problem.json()["detail"]) == (
+        "waiting",
+        "there is no ledger x.ledger",
+    )
+    assert "checks" not in problem.json()
+    assert checks["ledger"]["why"] == "there is no ledger x.ledger"
+    assert checks["follower"]["why"] == "has not read yet"
+    assert checks["kafka"]["ok"]
+    assert [name for name, check in checks.items() if check["required"]] == [
+        "ledger",
+        "live generation",
+    ]
+
+
+def test_a_ledger_that_was_read_is_ok_though_nothing_is_live() -> None:
+    with served() as serving:
+        serving.follow(live(1, ready_at=5))
+        checks = _checks(serving, 503)
+    assert checks["ledger"]["ok"]
+    assert not checks["live generation"]["ok"]
+
+
+def test_a_server_with_rows_is_ready_and_says_what_is_wrong_with_them() -> None:
+    clock, host = Clock(), Host()
+    host.signs = Signs(clock)
+    with served(host) as serving:
+        serving.follow(live(3))
+        serving.do(lambda host: host.signs.led(1_790_000_000_000))
+        serving.do(lambda host: host.signs.read())
+        checks = _checks(serving, 200)
+        assert [name for name, check in checks.items() if not check["ok"]] == ["lag"]
+        clock.now = SILENT_S
+        checks = _checks(serving, 200)
+        leads = "no orchestrator leads since 2026-09-21T14:13:20Z"
+        assert checks["leader"]["why"] == checks["staleness"]["why"] == leads
+        assert checks["follower"]["why"] == "has not read for 10 s"
+        serving.do(lambda host: host.trouble_with("no broker"))
+        checks = _checks(serving, 200)
+        assert checks["kafka"]["why"] == checks["staleness"]["why"] == "no broker"
+        ready = serving.get("/readyz")
+    assert (ready.status, ready.json()) == (200, {"status": "ready", "generation": 3})
+
+
+def test_kafka_out_of_reach_is_the_reason_where_nothing_can_be_shown() -> None:
+    with served() as serving:
+        serving.do(lambda host: host.trouble_with("no broker"))
+        assert serving.get("/readyz").json()["detail"] == "no broker"
+        assert _checks(serving, 503)["ledger"]["why"] == "no broker"

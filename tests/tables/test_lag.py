@@ -1,0 +1,273 @@
+"""How far the shown rows are behind: what the changelog says was read, against the topics' ends."""
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.names import Names
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+from livejoin.errors import KafkaUnavailable
+from livejoin.kafka import Topic
+from livejoin.reading import Place, Span
+from livejoin.tables import lag
+from livejoin.tables.host import Host
+from livejoin.tables.lag import Ends, Lag, Shown, further, reached
+from tables.filled import chunk, reject, tombstone, user
+
+READINGS = {
+    "users": Reading("u", "id-u", {0: 0, 1: 100}, {}),
+    "accounts": Reading("a", "id-a", {0: 0}, {}),
+}
+LIVE = Generation(1, Choice("u", "a"), 0.0, sources=READINGS, ready_at=0)
+NOTHING_READ = Shown(LIVE, {})
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# --- what was read
+
+
+def test_rows_rejects_and_tombstones_tell_how_far_a_source_was_read() -> None:
+    found = chunk(1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)).reached
+    assert found == {"users": {0: 8}, "accounts": {0: 3}}
+
+
+def test_joined_rows_tell_nothing() -> None:
+    assert reached({"final_ui": ["0-1", "0-2+0-9"]}) == {}
+
+
+PLACES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**62)), min_size=1, max_size=20)
+
+
+@given(PLACES)
+def test_the_furthest_offset_of_each_partition_counts(places: list[tuple[int, int]]) -> None:
+    expected: dict[int, int] = {}
+    for partition, offset in places:
+        expected[partition] = max(expected.get(partition, 0), offset + 1)
+    ids = [f"{partition}-{offset}" for partition, offset in places]
+    assert reached({"users_ui": ids}) == {"users": expected}
+    half = len(ids) // 2
+    parts = (reached({"users_ui": some}) for some in (ids[:half], ids[half:]))
+    assert further(*parts) == {"users": expected}
+
+
+def test_a_host_tells_what_the_shown_generation_has_read() -> None:
+    host = Host()
+    assert host.shown is None
+    host.follow(State(live=LIVE))
+    host.apply(chunk(1, 1, user(4)))
+    host.apply(chunk(1, 2, user(2), tombstone("users", 9)))
+    assert host.shown == Shown(LIVE, {"users": {0: 10}})
+    host.follow(State())
+    assert host.shown is None
+
+
+# --- how far it is behind
+
+
+def test_before_kafka_was_asked_nothing_is_known() -> None:
+    assert Lag().of(NOTHING_READ) == {}
+
+
+def test_a_partition_that_was_not_read_counts_from_its_start() -> None:
+    one = Lag()
+    one.looked(NOTHING_READ, {"users": {0: 5, 1: 103, 2: 2}, "accounts": {0: 0}})
+    assert one.of(NOTHING_READ)["users"][0] == 5 + 3 + 2
+    assert one.of(NOTHING_READ)["accounts"] == (0, 0.0)
+
+
+def test_seconds_count_from_when_the_oldest_unread_record_was_first_seen() -> None:
+    clock = Clock()
+    one = Lag(clock)
+    for end in (10, 20, 30):
+        one.looked(NOTHING_READ, {"accounts": {0: end}})
+        clock.now += 5
+    assert one.of(NOTHING_READ)["accounts"] == (30, 15.0)
+    assert one.of(Shown(LIVE, {"accounts": {0: 10}}))["accounts"] == (20, 10.0)
+    assert one.of(Shown(LIVE, {"accounts": {0: 29}}))["accounts"] == (1, 5.0)
+    assert one.of(Shown(LIVE, {"accounts": {0: 40}}))["accounts"] == (0, 0.0)
+
+
+def test_a_source_that_was_read_to_its_end_starts_anew() -> None:
+    clock = Clock()
+    one = Lag(clock)
+    one.looked(NOTHING_READ, {"accounts": {0: 10}})
+    clock.now = 50
+    one.looked(Shown(LIVE, {"accounts": {0: 8}}), {"accounts": {0: 8}})  # 8 and 9 are markers
+    clock.now = 60
+    behind = Shown(LIVE, {"accounts": {0: 8}})
+    one.looked(behind, {"accounts": {0: 12}})
+    clock.now = 61
+    assert one.of(behind)["accounts"] == (4, 1.0)
+
+
+def test_however_long_it_stands_still_the_memory_is_bounded_and_the_oldest_stays() -> None:
+    clock = Clock()
+    one = Lag(clock)
+    for end in range(1, 5 * lag._KEPT):
+        one.looked(NOTHING_READ, {"accounts": {0: end}})
+        clock.now += 5
+    assert len(one._looks["accounts"]) <= lag._KEPT + 2
+    assert one.of(NOTHING_READ)["accounts"] == (5 * lag._KEPT - 1, clock.now)
+
+
+def test_trouble_and_another_generation_leave_nothing_known() -> None:
+    one = Lag()
+    one.looked(NOTHING_READ, {"accounts": {0: 10}})
+    one.failed("no broker")
+    assert one.of(NOTHING_READ) == {}
+    one.looked(NOTHING_READ, {"accounts": {0: 10}})
+    assert one.of(NOTHING_READ)
+    other = Generation(2, Choice("u", "a"), 0.0, sources=READINGS)
+    assert one.of(Shown(other, {})) == {}
+
+
+# --- asking
+
+
+class Cluster:
+    """What is asked of Kafka, and what a reader of it gets."""
+
+    properties: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.ids = {"u": "id-u", "a": "id-a"}
+        self.ends = {"u": {0: 0, 1: 100}, "a": {0: 0}}
+        self.last: dict[Place, int] = {}  # the last record that can be read
+        self.asked: list[dict[Place, Span]] = []
+        self.down = False
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        if self.down:
+            raise KafkaUnavailable("no broker")
+        there = [name for name in names if name in self.ids]
+        return {name: Topic(name, self.ids[name], tuple(self.ends[name])) for name in there}
+
+    def offsets(self, topics: Iterable[Topic], _spec: Any) -> dict[str, dict[int, int]]:
+        return {topic.name: dict(self.ends[topic.name]) for topic in topics}
+
+    def last_readable(
+        self, _kafka: Any, _group: str, within: Mapping[Place, Span]
+    ) -> dict[Place, int]:
+        self.asked.append(dict(within))
+        return {
+            place: self.last[place]
+            for place, span in within.items()
+            if span.start <= self.last.get(place, -1) < span.end
+        }
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    one = Cluster()
+    monkeypatch.setattr(lag, "last_readable", one.last_readable)
+    return one
+
+
+@pytest.fixture
+def host() -> Host:
+    host = Host()
+    host.follow(State(live=LIVE))
+    return host
+
+
+@pytest.fixture
+def look(cluster: Cluster, host: Host) -> Callable[[], dict[str, int]]:
+    kafka: Any = cluster
+    ends = Ends(kafka, Names("x"), host, lambda work: work())
+
+    def looking() -> dict[str, int]:
+        shown = host.shown
+        assert shown is not None
+        ends._look(shown)
+        return {source: left for source, (left, _) in host.lag.of(shown).items()}
+
+    return looking
+
+
+Look = Callable[[], dict[str, int]]
+
+
+def test_the_ends_that_kafka_tells_are_compared(cluster: Cluster, look: Look) -> None:
+    cluster.ends = {"u": {0: 7, 1: 101}, "a": {0: 0}}
+    assert look() == {"users": 8, "accounts": 0}
+
+
+def test_markers_of_transactions_are_no_records_and_looked_up_once(
+    cluster: Cluster, host: Host, look: Look
+) -> None:
+    host.apply(chunk(1, 1, user(3)))
+    cluster.ends["u"][0] = 5  # 4 is a marker
+    cluster.last[Place("u", 0)] = 3
+    assert look() == {"users": 1, "accounts": 0}  # it may be on its way
+    assert look() == look() == {"users": 0, "accounts": 0}
+    assert cluster.asked == [{Place("u", 0): Span(4, 5)}]
+    cluster.ends["u"][0] = 7
+    assert look() == {"users": 3, "accounts": 0}
+
+
+def test_records_that_stay_unread_count_and_are_looked_up_once(
+    cluster: Cluster, look: Look
+) -> None:
+    cluster.ends["a"][0] = 9
+    cluster.last[Place("a", 0)] = 7
+    for _ in range(4):
+        assert look() == {"users": 0, "accounts": 9}
+    assert len(cluster.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("break_it", "why"),
+    [
+        (lambda one: setattr(one, "down", True), "no broker"),
+        (lambda one: one.ids.pop("u"), 'topic "u" does not exist'),
+        (lambda one: one.ids.update(a="other"), 'topic "a" was deleted and made again'),
+    ],
+)
+def test_what_cannot_be_asked_is_named_and_asked_again(
+    cluster: Cluster, host: Host, look: Look, break_it: Callable[[Cluster], Any], why: str
+) -> None:
+    look()
+    before = dict(cluster.ids)
+    break_it(cluster)
+    assert look() == {}
+    assert host.lag.trouble == why
+    cluster.down, cluster.ids = False, before
+    assert look() == {"users": 0, "accounts": 0}
+    assert host.lag.trouble == ""
+
+
+def test_it_asks_until_told_to_stop(
+    cluster: Cluster, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "_LOOK_S", 0.001)
+    stop, looks = threading.Event(), 0
+    kafka: Any = cluster
+
+    def post(work: Callable[[], None]) -> None:
+        nonlocal looks
+        work()
+        looks += 1
+        if looks == 3:
+            stop.set()
+
+    Ends(kafka, Names("x"), host, post).run(stop)
+    assert (looks, host.lag.trouble) == (3, "")
+
+
+def test_a_shuffled_changelog_is_read_to_the_same_end() -> None:
+    ids = [f"{n % 3}-{n // 3}" for n in range(3000)]
+    random.Random(1).shuffle(ids)
+    assert reached({"accounts_ui": ids}) == {"accounts": {0: 1000, 1: 1000, 2: 1000}}

@@ -1,0 +1,261 @@
+"""The OpenAPI document says what the server does, neither more nor less."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from starlette.routing import Route
+
+from livejoin.core import spec
+from livejoin.core.messages import MAX_BYTES
+from livejoin.core.state import Limits
+from livejoin.kafka import Kafka
+from livejoin.tables import openapi
+from livejoin.tables.asking import Asking
+from livejoin.tables.formats import FORMATS
+from livejoin.tables.host import Host
+from livejoin.tables.http import api
+from livejoin.tables.live import Live
+from livejoin.tables.query import PARAMETERS
+from tables.fake_kafka import FakeKafka, Message
+from tables.filled import chunk, final, line, live, reject, user
+from tables.serving import RULES, Answer, Served, served
+
+DOCUMENT = openapi.document()
+UNDESCRIBED = {"/"}  # the page; what is mounted (its files) and the socket are no routes of HTTP
+KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"a": 1}', 5), Message(0, 1, None, 6)]}})
+GETS = [path for path, item in DOCUMENT["paths"].items() if "get" in item]
+POSTS = [path for path, item in DOCUMENT["paths"].items() if "post" in item]
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[Served]:
+    host = Host()
+    host.follow(live(3))
+    host.apply(chunk(3, 5, user(0, age=41), final(0, "Ada"), reject("users", 2)))
+    host.system.log([line(1)])
+    host.show_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
+    host.system.show_generations({3: {"generation": 3, "state": "live"}})
+    with served(host, kafka=KAFKA) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def waiting() -> Iterator[Served]:
+    with served(kafka=KAFKA) as serving:
+        yield serving
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    host = Host()
+    asking = Asking(Kafka({"bootstrap.servers": "nowhere"}), RULES, Limits(), host)
+    routes = [one for one in api(host, Live(host), asking).routes if isinstance(one, Route)]
+    served_there = {
+        (route.path, method.lower())
+        for route in routes
+        for method in (route.methods or set()) - {"HEAD"}
+        if route.path not in UNDESCRIBED
+    }
+    described = {(path, verb) for path, item in DOCUMENT["paths"].items() for verb in item}
+    assert described == served_there
+
+
+def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for one in node:
+            yield from _nodes(one)
+
+
+def _resolved(reference: str) -> Any:
+    assert reference.startswith("#/")
+    found: Any = DOCUMENT
+    for part in reference[2:].split("/"):
+        found = found[part]
+    return found
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_referred_to() -> None:
+    references = {node["$ref"] for node in _nodes(DOCUMENT) if "$ref" in node}
+    assert all(isinstance(_resolved(one), dict) for one in references)
+    schemas = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
+    assert references == schemas
+
+
+def test_the_document_has_what_openapi_asks_for() -> None:
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    assert {"title", "version"} <= DOCUMENT["info"].keys()
+    operations = [one for item in DOCUMENT["paths"].values() for one in item.values()]
+    ids = [one["operationId"] for one in operations]
+    assert len(set(ids)) == len(ids)
+    assert all(answer["description"] for one in operations for answer in one["responses"].values())
+    for path, item in DOCUMENT["paths"].items():
+        for operation in item.values():
+            named = [one for one in operation.get("parameters", []) if one["in"] == "path"]
+            assert [f"{{{one['name']}}}" in path for one in named] == [True] * path.count("{")
+            assert all(one["required"] for one in named)
+
+
+def test_the_parameters_and_formats_of_a_table_are_those_that_are_known() -> None:
+    operation = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]
+    described = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
+    assert described == set(PARAMETERS)
+    assert set(operation["responses"]["200"]["content"]) == {
+        form.media_type for form in FORMATS.values()
+    }
+
+
+def _example(path: str, **instead: str) -> str:
+    """The address of the documented example."""
+    query: dict[str, Any] = {}
+    for one in DOCUMENT["paths"][path]["get"].get("parameters", []):
+        if one["in"] == "path":
+            path = path.replace(f"{{{one['name']}}}", quote(str(one["example"])))
+        elif one["in"] == "query":
+            query[one["name"]] = one["example"]
+    return f"{path}?{urlencode(query | instead)}"
+
+
+def _documented(path: str, verb: str, answer: Answer) -> dict[str, Any]:
+    """The documented shape of an answer."""
+    responses = DOCUMENT["paths"][path][verb]["responses"]
+    assert str(answer.status) in responses
+    content = responses[str(answer.status)].get("content", {})
+    assert answer.headers["content-type"] in content
+    shape: dict[str, Any] = content[answer.headers["content-type"]].get("schema", {})
+    return shape
+
+
+TYPES: dict[str, Any] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+}
+
+
+def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
+    """Where a value is not of its shape; nothing where it is. Knows what the document uses."""
+    if "$ref" in shape:
+        return _misfit(value, _resolved(shape["$ref"]), where)
+    if "anyOf" in shape:
+        found = [_misfit(value, one, where) for one in shape["anyOf"]]
+        return "" if "" in found else found[0]
+    if ("enum" in shape and value not in shape["enum"]) or shape.get("const", value) != value:
+        return f"{where}: {value!r}"
+    kinds: str | list[str] = shape.get("type", [])
+    allowed = [kinds] if isinstance(kinds, str) else kinds
+    if allowed and not any(isinstance(value, TYPES[one]) for one in allowed):
+        return f"{where}: {value!r} is not {allowed}"
+    if isinstance(value, dict):
+        properties = shape.get("properties", {})
+        if missing := set(shape.get("required", [])) - value.keys():
+            return f"{where}: no {missing}"
+        if properties and (more := value.keys() - properties.keys()):
+            return f"{where}: also {more}"
+        parts = [
+            (value[name], one, f"{where}.{name}")
+            for name, one in properties.items()
+            if name in value
+        ]
+    elif isinstance(value, list):
+        parts = [(one, shape["items"], f"{where}[]") for one in value]
+    else:
+        parts = []
+    return next((wrong for part in parts if (wrong := _misfit(*part))), "")
+
+
+def _fits(path: str, verb: str, answer: Answer) -> None:
+    shape = _documented(path, verb, answer)
+    if answer.headers["content-type"].endswith(("/json", "+json")):
+        assert _misfit(answer.json(), shape) == ""
+
+
+def test_the_check_itself_finds_what_does_not_fit() -> None:
+    table: dict[str, Any] = {"table": "users_ui", "generation": 1, "seq": 1, "total": 1}
+    shape = {"$ref": "#/components/schemas/Table"}
+    assert _misfit({**table, "rows": [{"age": 1}]}, shape) == ""
+    wrongs: list[dict[str, Any]] = [{}, {"rows": {}}]
+    wrongs += [{"rows": [{"age": "1"}]}, {"rows": [{"agee": 1}]}]
+    for wrong in wrongs:
+        assert _misfit({**table, **wrong}, shape)
+    assert _misfit({**table, "rows": [], "table": "nope"}, shape)
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_a_documented_call_is_answered_as_documented(shown: Served, path: str) -> None:
+    answer = shown.get(_example(path))
+    assert answer.status == 200
+    _fits(path, "get", answer)
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_also_before_anything_is_live(waiting: Served, path: str) -> None:
+    _fits(path, "get", waiting.get(_example(path)))
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_a_stranger_is_refused_as_documented(shown: Served, path: str) -> None:
+    answer = shown.get(_example(path), Origin="http://evil.example")
+    assert answer.status == 403
+    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+
+
+@pytest.mark.parametrize("table", spec.TABLES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_table_and_format_is_as_documented(shown: Served, table: str, form: str) -> None:
+    answer = shown.get(f"/api/v1/tables/{table}?format={form}")
+    assert answer.status == 200
+    _fits("/api/v1/tables/{name}", "get", answer)
+    headers = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]["responses"]["200"]["headers"]
+    assert headers.keys() <= answer.headers.keys()
+    if form == "json":
+        row = DOCUMENT["components"]["schemas"][f"Row_{table}"]
+        assert [_misfit(one, row) for one in answer.json()["rows"] if _misfit(one, row)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "instead", "status"),
+    [
+        ("/api/v1/tables/{name}", {"filter": "agee=1"}, 400),
+        ("/api/v1/topics/{name}/peek", {"count": "0"}, 400),
+        ("/api/v1/topics", {"x": "1"}, 400),
+    ],
+)
+def test_a_wrong_call_is_refused_as_documented(
+    shown: Served, path: str, instead: dict[str, str], status: int
+) -> None:
+    answer = shown.get(_example(path, **instead))
+    assert answer.status == status
+    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [("/api/v1/tables/{name}", "tables/nope"), ("/api/v1/topics/{name}/peek", "topics/nope/peek")],
+)
+def test_what_is_not_there_is_refused_as_documented(shown: Served, path: str, there: str) -> None:
+    answer = shown.get(f"/api/v1/{there}")
+    assert answer.status == 404
+    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_request_that_is_no_message_is_refused_as_documented(shown: Served, path: str) -> None:
+    for body, kind, status in (
+        (b"{}", "text/plain", 415),
+        (b"x" * (MAX_BYTES + 1), "application/json", 413),
+    ):
+        answer = shown.get(path, "POST", body, **{"content-type": kind})
+        assert answer.status == status
+        assert _misfit(answer.json(), _documented(path, "post", answer)) == ""
+
+
+def test_it_is_served(shown: Served) -> None:
+    assert shown.get("/openapi.json").json() == DOCUMENT

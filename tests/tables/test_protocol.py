@@ -1,0 +1,175 @@
+"""The socket as its description says: vectors for other clients, and a second implementation.
+
+`python tests/tables/test_protocol.py` writes the vectors anew.
+"""
+
+import base64
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from livejoin.core.rows import Change
+from livejoin.tables import decode, frames
+from livejoin.tables import live as live_socket
+from livejoin.tables.host import DATA, Host
+from livejoin.tables.store import Store
+from rig.protocol import Replica, table_hash
+from tables.filled import chunk, final, live, user
+from tables.serving import Served, served
+
+VECTORS = Path(__file__).parents[2] / "docs" / "live-protocol-vectors.json"
+SEED = 11
+
+# --- vectors
+
+
+class Server:
+    """Frames of a server whose clock stands still."""
+
+    def __init__(self) -> None:
+        self.stores = {name: Store(decode.SCHEMAS[name]) for name in ("users_ui", "final_ui")}
+        self.made: list[dict[str, Any]] = []
+
+    def frame(self, kind: str, seq: int, parts: list[frames.Part], **more: Any) -> None:
+        """One frame, and what a client holds after it."""
+        at = 1_700_000_000_000 + seq
+        header = {"type": kind, "generation": 7, "seq": seq, "at": at, **more}
+        data = frames.frame(header, parts)
+        held = {
+            name: {"hash": store.hash, "rows": _plain(store.snapshot())}
+            for name, store in self.stores.items()
+        }
+        said = {**header, "parts": [{"table": p.table, "kind": p.kind} for p in parts]}
+        self.made.append({"frame": base64.b64encode(data).decode(), "header": said, "tables": held})
+
+    def change(self, seq: int, *changes: Change) -> list[frames.Part]:
+        """Apply changes; the parts that tell them."""
+        parts = []
+        for name, store in self.stores.items():
+            mine = [c for c in changes if c.table == name]
+            if not mine:
+                continue
+            records = decode.records(name, [c.id for c in mine], [c.value() for c in mine])
+            delta = store.apply(records, seq)
+            if delta.upserts.num_rows:
+                parts.append(frames.part(name, "upsert", delta.upserts))
+            if delta.removed:
+                parts.append(frames.removal(name, delta.removed))
+        return parts
+
+    def snapshots(self) -> list[frames.Part]:
+        """All tables."""
+        return [frames.part(n, "snapshot", store.snapshot()) for n, store in self.stores.items()]
+
+    def beat(self, seq: int) -> None:
+        """A heartbeat."""
+        tables = {n: {"rows": len(s), "hash": s.hash} for n, s in self.stores.items()}
+        self.frame("heartbeat", seq, [], newest=1_700_000_000_000, stale=None, tables=tables)
+
+
+def _plain(table: pa.Table) -> list[dict[str, Any]]:
+    place = table.column_names.index("_ts")
+    rows: list[dict[str, Any]] = table.set_column(
+        place, "_ts", table.column(place).cast(pa.int64())
+    ).to_pylist()
+    return rows
+
+
+def vectors() -> list[dict[str, Any]]:
+    """Frames in the order in which a client gets them."""
+    server = Server()
+    big = {"userId": "ü", "name": None, "email": "", "age": 9007199254740993}
+    joined = {**big, "accountType": "checking", "balance": -0.0025}
+    server.change(2, user(0), Change("users_ui", "1-0", big, 1_700_000_000_001))
+    server.frame("data", 2, server.snapshots())
+    server.beat(2)
+    changed = Change("final_ui", "1-0", joined, 1_700_000_000_002, (5, 0, 1))
+    server.frame("data", 4, server.change(4, final(0, "Ada"), changed))
+    server.frame("data", 5, server.change(5, final(0, "Ada L.", 2), final(1, "Alan")))
+    server.frame("data", 6, server.change(6, final(1, None, 3)))
+    server.beat(6)
+    server.frame("data", 8, server.change(8, user(2), final(0, "Ada K.", 9)), resumed=True)
+    server.beat(8)
+    server.stores["users_ui"] = Store(decode.SCHEMAS["users_ui"])
+    server.frame("cutover", 9, server.snapshots())
+    server.beat(9)
+    return server.made
+
+
+def test_the_vectors_are_those_of_this_server() -> None:
+    made, kept = vectors(), json.loads(VECTORS.read_text())
+    # Arrow may lay out its bytes otherwise; what is in them may not change
+    for one in (*made, *kept):
+        one.pop("frame")
+    assert made == kept
+
+
+def test_a_second_implementation_comes_to_the_tables_of_the_vectors() -> None:
+    replica = Replica()
+    for one in json.loads(VECTORS.read_text()):
+        header = replica.take(base64.b64decode(one["frame"]))
+        assert {k: v for k, v in header.items() if k != "parts"} == {
+            k: v for k, v in one["header"].items() if k != "parts"
+        }
+        for name, held in one["tables"].items():
+            assert list(replica.tables[name].values()) == held["rows"]
+            assert table_hash(replica.tables[name].values()) == held["hash"]
+    assert replica.checked == 4
+
+
+# --- against the real server
+
+
+@pytest.mark.usefixtures("quick_beat")
+def test_a_second_implementation_agrees_with_every_heartbeat_over_changes_swaps_and_returns() -> (
+    None
+):
+    print(f"seed {SEED}")
+    dice = random.Random(SEED)
+    host = Host(logs_kept=100, rejects_kept=100)
+    host.follow(live(1))
+    replica, resumed = Replica(), 0
+    with served(host) as serving:
+        generation, seq = 1, 0
+        for round_ in range(12):
+            if round_ in (4, 8):  # a swap while nobody looks
+                generation, seq = generation + 1, 0
+                serving.follow(live(generation))
+            seq = _change(serving, generation, seq, dice)
+            with serving.viewer() as viewer:
+                asked: dict[str, Any] = {"subscribe": list(DATA)}
+                if round_:
+                    asked["resume"] = replica.resume
+                viewer.connection.send(json.dumps(asked))
+                before = replica.checked
+                while replica.checked < before + 2 or replica.header["seq"] < seq:
+                    if replica.checked == before + 1 and replica.header["seq"] == seq:
+                        seq = _change(serving, generation, seq, dice)
+                    frame = viewer.connection.recv(timeout=20)
+                    assert isinstance(frame, bytes)
+                    resumed += replica.take(frame).get("resumed", False)
+    assert resumed >= 5
+
+
+def _change(serving: Served, generation: int, seq: int, dice: random.Random) -> int:
+    for _ in range(dice.randrange(1, 30)):
+        seq += 1
+        number, name = dice.randrange(60), f"name {seq}" if dice.random() < 0.8 else None
+        change = user(seq) if dice.random() < 0.3 else final(number, name, dice.randrange(seq + 5))
+        serving.do(lambda host, c=change, s=seq: host.apply(chunk(generation, s, c)))  # type: ignore[misc]
+    return seq
+
+
+@pytest.fixture
+def quick_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
+
+
+if __name__ == "__main__":
+    VECTORS.write_text(json.dumps(vectors(), indent=1, ensure_ascii=False) + "\n")
+    sys.exit(0)

@@ -1,0 +1,382 @@
+"""Columns, filter, sort, limit and offset, against a naive version over dictionaries."""
+
+import json
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from livejoin.errors import AskError
+from livejoin.tables import filters, query
+from livejoin.tables.comparisons import Rows, Test
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("name", pa.string()),
+        ("age", pa.int64()),
+        ("balance", pa.float64()),
+        ("ts", pa.timestamp("ms", "UTC")),
+        ("paid", pa.bool_()),
+        ("_id", pa.string()),
+    ]
+)
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Row = dict[str, Any]
+
+
+def table(rows: list[Row]) -> pa.Table:
+    whole = [{**row, "_id": str(i)} for i, row in enumerate(rows)]
+    # in several pieces, as a store may hold it
+    parts = [pa.RecordBatch.from_pylist(whole[i : i + 3], SCHEMA) for i in range(0, len(whole), 3)]
+    return pa.Table.from_batches(parts, SCHEMA)
+
+
+def asked(rows: pa.Table, **parameters: str) -> tuple[int, list[Row]]:
+    """How many rows there are, and those that are given."""
+    found = query.run(query.read(parameters, rows.schema), rows)
+    given_rows = [row for batch in found.batches() for row in batch.to_pylist()]
+    assert len(found) == len(given_rows)
+    return found.total, given_rows
+
+
+# --- rows and filters, drawn together with what they mean
+
+# Letters whose lower case is one letter in every version of Unicode.
+TEXTS = st.text(st.sampled_from("aAbBäÄ€😀 \"'\\=+-\n\0"), max_size=4)
+TIMES = st.integers(-(10**12), 4 * 10**12).map(lambda ms: EPOCH + timedelta(milliseconds=ms))
+NUMBERS = st.integers(LOWEST, HIGHEST) | st.integers(-3, 3) | st.sampled_from([LOWEST, HIGHEST])
+DOUBLES = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 0.1, 1.0])
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.none() | TEXTS,
+            "age": st.none() | NUMBERS,
+            "balance": st.none() | DOUBLES,
+            "ts": st.none() | TIMES,
+            "paid": st.none() | st.booleans(),
+        }
+    ),
+    max_size=12,
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A filter as text, and what it means of a row."""
+
+    text: str
+    holds: Callable[[Row], bool]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _single(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _test(column: str, sign: str, text: str, value: Any) -> Drawn:
+    def holds(row: Row) -> bool:
+        cell = row[column]
+        return cell is not None and COMPARE[sign](cell, value)
+
+    return Drawn(f"{column}{sign}{text}", holds)
+
+
+def _contains(part: str) -> Drawn:
+    def holds(row: Row) -> bool:
+        return row["name"] is not None and part.lower() in row["name"].lower()
+
+    return Drawn(f"name ~ {_quoted(part)}", holds)
+
+
+SIGNS = st.sampled_from(list(COMPARE))
+DECIMALS = st.integers(-(10**20), 10**20).map(lambda n: f"{n}e-1") | st.sampled_from(
+    ["2.5", "-0.1", ".5", "1e3", "+3", "9223372036854775807.5", "-9223372036854775808.5", "1E300"]
+)
+TESTS = st.one_of(
+    st.builds(lambda s, v: _test("name", s, _quoted(v), v), SIGNS, TEXTS),
+    st.builds(lambda s, v: _test("name", s, _single(v), v), SIGNS, TEXTS),
+    st.builds(lambda s, v: _test("age", s, str(v), v), SIGNS, NUMBERS),
+    st.builds(lambda s, v: _test("age", s, v, Fraction(v)), SIGNS, DECIMALS),
+    st.builds(lambda s, v: _test("balance", s, repr(v), v), SIGNS, DOUBLES),
+    st.builds(lambda s, v: _test("ts", s, _iso(v), v), SIGNS, TIMES),
+    st.builds(lambda s, v: _test("ts", s, _quoted(_iso(v)), v), SIGNS, TIMES),
+    st.builds(
+        lambda s, v: _test("paid", s, str(v).lower(), v),
+        st.sampled_from(["=", "!="]),
+        st.booleans(),
+    ),
+    st.builds(_contains, TEXTS),
+    st.sampled_from(SCHEMA.names[:-1]).map(
+        lambda name: Drawn(f"{name} is null", lambda row: row[name] is None)
+    ),
+    st.sampled_from(SCHEMA.names[:-1]).map(
+        lambda name: Drawn(f"{name} IS NOT NULL", lambda row: row[name] is not None)
+    ),
+)
+
+
+def _either(parts: list[Drawn]) -> Drawn:
+    text = " or ".join(part.text for part in parts)
+    return Drawn(f"({text})", lambda row: any(part.holds(row) for part in parts))
+
+
+def _both(parts: list[Drawn]) -> Drawn:
+    text = " AND ".join(part.text for part in parts)
+    return Drawn(f"({text})", lambda row: all(part.holds(row) for part in parts))
+
+
+def _mixed(a: Drawn, b: Drawn, c: Drawn) -> Drawn:
+    """Without parentheses: `and` binds closer."""
+    return Drawn(
+        f"({a.text} or {b.text} and {c.text})",
+        lambda row: a.holds(row) or (b.holds(row) and c.holds(row)),
+    )
+
+
+def _negated(part: Drawn) -> Drawn:
+    return Drawn(f"not {part.text}", lambda row: not part.holds(row))
+
+
+FILTERS = st.recursive(
+    TESTS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(_either),
+        st.lists(inner, min_size=1, max_size=3).map(_both),
+        st.builds(_mixed, inner, inner, inner),
+        inner.map(_negated),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300)
+@given(ROWS, FILTERS)
+def test_a_filter_keeps_the_rows_that_it_means(rows: list[Row], drawn: Drawn) -> None:
+    whole = table(rows)
+    expected = [row for row in whole.to_pylist() if drawn.holds(row)]
+    total, found = asked(whole, filter=drawn.text)
+    assert [row["_id"] for row in found] == [row["_id"] for row in expected]
+    assert total == len(expected)
+
+
+ORDERS = st.lists(
+    st.tuples(st.sampled_from(SCHEMA.names[:5]), st.booleans()),
+    max_size=3,
+    unique_by=lambda o: o[0],
+)
+
+
+def _sorted(rows: list[Row], order: list[tuple[str, bool]]) -> list[Row]:
+    for column, down in reversed(order):
+        there = [row for row in rows if row[column] is not None]
+        there.sort(key=lambda row: row[column], reverse=down)
+        rows = there + [row for row in rows if row[column] is None]
+    return rows
+
+
+@given(ROWS, ORDERS)
+def test_rows_are_sorted_stably_with_nulls_last(
+    rows: list[Row], order: list[tuple[str, bool]]
+) -> None:
+    whole = table(rows)
+    sort = {"sort": ",".join(f"{'-' * down}{name}" for name, down in order)} if order else {}
+    _, found = asked(whole, **sort)
+    assert [row["_id"] for row in found] == [
+        row["_id"] for row in _sorted(whole.to_pylist(), order)
+    ]
+
+
+@given(
+    ROWS,
+    FILTERS,
+    ORDERS,
+    st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True),
+    st.tuples(st.integers(0, 15) | st.just(HIGHEST), st.none() | st.integers(0, 15)),
+)
+def test_filter_sort_offset_limit_and_columns_work_together(
+    rows: list[Row],
+    drawn: Drawn,
+    order: list[tuple[str, bool]],
+    columns: list[str],
+    part: tuple[int, int | None],
+) -> None:
+    whole = table(rows)
+    kept = [row for row in whole.to_pylist() if drawn.holds(row)]
+    offset, limit = part
+    end = None if limit is None else offset + limit
+    expected = [{name: row[name] for name in columns} for row in _sorted(kept, order)[offset:end]]
+    more = {"sort": ",".join(f"{'-' * down}{name}" for name, down in order)} if order else {}
+    more |= {} if limit is None else {"limit": str(limit)}
+    total, found = asked(
+        whole, filter=drawn.text, columns=", ".join(columns), offset=str(offset), **more
+    )
+    assert (total, found) == (len(kept), expected)
+
+
+# --- whatever somebody sends
+
+WORDS = "age name and or not is null true ( ) = != < ~ \" ' \\ 1 - . e 2026-01-31 T : Z € é % *"
+PIECES = st.sampled_from([*WORDS.split(), " ", "\0", "\ud800"])
+EMPTY = table([])
+
+
+@settings(max_examples=600)
+@given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=60))
+@example("(" * 4000)
+@example("not " * 1000)
+@example("age=" + "9" * 4000)
+@example("age=1e" + "9" * 4000)
+@example("age=1e999999")
+@example('name="' + "\\" * 4000)
+@example("ts=0001-01-01T00:00:00+23:59")
+@example("ts='9999-12-31T23:59:59-23:59'")
+def test_any_text_is_a_filter_or_an_error_that_says_what_is_wrong(text: str) -> None:
+    found: Test | AskError
+    try:
+        found = filters.compiled(text, SCHEMA)
+    except AskError as error:
+        found = error
+    if isinstance(found, AskError):
+        assert found.message.startswith("filter: ")
+        assert len(str(found)) < 600
+        json.dumps(str(found), ensure_ascii=False).encode()
+    else:
+        batch = pa.RecordBatch.from_pylist([dict.fromkeys(SCHEMA.names)], SCHEMA)
+        assert found(Rows(batch)).null_count == 0
+
+
+def test_a_filter_may_be_as_large_as_is_said_and_no_larger() -> None:
+    one = "age=1"
+    most = " or ".join([one] * filters.MAX_TESTS)
+    assert asked(EMPTY, filter=most) == (0, [])
+    _fails("more than 100 comparisons", filter=f"{most} or {one}")
+    deepest = filters.MAX_DEPTH - 1
+    assert asked(EMPTY, filter=f"{'(' * deepest}{one}{')' * deepest}") == (0, [])
+    _fails("nested more than 32 deep", filter=f"({'(' * deepest}{one}{')' * deepest})")
+    blank = filters.MAX_BYTES - len(one)
+    assert asked(EMPTY, filter=" " * blank + one) == (0, [])
+    _fails("larger than 4 KiB: 4097 bytes", filter=" " * blank + one + " ")
+
+
+def _fails(said: str, **parameters: str) -> None:
+    with pytest.raises(AskError) as raised:
+        query.read(parameters, SCHEMA)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "filter: empty. Write for example age>=30"),
+        ("agee>1", 'there is no column "agee". Did you mean age?'),
+        ("xyzzy>1", 'there is no column "xyzzy". There are name, age,'),
+        ("Name='x'", 'there is no column "Name". Did you mean name?'),
+        ("age", "expected one of = != < <= > >= ~ or is, got the end"),
+        ("age 3", 'or is, got "3" at character 5'),
+        ("age>", 'expected a value (text stands in quotes, like "Ada"), got the end'),
+        ("name=Ada", 'like "Ada"), got "Ada" at character 6'),
+        ("age=null", "nothing compares with null; write age is null"),
+        ("age is 3", 'expected null or not null, got "3" at character 8'),
+        ("age is not 3", 'expected null, got "3" at character 12'),
+        ("30<age", 'expected a column, got "30" at character 1'),
+        ("and", 'expected a column, got "and" at character 1'),
+        ("age>1 age<3", 'expected and, or, or the end, got "age" at character 7'),
+        ("(age>1", "expected and, or, or ), got the end"),
+        ("age>1)", 'expected and, or, or the end, got ")" at character 6'),
+        ("age='30'", 'age is int64, which "30" at character 5 is not. Write it like 30.'),
+        ("balance=2026-01-31", "balance is double, which"),
+        ("name=30", 'name is text, which "30" at character 6 is not. Write it like "30".'),
+        ("name<true", 'name is text, which "true"'),
+        ("age~'3'", "~ looks into text, and age is int64"),
+        ("ts~'2026'", "~ looks into text, and ts is a time"),
+        ("ts>3", 'ts is a time, which "3" at character 4 is not. Write it like 2026-01-31T12'),
+        ("ts>2026-02-30", 'ts is a time, which "2026-02-30"'),
+        ("ts>'2026-01-31T12:00:00.0001Z'", "ts is a time, which"),
+        ("paid=1", 'paid is bool, which "1" at character 6 is not. Write it like true.'),
+        ("paid<true", "paid is true or false; compare it with = or !="),
+        ("age=1e400000", '"1e400000" at character 5 is no number that a column can hold'),
+        ("age=1e4000000", "e4000000 at character 5 is too large an exponent"),
+        ("name='a", "the text at character 6 does not end"),
+        ("age>1; drop", '";" at character 6 is nothing that a filter knows'),
+    ],
+)
+def test_a_wrong_filter_says_what_is_wrong_and_where(text: str, said: str) -> None:
+    _fails(said, filter=text)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"columns": "age,nme"}, 'columns: there is no column "nme". Did you mean name?'),
+        ({"columns": ""}, 'columns: there is no column "". There are name, age'),
+        ({"columns": "age,"}, 'columns: there is no column ""'),
+        ({"columns": "age,name,age"}, "columns: age is named twice"),
+        ({"columns": "a" * 5000}, "columns: larger than 4 KiB"),
+        ({"sort": "-ag"}, 'sort: there is no column "ag". Did you mean age?'),
+        ({"sort": "age,-age"}, "sort: age is named twice"),
+        ({"sort": "--age"}, 'sort: there is no column "-age"'),
+        ({"limit": "-1"}, 'limit: expected a whole number from 0 to 9223372036854775807, got "-1"'),
+        ({"limit": "1.0"}, "limit: expected a whole number"),
+        ({"limit": ""}, 'got ""'),
+        ({"limit": "٣"}, "limit: expected a whole number"),
+        ({"limit": "9" * 5000}, "limit: expected a whole number"),
+        ({"offset": "9223372036854775808"}, "offset: expected a whole number"),
+        ({"offset": "x"}, 'offset: expected a whole number from 0 to 9223372036854775807, got "x"'),
+    ],
+)
+def test_a_wrong_parameter_says_what_is_wrong(parameters: dict[str, str], said: str) -> None:
+    _fails(said, **parameters)
+
+
+@pytest.mark.parametrize("text", ["+age", " age", "age"])
+def test_a_plus_means_upwards_also_once_an_address_made_it_a_blank(text: str) -> None:
+    rows = table([dict.fromkeys(SCHEMA.names, None) | {"age": age} for age in (2, 1)])
+    assert [row["age"] for row in asked(rows, sort=text)[1]] == [1, 2]
+
+
+def test_parameters_are_known_and_come_once() -> None:
+    assert query.parameters([("limit", "1"), ("sort", "a")]) == {"limit": "1", "sort": "a"}
+    with pytest.raises(AskError, match="limit is given twice"):
+        query.parameters([("limit", "1"), ("limit", "1")])
+    with pytest.raises(AskError, match="Did you mean columns"):
+        query.parameters([("column", "1")])
+    with pytest.raises(AskError, match="Known are format, columns, filter"):
+        query.parameters([("zzz", "1")])
+
+
+def test_large_rows_come_in_small_pieces() -> None:
+    rows = [dict.fromkeys(SCHEMA.names, None) | {"name": "x" * 100_000} for _ in range(50)]
+    found = query.run(query.read({"sort": "age"}, SCHEMA), table(rows))
+    sizes = [batch.num_rows for batch in found.batches()]
+    assert sum(sizes) == 50
+    assert max(sizes) * 100_000 <= 1 << 20
+
+
+def test_a_slice_of_a_large_table_costs_no_copy() -> None:
+    whole = pa.table({"n": pa.array(range(100_000), pa.int64())})
+    found = query.run(query.read({"offset": "99999"}, whole.schema), whole)
+    assert found.at is None
+    assert [batch.to_pylist() for batch in found.batches()] == [[{"n": 99_999}]]

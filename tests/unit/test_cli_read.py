@@ -1,0 +1,276 @@
+"""The commands that read, against a real server over a Kafka from memory."""
+
+import csv
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from livejoin import cli
+from livejoin.cli_text import cell, table_lines
+from livejoin.core import schema, spec
+from livejoin.errors import AskError
+from livejoin.tables.host import Host
+from tables.fake_kafka import FakeKafka, Message
+from tables.filled import chunk, live, user
+from tables.serving import Served, served
+
+LIVEJOIN = str(Path(sys.executable).with_name("livejoin"))
+LIMIT_S = 30
+KAFKA = FakeKafka(
+    {
+        "users": {
+            0: [Message(0, 4, b'{"userId": "u1"}', 1000)],
+            1: [Message(1, 0, b"[\x1b[31m", 2000), Message(1, 1, None, 3000)],
+        },
+        "control": {0: []},
+        "broken": {0: []},
+    },
+    broken=["broken"],
+)
+pytestmark = pytest.mark.usefixtures("no_settings")
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Served]:
+    host = Host()
+    host.follow(live(3))
+    users = [user(i, name=f"n{i}", age=i) for i in range(30)]
+    host.apply(chunk(3, 31, *users, user(30, name="\x1b[31mred\n", age=None)))
+    host.show_status({"usersTopic": "users", "state": "live", "generation": 3, "progress": 100})
+    with served(host, kafka=KAFKA) as one:
+        yield one
+
+
+@pytest.fixture
+def url(serving: Served) -> str:
+    return f"http://127.0.0.1:{serving.port}/"
+
+
+def _run(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(cli.cli, [*arguments, "--url", url])
+
+
+def _json(url: str, *arguments: str) -> Any:
+    done = _run(url, *arguments, "--output", "json")
+    assert done.exit_code == 0
+    return json.loads(done.stdout)
+
+
+# --- tables and rows
+
+
+def test_tables_are_listed_with_rows_and_columns(url: str) -> None:
+    lines = _run(url, "tables").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(spec.TABLES)
+    assert lines[0].split(maxsplit=2)[1:] == ["31", "userId, name, email, age, _id, _ts"]
+    assert [one["name"] for one in _json(url, "tables")["tables"]] == list(spec.TABLES)
+
+
+def test_show_prints_the_first_rows_without_hidden_columns(url: str) -> None:
+    done = _run(url, "show", "users_ui")
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["userId", "name", "email", "age"]
+    assert lines[1].split() == ["u0", "n0", "0"]
+    assert len(lines) == 21
+    assert done.stderr == "20 of 31 rows of generation 3\n"
+
+
+def test_show_passes_on_what_is_asked(url: str) -> None:
+    wanted = ["--columns", "_id,age", "--filter", 'age>=10 and name~"N2"', "--sort", "-age"]
+    done = _run(url, "show", "users_ui", *wanted, "--limit", "2", "--offset", "1")
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["_id", "age"],
+        ["0-28", "28"],
+        ["0-27", "27"],
+    ]
+    assert done.stderr == "2 of 10 rows of generation 3\n"
+
+
+def test_show_lets_nothing_in_a_cell_reach_the_terminal(url: str) -> None:
+    done = _run(url, "show", "users_ui", "--filter", "age is null")
+    assert r"\x1b[31mred\n" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_show_prints_every_format(url: str) -> None:
+    rows = list(
+        csv.DictReader(io.StringIO(_run(url, "show", "users_ui", "--format", "csv").stdout))
+    )
+    assert [row["age"] for row in rows] == [str(i) for i in range(20)]
+    lines = _run(url, "show", "users_ui", "--all", "--format", "ndjson").stdout.splitlines()
+    assert [json.loads(line)["age"] for line in lines] == [*range(30), None]
+    body = _json(url, "show", "users_ui", "--limit", "1")
+    assert (body["total"], len(body["rows"])) == (31, 1)
+
+
+def test_show_of_nothing_says_so(url: str) -> None:
+    done = _run(url, "show", "accounts_ui")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "0 of 0 rows of generation 3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "nope"], "there is no table 'nope'"),
+        (["show", "a/b?c"], 'there is nothing at "/api/v1/tables/a/b%3Fc"'),
+        (["show", "users_ui", "--filter", "agee=1"], "Did you mean age?"),
+        (["show", "users_ui", "--sort", "x", "--format", "csv"], 'sort: there is no column "x"'),
+        (["peek", "usres"], "Did you mean users?"),
+    ],
+)
+def test_what_the_server_refuses_is_said(url: str, arguments: list[str], said: str) -> None:
+    error = _run(url, *arguments).exception
+    assert isinstance(error, AskError)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["show"], ["show", "t", "--limit", "-1"], ["peek", "t", "--count", "101"]]
+)
+def test_wrong_usage_exits_with_2(url: str, arguments: list[str]) -> None:
+    assert _run(url, *arguments).exit_code == 2
+
+
+# --- topics
+
+
+def test_topics_are_listed(url: str) -> None:
+    lines = [line.split(maxsplit=4) for line in _run(url, "topics").stdout.splitlines()]
+    assert lines[0][:4] == ["name", "kind", "partitions", "records"]
+    assert lines[1][:3] == ["broken", "data", "1"]
+    assert "Kafka failed on topic" in " ".join(lines[1])
+    assert lines[2] == ["control", "control", "1", "0"]
+    assert lines[3] == ["users", "data", "2", "3", "1970-01-01T00:00:03.000Z"]
+    assert _json(url, "topics")["total"] == 3
+
+
+def test_peek_prints_messages_and_why_one_is_no_record(url: str) -> None:
+    assert _run(url, "peek", "users").stdout.splitlines() == [
+        "1/1  1970-01-01T00:00:03.000Z",
+        "    null",
+        "    null: a tombstone, which is counted and ignored",
+        "1/0  1970-01-01T00:00:02.000Z",
+        r"    [\x1b[31m",
+        "    value: not valid JSON: Expecting value: line 1 column 2 (char 1)",
+        "0/4  1970-01-01T00:00:01.000Z",
+        '    {"userId": "u1"}',
+    ]
+    (one,) = _json(url, "peek", "users", "--count", "1")["messages"]
+    assert (one["partition"], one["offset"], one["value"]) == (1, 1, None)
+
+
+# --- schema
+
+
+def test_schema_is_that_of_the_control_message() -> None:
+    done = CliRunner().invoke(cli.cli, ["schema"])
+    assert json.loads(done.stdout) == schema.CONTROL
+    listed = CliRunner().invoke(cli.cli, ["schema", "--output", "table"]).stdout.splitlines()
+    fields = [line.split()[0] for line in listed]
+    assert fields == ["field", *schema.CONTROL["properties"]]
+
+
+# --- watching
+
+
+def _until(process: "subprocess.Popen[bytes]", read: int, said: bytes) -> bytes:
+    """What a process has written once it has said something."""
+    found, deadline = b"", time.monotonic() + LIMIT_S
+    while said not in found:
+        assert time.monotonic() < deadline, found
+        assert process.poll() is None, found
+        if select.select([read], [], [], 0.1)[0]:
+            found += os.read(read, 65536)
+    return found
+
+
+def test_status_watched_through_a_pipe_prints_a_line_per_change() -> None:
+    host = Host()
+    host.show_status({"state": "waiting", "message": "no users"})
+    with served(host) as one:
+        command = [LIVEJOIN, "status", "--watch", "--url", f"http://127.0.0.1:{one.port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+            assert watching.stdout is not None
+            read = watching.stdout.fileno()
+            first = _until(watching, read, b"message=no users\n")
+            one.do(lambda host: host.show_status({"state": "live", "generation": 1}))
+            second = _until(watching, read, b"generation=1\n")
+            watching.send_signal(signal.SIGINT)
+            rest, errors = watching.communicate(timeout=LIMIT_S)
+    assert watching.returncode == 130
+    assert (rest, errors) == (b"", b"")
+    lines = (first + second).decode().splitlines()
+    assert [line.split()[1] for line in lines] == ["waiting", "live"]
+
+
+def test_status_watched_as_json_goes_on_while_livejoin_is_away() -> None:
+    host = Host()
+    with served(host) as one:
+        command = [LIVEJOIN, "status", "--watch", "--output", "json"]
+        command += ["--url", f"http://127.0.0.1:{one.port}"]
+        watching = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert watching.stdout is not None
+        read = watching.stdout.fileno()
+        found = _until(watching, read, b"\n")
+    with watching:
+        found += _until(watching, read, b"unreachable")
+        watching.send_signal(signal.SIGINT)
+        found += watching.communicate(timeout=LIMIT_S)[0]
+    states = [json.loads(line)["state"] for line in found.decode().splitlines()]
+    assert states == ["starting", "unreachable"]
+    assert watching.returncode == 130
+
+
+def test_status_watched_on_a_terminal_is_drawn_in_place(url: str) -> None:
+    terminal, slave = pty.openpty()
+    command = [LIVEJOIN, "status", "--watch", "--url", url]
+    with subprocess.Popen(command, stdout=slave, stderr=slave) as watching:
+        os.close(slave)
+        found = _until(watching, terminal, b"F\x1b[J")  # up again, and what was there is gone
+        watching.send_signal(signal.SIGINT)
+        watching.wait(LIMIT_S)
+    os.close(terminal)
+    assert watching.returncode == 130
+    assert found.startswith(b"\x1b[JusersTopic     users")
+
+
+# --- texts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (2**63 - 1, "9223372036854775807"),
+        (True, "true"),
+        (0.1, "0.1"),
+        ({"a": "ä"}, '{"a": "ä"}'),
+        ("a\x1b]0;x\x07\u202eb", r"a\x1b]0;x\x07\u202eb"),
+        ("\ud800", r"\ud800"),
+        ("x" * 61, "x" * 59 + "…"),
+    ],
+)
+def test_a_cell_is_one_harmless_line(value: Any, text: str) -> None:
+    assert cell(value) == text
+
+
+def test_a_table_is_aligned_also_with_wide_letters() -> None:
+    rows: list[dict[str, Any]] = [
+        {"a": "日本", "n": 1},
+        {"a": "e\u0301", "n": None},
+        {"a": "x", "n": 100},
+    ]
+    assert table_lines(rows, ["a", "n"]) == ["a       n", "日本    1", "e\u0301", "x     100"]

@@ -1,0 +1,102 @@
+"""`livejoin config`: what is in force, from where, and nothing that is secret."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from livejoin import cli
+from livejoin.cli_settings import HIDDEN
+from livejoin.errors import SettingsError
+
+pytestmark = pytest.mark.usefixtures("no_settings")
+FILE = """
+name: crm
+kafka:
+  bootstrap.servers: kafka:9092
+  sasl.username: ${env:OUR_USER}
+  sasl.password: hunter2
+  ssl.key.password: ${file:%s}
+  sasl.jaas.config: 'module required username="a" password="hunter2";'
+topics: {users: crm.users}
+spark:
+  conf:
+    spark.hadoop.fs.s3a.secret.key: hunter2
+    spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStorePassword=hunter2
+    spark.driver.memory: 4g
+checkpoints: s3a://who:hunter2@bucket/x
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    monkeypatch.setenv("OUR_USER", "hunter2")
+    monkeypatch.setenv("LIVEJOIN_HTTP__PORT", "8080")
+    monkeypatch.setenv("LIVEJOIN_KAFKA__SSL_CA_PEM", "hunter2")
+    monkeypatch.setenv("LIVEJOIN_TOPICS__USERS", "env.users")
+    found = tmp_path / "livejoin.yaml"
+    found.write_text(FILE % secret)
+    return found
+
+
+def _config(*arguments: str) -> str:
+    done = CliRunner().invoke(cli.cli, ["config", *arguments])
+    assert done.exit_code == 0, done.exception
+    return done.stdout
+
+
+def test_every_setting_says_where_it_comes_from(file: Path) -> None:
+    rows = json.loads(_config("-c", str(file), "--output", "json"))
+    found = {row["setting"]: (row["value"], row["from"]) for row in rows}
+    assert found["name"] == ("crm", "file")
+    assert found["topics.users"] == ("env.users", "environment")
+    assert found["topics.accounts"] == ("accounts", "default")
+    assert found["http.port"] == (8080, "environment")
+    assert found["http.host"] == ("127.0.0.1", "default")
+    assert found["kafka.bootstrap.servers"] == ("kafka:9092", "file")
+    assert found["spark.conf.spark.driver.memory"] == ("4g", "file")
+    assert found["standby_s"] == (900, "default")
+
+
+def test_what_may_be_secret_is_hidden_and_what_comes_from_elsewhere_stays_as_written(
+    file: Path,
+) -> None:
+    for output in ("table", "json"):
+        assert "hunter2" not in _config("-c", str(file), "--output", output)
+    rows = json.loads(_config("-c", str(file), "--output", "json"))
+    found = {row["setting"]: row["value"] for row in rows}
+    assert found["kafka.sasl.username"] == "${env:OUR_USER}"
+    assert found["kafka.ssl.key.password"].startswith("${file:")
+    for name in ("kafka.sasl.password", "kafka.sasl.jaas.config", "kafka.ssl.ca.pem"):
+        assert found[name] == HIDDEN
+    assert found["spark.conf.spark.hadoop.fs.s3a.secret.key"] == HIDDEN
+    assert found["spark.conf.spark.driver.extraJavaOptions"] == HIDDEN
+    assert found["checkpoints"] == f"s3a://{HIDDEN}@bucket/x"
+
+
+def test_without_a_file_all_are_defaults() -> None:
+    lines = [line.split() for line in _config().splitlines()]
+    assert lines[0] == ["setting", "value", "from"]
+    assert ["topics.users", "users", "default"] in lines
+    assert ["spark.conf", "{}", "default"] in lines
+    assert {line[-1] for line in lines[1:]} == {"default"}
+
+
+def test_a_whole_section_may_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIVEJOIN_KAFKA", '{"bootstrap.servers": "k:1", "sasl.password": "hunter2"}')
+    found = _config()
+    assert "hunter2" not in found
+    assert ["kafka.bootstrap.servers", "k:1", "environment"] in [
+        line.split() for line in found.splitlines()
+    ]
+
+
+def test_wrong_settings_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("nam: x")
+    done = CliRunner().invoke(cli.cli, ["config", "-c", str(file)])
+    assert isinstance(done.exception, SettingsError)
+    assert "did you mean name?" in str(done.exception)

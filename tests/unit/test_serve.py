@@ -1,0 +1,84 @@
+"""`livejoin serve` as a process, where there is neither Java nor a broker."""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.running import LIVEJOIN, until
+
+Java = Callable[[str], Path]
+STOP_S = 20
+pytestmark = pytest.mark.usefixtures("no_settings")
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port on which nobody listens, and nobody will: it is bound."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield int(bound.getsockname()[1])
+
+
+def _asked(url: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_it_serves_and_says_what_it_waits_for_and_starts_no_java(
+    tmp_path: Path, closed_port: int, java_home: Java
+) -> None:
+    trace = tmp_path / "java was started"
+    java_home(f"#!/bin/sh\ntouch '{trace}'\n")
+    file = tmp_path / "livejoin.yaml"
+    broker = f"127.0.0.1:{closed_port}"
+    file.write_text(f"name: crm\nkafka: {{bootstrap.servers: '{broker}'}}\n")
+    command = [str(LIVEJOIN), "serve", "-c", str(file), "--port", "0"]
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("livejoin: the page is at ").strip()
+        assert process.stdout.readline() == f"livejoin: following crm.ledger at {broker}\n"
+        assert _asked(f"{url}livez")[0] == 200
+        until(lambda: broker in _asked(f"{url}readyz")[1]["detail"], "the outage is named", 30)
+        status, problem = _asked(f"{url}readyz?verbose")
+        checks = {check["name"]: check for check in problem["checks"]}
+        assert status == 503
+        assert broker in checks["kafka"]["why"]
+        assert not checks["ledger"]["ok"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S) == 0, (tmp_path / "log").read_text()
+    assert not trace.exists()
+
+
+def test_it_brings_no_spark_with_it() -> None:
+    code = "import sys, livejoin.serving; print([m for m in sys.modules if 'pyspark' in m])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_it_refuses_to_be_reached_by_others(tmp_path: Path) -> None:
+    file = tmp_path / "livejoin.yaml"
+    file.write_text("http: {host: 0.0.0.0}")
+    command = [str(LIVEJOIN), "serve", "-c", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "http.host is 0.0.0.0, which others can reach" in done.stderr
