@@ -47,27 +47,46 @@ class Server:
         self.history: dict[int, list[tuple[str, str | None]]] = {1: []}
         self.tables: list[str] = []
         self.total: int | None = None
+        self.held: tuple[int, int] | None = None  # by the client
 
     def answer(self, text: str) -> bytes:
         """To a subscription."""
         message = json.loads(text)
         self.tables = message["subscribe"]
-        resume = message.get("resume")
-        if self.resumes and resume and resume["generation"] == self.generation:
-            return self._resumed(resume["seq"])
-        return self.frame("data", [self._whole(name) for name in self.tables])
+        resume = message.get("resume") if self.resumes else None
+        self.held = (resume["generation"], resume["seq"]) if resume else None
+        return self._missed()
 
-    def _resumed(self, seq: int) -> bytes:
-        assert self.generation is not None
-        missed = dict(self.history[self.generation][seq:])
+    def _missed(self) -> bytes:
+        """What a client does not hold: all, or what changed, or nothing while nothing is live."""
+        whole = [self._whole(name) for name in self.tables]
+        if self.held is None:
+            return self.frame("data", whole)
+        generation, seq = self.held
+        if self.generation is None:
+            return self.frame("data", [part for part in whole if part.table != FINAL])
+        if self.generation != generation:
+            return self.frame("cutover", whole)
+        missed = dict(self.history[generation][seq:])
         here = {i: row(i, name) for i, name in missed.items() if name is not None}
         gone = [row_id for row_id, name in missed.items() if name is None]
         parts = [self._whole(STATUS)]
-        if FINAL in self.tables and here:
+        if here:
             parts.append(frames.part(FINAL, "upsert", arrow(FINAL, here)))
-        if FINAL in self.tables and gone:
+        if gone:
             parts.append(frames.removal(FINAL, gone))
         return self.frame("data", parts, resumed=True)
+
+    def come_live(self, *changes: tuple[str, str | None]) -> bytes:
+        """The newest generation is shown again, with what has been added to it since."""
+        self.generation = max(self.history)
+        history = self.history[self.generation]
+        history += changes
+        self.seq = len(history)
+        self.rows[FINAL] = {
+            i: row(i, name) for i, name in dict(history).items() if name is not None
+        }
+        return self._missed()
 
     def put(self, row_id: str, name: str | None) -> bytes:
         """A row, or its removal."""
@@ -102,6 +121,8 @@ class Server:
     def frame(self, kind: str, parts: list[frames.Part], **more: Any) -> bytes:
         limited = {} if self.total is None else {"limited": {FINAL: {"total": self.total}}}
         header = {"type": kind, "generation": self.generation, "seq": self.seq, "at": 1}
+        if self.resumes and self.generation is not None:
+            self.held = (self.generation, self.seq)
         return frames.frame(
             {**header, **limited, **more}, [part for part in parts if part.table in self.tables]
         )

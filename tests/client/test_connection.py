@@ -34,8 +34,9 @@ from livejoin.errors import (
 )
 from livejoin.tables import live as live_socket
 from livejoin.tables.asking import Asking
+from livejoin.tables.host import Host
 from rig.running import until
-from tables.filled import final, live, user
+from tables.filled import chunk, final, live, user
 from tables.serving import LIMIT_S, Served, served
 
 
@@ -129,6 +130,23 @@ def test_two_tables_of_a_connection_show_one_generation(joined: Connection, show
     assert (len(users.to_arrow()), names(finals.to_arrow())) == (0, ["Grace"])
 
 
+def test_of_a_large_table_the_newest_rows_come_and_the_total_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
+    host = Host(logs_kept=100, rejects_kept=100, viewer_rows=3)
+    host.follow(live(1))
+    host.apply(chunk(1, 10, *(final(n, f"{n}") for n in range(10))))
+    with served(host) as shown, connect(url(shown)) as one:
+        table = one.table("final_ui")
+        assert names(table.to_arrow()) == ["7", "8", "9"]
+        assert table.total == 10
+        shown.apply(1, 11, final(10, "A"))
+        until(lambda: names(table.to_arrow()) == ["8", "9", "A"], "the newest", LIMIT_S)
+        until(lambda: table.total == 11, "the total", LIMIT_S)
+        assert one.mismatches == 0  # the hash is that of these rows
+
+
 def test_what_is_lost_is_noticed_and_repaired(
     joined: Connection, shown: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,6 +194,25 @@ def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPa
             assert one.reconnects >= 1
             until(lambda: kinds[1:], "the iterator", LIMIT_S)
             assert (kinds[0], set(kinds[1:])) == ("snapshot", {"cutover"})
+
+
+def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: Served) -> None:
+    shown.apply(
+        1, 52, *(final(n, "Bob", 1) for n in range(50))
+    )  # so that a change is less than all
+    table = joined.table("final_ui")
+    kinds = []
+    for change in table.changes():
+        kinds.append(change.kind)
+        if change.kind == "snapshot":
+            until(lambda: joined.heartbeat_age_s is not None, "a heartbeat", LIMIT_S)
+            assert joined._socket is not None
+            joined._socket.close()
+            shown.apply(1, 54, final(0, None, 2), final(1, "Alan", 2))
+        if "Alan" in names(table.to_arrow()) and len(table.to_arrow()) == 49:
+            break
+    assert (kinds[0], set(kinds[1:])) == ("snapshot", {"upsert"})
+    assert (joined.reconnects, joined.mismatches) == (1, 0)
 
 
 def test_silence_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:

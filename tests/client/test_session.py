@@ -209,6 +209,19 @@ def test_rows_stay_when_a_server_comes_back_empty(wired: Wired) -> None:
     assert wired.session.stale(wired.now) is None
 
 
+def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(wired: Wired) -> None:
+    wired.lose()
+    wired.server.forget()
+    wired.connect()
+    assert wired.said[-1]["resume"] == {"generation": 1, "seq": 1}
+    assert wired.kinds == [(STATUS, "snapshot")]
+    wired.deliver(wired.server.come_live(("b", "Bob"), ("a", None)))
+    assert wired.kinds[-2:] == [(FINAL, "upsert"), (FINAL, "remove")]
+    assert wired.held == wired.server.rows[FINAL]
+    wired.deliver(wired.server.beat())
+    assert (wired.session.mismatches, len(wired.said)) == (0, 2)
+
+
 def test_a_table_that_came_while_nothing_was_live_is_not_resumed(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     one.connect()  # generation 1
@@ -324,6 +337,7 @@ STEPS = st.lists(
         st.tuples(st.just("lose a frame"), IDS, st.none() | NAMES),
         st.tuples(st.just("cut over"), st.lists(NAMES, max_size=4)),
         st.tuples(st.just("come back empty")),
+        st.tuples(st.just("come live"), st.lists(st.tuples(IDS, st.none() | NAMES), max_size=3)),
         st.tuples(st.just("beat")),
         st.tuples(st.just("disconnect")),
         st.tuples(st.just("connect")),
@@ -364,6 +378,8 @@ def _step(wired: Wired, name: str, *rest: Any) -> None:
         frame = server.cut_over(*rest)
     elif name == "come back empty":
         frame = server.forget()
+    elif name == "come live" and server.generation is None:
+        frame = server.come_live(*rest[0])
     elif name == "beat":
         frame = server.beat()
     elif name == "disconnect" and wired.connected:

@@ -169,6 +169,16 @@ def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
     assert joined.kinds[-1] == (FINAL, "cutover")
 
 
+def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(joined: Page) -> None:
+    joined.do("lose")
+    joined.server.forget()
+    joined.come_back()
+    assert list(joined.held) == ["a"]
+    joined.give(joined.server.come_live(("b", "Bob"), ("a", None)))
+    assert joined.held == joined.server.rows[FINAL]
+    assert len(joined.said) == 2  # one socket at first, and one since
+
+
 def test_of_a_large_table_the_total_is_told(page: Page) -> None:
     page.server.total = 1_000_000
     page.connect(FINAL)

@@ -7,6 +7,7 @@
 Whoever drives it sends what it says, tells it what came and when, and waits as long as it says.
 """
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +65,7 @@ class Session:
         self._replicas: dict[str, Replica] = {}
         self._opened: tuple[str, ...] = ()  # asked for first over this socket
         self._asked: tuple[str, ...] = ()  # asked for last
+        self._resuming = False
         self._awaiting: Literal["", "first", "again"] = "first"
         self._complete: frozenset[str] | None = None  # tables that all stand at our position
         self._connected = False
@@ -131,6 +133,7 @@ class Session:
         # with other tables than before there is nothing to go on from
         if self.generation is not None and self._complete == frozenset(self._asked):
             resume = (self.generation, self.seq)
+        self._resuming = resume is not None
         return wire.subscription(self._asked, resume)
 
     def lost(self, why: str, spread: float = 1.0) -> float:
@@ -170,11 +173,10 @@ class Session:
     def _apply(self, frame: wire.Frame) -> list[Event]:
         whole = {part.table for part in frame.parts if part.kind == "snapshot"}
         first = self._awaiting == "first"
-        if first and not frame.resumed and not whole.issuperset(self._opened):
+        resumed = first and self._resuming and self._resumed(frame, whole)
+        if first and not resumed and not whole.issuperset(self._opened):
             raise Garbled("the first frame does not hold all tables")
-        answered = whole.issuperset(self._asked) or (
-            first and frame.resumed and self._asked == self._opened
-        )
+        answered = whole.issuperset(self._asked) or (resumed and self._asked == self._opened)
         self._vacant = frame.generation is None and self.generation is not None
         parts = [part for part in frame.parts if not self._kept(part.table)]
         for part in parts:
@@ -190,6 +192,11 @@ class Session:
                 self._complete = None
         self._move(frame)
         return changes
+
+    def _resumed(self, frame: wire.Frame, whole: AbstractSet[str]) -> bool:
+        """Whether a frame goes on from what we hold; while nothing is live, by saying nothing."""
+        data = {name for name, replica in self._replicas.items() if replica.data}
+        return frame.resumed or (frame.generation is None and data | whole >= {*self._opened})
 
     def _kept(self, table: str) -> bool:
         """A server that has just started shows nothing yet: the rows that are here are better."""

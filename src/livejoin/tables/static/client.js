@@ -64,6 +64,7 @@ export class Client {
   /** @type {WebSocket | null} */ #socket = null;
   /** @type {string[]} */ #opened = []; // tables asked for first over this socket
   /** @type {string[]} */ #asked = []; // and last
+  #resuming = false;
   /** @type {"" | "first" | "again"} */ #awaiting = "first";
   /** @type {string | null} */ #complete = null; // the tables that all stand at our position
   /** @type {number | null} */ #generation = null;
@@ -164,8 +165,8 @@ export class Client {
   #hello(socket) {
     this.#opened = this.#asked = [...this.#tables.keys()];
     // with other tables than before there is nothing to go on from
-    const resumes = this.#generation !== null && this.#complete === key(this.#asked);
-    const resume = resumes ? { resume: { generation: this.#generation, seq: this.#seq } } : {};
+    this.#resuming = this.#generation !== null && this.#complete === key(this.#asked);
+    const resume = this.#resuming ? { resume: { generation: this.#generation, seq: this.#seq } } : {};
     socket.send(JSON.stringify({ subscribe: this.#asked, ...resume }));
   }
 
@@ -215,8 +216,9 @@ export class Client {
     const first = this.#awaiting === "first";
     /** @param {string[]} tables */
     const brings = (tables) => tables.every((table) => whole.has(table));
-    if (first && !header.resumed && !brings(this.#opened)) throw new Error("the first frame lacks a table");
-    const answered = brings(this.#asked) || (first && header.resumed && key(this.#asked) === key(this.#opened));
+    const resumed = first && this.#resuming && (header.resumed || (header.generation === null && this.#spares(whole)));
+    if (first && !resumed && !brings(this.#opened)) throw new Error("the first frame lacks a table");
+    const answered = brings(this.#asked) || (resumed && key(this.#asked) === key(this.#opened));
     this.#vacant = header.generation === null && this.#generation !== null;
     /** @type {Change[]} */ const changes = [];
     for (const [i, { table, kind }] of header.parts.entries()) {
@@ -241,6 +243,11 @@ export class Client {
     // all tables have moved before anybody is told of one
     for (const change of changes) this.#each(change.table, ({ changed }) => changed(change));
     this.#tell("following");
+  }
+
+  /** @param {Set<string>} whole @returns {boolean} whether all else is data that is here: while nothing is live it stays */
+  #spares(whole) {
+    return this.#opened.every((table) => whole.has(table) || (this.#tables.get(table)?.replica.data ?? true));
   }
 
   /** @param {Header} header */
