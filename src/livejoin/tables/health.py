@@ -55,7 +55,9 @@ class Health:
         host, signs = self._host, self._host.signs
         said = signs.trouble or str(host.status["message"] or "") or "nothing is live yet"
         live = host.state.live
-        unread = signs.trouble or (f"generation {live.number} is still being read" if live else said)
+        unread = signs.trouble or (
+            f"generation {live.number} is still being read" if live else said
+        )
         unread_s = signs.unread_s
         reads = unread_s is not None and unread_s < _UNREAD_S
         how_long = "yet" if unread_s is None else f"for {unread_s:.0f} s"
