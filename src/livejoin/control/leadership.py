@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from livejoin.control.ledger import BEATS
+from livejoin.control import beat
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka import Kafka
@@ -36,7 +36,7 @@ class Leadership:
 
     def run(self, stop: threading.Event) -> None:
         """Stand by, and lead whenever it is our turn, until told to stop."""
-        self._kafka.make(self._names.leader, BEATS)
+        self._kafka.make(self._names.leader, beat.CONFIG)
         consumer = self._kafka.member(self._names.group("leader"), SESSION_S)
         consumer.subscribe(
             [self._names.leader],

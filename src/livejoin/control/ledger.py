@@ -1,7 +1,6 @@
 """The ledger: what the control plane knows, shows and says, written in one transaction.
 
-So a crash neither loses nor doubles a line, and a leader that was deposed cannot write. Every few
-seconds the same producer says that it leads.
+So a crash neither loses nor doubles a line, and a leader that was deposed cannot write.
 """
 
 import json
@@ -14,12 +13,11 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from livejoin import failpoints
+from livejoin.control import beat
 from livejoin.core import shown, spec
 from livejoin.core.names import Names
 from livejoin.core.state import (
-    BEAT_S,
     GENERATION_KEY,
-    LEADER_KEY,
     STATE_KEY,
     STATUS_KEY,
     State,
@@ -34,8 +32,6 @@ from livejoin.reading import read_to_end
 log = structlog.get_logger()
 
 _WRITE_S = 10
-# Beats of the leader: only the newest is of use, and nobody reads them from the beginning.
-BEATS = {"retention.ms": "3600000", "segment.ms": "3600000"}
 
 
 class _Out(NamedTuple):
@@ -54,8 +50,7 @@ class Ledger:
     ) -> None:
         self._kafka = kafka
         self._names = names
-        self._clock = clock
-        self._beat_at = -BEAT_S  # by our clock
+        self._beat = beat.Beat(kafka, names, clock)
         self._producer: Producer | None = None
         self._written: dict[bytes, bytes | None] = {}
         self._open: Literal["", "commit", "abort"] = ""  # what a transaction in doubt waits for
@@ -66,7 +61,7 @@ class Ledger:
         self._kafka.make(names.ledger, {"cleanup.policy": "compact"})
         self._kafka.make(names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
         self._kafka.make(names.replies)
-        self._kafka.make(names.leader, BEATS)
+        self._kafka.make(names.leader, beat.CONFIG)
         self._producer = self._kafka.producer(**{"transactional.id": names.leader})
         try:
             self._producer.init_transactions(_WRITE_S)
@@ -86,16 +81,14 @@ class Ledger:
 
     def write(self, state: State) -> State:
         """Write down what changed, all of it or nothing; the state with nothing left to tell."""
-        out, now = list(self._records(state)), self._clock()
+        out = list(self._records(state))
         if out:
             failpoints.visit("before-ledger")
-        if out or now >= self._beat_at + BEAT_S:
-            self._commit([*out, self._beat()])
-            self._beat_at = now
-        if out:
+            self._commit(out)
             failpoints.visit("after-ledger")
             ledger = self._names.ledger
             self._written.update((one.key, one.value) for one in out if one.topic == ledger)
+        self._beat.say()  # whoever could write, or had nothing to, leads
         for told in state.untold:
             if isinstance(told, Line):
                 _to_console(told)
@@ -116,9 +109,6 @@ class Ledger:
         old = _generation_key(state.last_number - spec.GENERATIONS_KEPT)
         if state.last_number > spec.GENERATIONS_KEPT and old not in self._written:
             yield _Out(ledger, old, None)
-
-    def _beat(self) -> _Out:
-        return _Out(self._names.leader, LEADER_KEY, _json({"at": int(time.time() * 1000)}))
 
     def _told(self, told: Told) -> Iterator[_Out]:
         names = self._names
@@ -150,8 +140,7 @@ class Ledger:
                 producer.begin_transaction()
                 for one in out:
                     producer.produce(one.topic, one.value, one.key)
-                if len(out) > 1:  # there is more than a beat
-                    failpoints.visit("in-ledger")
+                failpoints.visit("in-ledger")
                 self._open = "commit"
             producer.commit_transaction(_WRITE_S)
             self._open = ""

@@ -39,7 +39,7 @@ class Names:
 
     @property
     def leader(self) -> str:
-        """Topic whose only partition the leader holds, and the id that fences older leaders."""
+        """Topic of which the leader holds the only partition and says so; its transactional id."""
         return f"{self.prefix}.leader"
 
     def group(self, purpose: str) -> str:

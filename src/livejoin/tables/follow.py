@@ -84,7 +84,7 @@ class Follower:
                     TopicPartition(names.ledger, 0, 0),
                     # a message leaves a few lines and outcomes, and each transaction a marker
                     _tail(consumer, names.logs, 4 * self._logs_kept),
-                    _tail(consumer, names.leader, 2),  # a beat and its marker
+                    _tail(consumer, names.leader, 1),
                 ]
             )
             self._generations = {}
