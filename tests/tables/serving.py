@@ -138,8 +138,8 @@ def served(
     host: Host | None = None,
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
-    port: int = 0,
     rules: Rules = RULES,
+    port: int = 0,
 ) -> Iterator[Served]:
     """Serve a host until the block ends."""
     host = host or Host(logs_kept=100, rejects_kept=100)

@@ -182,6 +182,43 @@ def test_a_filter_keeps_the_rows_that_it_means(rows: list[Row], drawn: Drawn) ->
     assert total == len(expected)
 
 
+EDGES = (LOWEST, LOWEST + 1, -1, 0, 1, 30, HIGHEST - 1, HIGHEST)
+TIMES_AT = [EPOCH + timedelta(milliseconds=ms) for ms in (-1, 0, 1, 1_700_000_000_123)]
+CELLS: dict[str, list[tuple[str, Any]]] = {
+    "age": [
+        (text, Fraction(text))
+        for edge in EDGES
+        for text in (
+            str(edge - 1),
+            f"{edge}",
+            f"{edge}.0",
+            f"{edge + 1}",
+            f"{edge}.5",
+            f"{edge}5e-1",
+        )
+    ],
+    "balance": [(repr(v), v) for v in (-1e308, -0.1, -0.0, 0.0, 5e-324, 0.1, 0.3, 1e308)],
+    "name": [(_quoted(v), v) for v in ("", "A", "a", "aa", "ä", "€", "😀", "a b")],
+    "ts": [(_iso(v), v) for v in TIMES_AT],
+    "paid": [("true", True), ("false", False)],
+}
+
+
+@pytest.mark.parametrize("sign", COMPARE)
+@pytest.mark.parametrize("column", CELLS)
+def test_every_comparison_is_exact_at_its_edges(column: str, sign: str) -> None:
+    cells = [None, *(EDGES if column == "age" else [value for _, value in CELLS[column]])]
+    whole = table([dict.fromkeys(SCHEMA.names, None) | {column: cell} for cell in cells])
+    signs = ("=", "!=") if column == "paid" else (sign,)
+    for one in signs:
+        for text, value in CELLS[column]:
+            drawn = _test(column, one, text, value)
+            expected = [row["_id"] for row in whole.to_pylist() if drawn.holds(row)]
+            assert [row["_id"] for row in asked(whole, filter=drawn.text)[1]] == expected, (
+                drawn.text
+            )
+
+
 ORDERS = st.lists(
     st.tuples(st.sampled_from(SCHEMA.names[:5]), st.booleans()),
     max_size=3,

@@ -53,15 +53,19 @@ class Health:
 
     def _checks(self) -> Iterator[Check]:
         host, signs = self._host, self._host.signs
-        nothing = signs.trouble or str(host.status["message"] or "") or "nothing is live yet"
+        said = signs.trouble or str(host.status["message"] or "") or "nothing is live yet"
+        live = host.state.live
+        unread = signs.trouble or (
+            f"generation {live.number} is still being read" if live else said
+        )
         unread_s = signs.unread_s
         reads = unread_s is not None and unread_s < _UNREAD_S
         how_long = "yet" if unread_s is None else f"for {unread_s:.0f} s"
         yield Check("kafka", signs.trouble)
-        yield Check("ledger", "" if host.followed else nothing, required=True)
+        yield Check("ledger", "" if host.followed else said, required=True)
         yield Check("follower", "" if reads else f"has not read {how_long}")
         yield Check("leader", signs.nobody_leads)
         shows = host.generation is not None
-        yield Check("live generation", "" if shows else nothing, required=True)
+        yield Check("live generation", "" if shows else unread, required=True)
         yield Check("staleness", host.stale)
         yield Check("lag", host.lag.trouble)

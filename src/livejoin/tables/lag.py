@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import rows, spec
@@ -164,11 +165,12 @@ class Ends:
     def _look(self, shown: Shown) -> None:
         try:
             ends = self._ends(shown)
-        except LivejoinError as error:
-            if error.message != self._said:
-                log.warning("the lag is not known", why=error.message)
-            self._said = error.message
-            self._post(partial(self._host.lag.failed, error.message))
+        except (LivejoinError, KafkaException) as error:
+            why = str(error)
+            if why != self._said:
+                log.warning("the lag is not known", why=why)
+            self._said = why
+            self._post(partial(self._host.lag.failed, why))
         else:
             self._said = ""
             self._post(partial(self._host.lag.looked, shown, ends))
@@ -202,15 +204,18 @@ class Ends:
 
         An end offset does not tell: it is looked up once, where nothing moves from look to look.
         """
-        known = self._blank, self._records
+        # what has moved since tells nothing any more
+        self._blank = {p: span for p, span in self._blank.items() if unread.get(p) == span}
+        self._records = {p: span for p, span in self._records.items() if unread.get(p) == span}
+        known = self._blank.keys() | self._records.keys()
         asked = {
             place: span
             for place, span in unread.items()
-            if self._last.get(place) == span and all(of.get(place) != span for of in known)
+            if self._last.get(place) == span and place not in known
         }
         self._last = dict(unread)
         if asked:
             found = last_readable(self._kafka, self._names.group("lag"), asked)
             for place, span in asked.items():
                 (self._records if place in found else self._blank)[place] = span
-        return {place for place, span in unread.items() if self._blank.get(place) == span}
+        return set(self._blank)
