@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -149,22 +150,29 @@ def served(
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     taken.listen()  # whoever comes before the server is up waits
     port = taken.getsockname()[1]
-    with asyncio.Runner() as runner:
-        loop, stop = runner.get_loop(), asyncio.Event()
-        failures: list[BaseException] = []
+    started: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
+    started = queue.SimpleQueue()
+    failures: list[BaseException] = []
 
-        def run() -> None:
-            try:
-                runner.run(server.serve(host, asking, taken, stop))
-            except BaseException as error:  # noqa: BLE001 - raised again below
-                failures.append(error)
+    async def serve() -> None:
+        stop = asyncio.Event()
+        started.put((asyncio.get_running_loop(), stop))
+        await server.serve(host, asking, taken, stop)
 
-        thread = threading.Thread(target=run, name="server")
-        thread.start()
+    def run() -> None:
         try:
-            yield Served(host, loop, port)
-        finally:
+            asyncio.run(serve())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="server")
+    thread.start()
+    loop, stop = started.get(timeout=LIMIT_S)
+    try:
+        yield Served(host, loop, port)
+    finally:
+        if thread.is_alive():
             loop.call_soon_threadsafe(stop.set)
-            thread.join(LIMIT_S)
+        thread.join(LIMIT_S)
     if failures:
         raise failures[0]

@@ -7,7 +7,8 @@
 /** @typedef {{table: string, kind: "snapshot" | "upsert" | "remove", bytes: number}} PartHeader */
 /** @typedef {{type: "data" | "cutover" | "heartbeat" | "error", generation: number | null, seq: number, at: number,
  *   parts: PartHeader[], newest?: number | null, stale?: string | null, message?: string,
- *   tables?: Record<string, {rows: number, hash: string}>}} Header */
+ *   tables?: Record<string, {rows: number, hash: string}>,
+ *   limited?: Record<string, {total: number}>, resumed?: boolean}} Header */
 /** @typedef {{header: Header, payloads: ArrayBuffer[]}} Frame */
 
 const SUBPROTOCOL = "livejoin.v1";
@@ -32,18 +33,22 @@ export function readFrame(data) {
  */
 export function subscribe(url, tables, tell) {
   let wait = FIRST_WAIT_MS;
+  /** @type {{generation: number, seq: number} | undefined} */ let held; // what a new socket goes on from
 
   const open = () => {
     const socket = new WebSocket(url, SUBPROTOCOL);
     socket.binaryType = "arraybuffer";
     let silence = setTimeout(() => socket.close(), SILENCE_MS);
-    socket.onopen = () => socket.send(JSON.stringify({ subscribe: tables }));
+    socket.onopen = () => socket.send(JSON.stringify({ subscribe: tables, resume: held }));
     socket.onmessage = ({ data }) => {
       clearTimeout(silence);
       silence = setTimeout(() => socket.close(), SILENCE_MS);
       wait = FIRST_WAIT_MS;
       tell.connected(true);
-      tell.frame(readFrame(data));
+      const frame = readFrame(data);
+      const { type, generation, seq } = frame.header;
+      if (type !== "error" && generation !== null) held = { generation, seq };
+      tell.frame(frame);
     };
     socket.onclose = () => {
       clearTimeout(silence);

@@ -1,7 +1,7 @@
 // @ts-check
 /** The status strip: what is shown, what is going on, how fresh it is. Quiet, unless something moves. */
 
-import { choice } from "./words.js";
+import { choice, newestOf } from "./words.js";
 
 /** @typedef {import("./live.js").Header} Header */
 /** @typedef {import("./words.js").Generation} Generation */
@@ -26,6 +26,7 @@ function age(seconds) {
 export class Strip {
   /** @type {any} */ #status = {};
   #stale = "";
+  #limited = "";
   #gone = false;
   /** @type {number | null | undefined} */ #shown = undefined;
 
@@ -54,9 +55,12 @@ export class Strip {
   }
 
   /** @param {Header} header a heartbeat */
-  heartbeat({ newest, at, stale }) {
+  heartbeat({ newest, at, stale, tables, limited }) {
     put("freshness", newest ? `newest ${age((at - newest) / 1000)} ago` : "");
     this.#stale = stale ?? "";
+    this.#limited = Object.entries(limited ?? {})
+      .map(([table, { total }]) => newestOf(table, tables?.[table]?.rows ?? 0, total))
+      .join("; ");
     this.#message();
   }
 
@@ -67,7 +71,8 @@ export class Strip {
 
   #message() {
     const why = this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
-    put("message", why ? `stale: ${why}` : (this.#status.message ?? ""));
+    const said = why ? `stale: ${why}` : (this.#status.message ?? "");
+    put("message", [said, this.#limited].filter(Boolean).join(" · "));
   }
 
   /**

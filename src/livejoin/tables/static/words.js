@@ -16,6 +16,10 @@ const counted = (count, one) => `${count.toLocaleString("en")} ${one}${count ===
 /** @param {{usersTopic: string, accountsTopic: string, joinType: string}} chosen */
 export const choice = ({ usersTopic, accountsTopic, joinType }) => `${usersTopic} ${joinType} ${accountsTopic}`;
 
+/** @param {string} table @param {number} shown @param {number} total */
+export const newestOf = (table, shown, total) =>
+  `${table}: the newest ${shown.toLocaleString("en")} of ${counted(total, "row")}`;
+
 const UNDER_WAY = ["accepted", "building", "caught-up", "written"];
 const BAD = ["rejected", "failed", "superseded", "cancelled"];
 
