@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check lint types imports setup browser bench bench-swap bench-pipeline lock picture clean
+.PHONY: help demo test coverage faults check lint types imports setup browser bench bench-swap bench-pipeline bench-tables lock picture clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench-swap: setup ## measure: control message to cutover at a viewer, rollback, 
 
 bench-pipeline: setup ## measure the pipeline: latency, new generations, catch-up, state, crash (PARTS="catch-up state")
 	@$(BIN)/python bench/pipeline.py $(PARTS)
+
+bench-tables: setup ## measure the table server: latency, viewers, cutover, ingest (PARTS="viewers cutover")
+	@$(BIN)/python bench/tables.py $(PARTS)
 
 picture: setup browser ## take the README's picture of the page anew
 	@$(BIN)/python tests/browser/picture.py
