@@ -39,6 +39,7 @@ class Ledgered:
         )
         kafka.make(self._names.ledger, {"cleanup.policy": "compact"})
         kafka.make(self._names.logs)
+        kafka.make(self._names.leader)
         self.ends: dict[int, int] = {}
 
     def generation(self, number: int, count: int) -> Generation:

@@ -31,8 +31,8 @@ def heartbeat(server: Running) -> dict[str, Any]:
             data = socket.recv(RECEIVE_S)
             assert isinstance(data, bytes)
             header, _ = read(data)
-            if header["type"] == "heartbeat":
-                return dict(header)
+            if header["type"] == "heartbeat":  # it may name tables of other viewers too
+                return {**header, "tables": {table: header["tables"][table] for table in DATA}}
 
 
 def same(servers: Sequence[Running], generation: int) -> bool:

@@ -34,6 +34,7 @@ from livejoin.tables.host import Chunk, Host
 log = structlog.get_logger()
 
 _AGAIN_S = 1.0
+_STARTING = 5  # looks for a ledger: an orchestrator that was just started makes one in a moment
 _SAY_S = 1.0
 
 Post = Callable[[Callable[[], None]], object]
@@ -52,6 +53,7 @@ class Follower:
         self._post = post
         self._logs_kept = logs_kept
         self._ledger_id = ""
+        self._looks = 0  # for a ledger
         self._alone = False
         self._said_at = 0.0
         # changelog topics that are read, or will be once they exist
@@ -70,7 +72,9 @@ class Follower:
         names = self._names
         found = self._kafka.describe([names.ledger, names.logs, names.leader])
         if len(found) < 3:
-            self._say_that_nobody_led()
+            self._looks += 1
+            if self._looks > _STARTING:
+                self._say_that_nobody_led()
             stop.wait(_AGAIN_S)
             return
         self._start_over_if_new(found[names.ledger])
