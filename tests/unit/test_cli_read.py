@@ -186,6 +186,14 @@ def test_schema_is_that_of_the_control_message() -> None:
 # --- watching
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell runs in the background ignores Ctrl-C, and so does all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _until(process: "subprocess.Popen[bytes]", read: int, said: bytes) -> bytes:
     """What a process has written once it has said something."""
     found, deadline = b"", time.monotonic() + LIMIT_S
@@ -197,6 +205,7 @@ def _until(process: "subprocess.Popen[bytes]", read: int, said: bytes) -> bytes:
     return found
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_status_watched_through_a_pipe_prints_a_line_per_change() -> None:
     host = Host()
     host.show_status({"state": "waiting", "message": "no users"})
@@ -216,6 +225,7 @@ def test_status_watched_through_a_pipe_prints_a_line_per_change() -> None:
     assert [line.split()[1] for line in lines] == ["waiting", "live"]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_status_watched_as_json_goes_on_while_livejoin_is_away() -> None:
     host = Host()
     with served(host) as one:
@@ -234,6 +244,7 @@ def test_status_watched_as_json_goes_on_while_livejoin_is_away() -> None:
     assert watching.returncode == 130
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_status_watched_on_a_terminal_is_drawn_in_place(url: str) -> None:
     terminal, slave = pty.openpty()
     command = [LIVEJOIN, "status", "--watch", "--url", url]
