@@ -22,7 +22,11 @@ from livejoin.tables.viewer import Frame, Held, Viewer, subscription
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
-FLUSH_S = 0.02  # at most this often; at once after a quiet time
+# Frames are so far apart at most; closer where sending them takes no time, and the first after a
+# quiet time goes at once. Half of it is what a change waits on average.
+FLUSH_S = 0.02
+_CLOSEST_S = 0.005
+_SHARE = 20  # of the loop's time, at most one in so many goes into frames
 _FIRST_MESSAGE_S = 10
 _BEHIND_S = 10  # how long a viewer waits that has seen more than we have read
 _GOING_AWAY, _POLICY, _TRY_AGAIN = 1001, 1008, 1013
@@ -40,6 +44,7 @@ class Live:
         self._moved = False
         self._closed = False
         self._flushed_at = 0.0
+        self._apart_s = _CLOSEST_S
         self._since: float | None = None  # when the first change came that waits
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
@@ -78,7 +83,7 @@ class Live:
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._since = loop.time()
-            wait = max(0.0, self._flushed_at + FLUSH_S - loop.time())
+            wait = max(0.0, self._flushed_at + self._apart_s - loop.time())
             self._timer = loop.call_later(wait, self._flush)
 
     def _flush_now(self) -> None:
@@ -106,6 +111,8 @@ class Live:
             if removed.get(table):
                 parts.append(frames.removal(table, list(removed[table])))
         self._send("cutover" if moved else "data", parts, since)
+        took_s = asyncio.get_running_loop().time() - self._flushed_at
+        self._apart_s = min(FLUSH_S, max(_CLOSEST_S, _SHARE * took_s))
 
     def _send(
         self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any

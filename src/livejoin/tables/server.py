@@ -20,7 +20,9 @@ _LEAVE_S = 3
 
 def listen(host: str, port: int) -> socket.socket:
     """Take the port, or say who to ask."""
-    taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # said to be TCP: else asyncio leaves Nagle's algorithm on, and small frames wait for 40 ms
+    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind((host, port))

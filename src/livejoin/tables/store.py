@@ -200,8 +200,12 @@ class Store:
         return Delta(self._rows_from(first), removed)
 
     def _hash_waiting(self) -> None:
-        for start, chunk in self._chunks_from(self._hashed):
-            self._hash[start : start + chunk.num_rows] = hashing.of_rows(chunk)
+        waiting = [chunk for _start, chunk in self._chunks_from(self._hashed)]
+        at = self._hashed
+        # together: hashing 500 rows that came one by one would hold up everybody for half a second
+        for chunk in pa.Table.from_batches(waiting, self.schema).combine_chunks().to_batches():
+            self._hash[at : at + chunk.num_rows] = hashing.of_rows(chunk)
+            at += chunk.num_rows
         new, outside = slice(self._hashed, self._size), slice(self._hashed, self._first)
         self._sum += hashing.total(self._hash[new][self._alive[new]])
         if outside.stop > outside.start:
