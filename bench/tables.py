@@ -6,6 +6,7 @@ but the table server is measured.
 
 import argparse
 import asyncio
+import hashlib
 import json
 import math
 import struct
@@ -31,6 +32,7 @@ NAME = "bench"
 OUT = Path(__file__).parent / "out" / "tables.json"
 
 Figures = dict[str, float]
+Sums = dict[str, tuple[int, str]]  # by table: rows and hash
 
 
 def main() -> None:
@@ -168,7 +170,8 @@ def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
                 quiet = max(waits)
                 began = time.monotonic()
                 await asyncio.to_thread(cluster.lead, new, old)
-                await asyncio.gather(*(_checked(socket) for socket in audience.sockets))
+                known: dict[bytes, asyncio.Future[Sums]] = {}
+                await asyncio.gather(*(_checked(socket, known) for socket in audience.sockets))
                 took = time.monotonic() - began
             finally:
                 stop.set()
@@ -186,23 +189,29 @@ def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     }
 
 
-async def _checked(socket: ClientConnection) -> None:
-    """Wait for the cutover, and for the heartbeat after it; what came must have that hash."""
-    frame = b""
+async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[Sums]]) -> None:
+    """Wait for the cutover, and for the heartbeat after it; what came must have that hash.
+
+    Twenty viewers are twenty machines: here equal bytes are hashed once.
+    """
+    frame = digest = b""
     while True:
         found = await socket.recv()
         assert isinstance(found, bytes)
         told = header(found)
         if told["type"] == "cutover":
             frame = found
+            digest = hashlib.blake2b(found, digest_size=16).digest()
+            if digest not in known:
+                known[digest] = asyncio.ensure_future(asyncio.to_thread(_sums, frame))
         elif told["type"] == "heartbeat" and frame:
-            sums = await asyncio.to_thread(_sums, frame)
+            sums = await asyncio.shield(known[digest])
             for table, (count, text) in sums.items():
                 assert told["tables"][table] == {"rows": count, "hash": text}
             return
 
 
-def _sums(frame: bytes) -> dict[str, tuple[int, str]]:
+def _sums(frame: bytes) -> Sums:
     from livejoin import hashing  # noqa: PLC0415 - the rest does without
 
     told = header(frame)

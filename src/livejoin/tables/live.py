@@ -49,6 +49,7 @@ class Live:
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
         self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
+        self._whole: dict[frozenset[str], bytes] = {}  # all there is, until something changes
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
         host.audience.append(self)
 
@@ -95,6 +96,7 @@ class Live:
         self._timer = None
         self._wake_those_ahead()
         self._flushed_at = asyncio.get_running_loop().time()
+        self._whole.clear()
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
         since, self._since = self._since, None
@@ -236,14 +238,12 @@ class Live:
                 return
             if viewer.missing:
                 self._flush_now()  # what is pending is in it, and need not come again
-                everything = Frame(self._missed(viewer), self._held())
-                viewer.missing = False
-                await self._hand_over(socket, viewer, everything)
-            while (waiting := viewer.take()) is not None:
-                await self._hand_over(socket, viewer, waiting)
+                viewer.miss_no_more(Frame(self._missed(viewer), self._held()))
+            while viewer.waiting and not viewer.missing:
+                await self._hand_over(socket, viewer)
 
-    async def _hand_over(self, socket: WebSocket, viewer: Viewer, frame: Frame) -> None:
-        asked = viewer.asked
+    async def _hand_over(self, socket: WebSocket, viewer: Viewer) -> None:
+        frame, asked = viewer.take(), viewer.asked
         await socket.send_bytes(frame.data)
         if viewer.asked is asked:  # else it holds nothing yet of what it wants now
             viewer.took(frame.held)
@@ -253,6 +253,8 @@ class Live:
     def _missed(self, viewer: Viewer) -> bytes:
         """All that a viewer does not hold; its data tables by what changed, where that is less."""
         held, now = viewer.held, self._held()
+        if held is None and viewer.tables in self._whole:  # as for the one before
+            return self._whole[viewer.tables]
         since = held.seq if held and now and held.generation == now.generation else None
         parts: list[frames.Part] = []
         for table in spec.TABLES:
@@ -269,7 +271,10 @@ class Live:
                 parts.append(frames.removal(table, delta.removed))
         moved = held is not None and now is not None and since is None
         more = {} if since is None else {"resumed": True}
-        return frames.frame(self._header("cutover" if moved else "data", **more), parts)
+        frame = frames.frame(self._header("cutover" if moved else "data", **more), parts)
+        if held is None:
+            self._whole[viewer.tables] = frame
+        return frame
 
     def close(self) -> None:
         """Send every viewer away, with the code that says to come back."""

@@ -53,6 +53,7 @@ class Store:
         self._alive = np.zeros(0, bool)
         self._at = np.zeros(0, np.int64)  # where in the changelog a row came
         self._hash = np.zeros(0, np.uint64)
+        self._known = np.zeros(0, bool)  # whether the hash is there
         self._version = np.zeros((0, 3), np.int64)
         self._sum = 0  # of the rows below _hashed
         self._hashed = 0
@@ -89,6 +90,9 @@ class Store:
         self._grow(base + count)
         self._version[base : base + count] = records.versions
         self._at[base : base + count] = seq
+        self._known[base : base + count] = records.hashes is not None
+        if records.hashes is not None:
+            self._hash[base : base + count] = records.hashes
         self._alive[base : base + count] = False
         plain = not self._removed and records.present.all() and len(set(records.ids)) == count
         removed = self._put_all(records, base) if plain else self._put_each(records, base, seq)
@@ -200,12 +204,14 @@ class Store:
         return Delta(self._rows_from(first), removed)
 
     def _hash_waiting(self) -> None:
-        waiting = [chunk for _start, chunk in self._chunks_from(self._hashed)]
-        at = self._hashed
-        # together: hashing 500 rows that came one by one would hold up everybody for half a second
-        for chunk in pa.Table.from_batches(waiting, self.schema).combine_chunks().to_batches():
-            self._hash[at : at + chunk.num_rows] = hashing.of_rows(chunk)
-            at += chunk.num_rows
+        unknown = ~self._known[self._hashed : self._size]
+        if unknown.any():
+            # together: 500 rows that came one by one would hold up everybody for half a second
+            waiting = [chunk for _start, chunk in self._chunks_from(self._hashed)]
+            some = pa.Table.from_batches(waiting, self.schema).filter(pa.array(unknown))
+            hashes = [hashing.of_rows(chunk) for chunk in some.combine_chunks().to_batches()]
+            self._hash[self._hashed + np.flatnonzero(unknown)] = np.concatenate(hashes)
+            self._known[self._hashed : self._size] = True
         new, outside = slice(self._hashed, self._size), slice(self._hashed, self._first)
         self._sum += hashing.total(self._hash[new][self._alive[new]])
         if outside.stop > outside.start:
@@ -262,7 +268,7 @@ class Store:
         if size <= len(self._alive):
             return
         room = max(1024, 1 << (size - 1).bit_length())
-        for name in ("_alive", "_at", "_hash", "_version"):
+        for name in ("_alive", "_at", "_hash", "_known", "_version"):
             old = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), old.dtype)
             new[: len(old)] = old
@@ -274,6 +280,7 @@ class Store:
         alive = np.flatnonzero(self._alive[: self._size])
         whole = self.snapshot()
         self._hash, self._version = self._hash[alive], self._version[alive]
+        self._known = self._known[alive]
         self._at, self._first = self._at[alive], int(np.searchsorted(alive, self._first))
         self._alive = np.ones(len(alive), bool)
         self._chunks = whole.to_batches()

@@ -67,10 +67,13 @@ class Viewer:
         self.missing = True
         self.wake.set()
 
-    def take(self) -> Frame | None:
-        """The next frame that waits."""
-        if self.missing or not self.waiting:
-            return None
+    def miss_no_more(self, frame: Frame) -> None:
+        """Queue all that was missed."""
+        self.missing = False
+        self.offer(frame)
+
+    def take(self) -> Frame:
+        """The next frame that waits; nobody else keeps it for this viewer."""
         frame = self.waiting.popleft()
         self.size -= len(frame.data)
         return frame
