@@ -87,7 +87,7 @@ class Viewer:
                     self.view[table][row["_id"]] = row
 
 
-def _read(payload: bytes) -> list[dict[str, Any]]:
+def _read(payload: bytes | memoryview) -> list[dict[str, Any]]:
     with pa.ipc.open_stream(payload) as stream:
         return plain(stream.read_all())
 

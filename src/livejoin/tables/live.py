@@ -27,6 +27,8 @@ HEARTBEAT_S = 1.0
 FLUSH_S = 0.02
 _CLOSEST_S = 0.005
 _SHARE = 20  # of the loop's time, at most one in so many goes into frames
+_LARGE = 1 << 20
+_COPIED_PER_S = 500e6  # bytes of a frame into a socket's buffers, where memory is slow
 _FIRST_MESSAGE_S = 10
 _BEHIND_S = 10  # how long a viewer waits that has seen more than we have read
 _GOING_AWAY, _POLICY, _TRY_AGAIN = 1001, 1008, 1013
@@ -45,6 +47,7 @@ class Live:
         self._closed = False
         self._flushed_at = 0.0
         self._apart_s = _CLOSEST_S
+        self._free_at = 0.0  # when the next large frame may go
         self._since: float | None = None  # when the first change came that waits
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
@@ -244,11 +247,21 @@ class Live:
 
     async def _hand_over(self, socket: WebSocket, viewer: Viewer) -> None:
         frame, asked = viewer.take(), viewer.asked
+        await self._turn(len(frame.data))
         await socket.send_bytes(frame.data)
         if viewer.asked is asked:  # else it holds nothing yet of what it wants now
             viewer.took(frame.held)
         now = asyncio.get_running_loop().time()
         self.sent.frame(None if frame.since is None else now - frame.since)
+
+    async def _turn(self, size: int) -> None:
+        """Large frames go one after the other, and in between there is time for everybody else."""
+        if size < _LARGE:
+            return
+        now = asyncio.get_running_loop().time()
+        wait_s = max(0.0, self._free_at - now)
+        self._free_at = now + wait_s + size / _COPIED_PER_S
+        await asyncio.sleep(wait_s)
 
     def _missed(self, viewer: Viewer) -> bytes:
         """All that a viewer does not hold; its data tables by what changed, where that is less."""
