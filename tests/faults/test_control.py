@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -234,3 +235,31 @@ def test_a16_stopped_in_the_middle_of_a_swap(one: World) -> None:
         ExpectNothingLeft(),
     ])  # fmt: skip
     print(json.dumps({"stopped_s": round(took, 1)}))
+
+
+# --- C7
+
+
+def test_c7_two_hundred_swaps(one: World) -> None:
+    """The last ones are as fast as the first, and nothing grows."""
+    play(one, [Traffic(20)])
+    took: list[float] = []
+    sizes: list[int] = []
+    for turn in range(200):
+        began = time.monotonic()
+        play(one, [to_pair(one.name, "ba"[turn % 2]), WaitOutcome("live", limit_s=120)])
+        took.append(time.monotonic() - began)
+        sizes.append(sum(map(_resident_kib, (one.live.pid, one.live.jvm()))))
+    play(one, [StopTraffic(), ExpectOracle("a"), ExpectNothingLeft()])
+    assert one.watcher.connects == 1
+    # the first builds fill caches and compile
+    grown = (sizes[-1] - sizes[20]) / (len(sizes) - 21)
+    first, last = statistics.median(took[10:20]), statistics.median(took[-10:])
+    print(f"\nC7: {first:.2f} s at first, {last:.2f} s at last, {grown:.0f} KiB more per swap")
+    assert grown < 1024
+    assert last < 1.5 * first
+
+
+def _resident_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])

@@ -1,4 +1,4 @@
-"""C3 to C6: many viewers, slow ones, those that come and go, and swaps under all of them."""
+"""C3 to C6 and D3: many viewers, slow ones, those that come and go, swaps under all of them."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ from livejoin.kafka import Kafka
 from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, header, row
 from rig.protocol import Replica
 from rig.running import Running, until
+from tables.test_fuzz import fuzz
 
 LIMIT_S = 120
 
@@ -263,3 +264,7 @@ def _expect_one_generation(frame: bytes, told: dict[str, Any]) -> None:
             ours = pc.ends_with(table.column("name"), f", generation {told['generation']}")
             assert pc.all(ours).as_py()
     assert seen == dict.fromkeys(DATA, 1000)
+
+
+def test_d3_a_hundred_thousand_fuzzed_frames() -> None:
+    fuzz(100_000)

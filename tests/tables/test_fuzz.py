@@ -1,0 +1,74 @@
+"""D3: whatever a viewer sends, no table changes, and only the offender is sent away."""
+
+import json
+import random
+
+from websockets.exceptions import ConnectionClosed
+
+from livejoin.core import spec
+from livejoin.tables.host import Host
+from tables.filled import chunk, final, live, user
+from tables.serving import Served, served
+
+SEED = 5
+TALK = (
+    '{"subscribe": ["final_ui"]}',
+    '{"subscribe": ["final_ui"], "resume": {"generation": 1, "seq": 1}}',
+    '{"upsert": [{"_id": "0-0", "name": "mine"}]}',
+    '{"type": "data", "generation": 1, "seq": 9, "parts": []}',
+    '{"remove": ["0-0"]}',
+    "[1, 2, 3]",
+    "null",
+)
+
+
+def _message(dice: random.Random) -> str | bytes:
+    """What nobody should send: damaged, made up, binary, long."""
+    text = bytearray(dice.choice(TALK).encode())
+    for _ in range(dice.randrange(4)):
+        at = dice.randrange(len(text) + 1)
+        text[at : at + dice.randrange(4)] = dice.randbytes(dice.randrange(5))
+    kind = dice.random()
+    if kind < 0.2:
+        return bytes(text)
+    if kind < 0.25:
+        return len(text).to_bytes(4, "big") + bytes(text) + dice.randbytes(50)
+    if kind < 0.3:
+        return json.dumps({"subscribe": ["x" * dice.randrange(2000)] * dice.randrange(1, 20)})
+    return text.decode(errors="replace")
+
+
+def _hashes(shown: Served) -> dict[str, str]:
+    found: dict[str, str] = {}
+    shown.do(lambda host: found.update({name: host.store(name).hash for name in spec.TABLES}))
+    return found
+
+
+def test_fuzzed_frames_change_nothing() -> None:
+    fuzz(600)  # 100,000 of them are one of the long tests
+
+
+def fuzz(count: int) -> None:
+    """Send so many to a server that somebody else watches."""
+    print(f"seed {SEED}")
+    dice, sent_away = random.Random(SEED), 0
+    host = Host(logs_kept=100, rejects_kept=100)
+    host.follow(live(1))
+    host.apply(chunk(1, 2, user(0), final(0, "Ada")))
+    with served(host) as shown, shown.viewer("final_ui") as other:
+        other.next()
+        before, left = _hashes(shown), count
+        while left:
+            with shown.viewer() as viewer:
+                try:
+                    while left:
+                        left -= 1
+                        viewer.connection.send(_message(dice))
+                        viewer.next()
+                except ConnectionClosed:
+                    sent_away += 1
+        assert _hashes(shown) == before
+        shown.apply(1, 3, final(1, "Alan"))
+        assert other.next("data").kinds == [("final_ui", "upsert")]
+        assert [row["name"] for row in other.view["final_ui"].values()] == ["Ada", "Alan"]
+    assert sent_away > count / 4
