@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from websockets.asyncio.client import ClientConnection, connect
 
+from livejoin.client.session import Session
 from livejoin.kafka import Kafka
 from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, header, row
 from rig.protocol import Replica
@@ -95,70 +96,87 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(kafka: Kafka, tmp_path: Path) 
     cluster.lead(cluster.generation(1, 10_000))
     count, rate = 1500, 50.0
     with cluster.server() as server:
-        uri = server.url.replace("http", "ws") + "api/v1/live"
-
-        async def open_one() -> ClientConnection:
-            narrow = sockets.socket()
-            narrow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
-            narrow.connect(("127.0.0.1", server.port))
-            narrow.setblocking(False)  # noqa: FBT003 - the standard library's
-            one = await connect(
-                uri,
-                sock=narrow,
-                subprotocols=[SUBPROTOCOL],
-                max_size=None,
-                max_queue=1,
-                compression=None,
-                ping_interval=None,
-            )
-            await one.send(json.dumps({"subscribe": ["final_ui"]}))
-            return one
-
-        async def slowly(one: ClientConnection, over: asyncio.Event) -> Replica:
-            replica = Replica()
-            while not over.is_set():
-                await asyncio.sleep(0.5)
-                frame = await one.recv()
-                assert isinstance(frame, bytes)
-                replica.take(frame)
-            return replica
-
-        async def finish(one: ClientConnection, replica: Replica, end: int) -> None:
-            """Read on at full speed, until what is held was checked against a heartbeat."""
-            async with asyncio.timeout(LIMIT_S):
-                while True:
-                    frame = await one.recv()
-                    assert isinstance(frame, bytes)
-                    told = replica.take(frame)
-                    if told["type"] == "heartbeat" and told["seq"] >= end:
-                        return
 
         async def look() -> tuple[list[float], list[float], int, int]:
             audience = Audience(server)
             await audience.join(130, ("final_ui",))
             alone = await watched(cluster, audience, count, rate)
-            slow = [await open_one() for _ in range(70)]  # of which 20 stop: nobody reads them
+            slow = [await _open(server) for _ in range(70)]  # of which 20 stop: nobody reads them
             over, before = asyncio.Event(), memory_kib(server)
-            reading = [asyncio.create_task(slowly(one, over)) for one in slow[:50]]
+            reading = [asyncio.create_task(_slowly(one, over)) for one in slow[:50]]
             beside = await watched(cluster, audience, count, rate)
             after = memory_kib(server)
             over.set()
             await audience.leave()
-            replicas = [*await asyncio.gather(*reading), *(Replica() for _ in slow[50:])]
+            taken = [*await asyncio.gather(*reading), *([] for _ in slow[50:])]
             end = cluster.ends[1]
-            await asyncio.gather(
-                *(finish(one, r, end) for one, r in zip(slow, replicas, strict=True))
-            )
+            await asyncio.gather(*(_finish(*it, end) for it in zip(slow, taken, strict=True)))
             await asyncio.gather(*(one.close() for one in slow))
+            received.extend(taken)
             return alone, beside, before, after
 
+        received: list[list[bytes]] = []
         alone, beside, before, after = asyncio.run(look())
+    for frames in received:
+        _expect_equal(frames)
     print(
         f"\nC4: p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(beside) * 1000:.1f} ms;"
         f" memory {before} to {after} KiB"
     )
     assert p99(beside) < 1.2 * p99(alone) + 0.005  # below the grain of one frame nobody differs
     assert after - before < 70 * 2048
+
+
+async def _open(server: Running) -> ClientConnection:
+    """A viewer whose socket holds little."""
+    narrow = sockets.socket()
+    narrow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
+    narrow.connect(("127.0.0.1", server.port))
+    narrow.setblocking(False)  # noqa: FBT003 - the standard library's
+    one = await connect(
+        server.url.replace("http", "ws") + "api/v1/live",
+        sock=narrow,
+        subprotocols=[SUBPROTOCOL],
+        max_size=None,
+        max_queue=1,
+        compression=None,
+        ping_interval=None,
+    )
+    await one.send(json.dumps({"subscribe": ["final_ui"]}))
+    return one
+
+
+async def _slowly(one: ClientConnection, over: asyncio.Event) -> list[bytes]:
+    """Take a frame now and then; looked at later, so that only the server works now."""
+    frames = []
+    while not over.is_set():
+        await asyncio.sleep(0.5)
+        frame = await one.recv()
+        assert isinstance(frame, bytes)
+        frames.append(frame)
+    return frames
+
+
+async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
+    """Read on at full speed, to a heartbeat after the last change."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            frame = await one.recv()
+            assert isinstance(frame, bytes)
+            frames.append(frame)
+            told = header(frame)
+            if told["type"] == "heartbeat" and told["seq"] >= end:
+                return
+
+
+def _expect_equal(frames: list[bytes]) -> None:
+    """Whoever applied these frames holds what the server told at last, and ever before."""
+    session = Session("final_ui")
+    session.hello()
+    for frame in frames:
+        session.receive(frame, time.monotonic())
+    assert session.heartbeat_at is not None
+    assert session.mismatches == 0
 
 
 def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path) -> None:
