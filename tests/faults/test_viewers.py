@@ -102,13 +102,18 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(kafka: Kafka, tmp_path: Path) 
             await audience.join(130, ("final_ui",))
             alone = await watched(cluster, audience, count, rate)
             slow = [await _open(server) for _ in range(70)]  # of which 20 stop: nobody reads them
+            # joining is not what is measured
+            taken = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
             over, before = asyncio.Event(), memory_kib(server)
-            reading = [asyncio.create_task(_slowly(one, over)) for one in slow[:50]]
+            reading = [
+                asyncio.create_task(_slowly(one, frames, over))
+                for one, frames in zip(slow[:50], taken[:50], strict=True)
+            ]
             beside = await watched(cluster, audience, count, rate)
             after = memory_kib(server)
             over.set()
             await audience.leave()
-            taken = [*await asyncio.gather(*reading), *([] for _ in slow[50:])]
+            await asyncio.gather(*reading)
             end = cluster.ends[1]
             await asyncio.gather(*(_finish(*it, end) for it in zip(slow, taken, strict=True)))
             await asyncio.gather(*(one.close() for one in slow))
@@ -146,25 +151,25 @@ async def _open(server: Running) -> ClientConnection:
     return one
 
 
-async def _slowly(one: ClientConnection, over: asyncio.Event) -> list[bytes]:
+async def _frame(one: ClientConnection) -> bytes:
+    frame = await one.recv()
+    assert isinstance(frame, bytes)
+    return frame
+
+
+async def _slowly(one: ClientConnection, frames: list[bytes], over: asyncio.Event) -> None:
     """Take a frame now and then; looked at later, so that only the server works now."""
-    frames = []
     while not over.is_set():
         await asyncio.sleep(0.5)
-        frame = await one.recv()
-        assert isinstance(frame, bytes)
-        frames.append(frame)
-    return frames
+        frames.append(await _frame(one))
 
 
 async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
     """Read on at full speed, to a heartbeat after the last change."""
     async with asyncio.timeout(LIMIT_S):
         while True:
-            frame = await one.recv()
-            assert isinstance(frame, bytes)
-            frames.append(frame)
-            told = header(frame)
+            frames.append(await _frame(one))
+            told = header(frames[-1])
             if told["type"] == "heartbeat" and told["seq"] >= end:
                 return
 
@@ -257,8 +262,7 @@ async def _follow(one: ClientConnection, last: int) -> int:
     moved, replica = 0, Replica()
     async with asyncio.timeout(10 * LIMIT_S):
         while True:
-            frame = await one.recv()
-            assert isinstance(frame, bytes)
+            frame = await _frame(one)
             told = header(frame)
             if told["type"] == "cutover":
                 moved += 1
