@@ -42,7 +42,8 @@ async def send_changes(cluster: Ledgered, count: int, rate: float) -> list[float
     for number in range(count):
         await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         sent.append(time.monotonic())
-        cluster.put(1, row("final_ui", number % 1000, "changed", number))
+        # newer than whatever was there
+        cluster.put(1, row("final_ui", number % 1000, "changed", cluster.ends[1]))
         await asyncio.to_thread(cluster.flush)
     return sent
 
