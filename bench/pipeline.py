@@ -29,7 +29,8 @@ from confluent_kafka import TopicPartition
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from bench import new_generation
+from bench import new_generation, parts
+from bench.parts import Figures
 
 from livejoin import broker, processes
 from livejoin.core import rows, spec
@@ -41,7 +42,7 @@ from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.reading import arrived
 from livejoin.settings import Spark
-from rig.running import Running, descendants, is_java, running, until
+from rig.running import Running, descendants, is_java, memory_kib, running, until
 
 NAME = "bench"
 TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}
@@ -49,36 +50,22 @@ USERS = 1000  # that accounts are sent for, in the parts with a steady rate
 PARTITIONS = 2
 ROLES = ("the broker", "Spark", "livejoin")
 SMALLER = 10  # the state is measured with so many times fewer records than the catch-up
-OUT = Path(__file__).parent / "out" / "pipeline.json"
-
-Figures = dict[str, float]
 
 
 def main() -> None:
     """Run the parts, print a table, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless told")
     parser.add_argument("--minutes", type=float, default=10, help="of latency")
     parser.add_argument("--warm-up", type=float, default=1, help="minutes before samples count")
     parser.add_argument("--rate", type=int, default=500, help="accounts/s: latency and crash")
     parser.add_argument("--records", type=int, default=1_000_000, help="per side: catch-up")
     parser.add_argument("--batch-s", type=int, default=Spark().batch_s, help="latency and crash")
-    asked = parser.parse_args()
-    if unknown := set(asked.parts) - PARTS.keys():
-        parser.error(f"there is no part {min(unknown)!r}")
-    figures: dict[str, Figures] = json.loads(OUT.read_text()) if OUT.exists() else {}
-    for part in asked.parts or PARTS:
-        with tempfile.TemporaryDirectory() as folder:
-            figures[part] = PARTS[part](asked, Path(folder))
-        _report(part, figures[part])
-        OUT.parent.mkdir(parents=True, exist_ok=True)
-        OUT.write_text(json.dumps(figures, indent=1) + "\n")
+    parts.run(parser, PARTS, _measured, "pipeline")
 
 
-def _report(part: str, figures: Figures) -> None:
-    print(f"\n{part}")
-    for name, figure in figures.items():
-        print(f"  {name:36}{figure:12,.{0 if figure >= 100 else 2}f}", flush=True)
+def _measured(part: str, asked: argparse.Namespace) -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        return PARTS[part](asked, Path(folder))
 
 
 class Mark(NamedTuple):
@@ -243,8 +230,8 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
                 for role in ROLES[1:]:
                     figures[f"{kind}, CPU of {role}, s"] = used_then[role] - used[role]
                 figures |= {
-                    f"{kind}, peak memory of Spark, MiB": _peak_mib(live.jvm()),
-                    f"{kind}, peak memory of livejoin, MiB": _peak_mib(live.pid),
+                    f"{kind}, peak memory of Spark, MiB": memory_kib(live.jvm(), "VmHWM") / 1024,
+                    f"{kind}, peak memory of livejoin, MiB": memory_kib(live.pid, "VmHWM") / 1024,
                 }
                 if number == 1:
                     began, used = time.monotonic(), used_then
@@ -287,11 +274,6 @@ def _holds(live: Running, generation: int, records: int) -> bool:
         return status.get("generation") == generation and live.read() >= records
     except AssertionError:  # it has just been started
         return False
-
-
-def _peak_mib(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return float(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:

@@ -8,9 +8,7 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
-import json
 import math
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,39 +23,31 @@ from websockets.asyncio.client import ClientConnection
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from bench import parts
+from bench.parts import Figures
+
 from livejoin import broker
-from rig.ledgered import DATA, Audience, Ledgered, header, row
-from rig.running import until
+from rig.ledgered import DATA, Audience, Ledgered, row
+from rig.protocol import header, payloads
+from rig.running import memory_kib, until
 
 NAME = "bench"
-OUT = Path(__file__).parent / "out" / "tables.json"
 
-Figures = dict[str, float]
 Sums = dict[str, tuple[int, str]]  # by table: rows and hash
 
 
 def main() -> None:
     """Run the parts, print a table, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless told")
     parser.add_argument("--seconds", type=float, default=60, help="of latency and viewers")
     parser.add_argument("--viewers", type=int, default=1000, help="in the part of that name")
     parser.add_argument("--records", type=int, default=1_000_000, help="in the part ingest")
-    asked = parser.parse_args()
-    if unknown := set(asked.parts) - PARTS.keys():
-        parser.error(f"there is no part {min(unknown)!r}")
-    figures: dict[str, Figures] = json.loads(OUT.read_text()) if OUT.exists() else {}
-    for part in asked.parts or PARTS:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            broker.broker(Path(folder) / "kafka") as kafka,
-        ):
-            figures[part] = PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
-        print(f"\n{part}")
-        for name, figure in figures[part].items():
-            print(f"  {name:44}{figure:12,.{0 if figure >= 100 else 2}f}", flush=True)
-        OUT.parent.mkdir(parents=True, exist_ok=True)
-        OUT.write_text(json.dumps(figures, indent=1) + "\n")
+    parts.run(parser, PARTS, _measured, "tables")
+
+
+def _measured(part: str, asked: argparse.Namespace) -> Figures:
+    with tempfile.TemporaryDirectory() as folder, broker.broker(Path(folder) / "kafka") as kafka:
+        return PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
 
 
 def _steady(
@@ -96,13 +86,7 @@ def _steady(
         stop.set()
         ready.set()
         thread.join()
-    took = []
-    for seen in audience.seen:
-        known = first
-        for seq, at in seen:
-            took += [(at - sent[offset - first]) * 1000 for offset in range(known, seq)]
-            known = max(known, seq)
-    return sorted(took), joined
+    return sorted(seconds * 1000 for seconds in audience.took(first, sent)), joined
 
 
 def _shares(took: list[float], *shares: float) -> Figures:
@@ -123,14 +107,14 @@ def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     """Many viewers of a table of 10,000 rows at 10 changes/s."""
     cluster.lead(cluster.generation(1, 10_000))
     with cluster.server() as server:
-        before = _rss_kib(server.pid)
+        before = memory_kib(server.pid)
         audience = Audience(server)
         memory: list[float] = []
         stop = threading.Event()
 
         def weigh() -> None:
             while not stop.wait(1):
-                memory.append(_rss_kib(server.pid))
+                memory.append(memory_kib(server.pid))
 
         thread = threading.Thread(target=weigh)
         thread.start()
@@ -234,12 +218,9 @@ async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[S
 def _sums(frame: bytes) -> Sums:
     from livejoin import hashing  # noqa: PLC0415 - the rest does without
 
-    told = header(frame)
-    (size,) = struct.unpack_from(">I", frame)
-    at, found = 4 + size, {}
-    for part in told["parts"]:
-        table = pa.ipc.open_stream(frame[at : at + part["bytes"]]).read_all()
-        at += part["bytes"]
+    found = {}
+    for part, payload in zip(header(frame)["parts"], payloads(frame), strict=True):
+        table = pa.ipc.open_stream(payload).read_all()
         total = sum(hashing.total(hashing.of_rows(batch)) for batch in table.to_batches())
         found[part["table"]] = (table.num_rows, hashing.text(total))
     return found
@@ -259,7 +240,7 @@ def ingest(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
         assert {t["name"]: t["rows"] for t in listed if t["name"] in DATA} == dict.fromkeys(
             DATA, each
         )
-        memory = _rss_kib(server.pid) / 1024
+        memory = memory_kib(server.pid) / 1024
     return {
         "records": records,
         "from its start until all are served, s": took,
@@ -267,14 +248,6 @@ def ingest(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
         "records per second of CPU": records / used,
         "memory, MiB": memory,
     }
-
-
-def _rss_kib(pid: int) -> float:
-    return float(_status(pid, "VmRSS:"))
-
-
-def _status(pid: int, field: str) -> str:
-    return Path(f"/proc/{pid}/status").read_text().partition(field)[2].split()[0]
 
 
 def _cpu_s(pid: int) -> float:

@@ -16,7 +16,7 @@ import pytest
 
 from livejoin import failpoints
 from livejoin.kafka import Kafka
-from rig.running import COLD, Running, until
+from rig.running import COLD, Running, memory_kib, until
 from rig.world import (
     Do,
     ExpectLive,
@@ -249,7 +249,7 @@ def test_c7_two_hundred_swaps(one: World) -> None:
         began = time.monotonic()
         play(one, [to_pair(one.name, "ba"[turn % 2]), WaitOutcome("live", limit_s=120)])
         took.append(time.monotonic() - began)
-        sizes.append(sum(map(_resident_kib, (one.live.pid, one.live.jvm()))))
+        sizes.append(sum(map(memory_kib, (one.live.pid, one.live.jvm()))))
     play(one, [StopTraffic(), ExpectOracle("a"), ExpectNothingLeft()])
     assert one.watcher.connects == 1
     # the first builds fill caches and compile
@@ -258,8 +258,3 @@ def test_c7_two_hundred_swaps(one: World) -> None:
     print(f"\nC7: {first:.2f} s at first, {last:.2f} s at last, {grown:.0f} KiB more per swap")
     assert grown < 1024
     assert last < 1.5 * first
-
-
-def _resident_kib(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0])

@@ -14,9 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from livejoin.client.session import Session
 from livejoin.kafka import Kafka
-from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, header, row
-from rig.protocol import Replica
-from rig.running import Running, until
+from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, row
+from rig.protocol import Replica, header, payloads
+from rig.running import Running, memory_kib, until
 from tables.test_fuzz import fuzz
 
 LIMIT_S = 120
@@ -24,11 +24,6 @@ LIMIT_S = 120
 
 def p99(samples: list[float]) -> float:
     return sorted(samples)[int(len(samples) * 0.99)]
-
-
-def memory_kib(server: Running) -> int:
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0])
 
 
 def handles(server: Running) -> int:
@@ -58,21 +53,14 @@ async def watched(
         audience.watch(first + count, count / rate + LIMIT_S),
         *others,
     )
-    took = []
-    for seen in audience.seen:
-        known = first
-        for seq, at in seen:
-            took += [at - sent[offset - first] for offset in range(known, seq)]
-            known = max(known, seq)
-    assert len(took) == count * len(audience.seen)
-    return took
+    return audience.took(first, sent)
 
 
 def test_c3_a_thousand_viewers(kafka: Kafka, tmp_path: Path) -> None:
     cluster = Ledgered(kafka, tmp_path, "c3")
     cluster.lead(cluster.generation(1, 10_000))
     with cluster.server() as server:
-        before = memory_kib(server)
+        before = memory_kib(server.pid)
 
         async def look() -> tuple[float, list[float], int]:
             audience = Audience(server)
@@ -80,7 +68,7 @@ def test_c3_a_thousand_viewers(kafka: Kafka, tmp_path: Path) -> None:
             await audience.join(1000, ("final_ui",))
             joined = time.monotonic() - began
             took = await watched(cluster, audience, 300, 10)
-            memory = memory_kib(server)
+            memory = memory_kib(server.pid)
             await audience.leave()
             return joined, took, memory
 
@@ -105,13 +93,13 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(kafka: Kafka, tmp_path: Path) 
             slow = [await _open(server) for _ in range(70)]  # of which 20 stop: nobody reads them
             # joining is not what is measured
             taken = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
-            over, before = asyncio.Event(), memory_kib(server)
+            over, before = asyncio.Event(), memory_kib(server.pid)
             reading = [
                 asyncio.create_task(_slowly(one, frames, over))
                 for one, frames in zip(slow[:50], taken[:50], strict=True)
             ]
             beside = await watched(cluster, audience, count, rate)
-            after = memory_kib(server)
+            after = memory_kib(server.pid)
             over.set()
             await audience.leave()
             await asyncio.gather(*reading)
@@ -211,13 +199,13 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path) -> None:
 
         asyncio.run(come_and_go(500))  # the first ones make room that is kept
         until(nobody_left, "no viewer is left", LIMIT_S)
-        memory, files = memory_kib(server), handles(server)
+        memory, files = memory_kib(server.pid), handles(server)
         for _ in range(19):
             asyncio.run(come_and_go(500))
             half_open(25)
         until(nobody_left, "no viewer is left", LIMIT_S)
         until(lambda: handles(server) <= files + 5, "all sockets are closed", LIMIT_S)
-        grown = memory_kib(server) - memory
+        grown = memory_kib(server.pid) - memory
         print(f"\nC5: 10,000 viewers came and went, memory grew by {grown} KiB of {memory}")
         assert grown < 0.1 * memory
 
@@ -277,11 +265,9 @@ async def _follow(one: ClientConnection, last: int) -> int:
 
 def _expect_one_generation(frame: bytes, told: dict[str, Any]) -> None:
     """All tables are there, whole, and of the generation that the header names."""
-    at = 4 + int.from_bytes(frame[:4], "big")
     seen = {}
-    for part in told["parts"]:
-        table = pa.ipc.open_stream(frame[at : at + part["bytes"]]).read_all()
-        at += part["bytes"]
+    for part, payload in zip(told["parts"], payloads(frame), strict=True):
+        table = pa.ipc.open_stream(payload).read_all()
         seen[part["table"]] = table.num_rows
         if "name" in table.column_names:
             ours = pc.ends_with(table.column("name"), f", generation {told['generation']}")

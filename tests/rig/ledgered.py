@@ -6,9 +6,8 @@ So the table server is tried alone, with as many rows, swaps and viewers as one 
 import asyncio
 import contextlib
 import json
-import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
 from livejoin.kafka import Kafka
+from rig.protocol import header
 from rig.running import Running, running
 
 SUBPROTOCOL = Subprotocol("livejoin.v1")
@@ -137,12 +137,17 @@ class Audience:
             if found["seq"] >= until_seq:
                 return
 
+    def took(self, first: int, sent: Sequence[float]) -> list[float]:
+        """Seconds from sending each change, from an offset on, until each viewer had it."""
+        took: list[float] = []
+        for seen in self.seen:
+            known = first
+            for seq, at in seen:
+                took += [at - sent[offset - first] for offset in range(known, seq)]
+                known = max(known, seq)
+        assert len(took) == len(sent) * len(self.seen)
+        return took
+
     async def leave(self) -> None:
         """Close all sockets."""
         await asyncio.gather(*(socket.close() for socket in self.sockets))
-
-
-def header(frame: bytes) -> dict[str, Any]:
-    (size,) = struct.unpack_from(">I", frame)
-    found: dict[str, Any] = json.loads(frame[4 : 4 + size])
-    return found

@@ -24,19 +24,13 @@ class Replica:
 
     def take(self, frame: bytes) -> dict[str, Any]:
         """Apply the next frame; its header. A heartbeat must tell just what is held."""
-        (size,) = struct.unpack(">I", frame[:4])
-        header: dict[str, Any] = json.loads(frame[4 : 4 + size].decode())
-        at = 4 + size
-        for part in header["parts"]:
-            payload = frame[at : at + part["bytes"]]
-            assert len(payload) == part["bytes"], "the frame ends in mid-part"
-            at += part["bytes"]
+        told = header(frame)
+        for part, payload in zip(told["parts"], payloads(frame), strict=True):
             self._apply(part["table"], part["kind"], rows(payload))
-        assert at == len(frame), "bytes are left over"
-        self.header = header
-        if header["type"] == "heartbeat":
-            self._check(header)
-        return header
+        self.header = told
+        if told["type"] == "heartbeat":
+            self._check(told)
+        return told
 
     def _apply(self, table: str, kind: str, some: list[Row]) -> None:
         if kind == "snapshot":
@@ -61,6 +55,28 @@ class Replica:
     def resume(self) -> dict[str, int]:
         """What a client says when it comes back."""
         return {"generation": self.header["generation"], "seq": self.header["seq"]}
+
+
+def header(frame: bytes) -> dict[str, Any]:
+    """What a frame says of itself."""
+    found: dict[str, Any] = json.loads(frame[4 : _begin(frame)].decode())
+    return found
+
+
+def payloads(frame: bytes) -> list[bytes]:
+    """The payloads of its parts, which fill the rest of it."""
+    at, found = _begin(frame), []
+    for part in header(frame)["parts"]:
+        found.append(frame[at : at + part["bytes"]])
+        assert len(found[-1]) == part["bytes"], "the frame ends in mid-part"
+        at += part["bytes"]
+    assert at == len(frame), "bytes are left over"
+    return found
+
+
+def _begin(frame: bytes) -> int:
+    (size,) = struct.unpack(">I", frame[:4])
+    return 4 + int(size)
 
 
 def rows(payload: bytes) -> list[Row]:

@@ -160,6 +160,12 @@ def running(kafka: Kafka, folder: Path, **settings: Any) -> Iterator[Running]:
         one.stop(signal.SIGKILL)
 
 
+def memory_kib(pid: int, what: str = "VmRSS") -> int:
+    """The resident size of a process, or its highest one (`VmHWM`)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition(f"{what}:")[2].split()[0])
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below one."""
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)

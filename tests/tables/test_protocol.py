@@ -56,10 +56,7 @@ class Server:
                 continue
             records = decode.records(name, [c.id for c in mine], [c.value() for c in mine])
             delta = store.apply(records, seq)
-            if delta.upserts.num_rows:
-                parts.append(frames.part(name, "upsert", delta.upserts))
-            if delta.removed:
-                parts.append(frames.removal(name, delta.removed))
+            parts += frames.changes(name, delta.upserts, delta.removed)
         return parts
 
     def snapshots(self) -> list[frames.Part]:

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
-from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.exceptions import WebSocketException
 
 from livejoin.client import asks, shapes
 from livejoin.client.address import DEFAULT_URL, Address
 from livejoin.client.asks import Call, Limit, Outcome, Result, Steps
 from livejoin.client.feed import Feed
-from livejoin.client.session import Change, Refused, Send, Session, another, moved
-from livejoin.client.sync import OPEN_S, SWAP_S, WAIT_S
-from livejoin.client.wire import SUBPROTOCOL
-from livejoin.core import spec
-from livejoin.errors import AskError, Garbled, LivejoinError, TookTooLong
+from livejoin.client.session import Change, Refused, Send, another, moved
+from livejoin.client.shared import SWAP_S, WAIT_S, Shared
+from livejoin.errors import AskError, Garbled, TookTooLong
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,18 +34,16 @@ def aconnect(url: str = DEFAULT_URL, token: str | None = None) -> "AsyncConnecti
     return AsyncConnection(Address(url, token))
 
 
-class AsyncConnection:
+class AsyncConnection(Shared):
     """One livejoin: its tables, and requests to change what they show."""
 
+    _made_by = "aconnect"
+
     def __init__(self, address: Address) -> None:
-        self._address = address
+        super().__init__(address)
         self._names: frozenset[str] = frozenset()
-        # the status is one row, and with it every connection learns of every cutover
-        self._session = Session(spec.STATUS)
-        self._feeds: list[Feed] = []
         self._changed = asyncio.Event()  # of now; the next change has another
         self._closed = False
-        self._failure: BaseException | None = None
         self._socket: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -78,30 +74,9 @@ class AsyncConnection:
         return AsyncTable(self, name)
 
     @property
-    def generation(self) -> int | None:
-        """Which generation the tables here show."""
-        return self._session.generation
-
-    @property
     def stale(self) -> str | None:
         """Why the rows here may be old, or None."""
         return self._session.stale(time.monotonic())
-
-    @property
-    def heartbeat_age_s(self) -> float | None:
-        """Seconds since livejoin was last heard of, or None before that."""
-        at = self._session.heartbeat_at
-        return None if at is None else time.monotonic() - at
-
-    @property
-    def mismatches(self) -> int:
-        """How often what was held here was not what livejoin had; it was then taken afresh."""
-        return self._session.mismatches
-
-    @property
-    def reconnects(self) -> int:
-        """How often an open socket was lost."""
-        return self._session.reconnects
 
     async def status(self) -> dict[str, Any]:
         """What is live, what is going on, and what became of the records read."""
@@ -205,12 +180,7 @@ class AsyncConnection:
         return value
 
     def _check(self) -> None:
-        if self._closed:
-            raise AskError("the connection is closed", hint="aconnect() makes a new one.")
-        if isinstance(self._failure, LivejoinError):
-            raise self._failure
-        if self._failure is not None:
-            raise AskError("the connection ended by an error of its own") from self._failure
+        self._check_that(closed=self._closed)
 
     # --- the task
 
@@ -245,31 +215,13 @@ class AsyncConnection:
     async def _follow(self) -> str:
         """Follow one socket to its end, and say what ended it."""
         try:
-            async with open_socket(
-                self._address.live,
-                subprotocols=[SUBPROTOCOL],  # type: ignore[list-item] # a str, by another name
-                additional_headers=self._address.headers,
-                proxy=None if self._address.nearby else True,
-                compression=None,
-                max_size=None,
-                open_timeout=OPEN_S,
-                close_timeout=OPEN_S,
-                ping_interval=None,  # heartbeats tell more
-            ) as socket:
+            async with open_socket(self._address.live, **self._options) as socket:
                 self._socket = socket
                 await socket.send(self._session.hello())
                 while True:
                     await self._receive(socket)
-        except InvalidStatus as error:
-            response = error.response
-            forbidden = self._address.forbidden(response.status_code, response.reason_phrase)
-            if forbidden is not None:
-                raise forbidden from error
-            return str(error)
-        except TimeoutError:
-            return f"silent for {self._session.patience_s:.0f} s"
         except (WebSocketException, OSError, Garbled) as error:
-            return str(error)
+            return self._end(error)
         finally:
             self._socket = None
 

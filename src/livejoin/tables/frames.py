@@ -38,6 +38,12 @@ def removal(table: str, ids: Sequence[str]) -> Part:
     return part(table, "remove", pa.table({"_id": pa.array(ids, pa.string())}))
 
 
+def changes(table: str, upserts: pa.Table | pa.RecordBatch, removed: Sequence[str]) -> list[Part]:
+    """Encode what changed in a table, if anything: first what is new, then what is gone."""
+    parts = [part(table, "upsert", upserts)] if upserts.num_rows else []
+    return [*parts, removal(table, removed)] if removed else parts
+
+
 def frame(header: dict[str, Any], parts: Sequence[Part] = ()) -> bytes:
     """Put a frame together."""
     listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]

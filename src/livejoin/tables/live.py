@@ -52,7 +52,8 @@ class Live:
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
         self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
-        self._whole: dict[frozenset[str], bytes] = {}  # all there is, until something changes
+        # all there is of the tables that were asked for last, until something changes
+        self._whole: tuple[frozenset[str], bytes] | None = None
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
         host.audience.append(self)
 
@@ -99,7 +100,7 @@ class Live:
         self._timer = None
         self._wake_those_ahead()
         self._flushed_at = asyncio.get_running_loop().time()
-        self._whole.clear()
+        self._whole = None
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
         since, self._since = self._since, None
@@ -110,11 +111,9 @@ class Live:
                 if viewer.held and viewer.held.generation == self._host.generation:
                     viewer.miss()
         parts = [self._snapshot(table) for table in DATA] if moved else []
-        for table in spec.TABLES:
-            if table in upserts:
-                parts.append(frames.part(table, "upsert", pa.Table.from_batches(upserts[table])))
-            if removed.get(table):
-                parts.append(frames.removal(table, list(removed[table])))
+        for table in (table for table in spec.TABLES if table in upserts or removed.get(table)):
+            rows = pa.Table.from_batches(upserts.get(table, ()), self._host.store(table).schema)
+            parts += frames.changes(table, rows, list(removed.get(table, ())))
         self._send("cutover" if moved else "data", parts, since)
         took_s = asyncio.get_running_loop().time() - self._flushed_at
         self._apart_s = min(FLUSH_S, max(_CLOSEST_S, _SHARE * took_s))
@@ -266,8 +265,8 @@ class Live:
     def _missed(self, viewer: Viewer) -> bytes:
         """All that a viewer does not hold; its data tables by what changed, where that is less."""
         held, now = viewer.held, self._held()
-        if held is None and viewer.tables in self._whole:  # as for the one before
-            return self._whole[viewer.tables]
+        if held is None and self._whole and self._whole[0] == viewer.tables:
+            return self._whole[1]  # as for the one before
         since = held.seq if held and now and held.generation == now.generation else None
         parts: list[frames.Part] = []
         for table in spec.TABLES:
@@ -277,16 +276,13 @@ class Live:
             delta = store.since(since) if since is not None and table in DATA else None
             if delta is None:
                 parts.append(self._snapshot(table))
-                continue
-            if delta.upserts.num_rows:
-                parts.append(frames.part(table, "upsert", delta.upserts))
-            if delta.removed:
-                parts.append(frames.removal(table, delta.removed))
+            else:
+                parts += frames.changes(table, delta.upserts, delta.removed)
         moved = held is not None and now is not None and since is None
         more = {} if since is None else {"resumed": True}
         frame = frames.frame(self._header("cutover" if moved else "data", **more), parts)
         if held is None:
-            self._whole[viewer.tables] = frame
+            self._whole = viewer.tables, frame
         return frame
 
     def close(self) -> None:
