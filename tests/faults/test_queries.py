@@ -147,3 +147,20 @@ def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) ->
         one.watcher.replaying = True
         play(one, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
         assert one.live.jvm() != jvm
+
+
+def test_a1_a_state_of_many_batches_comes_back_from_its_snapshots(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    """Spark would replay the changes of every batch since the first if it could keep none."""
+    often = {
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+    }
+    spark = {"batch_s": 5, "conf": COLD | often}
+    with world(kafka, tmp_path, "a1s", seed=SEED, spark=spark) as one:
+        play(one, [Traffic(per_second=50)])
+        state = one.live.folder / "checkpoints" / "1" / "state" / "0"
+        until(lambda: len({at.parent for at in state.glob("*/*.zip")}) == 2, "snapshots")
+        play(one, [KillDash9("both"), WaitState("live"), StopTraffic()])
+        play(one, [ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])

@@ -86,3 +86,18 @@ def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -
     checkpoints.forget(4)
     assert checkpoints.kept() == [12]
     assert not folder.exists()
+
+
+def test_a_file_of_the_state_is_copied_without_a_checksum_file(
+    session: Session, tmp_path: Path
+) -> None:
+    """It is how Spark keeps a snapshot, without which a restart would replay every batch."""
+    (tmp_path / "state.sst").write_text("rows")
+    spark = session.spark()
+    jvm, conf = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()
+    assert jvm is not None
+    source, target = (
+        jvm.org.apache.hadoop.fs.Path(f"{tmp_path}/{name}") for name in ("state.sst", "kept.sst")
+    )
+    target.getFileSystem(conf).copyFromLocalFile(source, target)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["kept.sst", "state.sst"]

@@ -47,8 +47,6 @@ _DEFAULTS = {
     "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
     "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
     "spark.sql.session.timeZone": "UTC",
-    # without Hadoop's native library a checksum file costs several processes per checkpoint file
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # call sites for error messages: several calls to the JVM for each column that is made
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -158,6 +156,7 @@ class Session:
             gateway = launch_gateway()
         context = SparkContext(conf=SparkConf(loadDefaults=True, _jvm=gateway.jvm), gateway=gateway)
         context.setLogLevel("WARN")
+        _without_checksum_files(context)
         return SparkSession(context)
 
     def _address(self, answer: Path) -> tuple[int, str]:
@@ -186,6 +185,18 @@ class Session:
             key = f"spark.{side}.extraJavaOptions"
             conf[key] = " ".join((*_JVM_OPTIONS, *more, settings.conf.get(key, "")))
         return conf
+
+
+def _without_checksum_files(context: SparkContext) -> None:
+    """Each would cost several processes, as Hadoop's native library is not there.
+
+    Spark keeps checksums of its own for what is in a checkpoint. Hadoop hands the same object to
+    all who ask; another class for local files would be refused where snapshots are copied.
+    """
+    jvm = context._jvm
+    assert jvm is not None
+    local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    local.setWriteChecksum(False)
 
 
 def _ask(spark: SparkSession) -> None:
