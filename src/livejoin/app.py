@@ -35,7 +35,7 @@ log = structlog.get_logger()
 _TRY_S = 5
 _COUNT_S = 1.0
 
-Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column
+Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column or table
 
 
 def run(settings: Settings, announce: Announce = lambda _url: None) -> int:
@@ -48,7 +48,8 @@ def run(settings: Settings, announce: Announce = lambda _url: None) -> int:
     jars.jars("spark")
 
     def stand(crew: Crew, of: TableServer) -> None:
-        leader = Leader(settings, of.kafka, of.names, of.show_status, lambda: of.host.figures)
+        figures = lambda: (of.host.figures, of.host.sizes)  # noqa: E731 - as short as its use
+        leader = Leader(settings, of.kafka, of.names, of.show_status, figures)
         crew.hire("leader", leader.run)
 
     return serving.run(settings, announce, stand)
@@ -62,7 +63,7 @@ class Leader:
     kafka: Kafka
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
-    figures: Callable[[], Figures]  # as our tables hold them
+    figures: Callable[[], tuple[Figures, Figures]]  # and sizes, as our tables hold them
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -129,10 +130,10 @@ class Leader:
         """Tell the figures: they are the last row of a generation whose tables are gone."""
         told: Figures = {}
         while not stop.wait(_COUNT_S):
-            now = self.figures()
+            now, sizes = self.figures()
             for number, figures in now.items():
                 if figures != told.get(number):
-                    inbox.put(facts.Counted(number, figures))
+                    inbox.put(facts.Counted(number, figures, sizes.get(number, {})))
             told = now
 
     def _waiting(self, why: str) -> None:

@@ -134,6 +134,8 @@ class Settings(BaseSettings):
     logs_kept: int = Field(default=10_000, ge=1)
     rejects_kept: int = Field(default=10_000, ge=1, description="per source")
     control_kept: int = Field(default=10_000, ge=1)
+    # Every table server holds every row in memory.
+    max_rows: int = Field(default=2_000_000, ge=1, description="of a table; more fail a generation")
     # A browser takes 100,000 rows in 0.5 s; a million took 6 s and a gigabyte.
     viewer_rows: int = Field(default=200_000, ge=1, description="per table")
 
@@ -194,7 +196,11 @@ class Settings(BaseSettings):
         """What decides how long generations stay, and whether they fit."""
         standby_s = math.inf if self.standby_s == "forever" else self.standby_s
         return Limits(
-            standby_s, self.build_stall_s, self.spark.task_slots, self.spark.shuffle_partitions
+            standby_s,
+            self.build_stall_s,
+            self.spark.task_slots,
+            self.spark.shuffle_partitions,
+            self.max_rows,
         )
 
 

@@ -247,7 +247,8 @@ class World:
         if chance < 0.2:
             return Grew(number, self._grown(generation))
         if chance < 0.23:
-            return Counted(number, {"read": random.randrange(10)})
+            sizes = {"final_ui": random.choice([1, 1, 1, 3_000_000])}
+            return Counted(number, {"read": random.randrange(10)}, sizes)
         if chance < 0.35:
             return Ran(number)
         done = self.done.get(number, 0) + random.randrange(4)

@@ -62,6 +62,8 @@ UNREACHABLE = Died(1, "no broker", counts=False)
 NO_TOPIC = Looked(1, "no topic")
 GREW = Grew(1, reading(A, 3))
 TOO_MANY = "6 task slots are needed and Spark has 5"
+TOO_LARGE = Counted(1, {"read": 7}, {"users_ui": 5, "final_ui": 2_000_001})
+LARGE = "has more than 2000000 rows in final_ui, which is max_rows"
 
 
 def _ticks(start: float, end: float) -> list[Fact]:
@@ -304,6 +306,16 @@ RULES: dict[str, Rule] = {
     "figures are remembered": Rule(
         [*LIVE, Counted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
     ),
+    "a table that is too large gives a generation up": Rule(
+        [*LIVE, TOO_LARGE], (1, None, None), 1, {"broken": True, "trouble": LARGE}
+    ),
+    "one that was given up is given up once": Rule(
+        [*LIVE_DOWN, TOO_LARGE], (1, None, None), 1, {"broken": True, "figures": {"read": 7}}
+    ),
+    "a build whose table is too large has failed": Rule(
+        [*SWAP_READS, replace(TOO_LARGE, generation=2)], (1, None, None)
+    ),
+    "a standby whose table is too large is retired": Rule([*SWAPPED, TOO_LARGE], (2, None, None)),
     "after a start a query is down until it is through": Rule(
         [*LIVE, STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
     ),

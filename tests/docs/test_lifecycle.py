@@ -206,6 +206,9 @@ ROWS = (
     Row("Grew", "a topic of what is live has more partitions", _grew("live")),
     Row("Grew", "more than there are task slots", _grew("live", 600)),
     Row("Counted", "what is live", _query("live", lambda n: Counted(n, {"read": 1}))),
+    Row(
+        "Counted", "more than `max_rows`", _query("live", lambda n: Counted(n, {}, {"t": 1 << 40}))
+    ),
 )
 
 

@@ -9,6 +9,7 @@ from typing import assert_never
 from livejoin.core import facts, moves
 from livejoin.core.asked import asked, folded
 from livejoin.core.fared import (
+    counted,
     described,
     died,
     failed,
@@ -58,8 +59,8 @@ def _fared(state: State, generation: Generation, fact: facts.OfGeneration) -> St
             return looked(state, generation, why)
         case facts.Grew(_, sources):
             return grew(state, replace(generation, sources=sources))
-        case facts.Counted(_, figures):
-            return state.faring(generation, figures=figures)
+        case facts.Counted():
+            return counted(state, generation, fact)
         case _:
             return _built(state, generation, fact) if generation is state.building else state
 

@@ -155,6 +155,7 @@ class Counted:
 
     generation: int
     figures: Mapping[str, int]
+    sizes: Mapping[str, int] = field(default_factory=dict)  # rows by table
 
 
 OfBuild = Resolved | NotResolved | Progressed | CaughtUp

@@ -68,6 +68,17 @@ def looked(state: State, generation: Generation, why: str) -> State:
     return say(state, "INFO", f"generation {number} can read its topics again")
 
 
+def counted(state: State, generation: Generation, fact: facts.Counted) -> State:
+    """Its figures are known. A table that is too large for the servers' memory ends it."""
+    state = state.faring(generation, figures=fact.figures)
+    most = state.limits.max_rows
+    large = min((table for table, size in fact.sizes.items() if size > most), default="")
+    if not large or state.of(generation).broken:
+        return state
+    why = f"has more than {most} rows in {large}, which is max_rows"
+    return _given_up(state.faring(generation, trouble=why), generation, why)
+
+
 def grew(state: State, grown: Generation) -> State:
     """More partitions take more slots. The plan starts its query again, which then reads them."""
     number = grown.number

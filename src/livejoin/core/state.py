@@ -31,6 +31,7 @@ class Limits:
     build_stall_s: float = 60.0
     slots: int = 512
     shuffle: int = 2  # partitions of a query's state: each holds a slot
+    max_rows: int = 2_000_000  # of a table
 
     def needed(self, partitions: int) -> int:
         """How many slots a generation holds that reads so many partitions."""

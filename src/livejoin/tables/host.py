@@ -156,6 +156,7 @@ class Host:
         self.lag = Lag()
         self.followed = False  # whether a ledger was read
         self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
+        self.sizes: Mapping[int, Mapping[str, int]] = {}  # rows by generation and table, as above
 
     # --- told by the follower
 
@@ -209,6 +210,10 @@ class Host:
             sums[number] = {name: sum(count[name] for count in counts) for name in names}
             sums[number]["rows"] = len(held.stores[spec.FINAL])
         self.figures = sums
+        self.sizes = {
+            number: {table: len(store) for table, store in held.stores.items()}
+            for number, held in self._held.items()
+        }
         known = {row["generation"] for row in self.system.generations()}
         self.system.show_generations({n: row for n, row in sums.items() if n in known})
 
