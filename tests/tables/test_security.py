@@ -3,11 +3,10 @@ from collections.abc import Iterator
 
 import pytest
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 
 from livejoin.tables.host import Host
-from livejoin.tables.security import SameSite
+from livejoin.tables.security import Names
 from livejoin.tables.server import listen
 from tables.filled import live
 from tables.serving import Served, served
@@ -97,12 +96,10 @@ def test_every_answer_forbids_what_a_page_does_not_need(serving: Served, path: s
 
 
 def test_on_the_port_of_http_names_come_without_it() -> None:
-    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None: ...
-
-    ours = SameSite(app, 80)
-    assert ours._wrong(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
-    assert "is not ours" in ours._wrong(Headers({"host": "evil.example"}))
-    assert "another site" in ours._wrong(
+    ours = Names.of(80)
+    assert ours.wrong(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
+    assert "is not ours" in ours.wrong(Headers({"host": "evil.example"}))
+    assert "another site" in ours.wrong(
         Headers({"host": "localhost", "origin": "http://evil.example"})
     )
 
