@@ -97,7 +97,7 @@ def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _serv
     access = Access(
         guests.Guests(guests.Keyring(), guests.Sessions(key), insecure=http.insecure),
         Audit(kafka, names),
-        Doors(http.connections, http.connections_per_address),
+        Doors(http.connections, http.connections_per_address, http.connections_per_second),
         certificate=http.tls.certificate,
         key=http.tls.key,
         hosts=[*http.hosts, *([] if http.host in (*_LOOPBACK, *_EVERYWHERE) else [_name(http)])],

@@ -94,6 +94,7 @@ class Http(_Section):
     origins: tuple[str, ...] = Field(default=(), description="other sites whose pages may ask")
     connections: int = Field(default=4096, ge=1)
     connections_per_address: int = Field(default=2048, ge=1)
+    connections_per_second: float = Field(default=100, gt=0, description="new, of one address")
 
     @model_validator(mode="after")
     def _consistent(self) -> "Http":

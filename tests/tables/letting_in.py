@@ -55,7 +55,7 @@ class Door:
         self.guests.keyring.known = {**(self.guests.keyring.known or {}), token.id: token}
 
     def access(self, **more: Any) -> Access:
-        return Access(self.guests, self.audit, Doors(1000, 1000), **more)
+        return Access(self.guests, self.audit, Doors(1000, 1000, 1000), **more)
 
     def bearer(self, name: str) -> dict[str, str]:
         """The header that shows a token."""

@@ -146,7 +146,7 @@ def open_door() -> server.Access:
     return server.Access(
         Guests(Keyring(), Sessions(b"key"), insecure=True),
         Audit(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")),
-        Doors(10_000, 10_000),
+        Doors(10_000, 10_000, 10_000),
     )
 
 

@@ -18,8 +18,7 @@ log = structlog.get_logger()
 HEADER_BYTES = 32 << 10  # the longest filter, and a browser's cookies
 ASK_S = 10.0  # for a whole request; a person's takes one packet
 TAKE_S = 60.0  # until some of an answer was taken
-NEW_PER_S = 250.0  # connections of one address: each costs about a millisecond
-NEW_AT_ONCE = 500
+NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
 _TURN_S = 5.0  # a new one waits at most so long for its turn
 _SAY_S = 10.0
 _REMEMBERED = 10_000
@@ -31,6 +30,7 @@ class Doors:
 
     most: int
     most_of_one: int
+    new_per_s: float  # of one address
     inside: Counter[str] = field(default_factory=Counter)
     refused: int = 0
     clock: Callable[[], float] = time.monotonic
@@ -55,8 +55,8 @@ class Doors:
         now = self.clock()
         if len(self._even) > _REMEMBERED:
             self._even = {one: at for one, at in self._even.items() if at > now}
-        even = max(now, self._even.get(address, now)) + 1 / NEW_PER_S
-        wait_s = max(0.0, even - now - NEW_AT_ONCE / NEW_PER_S)
+        even = max(now, self._even.get(address, now)) + 1 / self.new_per_s
+        wait_s = max(0.0, even - now - NEW_AT_ONCE / self.new_per_s)
         if wait_s > _TURN_S:
             return None
         self._even[address] = even
@@ -147,6 +147,12 @@ class Watching(WebSocketsSansIOProtocol):
         """Let the application cut it off: closing it in good form waits for the other side."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, "abort": self.transport.abort}
+
+    async def send(self, message: Any) -> None:
+        """Send; an answer instead of a handshake ends it too, which uvicorn would complain of."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count it out."""
