@@ -19,6 +19,8 @@ HEADER_BYTES = 32 << 10  # the longest filter, and a browser's cookies
 ASK_S = 10.0  # for a whole request; a person's takes one packet
 TAKE_S = 60.0  # until some of an answer was taken
 NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
+CLOSE_S = 1.0  # until one that was sent away has to be gone
+_READ_BYTES = 8 << 10  # of a viewer in one go: thousands of tiny frames would hold up all others
 _TURN_S = 5.0  # a new one waits at most so long for its turn
 _SAY_S = 10.0
 _REMEMBERED = 10_000
@@ -147,6 +149,9 @@ class Watching(WebSocketsSansIOProtocol):
         """Let the application cut it off: closing it in good form waits for the other side."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, "abort": self.transport.abort}
+        self.close_timeout = CLOSE_S
+        if hasattr(transport, "max_size"):  # asyncio's, of one read; TLS has records of its own
+            transport.max_size = _READ_BYTES
 
     async def send(self, message: Any) -> None:
         """Send; an answer instead of a handshake ends it too, which uvicorn would complain of."""

@@ -23,6 +23,8 @@ from livejoin.tables.signing_in import SigningIn
 _FROM_VIEWER_BYTES = 64 << 10  # a subscription is a few hundred
 _LEAVE_S = 3
 _TICK_S = 1.0
+_WAITING = 1024  # connections that the system has made and we have not seen yet
+_AT_ONCE = 16  # of them are taken in one go: each costs 0.2 ms, and viewers wait meanwhile
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ class _Server(uvicorn.Server):
         """Signals are the application's to handle."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Many may wait to be accepted; asyncio accepts as many in one go as it thinks may wait."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_WAITING)
+
 
 def _config(host: Host, live: Live, asking: Asking, access: Access, port: int) -> Config:
     guests, audit = access.guests, access.audit
@@ -74,6 +82,7 @@ def _config(host: Host, live: Live, asking: Asking, access: Access, port: int) -
         log_level="warning",
         access_log=False,
         lifespan="off",
+        backlog=_AT_ONCE,
         proxy_headers=False,  # anybody can send them
         server_header=False,
         ssl_certfile=access.certificate or None,
