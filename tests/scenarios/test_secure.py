@@ -22,11 +22,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin import client
+from livejoin import app, client
 from livejoin.core.names import Names
 from livejoin.errors import AskError
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
+from livejoin.tokens import first, known, make_topics, revoke
 from rig.ledgered import Ledgered
 from rig.running import LIVEJOIN, Running, running, until
 
@@ -185,6 +186,27 @@ def _all(kafka: Kafka, topic: str) -> bytes:
         return b"".join(record.key + record.value for record in read_to_end(consumer, topic))
     finally:
         consumer.close()
+
+
+def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = Names("first")
+    make_topics(kafka, names)
+    made = first(kafka, names)
+    assert [role for role, _ in made] == ["viewer", "operator"]
+    app._print_once(made)
+    printed = capsys.readouterr()
+    assert [text in printed.out for _, text in made] == [True, True]
+    assert printed.err == ""
+    assert first(kafka, names) == []
+    known_ones = known(kafka, names)
+    for token_id in known_ones:
+        revoke(kafka, names, token_id)
+    assert first(kafka, names) == []  # whoever revokes all wants none
+    assert [one.revoked for one in known(kafka, names).values()] == [True, True]
+    with pytest.raises(AskError, match="there is no token"):
+        revoke(kafka, names, "nope")
 
 
 def test_with_tls_everything_is_encrypted_and_the_name_is_checked(

@@ -84,6 +84,8 @@ function form(why) {
     made("p", { textContent: "An operator makes tokens with the command: livejoin token make --role viewer" }),
   );
   const dialog = made("dialog", { id: "sign-in" }, entry);
+  dialog.style.cssText = "border: 1px solid gray; border-radius: 0.5rem; padding: 0.5rem 2rem; max-width: 32rem";
+  field.style.cssText = "display: block; width: 100%; box-sizing: border-box; margin: 0.3rem 0 0.8rem; font: inherit";
   dialog.addEventListener("cancel", (event) => event.preventDefault());
   document.body.append(dialog);
   dialog.showModal();
