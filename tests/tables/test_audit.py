@@ -10,7 +10,7 @@ from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from livejoin.reading import Record
-from livejoin.tables.audit import Audit, Refusals, row
+from livejoin.tables.audit import Alike, Audit, row
 from livejoin.tables.host import Host
 from livejoin.tables.keys import _row
 from tables.fake_kafka import FakeKafka, Message
@@ -121,7 +121,7 @@ def test_one_who_has_another_role_is_named(serving: Served, door: Door) -> None:
 
 def test_what_is_alike_is_counted_in_one_row() -> None:
     now = 0.0
-    refusals = Refusals(lambda: now)
+    refusals = Alike(lambda: now)
     assert refusals.add(_refusal())
     assert [refusals.add(_refusal()) for _ in range(999)] == [None] * 999
     assert refusals.add(_refusal(address="5.6.7.8"))
@@ -135,7 +135,7 @@ def test_what_is_alike_is_counted_in_one_row() -> None:
 
 def test_a_flood_of_what_is_not_alike_is_one_row_more() -> None:
     now = 0.0
-    refusals = Refusals(lambda: now)
+    refusals = Alike(lambda: now)
     written = [refusals.add(_refusal(action=f"GET /{n}")) for n in range(10_000)]
     assert len([one for one in written if one]) == 50
     now = 10.0

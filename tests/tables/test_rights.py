@@ -135,7 +135,13 @@ def test_what_is_public_needs_no_token(guarded: Served, path: str) -> None:
 
 
 def test_the_checks_of_readiness_are_for_viewers(guarded: Served, door: Door) -> None:
-    assert guarded.get("/readyz?verbose").status == 401
+    for spelt in (
+        "/readyz?verbose",
+        "/readyz?%76erbose",
+        "/readyz%0A?verbose",
+        "/readyz?a&verbose",
+    ):
+        assert guarded.get(spelt).status == 401
     assert guarded.get("/readyz?verbose", **door.bearer("viewer")).status == 200
 
 

@@ -19,7 +19,7 @@ from livejoin.kafka import Kafka
 log = structlog.get_logger()
 
 _MOMENT_S = 10.0
-_DIFFERENT = 50  # kinds of refusals that get rows of their own within a moment
+_DIFFERENT = 50  # kinds that get rows of their own within a moment
 _HELD = 1000  # rows that wait for the topic to be there
 _TEXT_CHARS = 1024
 _LATE_S = 300  # how long an outage of Kafka may be until rows are lost
@@ -54,15 +54,15 @@ def row(  # noqa: PLR0913 - one argument per column
 
 
 @dataclass
-class Refusals:
-    """What was refused a moment ago: the first of a kind gets a row, the others are counted."""
+class Alike:
+    """What happened a moment ago: the first of a kind gets a row, the others are counted."""
 
     clock: Callable[[], float] = time.monotonic
     _since: float = 0.0
     _more: dict[tuple[str, ...], Row] = field(default_factory=dict)
 
     def add(self, one: Row) -> Row | None:
-        """Note a refusal; the row to be written now, if it is the first of its kind."""
+        """Note one; the row to be written now, if it is the first of its kind."""
         if not self._more:
             self._since = self.clock()
         named = tuple(str(one[name]) for name in ("who", "address", "action", "outcome", "detail"))
@@ -90,7 +90,7 @@ class Audit:
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
         self._topic = names.audit
-        self._refusals = Refusals()
+        self._alike = Alike()
         self._producer: Producer | None = None
         self._there = False
         self._held: list[Row] = []
@@ -105,14 +105,14 @@ class Audit:
             return
         self._write(one)
 
-    def refused(self, one: Row) -> None:
-        """Add a row of somebody who was not let in, unless many are."""
-        if (now := self._refusals.add(one)) is not None:
+    def often(self, one: Row) -> None:
+        """Add a row of what anybody can do often, to be refused say; what is alike is counted."""
+        if (now := self._alike.add(one)) is not None:
             self.note(now)
 
     def tick(self) -> None:
         """Write what was counted; called every second."""
-        for one in self._refusals.over():
+        for one in self._alike.over():
             self.note(one)
         if self._producer is not None:
             self._producer.poll(0)
@@ -126,7 +126,7 @@ class Audit:
 
     def close(self, limit_s: float) -> None:
         """Have all of it written, if that is possible in time."""
-        for one in self._refusals.over(whole=True):
+        for one in self._alike.over(whole=True):
             self.note(one)
         if self._producer is not None and self._producer.flush(limit_s):
             log.warning("rows of the audit were not written", topic=self._topic)

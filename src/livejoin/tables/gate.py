@@ -60,7 +60,7 @@ class Gate:
             try:
                 shown = self._let_in(scope)
             except Refused as refused:
-                self._audit.refused(refused.row(scope))
+                self._audit.often(refused.row(scope))
                 await _answer(refused.answer, scope, receive, send)
                 return
             scope.setdefault("state", {})["who"] = shown.who if shown else None

@@ -69,7 +69,7 @@ def api(host: Host, live: Live, asking: Asking, signing_in: SigningIn, audit: Au
 
     async def not_let_in(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused)
-        audit.refused(error.row(request.scope))
+        audit.often(error.row(request.scope))
         return error.answer
 
     handlers: dict[Any, Any] = {

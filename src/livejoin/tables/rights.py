@@ -39,7 +39,7 @@ RULES: dict[tuple[str, str], Need] = {
     ("SOCKET", "/api/v1/live"): "viewer",
 }
 _FOLDERS = ("/static", "/engine")
-_PATTERNS = [(method, compile_path(path)[0], need) for (method, path), need in RULES.items()]
+_PATTERNS = [(method, path, compile_path(path)[0], need) for (method, path), need in RULES.items()]
 
 
 def needed(method: str, path: str, query: bytes = b"") -> Need:
@@ -47,7 +47,8 @@ def needed(method: str, path: str, query: bytes = b"") -> Need:
     asked = "GET" if method == "HEAD" else method
     if asked == "GET" and path.startswith(tuple(f"{folder}/" for folder in _FOLDERS)):
         return "public"
-    for known, pattern, need in _PATTERNS:
+    for known, route, pattern, need in _PATTERNS:
         if known == asked and pattern.match(path):
-            return "viewer" if path == "/readyz" and b"verbose" in query else need
+            # `verbose` can be spelt in many ways: any parameter at all counts as it
+            return "viewer" if route == "/readyz" and query else need
     return "operator"

@@ -26,6 +26,7 @@ HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",  # pages of named sites ask by CORS
 }
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST, DELETE",
@@ -89,7 +90,7 @@ class SameSite:
         origin = headers.get("origin", "").lower()
         sending = _with_headers(send, origin if origin in self._names.others else "")
         if why := self._names.wrong(headers):
-            self._audit.refused(
+            self._audit.often(
                 row("", "", address(scope), f"{asked(scope)}", "refused: another site", detail=why)
             )
             if scope["type"] == "websocket":

@@ -57,7 +57,7 @@ class SigningIn:
         if "renew" not in given:
             how = "by token" if "token" in given else "by code"
             where = address(request.scope)
-            self._audit.note(row(one.name, one.role, where, "sign in", "done", detail=how))
+            self._audit.often(row(one.name, one.role, where, "sign in", "done", detail=how))
         answer = _no_store(_described(one))
         if one.id != ANYBODY.id:
             session = self._guests.sessions.begin(one)
@@ -70,7 +70,7 @@ class SigningIn:
         if session := read_cookie(request.headers, self._cookie):
             self._guests.sessions.end(session)
             where = address(request.scope)
-            self._audit.note(row(one.name, one.role, where, "sign out", "done"))
+            self._audit.often(row(one.name, one.role, where, "sign out", "done"))
         gone = set_cookie(self._cookie, "", request.headers, life_s=0)
         return Response(status_code=204, headers={"set-cookie": gone})
 
