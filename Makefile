@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check lint types imports setup browser bench bench-swap bench-pipeline bench-tables lock picture clean
+.PHONY: help demo test coverage faults check audit lint types imports setup browser bench bench-swap bench-pipeline bench-tables lock picture clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 # Two at a time: the scenarios wait a lot, for elections and for JVMs.
 SCENARIOS := tests/scenarios
-OTHERS := tests/core tests/control tests/tables tests/client tests/unit tests/docs tests/pipeline tests/browser
+OTHERS := tests/core tests/control tests/tables tests/client tests/unit tests/docs tests/locks tests/pipeline tests/browser
 
 test: setup browser ## run all tests
 	@$(BIN)/pytest $(OTHERS) -p no:cacheprovider > .pytest.log 2>&1 & others=$$!; \
@@ -32,7 +32,10 @@ coverage: $(READY) ## check that the tests of the core take every branch of it
 faults: setup ## run the long fault tests, or one case of them (CASE=A6)
 	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)
 
-check: lint types imports test ## what CI runs: lint, types, import direction, tests
+check: lint types imports audit test ## lint, types, import direction, locked files, tests
+
+audit: $(READY) ## check locked packages and jars: checksums, known weaknesses
+	@$(BIN)/python tests/locks/audit.py
 
 lint: $(READY) ## check style and formatting
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -26,7 +26,7 @@ def main() -> None:
         demo = subprocess.Popen(
             ["make", "demo"],
             cwd=ROOT,
-            env={**os.environ, "XDG_STATE_HOME": folder},
+            env={**os.environ, "XDG_STATE_HOME": folder, "LIVEJOIN_HTTP__INSECURE": "true"},
             start_new_session=True,
         )
         try:

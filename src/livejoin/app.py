@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 
 import structlog
 
-from livejoin import jars, processes, serving
+from livejoin import jars, processes, serving, tokens
 from livejoin.control import loop
 from livejoin.control.executor import Executor, Inbox
 from livejoin.control.inbox import ControlTopic
@@ -22,6 +22,7 @@ from livejoin.control.ledger import Ledger
 from livejoin.core import facts
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
+from livejoin.core.tokens import Role
 from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError
 from livejoin.kafka import Kafka, wait_until_reachable
 from livejoin.pipeline.pipeline import Pipeline
@@ -38,7 +39,7 @@ _COUNT_S = 1.0
 Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column or table
 
 
-def run(settings: Settings, announce: Announce = lambda _url: None) -> int:
+def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None) -> int:
     """Serve the tables, and lead when it is our turn, until a signal says to stop; the exit code.
 
     `announce` is told the page's address.
@@ -107,6 +108,9 @@ class Leader:
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
         state = ledger.last()
+        tokens.make_topics(kafka, names)
+        if not settings.http.insecure:
+            _print_once(tokens.first(kafka, names))
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
         pipeline = Pipeline(kafka, names, queries, settings.start_at)
         executor = Executor(inbox, pipeline)
@@ -138,6 +142,12 @@ class Leader:
 
     def _waiting(self, why: str) -> None:
         self.show_status({"state": "waiting", "progress": 0, "message": why})
+
+
+def _print_once(made: list[tuple[Role, str]]) -> None:
+    """To the console, past all logs: nobody can see them again."""
+    for role, text in made:
+        print(f"livejoin: a token for the role {role}, shown only now: {text}", flush=True)
 
 
 def _warm(session: Session) -> None:

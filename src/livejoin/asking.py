@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
+from livejoin import credentials
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected
 
@@ -80,6 +81,9 @@ def _opened(url: str, path: str, body: bytes | None) -> Any:
         raise _nobody(url, "it is no HTTP address")
     headers = {"content-type": "application/json", CLIENT_HEADER: "cli"}
     request = urllib.request.Request(f"{url.rstrip('/')}/{path}", body, headers)  # noqa: S310 - checked above
+    if token := credentials.token(url):
+        # not with the others: a redirect would take it along
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     return urllib.request.urlopen(request, timeout=_ANSWER_S)  # noqa: S310 - checked above
 
 
@@ -99,6 +103,9 @@ def _refused(url: str, error: urllib.error.HTTPError) -> AskError:
         detail = json.load(error)["detail"]
     except (ValueError, TypeError, KeyError, OSError):
         return _nobody(url, error)
+    if error.code == 401:
+        hint = f"Give a token in the environment variable {credentials.VARIABLE}."
+        return AskError(f"livejoin at {url} refuses: {detail}", hint=hint)
     return Rejected(f"rejected: {detail}") if error.code == 422 else AskError(detail)
 
 

@@ -17,9 +17,10 @@ from livejoin import (
     cli_read,
     cli_settings,
     cli_status,
+    cli_token,
     processes,
 )
-from livejoin.cli_options import Config, Output, Port, explained
+from livejoin.cli_options import Config, Insecure, Output, Port, explained
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 
@@ -59,20 +60,26 @@ def demo_command(
         ),
     ] = None,
     port: Port = 10000,
+    *,
+    insecure: Insecure = False,
 ) -> None:
     """Run everything on this machine, to try it.
 
     It starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
     producers feed two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and can
     be asked for the other. Ctrl-C stops it; the data stays, and the next start goes on with it.
+
+    The address that it prints signs a browser in, once. The commands in another terminal use a
+    token that it keeps for this user, in `~/.config/livejoin/credentials.json`.
     """
     from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
 
-    raise typer.Exit(demo.run((data or processes.state_folder() / "demo").absolute(), port or 0))
+    folder = (data or processes.state_folder() / "demo").absolute()
+    raise typer.Exit(demo.run(folder, port or 0, insecure=insecure))
 
 
 @cli.command()
-def run(config: Config = None, port: Port = None) -> None:
+def run(config: Config = None, port: Port = None, *, insecure: Insecure = False) -> None:
     """Join topics of your own Kafka, and serve the tables.
 
     Which topics and how is said by the settings. It prints the page's address on standard output
@@ -81,18 +88,18 @@ def run(config: Config = None, port: Port = None) -> None:
 
     Started a second time under the same `name`, it stands by: it serves the same tables, and leads
     when the first one dies (about 10 s after a kill, at once after a clean stop).
+
+    At the very first start it makes a token for each role and prints them, once; see `livejoin
+    token`. On a terminal the page's address signs a browser in, once, within 5 minutes.
     """
     from livejoin import app, settings  # noqa: PLC0415 - as above
 
-    overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
-    chosen = settings.load(config, **overrides)
-    raise typer.Exit(
-        app.run(chosen, lambda url: print(f"livejoin: the page is at {url}", flush=True))
-    )
+    chosen = settings.load(config, **_http(port, insecure=insecure))
+    raise typer.Exit(app.run(chosen, _announce))
 
 
 @cli.command()
-def serve(config: Config = None, port: Port = None) -> None:
+def serve(config: Config = None, port: Port = None, *, insecure: Insecure = False) -> None:
     """Serve the tables of a livejoin that runs elsewhere.
 
     It follows, over the same Kafka, the ledger of a `livejoin run` of the same `name`, and serves
@@ -102,15 +109,28 @@ def serve(config: Config = None, port: Port = None) -> None:
     """
     from livejoin import serving, settings  # noqa: PLC0415 - as above
 
-    overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
-    chosen = settings.load(config, **overrides)
+    chosen = settings.load(config, **_http(port, insecure=insecure))
     ledger, kafka = Names(chosen.name).ledger, chosen.kafka["bootstrap.servers"]
 
-    def announce(url: str) -> None:
-        print(f"livejoin: the page is at {url}", flush=True)
+    def announce(url: str, signing_in: str) -> None:
+        _announce(url, signing_in)
         print(f"livejoin: following {ledger} at {kafka}", flush=True)
 
     raise typer.Exit(serving.run(chosen, announce))
+
+
+def _http(port: int | None, *, insecure: bool) -> dict[str, Any]:
+    """What the command line says over the settings."""
+    given = {} if port is None else {"port": port}
+    given |= {"insecure": True} if insecure else {}
+    return {"http": given} if given else {}
+
+
+def _announce(url: str, signing_in: str) -> None:
+    """Say where the page is; the code that signs in is for a person, and not for a log."""
+    print(f"livejoin: the page is at {signing_in if sys.stdout.isatty() else url}", flush=True)
+    if url == signing_in:
+        print("livejoin: INSECURE, whoever can reach it may read and change everything", flush=True)
 
 
 for _command in (
@@ -126,6 +146,7 @@ for _command in (
     cli_settings.config,
 ):
     cli.command(help=explained(_command))(_command)
+cli.add_typer(cli_token.token, name="token")
 
 
 @cli.command()

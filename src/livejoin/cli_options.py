@@ -13,6 +13,10 @@ Output = Annotated[
     typer.Option("--output", help="table is for people, json for programs."),
 ]
 Port = Annotated[int | None, typer.Option("--port", help="Port of the page; 0 takes any free one.")]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Ask nobody for a token: whoever can reach it may do all."),
+]
 Url = Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")]
 UsersTopic = Annotated[str | None, typer.Option(help="Topic of the users.")]
 AccountsTopic = Annotated[str | None, typer.Option(help="Topic of the accounts.")]

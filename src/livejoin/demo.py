@@ -8,12 +8,15 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from livejoin import app, asking, broker, settings
+from livejoin import app, asking, broker, credentials, settings, tokens
+from livejoin.core.names import Names
+from livejoin.core.tokens import found as known_token
 from livejoin.kafka import Kafka
 
 PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
@@ -38,7 +41,7 @@ _BAD = (
 )
 
 
-def run(folder: Path, port: int) -> int:
+def run(folder: Path, port: int, *, insecure: bool = False) -> int:
     """Run the demo over a folder, until Ctrl-C."""
     folder.mkdir(parents=True, exist_ok=True)
     with broker.broker(folder / "broker") as kafka, _producing(kafka):
@@ -46,12 +49,27 @@ def run(folder: Path, port: int) -> int:
             kafka=kafka.properties,
             topics={"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
             checkpoints=str(folder / "checkpoints"),
-            http={"port": port},
+            http={"port": port, **({"insecure": True} if insecure else {})},
         )
-        return app.run(chosen, lambda url: _announce(url, kafka, folder))
+
+        def announce(url: str, signing_in: str) -> None:
+            if not chosen.http.insecure:
+                _keep_token(kafka, Names(chosen.name), url)
+            _announce(url, signing_in, kafka, folder)
+
+        return app.run(chosen, announce)
 
 
-def _announce(url: str, kafka: Kafka, folder: Path) -> None:
+def _keep_token(kafka: Kafka, names: Names, url: str) -> None:
+    """Have a token for commands in another terminal: the one of last time, or a new one."""
+    tokens.make_topics(kafka, names)
+    text = credentials.kept(url)
+    token = known_token(text, tokens.known(kafka, names)) if text else None
+    if token is None or token.trouble(time.time()):
+        credentials.keep(url, tokens.make(kafka, names, "operator", "demo", None))
+
+
+def _announce(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
     other_users, other_accounts = PAIRS["b"]
     at = "" if url == asking.DEFAULT_URL else f" --url {url}"
@@ -59,7 +77,7 @@ def _announce(url: str, kafka: Kafka, folder: Path) -> None:
         f"""
   livejoin demo: {users} joined with {accounts}, live
 
-    page     {url}
+    page     {signing_in}
     broker   {kafka.address}
     data     {folder}
 
@@ -67,6 +85,7 @@ def _announce(url: str, kafka: Kafka, folder: Path) -> None:
     livejoin send --users-topic {other_users} --accounts-topic {other_accounts}{at}
     livejoin send --join inner{at}
     livejoin rollback{at}
+    livejoin token sign-in{at}         (the page's address above signs in once, within 5 minutes)
   Ctrl-C stops everything; the data stays.
 """,
         flush=True,

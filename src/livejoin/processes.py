@@ -114,6 +114,11 @@ def state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "livejoin"
 
 
+def config_folder() -> Path:
+    """Where what this user has chosen, or was given, is kept."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "livejoin"
+
+
 @contextlib.contextmanager
 def only_one(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
     """Hold a lock file. Children that are given its descriptor hold it too, until they are dead."""

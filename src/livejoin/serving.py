@@ -6,6 +6,7 @@ Needs neither Java nor Spark. Who also leads is put to work beside it.
 import asyncio
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,21 +14,28 @@ from typing import Any
 
 import structlog
 
+from livejoin import processes
 from livejoin.core.names import Names
 from livejoin.errors import SettingsError
 from livejoin.kafka import Kafka
-from livejoin.settings import Settings
+from livejoin.settings import Http, Settings
+from livejoin.tables import guests
 from livejoin.tables.asking import Asking
+from livejoin.tables.audit import Audit
+from livejoin.tables.doors import Doors
 from livejoin.tables.follow import Follower, Post
 from livejoin.tables.host import Host
+from livejoin.tables.keys import Keys
 from livejoin.tables.lag import Ends
-from livejoin.tables.server import listen, serve
+from livejoin.tables.server import Access, listen, serve
 
 log = structlog.get_logger()
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - no names that anybody could use
+_AUDIT_S = 2.0
 
-Announce = Callable[[str], None]
+Announce = Callable[[str, str], None]  # the page's address, and the same that signs in, once
 
 
 class Crew:
@@ -84,22 +92,62 @@ Hire = Callable[[Crew, TableServer], None]
 def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _server: None) -> int:
     """Serve until a signal says to stop; the exit code. `announce` is told the page's address."""
     check(settings)
-    with listen(settings.http.host, settings.http.port) as taken:
-        host = f"[{settings.http.host}]" if ":" in settings.http.host else settings.http.host
-        announce(f"http://{host}:{taken.getsockname()[1]}/")
-        return asyncio.run(_serve(settings, taken, hire))
+    http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
+    key = b"" if http.insecure else guests.key(processes.state_folder() / settings.name / "session")
+    access = Access(
+        guests.Guests(guests.Keyring(), guests.Sessions(key), insecure=http.insecure),
+        Audit(kafka, names),
+        Doors(http.connections, http.connections_per_address, http.connections_per_second),
+        certificate=http.tls.certificate,
+        key=http.tls.key,
+        hosts=[*http.hosts, *([] if http.host in (*_LOOPBACK, *_EVERYWHERE) else [_name(http)])],
+        origins=http.origins,
+    )
+    with listen(http.host, http.port) as taken:
+        scheme = "https" if http.tls.certificate else "http"
+        url = f"{scheme}://{_name(http)}:{taken.getsockname()[1]}/"
+        code = access.guests.codes.make(guests.CONSOLE)
+        announce(url, url if http.insecure else f"{url}#code={code}")
+        if http.insecure:
+            log.warning("INSECURE: whoever can reach this may read and change everything", at=url)
+        return asyncio.run(_serve(settings, kafka, names, access, taken, hire))
 
 
 def check(settings: Settings) -> None:
     """Refuse what must not be served."""
-    if settings.http.host not in _LOOPBACK:
+    http = settings.http
+    if http.host not in _LOOPBACK and not http.tls.certificate and not http.insecure:
         raise SettingsError(
-            f"http.host is {settings.http.host}, which others can reach",
-            hint=f"There is no sign-in yet: use {_LOOPBACK[0]}.",
+            f"http.host is {http.host}, which others can reach, and there is no TLS",
+            hint="Name a certificate in http.tls.certificate and http.tls.key, or serve on"
+            f" {_LOOPBACK[0]} behind a proxy that has one, or say --insecure.",
         )
+    if http.tls.certificate:
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(http.tls.certificate, http.tls.key or None)
+        except OSError as error:  # an SSLError is one
+            raise SettingsError(
+                f"http.tls: {error.strerror or error}",
+                hint="http.tls.certificate and http.tls.key name PEM files that belong together.",
+            ) from error
 
 
-async def _serve(settings: Settings, taken: socket.socket, hire: Hire) -> int:
+def _name(http: Http) -> str:
+    """How to call us in an address."""
+    if http.host in _EVERYWHERE:
+        return http.hosts[0].partition(":")[0] if http.hosts else _LOOPBACK[0]
+    return f"[{http.host}]" if ":" in http.host else http.host
+
+
+async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
+    settings: Settings,
+    kafka: Kafka,
+    names: Names,
+    access: Access,
+    taken: socket.socket,
+    hire: Hire,
+) -> int:
     host = Host(
         logs_kept=settings.logs_kept,
         rejects_kept=settings.rejects_kept,
@@ -118,17 +166,20 @@ async def _serve(settings: Settings, taken: socket.socket, hire: Hire) -> int:
     here.add_signal_handler(signal.SIGINT, stopped_by, 130)
 
     post = here.call_soon_threadsafe
-    kafka, names = Kafka(settings.kafka), Names(settings.name)
+    _ = kafka.admin  # made before threads share it: of two that make it, one loses its answers
     crew = Crew(on_failure=lambda: post(stop.set))
     follower = Follower(kafka, names, host, post, logs_kept=settings.logs_kept)
     crew.hire("follower", follower.run)
     crew.hire("ends", Ends(kafka, names, host, post).run)
+    keyring = access.guests.keyring
+    crew.hire("tokens", Keys(kafka, names, keyring, access.audit, host, post).run)
     hire(crew, TableServer(kafka, names, host, post))
     asking = Asking(kafka, settings.rules, settings.limits, host)
     try:
-        await serve(host, asking, taken, stop)
+        await serve(host, asking, taken, stop, access)
     finally:
         log.info("stopping")
         await asyncio.to_thread(crew.dismiss)
+        await asyncio.to_thread(access.audit.close, _AUDIT_S)
     crew.raise_failure()
     return code

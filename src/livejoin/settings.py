@@ -36,6 +36,7 @@ ENV_PREFIX = "LIVEJOIN_"
 _OTHER_VARIABLES = {
     "LIVEJOIN_IVY_SETTINGS",
     "LIVEJOIN_URL",
+    "LIVEJOIN_TOKEN",
     "LIVEJOIN_SEEDS",
     failpoints.VARIABLE,
 }
@@ -71,11 +72,41 @@ class Topics(_Section):
     )
 
 
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_ORIGIN = re.compile(r"https?://" + _HOST.pattern)
+
+
+class Tls(_Section):
+    """What the page and the API are served with, where it is to be encrypted."""
+
+    certificate: str = Field(default="", description="PEM file, with the chain")
+    key: str = Field(default="", description="PEM file; empty: it is in the other one")
+
+
 class Http(_Section):
-    """Where the page and the API are served."""
+    """Where the page and the API are served, and to whom."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=10000, ge=0, le=65535, description="0 takes any free port")
+    tls: Tls = Tls()
+    insecure: bool = Field(default=False, description="no tokens; needed where others have no TLS")
+    hosts: tuple[str, ...] = Field(default=(), description="further names that it is reached by")
+    origins: tuple[str, ...] = Field(default=(), description="other sites whose pages may ask")
+    connections: int = Field(default=4096, ge=1)
+    connections_per_address: int = Field(default=2048, ge=1)
+    connections_per_second: float = Field(default=100, gt=0, description="new, of one address")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Http":
+        for name in self.hosts:
+            if not _HOST.fullmatch(name):
+                raise ValueError(f"hosts: {name!r} is no name like live.example.com or name:8443")
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"origins: {origin!r} is no origin like https://app.example.com")
+        if self.tls.key and not self.tls.certificate:
+            raise ValueError("tls.key is of no use without tls.certificate")
+        return self
 
 
 class Spark(_Section):

@@ -20,7 +20,8 @@ def main() -> None:
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        demo = subprocess.Popen([LIVEJOIN, "demo", "--data", folder, "--port", str(port)])
+        options = ["--data", folder, "--port", str(port), "--insecure"]
+        demo = subprocess.Popen([LIVEJOIN, "demo", *options])
         try:
             wait_for(port)
             with chrome.page(f"http://127.0.0.1:{port}/") as (page, trouble):

@@ -14,10 +14,8 @@ from starlette.staticfiles import StaticFiles
 from browser import chrome
 from livejoin.core.rows import Change
 from livejoin.tables import server
-from livejoin.tables.asking import Asking
 from livejoin.tables.host import Host
 from livejoin.tables.http import api
-from livejoin.tables.live import Live
 from rig.running import until
 from tables.filled import chunk, final, live
 from tables.serving import LIMIT_S, Served, served
@@ -37,8 +35,8 @@ SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll
 def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """Generation 1: many people, one of them hostile, and an account. The page is there as well."""
 
-    def with_plain(host: Host, viewers: Live, asking: Asking) -> Starlette:
-        app = api(host, viewers, asking)
+    def with_plain(*given: Any) -> Starlette:
+        app = api(*given)
         app.routes.append(Mount("/plain", StaticFiles(directory=PLAIN, html=True)))
         return app
 

@@ -39,7 +39,7 @@ def swaps(shown: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         return {"offset": 1, "outcome": "live", "reason": None, "generation": new}
 
     async def preview(_: Asking, _raw: bytes) -> dict[str, Any]:
-        return {"build": "generation 2"}
+        return {"outcome": "accepted", "build": "generation 2"}
 
     monkeypatch.setattr(Asking, "send", send)
     monkeypatch.setattr(Asking, "preview", preview)

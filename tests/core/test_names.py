@@ -9,6 +9,8 @@ MADE = {
     NAMES.logs: "mine.logs",
     NAMES.replies: "mine.replies",
     NAMES.leader: "mine.leader",
+    NAMES.tokens: "mine.tokens",
+    NAMES.audit: "mine.audit",
 }
 
 

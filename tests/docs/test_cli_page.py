@@ -36,21 +36,41 @@ printed as a table shows control characters, which data may hold, as escapes.
 
 def page() -> str:
     """The whole page."""
-    commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
-    parts = [_command(name, command) for name, command in commands.items()]
+    parts = [_command(name, command) for name, command in _commands().items()]
     return "\n".join([INTRODUCTION, *parts, CODES])
+
+
+def _commands() -> dict[str, Any]:
+    """All commands by what a person types; those of a group after its own text."""
+    found: dict[str, Any] = {}
+    commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        found[name] = command
+        for inner, one in getattr(command, "commands", {}).items():
+            found[f"{name} {inner}"] = one
+    return found
 
 
 def _command(name: str, command: Any) -> str:
     given = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one not in given]
-    usage = " ".join([f"livejoin {name}", *(one.name.upper() for one in given)])
-    text = inspect.cleandoc(command.callback.__doc__)
-    rows = [f"| `{one.name.upper()}` | required | {_escaped(one.help)} |" for one in given]
+    if command.callback is None:  # a group, which does nothing by itself
+        return f"## livejoin {name}\n\n{_text(command)}\n"
+    usage = " ".join([f"livejoin {name}", *(_named(one) for one in given)])
+    text = _text(command)
+    rows = [f"| `{_named(one)}` | required | {_escaped(one.help)} |" for one in given]
     kinds = get_type_hints(command.callback)
     rows += [_option(one, kinds[one.name]) for one in options]
     table = ["| option | default | meaning |", "|---|---|---|", *rows]
     return "\n".join([f"## {usage}", "", text, "", *table, ""])
+
+
+def _text(command: Any) -> str:
+    return inspect.cleandoc(command.callback.__doc__ if command.callback else command.help)
+
+
+def _named(argument: Any) -> str:
+    return str(argument.metavar or argument.name.upper())
 
 
 def _option(one: Any, kind: Any) -> str:
@@ -86,10 +106,9 @@ def test_the_page_is_what_the_help_says() -> None:
 
 
 def test_every_command_and_option_says_what_it_is_for() -> None:
-    commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
-    for name, command in commands.items():
+    for name, command in _commands().items():
         assert command.help, name
-        first = inspect.cleandoc(command.callback.__doc__).splitlines()[0]
+        first = _text(command).splitlines()[0]
         assert len(first) <= 68, f"the list of commands cuts the sentence of {name}"
         assert first.endswith("."), name
         for one in command.params:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from livejoin import settings
 from livejoin.cli import cli
 from livejoin.core import spec
+from livejoin.tables import doors, rights, viewer
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -36,7 +37,7 @@ def test_every_setting_is_described() -> None:
     assert [name for name in names if f"`{name}" not in text] == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/settings.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/settings.md", "docs/security.md"])
 def test_the_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert blocks
@@ -57,7 +58,24 @@ def test_every_command_is_described() -> None:
 
 def test_every_table_is_described() -> None:
     text = (ROOT / "README.md").read_text()
-    assert [name for name in spec.TABLES if name not in text] == []
+    assert [name for name in spec.ALL_TABLES if f"`{name}`" not in text] == []
+
+
+def test_who_may_ask_for_what_is_as_described() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    rows = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| (\w+) \|$", text, re.MULTILINE)
+    assert {(method, path): need for method, path, need in rows} == rights.RULES
+
+
+def test_the_limits_are_as_described() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    assert f"| headers | {doors.HEADER_BYTES >> 10} KiB |" in text
+    assert f"its first byte to its last | {doors.ASK_S:g} s |" in text
+    assert f"that nobody takes | {doors.TAKE_S:g} s |" in text
+    assert f"| {viewer.ASKS} at once, then one every {viewer.ASK_S:g} s |" in text
+    http = settings.Http()
+    assert f"{doors.NEW_AT_ONCE} at once, then {http.connections_per_second:g} a second" in text
+    assert f"{http.connections:,}, of one address {http.connections_per_address:,}" in text
 
 
 def test_the_python_of_the_protocol_runs() -> None:

@@ -37,7 +37,7 @@ def test_every_path_is_on_the_page_and_no_other() -> None:
         for path, item in openapi.document()["paths"].items()
         for verb in item
     }
-    assert set(re.findall(r"\| `((?:GET|POST) [^`]+)` \|", PAGE)) == described
+    assert set(re.findall(r"\| `((?:GET|POST|DELETE) [^`]+)` \|", PAGE)) == described
 
 
 def _asked(command: str) -> str:

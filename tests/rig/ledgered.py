@@ -103,6 +103,7 @@ class Audience:
     """Viewers in one event loop; each notes when which part of the changelog reached it."""
 
     def __init__(self, server: Running) -> None:
+        self._headers = server.headers
         self._uri = server.url.replace("http", "ws") + "api/v1/live"
         self.seen: list[list[tuple[int, float]]] = []  # by viewer: seq and when
         self.sockets: list[ClientConnection] = []
@@ -114,7 +115,12 @@ class Audience:
 
     async def _one(self, tables: tuple[str, ...]) -> None:
         socket = await connect(
-            self._uri, subprotocols=[SUBPROTOCOL], max_size=None, proxy=None, compression=None
+            self._uri,
+            subprotocols=[SUBPROTOCOL],
+            max_size=None,
+            proxy=None,
+            compression=None,
+            additional_headers=self._headers,
         )
         await socket.send(json.dumps({"subscribe": tables}))
         await socket.recv()

@@ -44,8 +44,10 @@ class Running:
     """One livejoin over a folder; the same settings for every start."""
 
     def __init__(
-        self, kafka: Kafka, folder: Path, *, command: str = "run", **settings: Any
+        self, kafka: Kafka, folder: Path, *, command: str = "run", token: str = "", **settings: Any
     ) -> None:
+        # where one is asked for
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.folder = folder
         self.command = command
         self.port = free_port()
@@ -55,9 +57,10 @@ class Running:
         folder.mkdir(parents=True, exist_ok=True)
         chosen = {
             "kafka": kafka.properties,
-            "http": {"port": self.port},
             "checkpoints": str(folder / "checkpoints"),
             **settings,
+            # who may do what is tried elsewhere
+            "http": {"port": self.port, "insecure": True, **settings.get("http", {})},
         }
         spark = settings.get("spark", {})
         chosen["spark"] = {**spark, "conf": {**conf, **spark.get("conf", {})}}
@@ -91,7 +94,7 @@ class Running:
     def ask(self, path: str, message: Any = None) -> Any:
         """GET, or POST a message; the answer as JSON, that of a rejection too."""
         body = None if message is None else json.dumps(message).encode()
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **self.headers}
         request = urllib.request.Request(self.url + path, body, headers)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from starlette.applications import Starlette
 from websockets.sync.client import ClientConnection, connect
 
 from livejoin.core.messages import Rules
@@ -19,9 +20,15 @@ from livejoin.core.names import Names
 from livejoin.core.rows import Change
 from livejoin.core.state import Limits, State
 from livejoin.kafka import Kafka
-from livejoin.tables import frames, server
+from livejoin.tables import frames, security, server
 from livejoin.tables.asking import Asking
+from livejoin.tables.audit import Audit
+from livejoin.tables.doors import Doors
+from livejoin.tables.guests import Guests, Keyring, Sessions
 from livejoin.tables.host import Host
+from livejoin.tables.http import api
+from livejoin.tables.live import Live
+from livejoin.tables.signing_in import SigningIn
 from tables.filled import chunk, plain
 
 LIMIT_S = 20
@@ -124,7 +131,7 @@ class Served:
             yield viewer
 
     def get(
-        self, path: str, method: str = "GET", body: bytes | None = None, **headers: str
+        self, path: str, method: str = "GET", body: bytes | None = None, /, **headers: str
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         with contextlib.closing(connection):
@@ -134,15 +141,34 @@ class Served:
             return Answer(answer.status, named, answer.read())
 
 
+def open_door() -> server.Access:
+    """Everybody is let in, and nothing is written down."""
+    return server.Access(
+        Guests(Keyring(), Sessions(b"key"), insecure=True),
+        Audit(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")),
+        Doors(10_000, 10_000, 10_000),
+    )
+
+
+def application(host: Host, asking: Asking) -> Starlette:
+    """What is served, without those who stand before it."""
+    access = open_door()
+    names = security.Names.of(80)
+    signing_in = SigningIn(access.guests, names, access.audit, 80)
+    return api(host, Live(host, access.guests), asking, signing_in, access.audit)
+
+
 @contextlib.contextmanager
 def served(
     host: Host | None = None,
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
     rules: Rules = RULES,
+    *,
     port: int = 0,
+    access: server.Access | None = None,
 ) -> Iterator[Served]:
-    """Serve a host until the block ends."""
+    """Serve a host until the block ends; to everybody, unless who may come is said."""
     host = host or Host(logs_kept=100, rejects_kept=100)
     asking = Asking(kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules, Limits(), host)
     taken = server.listen("127.0.0.1", port)
@@ -157,7 +183,7 @@ def served(
     async def serve() -> None:
         stop = asyncio.Event()
         started.put((asyncio.get_running_loop(), stop))
-        await server.serve(host, asking, taken, stop)
+        await server.serve(host, asking, taken, stop, access or open_door())
 
     def run() -> None:
         try:

@@ -8,6 +8,7 @@ from websockets.exceptions import ConnectionClosed
 from livejoin.core import spec
 from livejoin.tables.host import Host
 from tables.filled import chunk, final, live, user
+from tables.letting_in import Door
 from tables.serving import Served, served
 
 SEED = 5
@@ -55,12 +56,17 @@ def fuzz(count: int) -> None:
     host = Host(logs_kept=100, rejects_kept=100)
     host.follow(live(1))
     host.apply(chunk(1, 2, user(0), final(0, "Ada")))
+    door = Door()
+    headers = door.bearer("viewer")
     # nobody reads the other one meanwhile
-    with served(host) as shown, shown.viewer("final_ui", ping_interval=None) as other:
+    with (
+        served(host, access=door.access()) as shown,
+        shown.viewer("final_ui", ping_interval=None, additional_headers=headers) as other,
+    ):
         other.next()
         before, left = _hashes(shown), count
         while left:
-            with shown.viewer() as viewer:
+            with shown.viewer(additional_headers=headers) as viewer:
                 try:
                     while left:
                         left -= 1

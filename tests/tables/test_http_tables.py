@@ -124,6 +124,7 @@ def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(shown
         "orchestrator_logs": 1,
         "control_raw": 0,
         "generations": 0,
+        "audit": 0,
     }
     assert body["tables"][1]["columns"][:3] == [
         {"name": "userId", "type": "string"},

@@ -90,6 +90,35 @@ def fresh(node: "subprocess.Popen[bytes]") -> Page:
     return page
 
 
+def test_with_a_token_each_socket_is_opened_by_a_ticket(node: "subprocess.Popen[bytes]") -> None:
+    page = Page(node)
+    tickets = [{"status": 200, "body": {"ticket": one}} for one in ("a b", "c")]
+    busy = {"status": 503, "body": {"detail": "not yet"}}
+    page.do("fresh", token="lj_secret", gets=[tickets[0], busy, tickets[1]])
+    asked, opened = page.do("table", name=FINAL)["told"]
+    address = "127.0.0.1:10000/behind/api/v1"
+    shown = {"method": "POST", "authorization": "Bearer lj_secret"}
+    assert asked == {"fetch": f"http://{address}/ticket", **shown}
+    assert opened == {"open": f"ws://{address}/live?ticket=a%20b", "protocol": "livejoin.v1"}
+    page.do("opened")
+    page.do("lose")
+    again = page.do("reopened", count=page.seen["sockets"] + 1)["told"]
+    assert [one.get("open") for one in again] == [None, None, f"ws://{address}/live?ticket=c"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_does_not_count_is_not_tried_again(
+    node: "subprocess.Popen[bytes]", status: int
+) -> None:
+    page = Page(node)
+    refusal = {"status": status, "body": {"detail": "this token is not known"}}
+    page.do("fresh", token="lj_secret", gets=[refusal])
+    told = page.do("table", name=FINAL)
+    assert [one for one in told["told"] if "open" in one] == []
+    assert told["status"]["state"] == "refused"
+    assert told["status"]["stale"] == "this token is not known"
+
+
 @pytest.fixture
 def joined(page: Page) -> Page:
     page.server.put("a", "Ada")

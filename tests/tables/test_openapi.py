@@ -15,18 +15,16 @@ from livejoin.tables import openapi
 from livejoin.tables.asking import Asking
 from livejoin.tables.formats import FORMATS
 from livejoin.tables.host import Host
-from livejoin.tables.http import api
-from livejoin.tables.live import Live
 from livejoin.tables.query import PARAMETERS
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, line, live, reject, user
-from tables.serving import RULES, Answer, Served, served
+from tables.serving import RULES, Answer, Served, application, served
 
 DOCUMENT = openapi.document()
 UNDESCRIBED = {"/"}  # the page; what is mounted (its files) and the socket are no routes of HTTP
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"a": 1}', 5), Message(0, 1, None, 6)]}})
 GETS = [path for path, item in DOCUMENT["paths"].items() if "get" in item]
-POSTS = [path for path, item in DOCUMENT["paths"].items() if "post" in item]
+POSTS = [path for path, one in DOCUMENT["paths"].items() if "requestBody" in one.get("post", {})]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +48,7 @@ def waiting() -> Iterator[Served]:
 def test_every_route_is_described_and_nothing_else() -> None:
     host = Host()
     asking = Asking(Kafka({"bootstrap.servers": "nowhere"}), RULES, Limits(), host)
-    routes = [one for one in api(host, Live(host), asking).routes if isinstance(one, Route)]
+    routes = [one for one in application(host, asking).routes if isinstance(one, Route)]
     served_there = {
         (route.path, method.lower())
         for route in routes

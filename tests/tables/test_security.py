@@ -1,16 +1,16 @@
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 
 from livejoin.tables.host import Host
-from livejoin.tables.security import SameSite
+from livejoin.tables.security import Names
 from livejoin.tables.server import listen
 from tables.filled import live
-from tables.serving import Served, served
+from tables.serving import Served, open_door, served
 
 FOREIGN_ORIGINS = [
     "http://evil.example",
@@ -92,17 +92,78 @@ def test_every_answer_forbids_what_a_page_does_not_need(serving: Served, path: s
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
     assert headers["referrer-policy"] == "no-referrer"
     assert "access-control-allow-origin" not in headers
 
 
-def test_on_the_port_of_http_names_come_without_it() -> None:
-    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None: ...
+# --- sites and names that are set
 
-    ours = SameSite(app, 80)
-    assert ours._wrong(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
-    assert "is not ours" in ours._wrong(Headers({"host": "evil.example"}))
-    assert "another site" in ours._wrong(
+OTHER = "https://app.example.com"
+
+
+@pytest.fixture(scope="module")
+def known() -> Iterator[Served]:
+    access = replace(open_door(), origins=[OTHER], hosts=["live.example.com", "proxy:8443"])
+    with served(access=access) as up:
+        yield up
+
+
+@pytest.mark.parametrize("path", ["/api/v1/status", "/static/livejoin.js", "/api/v1/nope"])
+def test_a_site_that_is_named_is_answered_by_its_name(known: Served, path: str) -> None:
+    headers = known.get(path, Origin=OTHER).headers
+    assert headers["access-control-allow-origin"] == OTHER
+    assert "origin" in headers["vary"]
+    assert "etag" in headers["access-control-expose-headers"]
+    assert "access-control-allow-credentials" not in headers
+    assert "access-control-allow-origin" not in known.get(path).headers
+
+
+def test_it_may_ask_beforehand_and_nobody_else_may(known: Served) -> None:
+    asked = {"Access-Control-Request-Method": "POST"}
+    answer = known.get("/api/v1/control", "OPTIONS", Origin=OTHER, **asked)
+    assert (answer.status, answer.body) == (204, b"")
+    assert answer.headers["access-control-allow-origin"] == OTHER
+    assert "authorization" in answer.headers["access-control-allow-headers"]
+    assert known.get("/api/v1/control", "OPTIONS", Origin="https://evil.example").status == 403
+    own = known.get("/api/v1/control", "OPTIONS", Origin=f"http://127.0.0.1:{known.port}")
+    assert "access-control-allow-methods" not in own.headers
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("live.example.com", None, 200),
+        ("LIVE.example.com:{port}", None, 200),
+        ("live.example.com", "https://live.example.com", 200),  # a proxy has TLS
+        ("live.example.com", "http://live.example.com", 200),
+        ("proxy:8443", "https://proxy:8443", 200),
+        ("proxy", None, 403),
+        ("proxy:{port}", None, 403),
+        ("live.example.com:1", None, 403),
+        ("live.example.com", "https://live.example.com.evil.example", 403),
+        ("127.0.0.1:{port}", "https://127.0.0.1:{port}", 403),
+    ],
+)
+def test_further_names_are_ours_just_as_they_are_set(
+    known: Served, host: str, origin: str | None, status: int
+) -> None:
+    headers = {"Host": host.format(port=known.port)}
+    headers |= {"Origin": origin.format(port=known.port)} if origin else {}
+    assert known.get("/readyz?", **headers).status in (status, 503 if status == 200 else status)
+
+
+def test_with_tls_pages_are_https_alone() -> None:
+    ours = Names.of(443, tls=True, hosts=["live.example.com"])
+    assert ours.own >= {"https://live.example.com", "https://localhost"}
+    assert not [one for one in ours.own if one.startswith("http:")]
+
+
+def test_on_the_port_of_http_names_come_without_it() -> None:
+    ours = Names.of(80)
+    assert ours.wrong(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
+    assert "is not ours" in ours.wrong(Headers({"host": "evil.example"}))
+    assert "another site" in ours.wrong(
         Headers({"host": "localhost", "origin": "http://evil.example"})
     )
 

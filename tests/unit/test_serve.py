@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -45,7 +46,7 @@ def test_it_serves_and_says_what_it_waits_for_and_starts_no_java(
     file = tmp_path / "livejoin.yaml"
     broker = f"127.0.0.1:{closed_port}"
     file.write_text(f"name: crm\nkafka: {{bootstrap.servers: '{broker}'}}\n")
-    command = [str(LIVEJOIN), "serve", "-c", str(file), "--port", "0"]
+    command = [str(LIVEJOIN), "serve", "-c", str(file), "--port", "0", "--insecure"]
     with (
         (tmp_path / "log").open("w") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
@@ -54,6 +55,7 @@ def test_it_serves_and_says_what_it_waits_for_and_starts_no_java(
         stack.callback(process.kill)
         assert process.stdout is not None
         url = process.stdout.readline().removeprefix("livejoin: the page is at ").strip()
+        assert process.stdout.readline().startswith("livejoin: INSECURE, whoever can reach it")
         assert process.stdout.readline() == f"livejoin: following crm.ledger at {broker}\n"
         assert _asked(f"{url}livez")[0] == 200
         until(lambda: broker in _asked(f"{url}readyz")[1]["detail"], "the outage is named", 30)
@@ -64,6 +66,7 @@ def test_it_serves_and_says_what_it_waits_for_and_starts_no_java(
         assert not checks["ledger"]["ok"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S) == 0, (tmp_path / "log").read_text()
+    assert "INSECURE: whoever can reach this" in (tmp_path / "log").read_text()
     assert not trace.exists()
 
 
@@ -75,10 +78,47 @@ def test_it_brings_no_spark_with_it() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_it_refuses_to_be_reached_by_others(tmp_path: Path) -> None:
+def test_without_a_word_it_asks_for_a_token_and_does_not_print_its_code_into_a_log(
+    tmp_path: Path, closed_port: int
+) -> None:
     file = tmp_path / "livejoin.yaml"
-    file.write_text("http: {host: 0.0.0.0}")
+    file.write_text(f"name: crm\nkafka: {{bootstrap.servers: '127.0.0.1:{closed_port}'}}\n")
+    command = [str(LIVEJOIN), "serve", "-c", str(file), "--port", "0"]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=env
+        ) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("livejoin: the page is at ").strip()
+        assert "#" not in url
+        assert _asked(f"{url}livez")[0] == 200
+        assert _asked(f"{url}api/v1/status")[0] == 401
+        assert _asked(f"{url}readyz?verbose")[0] == 401
+    assert (tmp_path / "livejoin" / "crm" / "session").stat().st_mode & 0o777 == 0o600
+    assert "INSECURE" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("http", "said"),
+    [
+        ("{host: 0.0.0.0}", "http.host is 0.0.0.0, which others can reach, and there is no TLS"),
+        ("{host: '::'}", "http.host is ::, which others can reach"),
+        ("{tls: {certificate: /nowhere.pem}}", "http.tls: No such file or directory"),
+        ("{tls: {key: /nowhere.pem}}", "tls.key is of no use without tls.certificate"),
+        ("{hosts: ['https://x.org']}", "hosts: 'https://x.org' is no name like"),
+        ("{origins: ['*']}", "origins: '*' is no origin like"),
+        ("{origins: ['https://x.org/']}", "is no origin like"),
+    ],
+)
+def test_it_refuses_to_be_reached_by_others(tmp_path: Path, http: str, said: str) -> None:
+    file = tmp_path / "livejoin.yaml"
+    file.write_text(f"http: {http}")
     command = [str(LIVEJOIN), "serve", "-c", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "http.host is 0.0.0.0, which others can reach" in done.stderr
+    assert said in done.stderr

@@ -42,11 +42,21 @@ class Names:
         """Topic of which the leader holds the only partition and says so; its transactional id."""
         return f"{self.prefix}.leader"
 
+    @property
+    def tokens(self) -> str:
+        """Topic that holds the hashes of the tokens, keyed by their ids."""
+        return f"{self.prefix}.tokens"
+
+    @property
+    def audit(self) -> str:
+        """Topic that holds the rows of `audit`: who did what, or tried to."""
+        return f"{self.prefix}.audit"
+
     def group(self, purpose: str) -> str:
         """Consumer group, or prefix of groups, for one purpose."""
         return f"{self.prefix}.{purpose}"
 
     def own(self, topic: str) -> bool:
         """Whether a topic is livejoin's own and so never an input."""
-        mine = (self.ledger, self.logs, self.replies, self.leader)
+        mine = (self.ledger, self.logs, self.replies, self.leader, self.tokens, self.audit)
         return topic in mine or topic.startswith(self._changelogs)

@@ -85,6 +85,8 @@ LOGS = "orchestrator_logs"
 CONTROL = "control_raw"
 GENERATIONS = "generations"
 GENERATIONS_KEPT = 200  # rows of it
+AUDIT = "audit"
+AUDIT_KEPT = 10_000  # rows of it
 
 # Every row carries its identity; a data row also the Kafka time of the newest input that shaped it.
 ID = Column("_id", "string")
@@ -121,3 +123,18 @@ TABLES: dict[str, Table] = {
     **{name: Table(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
     **{name: Table(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
 }
+# Not everybody's: a table for operators alone.
+RESTRICTED: dict[str, Table] = {
+    AUDIT: Table(
+        AUDIT,
+        (
+            *_columns(
+                "ts timestamp, who string, role string, address string, action string,"
+                " before string, after string, outcome string, detail string, times int64"
+            ),
+            ID,
+        ),
+        data=False,
+    )
+}
+ALL_TABLES = TABLES | RESTRICTED

@@ -29,10 +29,16 @@ def since(start: str, now: float) -> float | None:
     """The time from which on records are read; None for `earliest` and `latest`."""
     if start in ("earliest", "latest"):
         return None
-    age = _AGE.fullmatch(start.lower())
-    if age:
-        return max(0.0, now - int(age[1]) * _UNITS[age[2]].total_seconds())
+    age = seconds(start)
+    if age is not None:
+        return max(0.0, now - age)
     return max(0.0, _time(start))
+
+
+def seconds(text: str) -> float | None:
+    """How long an age such as `1h` or `30d` is; None: it is no age."""
+    age = _AGE.fullmatch(text.strip().lower())
+    return int(age[1]) * _UNITS[age[2]].total_seconds() if age else None
 
 
 def _time(text: str) -> float:

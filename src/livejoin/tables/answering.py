@@ -45,7 +45,7 @@ def _tag(host: Host, name: str, asked: dict[str, str]) -> str:
     """What is the same exactly as long as the rows are. Weak: `seq` may move on meanwhile."""
     store = host.store(name)
     # `seq` counts what comes by the changelog, which livejoin's own tables do not
-    rows = [host.generation, host.seq] if spec.TABLES[name].data else [store.hash]
+    rows = [host.generation, host.seq] if spec.ALL_TABLES[name].data else [store.hash]
     parts = [__version__, name, len(store), *rows, sorted(asked.items())]
     return f'W/"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}"'
 

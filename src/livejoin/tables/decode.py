@@ -28,10 +28,10 @@ _FEW = 32
 
 def schema(table: str) -> pa.Schema:
     """A table's columns as viewers get them, `_id` and `_ts` included."""
-    return pa.schema([(c.name, _ARROW[c.type]) for c in spec.TABLES[table].columns])
+    return pa.schema([(c.name, _ARROW[c.type]) for c in spec.ALL_TABLES[table].columns])
 
 
-SCHEMAS = {name: schema(name) for name in spec.TABLES}
+SCHEMAS = {name: schema(name) for name in spec.ALL_TABLES}
 
 
 @dataclass(frozen=True)

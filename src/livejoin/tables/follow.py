@@ -87,8 +87,8 @@ class Follower:
                 [
                     TopicPartition(names.ledger, 0, 0),
                     # a message leaves a few lines and outcomes, and each transaction a marker
-                    _tail(consumer, names.logs, 4 * self._logs_kept),
-                    _tail(consumer, names.leader, 1),
+                    tail(consumer, names.logs, 4 * self._logs_kept),
+                    tail(consumer, names.leader, 1),
                 ]
             )
             self._generations = {}
@@ -229,7 +229,7 @@ def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
     return Chunk(generation, seq, runs, tombstones, reached)
 
 
-def _tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:
+def tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:
     """The last offsets of a topic."""
     low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=ANSWER_S)
     return TopicPartition(topic, 0, max(low, high - count))

@@ -14,27 +14,31 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from livejoin.core import schema, spec
-from livejoin.core.inbound import CLIENT_HEADER
-from livejoin.core.messages import MAX_BYTES, Invalid, shown
+from livejoin.core.messages import Invalid, shown
+from livejoin.core.tokens import includes
 from livejoin.errors import AskError, KafkaUnavailable, TopicMissing
 from livejoin.tables import formats, openapi, query
 from livejoin.tables.answering import answer
-from livejoin.tables.asking import Asking, rollback
+from livejoin.tables.asking import Asking
+from livejoin.tables.audit import Audit
 from livejoin.tables.decode import SCHEMAS
+from livejoin.tables.gate import Refused, check_role
 from livejoin.tables.health import Health
 from livejoin.tables.host import Host
 from livejoin.tables.live import Live
 from livejoin.tables.metrics import Metrics
 from livejoin.tables.problems import problem
+from livejoin.tables.requests import Requests
+from livejoin.tables.signing_in import SigningIn, who
 from livejoin.tables.topics import MOST_MESSAGES, Topics
 
 _STATIC = Path(__file__).with_name("static")
 
 
-def api(host: Host, live: Live, asking: Asking) -> Starlette:
+def api(host: Host, live: Live, asking: Asking, signing_in: SigningIn, audit: Audit) -> Starlette:
     """The application: everything that is served, except who may ask for it."""
-    asked = _Asked(host, live)
-    requests = _Requests(asking)
+    reading = _Asked(host, live)
+    requests = Requests(asking, host, audit)
     health = Health(host)
     topics = _Topics(asking.topics)
     routes = [
@@ -42,10 +46,10 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         Route("/livez", health.livez),
         Route("/readyz", health.readyz),
         Route("/metrics", Metrics(host, live).serve),
-        Route("/api/v1/tables", asked.tables),
-        Route("/api/v1/tables/{name}", asked.table),
-        Route("/api/v1/status", asked.status),
-        Route("/api/v1/generations", asked.generations),
+        Route("/api/v1/tables", reading.tables),
+        Route("/api/v1/tables/{name}", reading.table),
+        Route("/api/v1/status", reading.status),
+        Route("/api/v1/generations", reading.generations),
         Route("/api/v1/topics", topics.listed),
         Route("/api/v1/topics/{name}/peek", topics.peeked),
         Route("/api/v1/schema/control.json", _schema),
@@ -53,12 +57,24 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         Route("/api/v1/control", requests.control, methods=["POST"]),
         Route("/api/v1/preview", requests.preview, methods=["POST"]),
         Route("/api/v1/rollback", requests.rollback, methods=["POST"]),
+        Route("/api/v1/whoami", signing_in.whoami),
+        Route("/api/v1/session", signing_in.sign_in, methods=["POST"]),
+        Route("/api/v1/session", signing_in.sign_out, methods=["DELETE"]),
+        Route("/api/v1/code", signing_in.code, methods=["POST"]),
+        Route("/api/v1/ticket", signing_in.ticket, methods=["POST"]),
         WebSocketRoute("/api/v1/live", live.serve),
         Mount("/engine", StaticFiles(directory=_engine())),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
+
+    async def not_let_in(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        audit.often(error.row(request.scope))
+        return error.answer
+
     handlers: dict[Any, Any] = {
         HTTPException: _refused,
+        Refused: not_let_in,
         AskError: _wrong,
         Invalid: _invalid,
         KafkaUnavailable: _unavailable,
@@ -74,14 +90,14 @@ class _Asked:
         self._host = host
         self._live = live
 
-    async def tables(self, _request: Request) -> Response:
+    async def tables(self, request: Request) -> Response:
         listed = [
             {
                 "name": name,
                 "rows": len(self._host.store(name)),
                 "columns": [{"name": c.name, "type": c.type} for c in table.columns],
             }
-            for name, table in spec.TABLES.items()
+            for name, table in _tables(request).items()
         ]
         return JSONResponse(
             {"generation": self._host.generation, "seq": self._host.seq, "tables": listed}
@@ -106,12 +122,18 @@ class _Asked:
         return JSONResponse({"generations": formats.rows(table)})
 
     async def table(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in spec.TABLES:
-            raise HTTPException(
-                404, f"there is no table {name[:100]!r}; there are {', '.join(spec.TABLES)}"
-            )
+        name, there = request.path_params["name"], _tables(request)
+        if name in spec.RESTRICTED:
+            check_role(who(request), "operator")
+        if name not in there:
+            listed = ", ".join(there)
+            raise HTTPException(404, f"there is no table {name[:100]!r}; there are {listed}")
         return await answer(request, self._host, name)
+
+
+def _tables(request: Request) -> dict[str, spec.Table]:
+    """The tables that there are for whoever asks."""
+    return spec.ALL_TABLES if includes(who(request).role, "operator") else spec.TABLES
 
 
 class _Topics:
@@ -132,48 +154,6 @@ class _Topics:
 
 def _ascii(content: Any) -> Response:
     return Response(json.dumps(content, allow_nan=False), media_type="application/json")
-
-
-class _Requests:
-    """The routes that ask for a change. All of them write to the control topic."""
-
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-
-    async def control(self, request: Request) -> Response:
-        return await self._send(request, await _body(request))
-
-    async def rollback(self, request: Request) -> Response:
-        return await self._send(request, rollback(await _body(request, empty=True)))
-
-    async def preview(self, request: Request) -> Response:
-        return JSONResponse(await self._asking.preview(await _body(request)))
-
-    async def _send(self, request: Request, raw: bytes) -> Response:
-        outcome = await self._asking.send(raw, _by(request))
-        if outcome["outcome"] == "rejected":
-            return problem(422, "rejected", outcome["reason"], offset=outcome["offset"])
-        return JSONResponse(outcome, 202 if outcome["outcome"] == "written" else 200)
-
-
-async def _body(request: Request, *, empty: bool = False) -> bytes:
-    """A message as it came, if it is small and said to be JSON: a form of another site is not."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise HTTPException(413, f"a control message has at most {MAX_BYTES >> 10} KiB")
-    if kind != "application/json" and (body or not empty):
-        raise HTTPException(415, "send the message as content-type application/json")
-    return body
-
-
-def _by(request: Request) -> str:
-    """Who asked, for `control_raw`: what they use, and from where."""
-    client = request.headers.get(CLIENT_HEADER, "http")
-    known = client if client in ("page", "cli", "python") else "http"
-    return f"{known} {request.client.host}" if request.client else known
 
 
 async def _page(_request: Request) -> Response:

@@ -13,12 +13,15 @@ import pyarrow as pa
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from livejoin.core import spec
+from livejoin.core.tokens import includes
 from livejoin.errors import AskError
 from livejoin.tables import frames
+from livejoin.tables.guests import Guests
 from livejoin.tables.host import DATA, Host
+from livejoin.tables.revoking import Watchers
 from livejoin.tables.sent import Sent
 from livejoin.tables.store import Delta
-from livejoin.tables.viewer import Frame, Held, Viewer, subscription
+from livejoin.tables.viewer import Asks, Frame, Held, Viewer, subscription
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
@@ -38,7 +41,7 @@ _REASON_BYTES = 120  # a close frame holds 123
 class Live:
     """All viewers of a host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, guests: Guests) -> None:
         self._host = host
         self._viewers: set[Viewer] = set()
         self._upserts: dict[str, list[pa.RecordBatch]] = {}
@@ -55,6 +58,7 @@ class Live:
         # all there is of the tables that were asked for last, until something changes
         self._whole: tuple[frozenset[str], bytes] | None = None
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
+        self._watchers = Watchers(guests)
         host.audience.append(self)
 
     def __len__(self) -> int:
@@ -111,7 +115,7 @@ class Live:
                 if viewer.held and viewer.held.generation == self._host.generation:
                     viewer.miss()
         parts = [self._snapshot(table) for table in DATA] if moved else []
-        for table in (table for table in spec.TABLES if table in upserts or removed.get(table)):
+        for table in (t for t in spec.ALL_TABLES if t in upserts or removed.get(t)):
             rows = pa.Table.from_batches(upserts.get(table, ()), self._host.store(table).schema)
             parts += frames.changes(table, rows, list(removed.get(table, ())))
         self._send("cutover" if moved else "data", parts, since)
@@ -128,7 +132,7 @@ class Live:
             if viewer.tables not in made:
                 mine = [part for part in parts if part.table in viewer.tables]
                 nothing = not mine and kind == "data"
-                made[viewer.tables] = b"" if nothing else frames.frame(header, mine)
+                made[viewer.tables] = b"" if nothing else frames.frame(_for(header, viewer), mine)
             if made[viewer.tables]:
                 viewer.offer(Frame(made[viewer.tables], held, since))
 
@@ -162,6 +166,7 @@ class Live:
         """Send a heartbeat every second, for ever: silence means a stall."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            self._watchers.check()
             self._wake_those_ahead()  # reading on does not always change a row
             if not self._viewers:
                 continue
@@ -190,8 +195,13 @@ class Live:
             await socket.close(_GOING_AWAY, "livejoin is stopping")
             return
         viewer: Viewer | None = None
+        asks = Asks()
+        leaving = contextlib.ExitStack()
+        who = leaving.enter_context(self._watchers.watching(socket))
+        known = spec.ALL_TABLES if includes(who.role, "operator") else spec.TABLES
         try:
-            asked = subscription(await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S))
+            first = await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S)
+            asked = subscription(first, known)
             if not await self._caught_up_with(asked.resume):
                 await socket.close(_TRY_AGAIN, "this server is behind what you have seen")
                 return
@@ -200,7 +210,9 @@ class Live:
             sending = asyncio.create_task(self._deliver(socket, viewer))
             try:
                 while True:
-                    viewer.ask(subscription(await socket.receive_text()))
+                    again = subscription(await socket.receive_text(), known)
+                    asks.one_more()
+                    viewer.ask(again)
             finally:
                 sending.cancel()
                 with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
@@ -213,6 +225,7 @@ class Live:
         except WebSocketDisconnect:
             pass
         finally:
+            leaving.close()
             if viewer is not None:
                 self._viewers.discard(viewer)
 
@@ -269,7 +282,7 @@ class Live:
             return self._whole[1]  # as for the one before
         since = held.seq if held and now and held.generation == now.generation else None
         parts: list[frames.Part] = []
-        for table in spec.TABLES:
+        for table in spec.ALL_TABLES:
             if table not in viewer.tables or (table in DATA and held and now is None):
                 continue  # while nothing is live, viewers keep what they have
             store = self._host.store(table)
@@ -290,3 +303,12 @@ class Live:
         self._closed = True
         for viewer in self._viewers:
             viewer.leave()
+
+
+def _for(header: dict[str, Any], viewer: Viewer) -> dict[str, Any]:
+    """A header without figures of tables that this viewer may not have."""
+    hidden = spec.RESTRICTED.keys() - viewer.tables
+    if hidden.isdisjoint(header.get("tables", ())):
+        return header
+    shown = {name: told for name, told in header["tables"].items() if name not in hidden}
+    return {**header, "tables": shown}

@@ -24,10 +24,15 @@ def _problem(description: str) -> Json:
     return _answer(description, "Problem", "application/problem+json")
 
 
-# Any answer may be one of these; see `tables/security.py`.
-_REFUSED = {"403": _problem("asked by another site, or under a name that is not ours")}
+# Any answer may be one of these; see `tables/security.py` and `tables/gate.py`.
+_REFUSED = {
+    "401": _problem("without a token that counts"),
+    "403": _problem("for another role; or another site, or a name that is not ours"),
+}
 _WRONG = {"400": _problem("a parameter is unknown or wrong")}
 _NO_KAFKA = {"503": _problem("Kafka is out of reach")}
+_UNREAD = {"503": _problem("the tokens have not been read yet")}
+_SECURITY: Json = {"token": {"type": "http", "scheme": "bearer"}}
 
 
 def _get(name: str, summary: str, good: Json, **more: Any) -> Json:
@@ -46,6 +51,24 @@ def _post(name: str, summary: str, message: Json, answers: Json) -> Json:
     return {
         "post": {"operationId": name, "summary": summary, "requestBody": body}
         | {"responses": responses}
+    }
+
+
+def _asking(name: str, summary: str, answer: str, body: Json | None = None) -> Json:
+    given = {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}
+    bad = {
+        "400": _problem("not what can be asked for"),
+        "413": _problem("larger than it may be"),
+        "415": _problem("not said to be JSON"),
+    }
+    answers = {**_REFUSED, **(bad if body else {}), **_UNREAD}
+    return {
+        "post": {
+            "operationId": name,
+            "summary": summary,
+            **(given if body else {}),
+            "responses": {"200": _answer("It is made.", answer), **answers},
+        }
     }
 
 
@@ -73,7 +96,9 @@ def _table() -> Json:
         },
     }
     parameters = [
-        _path("name", "a table", {"enum": list(spec.TABLES)}, spec.FINAL),
+        _path(
+            "name", "a table; audit is for operators", {"enum": list(spec.ALL_TABLES)}, spec.FINAL
+        ),
         _parameter("format", "json if left out", {"enum": list(FORMATS)}, "json"),
         _parameter("columns", "names with commas between; all if left out", TEXT, "userId,age"),
         _parameter("filter", "see docs/http.md", TEXT, 'age>=30 and (name~"ad" or _ts is null)'),
@@ -151,6 +176,17 @@ def _paths() -> Json:
             "The JSON Schema of a control message.",
             _answer("The schema.", {"type": "object"}, "application/schema+json"),
         ),
+        "/api/v1/whoami": _get("whoami", "Who the asker is.", _answer("They are.", "Who")),
+        "/api/v1/session": {
+            **_asking("signIn", "Begin a session, or renew it.", "Who", body=ref("SignIn")),
+            "delete": {
+                "operationId": "signOut",
+                "summary": "End the session.",
+                "responses": {"204": {"description": "it has ended"}, **_REFUSED},
+            },
+        },
+        "/api/v1/code": _asking("makeCode", "A code that signs a browser in, once.", "Code"),
+        "/api/v1/ticket": _asking("makeTicket", "A ticket for one socket.", "Ticket"),
         "/api/v1/control": _post("control", "Ask for other topics or a join.", message, written),
         "/api/v1/preview": _post("preview", "What a message would do.", message, previewed),
         "/api/v1/rollback": _post("rollback", "Go back to what stands by.", rollback, written),
@@ -168,5 +204,6 @@ def document() -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": _paths(),
-        "components": {"schemas": schemas()},
+        "security": [{"token": []}],
+        "components": {"schemas": schemas(), "securitySchemes": _SECURITY},
     }

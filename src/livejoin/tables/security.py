@@ -1,60 +1,137 @@
-"""Who may talk to us at all: loopback alone does not protect, as a page elsewhere can reach it."""
+"""Which names are ours and which sites may ask: loopback alone does not protect.
 
-from collections.abc import Iterable
+A page elsewhere can reach it, under a name that is rebound to it, or by asking across sites.
+"""
 
-from starlette.datastructures import Headers
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from livejoin.core.inbound import CLIENT_HEADER
+from livejoin.tables.audit import Audit, row
 from livejoin.tables.problems import problem
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_HTTP_PORT = 80  # browsers leave it out
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_DEFAULT = {"http": 80, "https": 443}  # browsers leave them out
 HEADERS = {
     "content-security-policy": "default-src 'self';"
     " script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:;"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:;"
     " connect-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",  # pages of named sites ask by CORS
 }
+_PREFLIGHT = {
+    "access-control-allow-methods": "GET, POST, DELETE",
+    "access-control-allow-headers": f"authorization, content-type, if-none-match, {CLIENT_HEADER}",
+    "access-control-max-age": "600",
+}
+_EXPOSED = "etag, livejoin-generation, livejoin-seq, livejoin-total"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that we answer to, our own pages' origins, and those of others that may ask."""
+
+    hosts: frozenset[str]
+    own: frozenset[str]
+    others: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(
+        port: int, *, tls: bool = False, hosts: Sequence[str] = (), others: Iterable[str] = ()
+    ) -> "Names":
+        """From what is set. A name without a port is also ours with our port.
+
+        Without TLS of our own a proxy may have it: then pages under a name that was set are https.
+        """
+        scheme = "https" if tls else "http"
+        here = {f"{name}:{port}" for name in LOOPBACK}
+        here |= set(LOOPBACK) if port == _DEFAULT[scheme] else set()
+        named = {name.lower() for name in hosts}
+        named |= {f"{name}:{port}" for name in named if ":" not in name.rpartition("]")[2]}
+        own = {f"{scheme}://{name}" for name in here | named} | {f"https://{n}" for n in named}
+        return Names(
+            frozenset(here | named), frozenset(own), frozenset(one.lower() for one in others)
+        )
+
+    def wrong(self, headers: Headers) -> str:
+        """Why a request is not answered; empty: it is."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if host.lower() not in self.hosts:
+            ours = ", ".join(sorted(self.hosts))
+            return f"Host {host[:100]!r} is not ours; use one of {ours}, or add it to http.hosts"
+        if origin is not None and origin.lower() not in self.own | self.others:
+            return f"Origin {origin[:100]!r} is another site; http.origins can allow it"
+        return ""
 
 
 class SameSite:
     """Refuses a Host (a rebound name) and an Origin (another site's page) that are not ours."""
 
-    def __init__(self, app: ASGIApp, port: int, hosts: Iterable[str] = _LOOPBACK) -> None:
+    def __init__(self, app: ASGIApp, names: Names, audit: Audit) -> None:
         self._app = app
-        self._hosts = {host if port == _HTTP_PORT else f"{host}:{port}" for host in hosts}
-        self._origins = {f"http://{host}" for host in self._hosts}
+        self._names = names
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 403, or pass on."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        why = self._wrong(Headers(scope=scope))
-        if not why:
-            await self._app(scope, receive, _with_headers(send))
-        elif scope["type"] == "websocket":
-            await WebSocket(scope, receive, send).close()  # before it was accepted: answers 403
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "").lower()
+        sending = _with_headers(send, origin if origin in self._names.others else "")
+        if why := self._names.wrong(headers):
+            self._audit.often(
+                row("", "", address(scope), f"{asked(scope)}", "refused: another site", detail=why)
+            )
+            if scope["type"] == "websocket":
+                await refuse_socket(problem(403, "refused", why), scope, receive, sending)
+            else:
+                await problem(403, "refused", why)(scope, receive, sending)
+        elif scope["type"] == "http" and scope["method"] == "OPTIONS" and origin:
+            allowed = _PREFLIGHT if origin in self._names.others else {}
+            await Response(status_code=204, headers=allowed)(scope, receive, sending)
         else:
-            await problem(403, "refused", why)(scope, receive, send)
-
-    def _wrong(self, headers: Headers) -> str:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if host.lower() not in self._hosts:
-            return f"Host {host[:100]!r} is not ours; use one of {', '.join(sorted(self._hosts))}"
-        if origin is not None and origin.lower() not in self._origins:
-            return f"Origin {origin[:100]!r} is another site"
-        return ""
+            await self._app(scope, receive, sending)
 
 
-def _with_headers(send: Send) -> Send:
+async def refuse_socket(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a handshake with an error."""
+    socket = WebSocket(scope, receive, send)
+    await socket.receive()  # that somebody wants to connect
+    await socket.send_denial_response(answer)
+
+
+def address(scope: Scope) -> str:
+    """Where a request comes from. What a proxy says about that is not believed."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def asked(scope: Scope) -> str:
+    """What a request is, for people; without its query, which may hold a ticket."""
+    method = "SOCKET" if scope["type"] == "websocket" else scope["method"]
+    return f"{method} {scope['path']}"
+
+
+def _with_headers(send: Send, other: str) -> Send:
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message["headers"] = [*message.get("headers", ()), *own]
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            headers.add_vary_header("origin")
+            if other:
+                headers["access-control-allow-origin"] = other
+                headers["access-control-expose-headers"] = _EXPOSED
         await send(message)
 
     return sending

@@ -3,19 +3,41 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import uvicorn
 
 from livejoin.errors import MachineError
 from livejoin.tables.asking import Asking
+from livejoin.tables.audit import Audit
+from livejoin.tables.doors import Config, Doors
+from livejoin.tables.gate import Gate
+from livejoin.tables.guests import Guests
 from livejoin.tables.host import Host
 from livejoin.tables.http import api
 from livejoin.tables.live import Live
-from livejoin.tables.security import SameSite
+from livejoin.tables.security import Names, SameSite
+from livejoin.tables.signing_in import SigningIn
 
 _FROM_VIEWER_BYTES = 64 << 10  # a subscription is a few hundred
 _LEAVE_S = 3
+_TICK_S = 1.0
+_WAITING = 1024  # connections that the system has made and we have not seen yet
+_AT_ONCE = 16  # of them are taken in one go: each costs 0.2 ms, and viewers wait meanwhile
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who is let in, under which names, over what, and how many."""
+
+    guests: Guests
+    audit: Audit
+    doors: Doors
+    certificate: str = ""  # files, PEM; without one there is no TLS
+    key: str = ""
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -42,29 +64,57 @@ class _Server(uvicorn.Server):
         """Signals are the application's to handle."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Many may wait to be accepted; asyncio accepts as many in one go as it thinks may wait."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_WAITING)
 
-async def serve(host: Host, asking: Asking, taken: socket.socket, stop: asyncio.Event) -> None:
-    """Serve until told to stop; then send the viewers away and finish."""
-    live = Live(host)
-    config = uvicorn.Config(
-        SameSite(api(host, live, asking), taken.getsockname()[1]),
+
+def _config(host: Host, live: Live, asking: Asking, access: Access, port: int) -> Config:
+    guests, audit = access.guests, access.audit
+    tls = bool(access.certificate)
+    names = Names.of(port, tls=tls, hosts=access.hosts, others=access.origins)
+    app = api(host, live, asking, SigningIn(guests, names, audit, port), audit)
+    return Config(
+        SameSite(Gate(app, guests, names, audit, port), names, audit),
+        access.doors,
         log_level="warning",
         access_log=False,
         lifespan="off",
-        ws="websockets-sansio",
+        backlog=_AT_ONCE,
+        proxy_headers=False,  # anybody can send them
+        server_header=False,
+        ssl_certfile=access.certificate or None,
+        ssl_keyfile=access.key or None,
         ws_max_size=_FROM_VIEWER_BYTES,
         ws_per_message_deflate=False,  # it would compress every frame once per viewer
         timeout_graceful_shutdown=_LEAVE_S,
     )
-    server = _Server(config)
+
+
+async def serve(
+    host: Host, asking: Asking, taken: socket.socket, stop: asyncio.Event, access: Access
+) -> None:
+    """Serve until told to stop; then send the viewers away and finish."""
+    live = Live(host, access.guests)
+    server = _Server(_config(host, live, asking, access, taken.getsockname()[1]))
     serving = asyncio.create_task(server.serve([taken]))
     beating = asyncio.create_task(live.beat())
+    ticking = asyncio.create_task(_tick(access.audit))
     stopping = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait({serving, beating, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    others = {beating, ticking, stopping}
+    done, _ = await asyncio.wait({serving, *others}, return_when=asyncio.FIRST_COMPLETED)
     live.close()
     server.should_exit = True
     await serving
-    for task in (beating, stopping):
+    for task in others:
         task.cancel()
     for ended in done - {stopping}:
         ended.result()  # raises what ended it
+
+
+async def _tick(audit: Audit) -> None:
+    while True:
+        await asyncio.sleep(_TICK_S)
+        audit.tick()

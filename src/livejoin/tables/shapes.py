@@ -3,6 +3,7 @@
 from typing import Any
 
 from livejoin.core import schema, spec
+from livejoin.core.tokens import ROLES
 
 Json = dict[str, Any]
 
@@ -59,13 +60,13 @@ def schemas() -> Json:
             **problem,
             "description": "What is wrong, and what to do about it (RFC 9457).",
         },
-        **{_rows_of(name): _row(table.columns) for name, table in spec.TABLES.items()},
+        **{_rows_of(name): _row(table.columns) for name, table in spec.ALL_TABLES.items()},
         "Table": _object(
-            table={"enum": list(spec.TABLES)},
+            table={"enum": list(spec.ALL_TABLES)},
             generation=_OR_NULL,
             seq=COUNT,
             total={**COUNT, "description": "rows after the filter, before limit and offset"},
-            rows=_list({"anyOf": [ref(_rows_of(name)) for name in spec.TABLES]}),
+            rows=_list({"anyOf": [ref(_rows_of(name)) for name in spec.ALL_TABLES]}),
         ),
         "Tables": _object(
             generation=_OR_NULL,
@@ -117,6 +118,14 @@ def schemas() -> Json:
         "Outcome": _object(offset=COUNT, outcome=TEXT, reason=_MAYBE, generation=_OR_NULL),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
         "ControlMessage": schema.CONTROL,
+        "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
+        "SignIn": {
+            "type": "object",
+            "description": "one of them",
+            "properties": {"token": TEXT, "code": TEXT, "renew": {"const": True}},
+        },
+        "Code": _object(code=TEXT),
+        "Ticket": _object(ticket=TEXT),
         "Alive": _object(status={"const": "alive"}, version=TEXT),
         "Ready": _checked(_object(status={"const": "ready"}, generation={"type": "integer"})),
         "NotReady": _checked(problem),

@@ -1,4 +1,4 @@
-"""The tables that belong to livejoin itself: status, log, control messages, generations.
+"""The tables that belong to livejoin itself: status, log, control messages, generations, audit.
 
 Like the data tables they live on the event loop's thread, and whoever watches is told of changes.
 """
@@ -72,11 +72,13 @@ class System:
         self._logs = Journal(spec.LOGS, logs_kept, tell)
         self._control = Journal(spec.CONTROL, control_kept, tell)
         self._generations = Journal(spec.GENERATIONS, spec.GENERATIONS_KEPT, tell)
+        self._audit = Journal(spec.AUDIT, spec.AUDIT_KEPT, tell)
         self._journals = {
             spec.STATUS: self._status,
             spec.LOGS: self._logs,
             spec.CONTROL: self._control,
             spec.GENERATIONS: self._generations,
+            spec.AUDIT: self._audit,
         }
         self._waiting: dict[int, list[Callable[[Row], None]]] = {}
         self.show_status({"state": "starting", "progress": 0, "message": "reading the ledger"})
@@ -93,6 +95,10 @@ class System:
     def log(self, lines: Sequence[Row]) -> None:
         """Add lines to the log."""
         self._logs.put(lines)
+
+    def show_audit(self, rows: Sequence[Row]) -> None:
+        """Add rows to the audit."""
+        self._audit.put(rows)
 
     def show_control(self, rows: Sequence[Row]) -> None:
         """Show control messages and what became of them."""

@@ -44,6 +44,8 @@ def kind(topic: str, rules: Rules) -> Kind | None:
     """What a topic is to livejoin; None: it is not shown."""
     if topic == rules.control:
         return "control"
+    if topic == rules.names.tokens:
+        return None  # nobody needs to see even the hashes
     if rules.names.own(topic):
         return "livejoin"
     try:

@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import time
 from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from livejoin.core import spec
 from livejoin.errors import AskError
 
 BUFFER_BYTES = 1 << 20  # per viewer; what does not fit is told again, each row once
+ASKS = 30
+ASK_S = 0.5
 _EXPECTED = 'expected {"subscribe": ["final_ui", …]}'
 
 
@@ -88,8 +92,25 @@ class Viewer:
         self.wake.set()
 
 
-def subscription(text: str) -> Subscription:
-    """What a viewer's message asks for."""
+class Asks:
+    """How often a viewer may ask for other tables: each time is answered with all rows."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(ASKS)
+        self._at = clock()
+
+    def one_more(self) -> None:
+        """Count one; raises if there were too many."""
+        now = self._clock()
+        self._left = min(ASKS, self._left + (now - self._at) / ASK_S) - 1
+        self._at = now
+        if self._left < 0:
+            raise AskError(f"too many subscriptions: {ASKS} at once, then one every {ASK_S:g} s")
+
+
+def subscription(text: str, known: Collection[str] = spec.TABLES) -> Subscription:
+    """What a viewer's message asks for, of the tables that there are for it."""
     try:
         asked = json.loads(text)
         names = asked["subscribe"]
@@ -97,10 +118,8 @@ def subscription(text: str) -> Subscription:
         raise AskError(_EXPECTED) from None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise AskError("subscribe must list at least one table")
-    if unknown := [name for name in names if name not in spec.TABLES]:
-        raise AskError(
-            f"there is no table {unknown[0][:100]!r}; there are {', '.join(spec.TABLES)}"
-        )
+    if unknown := [name for name in names if name not in known]:
+        raise AskError(f"there is no table {unknown[0][:100]!r}; there are {', '.join(known)}")
     return Subscription(frozenset(names), _held(asked.get("resume")))
 
 

@@ -20,6 +20,13 @@ globalThis.WebSocket = class {
   }
 };
 
+let answers = []; // to requests for tickets
+globalThis.fetch = async (url, { method, headers }) => {
+  told.push({ fetch: url, method, authorization: headers.authorization });
+  const { status, body } = answers.shift();
+  return { ok: status < 400, status, json: async () => body };
+};
+
 const { connect } = await import(pathToFileURL(process.argv[2]));
 let client = connect(process.argv[3]);
 let tables = {};
@@ -52,9 +59,10 @@ const commands = {
     while (sockets.length < count) await new Promise((done) => setTimeout(done, 10));
   },
   quit: () => client.close(),
-  fresh() {
+  fresh({ token, gets }) {
+    answers = gets ?? [];
     client.close();
-    client = connect(process.argv[3]);
+    client = connect(process.argv[3], { token });
     tables = {};
   },
   look: () => {},

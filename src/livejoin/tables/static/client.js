@@ -60,6 +60,9 @@ class Replica {
 /** A livejoin, and the tables of it that somebody wants. */
 export class Client {
   #url;
+  #ticketUrl;
+  #token;
+  #asking = false; // for a ticket
   /** @type {Map<string, {replica: Replica, listeners: Set<Listener>, users: number}>} */ #tables = new Map();
   /** @type {WebSocket | null} */ #socket = null;
   /** @type {string[]} */ #opened = []; // tables asked for first over this socket
@@ -83,13 +86,15 @@ export class Client {
   /** @type {ReturnType<typeof setTimeout> | undefined} */ #silence;
   /** @type {ReturnType<typeof setTimeout> | undefined} */ #retry;
 
-  /** @param {string | URL} url */
-  constructor(url) {
+  /** @param {string | URL} url @param {string} [token] */
+  constructor(url, token) {
     const base = new URL(url, globalThis.document?.baseURI);
     if (!base.pathname.endsWith("/")) base.pathname += "/"; // a folder, wherever a proxy has put it
     const live = new URL("api/v1/live", base);
     live.protocol = live.protocol.replace("http", "ws");
     this.#url = live.href;
+    this.#ticketUrl = new URL("api/v1/ticket", base).href;
+    this.#token = token;
   }
 
   /** @param {string} name @returns {Table} */
@@ -125,7 +130,7 @@ export class Client {
       if (this.#closed) return;
       if (this.#tables.size === 0) {
         this.#hangUp();
-      } else if (this.#socket === null && this.#retry === undefined) {
+      } else if (this.#socket === null && this.#retry === undefined && !this.#asking) {
         this.#open();
       } else if (this.#socket?.readyState === 1 && key(this.#tables.keys()) !== key(this.#asked)) {
         this.#again();
@@ -136,7 +141,37 @@ export class Client {
   #open() {
     this.#retry = undefined;
     if (this.#state === "refused") this.#state = "connecting"; // other tables are wanted now
-    const socket = new WebSocket(this.#url, SUBPROTOCOL);
+    if (this.#token) this.#openWithTicket(this.#token);
+    else this.#connect(this.#url);
+  }
+
+  /** A token must not stand in an address, and a page can give its socket nothing else. @param {string} token */
+  async #openWithTicket(token) {
+    this.#asking = true;
+    let why;
+    try {
+      const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+      const answer = await fetch(this.#ticketUrl, { method: "POST", headers, body: "{}" });
+      const { ticket, detail } = await answer.json();
+      this.#asking = false;
+      if (this.#closed || this.#tables.size === 0) return;
+      if (answer.ok) return this.#connect(`${this.#url}?ticket=${encodeURIComponent(ticket)}`);
+      why = String(detail);
+      if (answer.status === 401 || answer.status === 403) {
+        this.#why = why;
+        this.#tell("refused"); // trying again is of no use
+        return;
+      }
+    } catch (error) {
+      why = `not connected: ${error}`;
+    }
+    this.#asking = false;
+    if (!this.#closed && this.#tables.size > 0) this.#later(why);
+  }
+
+  /** @param {string} url */
+  #connect(url) {
+    const socket = new WebSocket(url, SUBPROTOCOL);
     this.#socket = socket;
     this.#awaiting = "first";
     socket.binaryType = "arraybuffer";
@@ -183,6 +218,11 @@ export class Client {
     if (socket !== this.#socket) return;
     this.#hangUp();
     if (this.#state === "refused") return; // trying again is of no use
+    this.#later(why);
+  }
+
+  /** @param {string} why */
+  #later(why) {
     this.#why = why;
     this.#retry = setTimeout(() => this.#open(), this.#wait * (0.5 + Math.random())); // not all at once
     this.#wait = Math.min(this.#wait * 2, LONGEST_MS);

@@ -53,6 +53,7 @@ export function subscribe(url, tables, tell) {
     socket.onclose = () => {
       clearTimeout(silence);
       tell.connected(false);
+      dispatchEvent(new Event("livejoin-lost")); // maybe since livejoin does not know us any more
       setTimeout(open, wait * (0.5 + Math.random())); // spread, so that a thousand do not come back at once
       wait = Math.min(wait * 2, LONGEST_WAIT_MS);
     };

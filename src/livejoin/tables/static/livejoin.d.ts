@@ -51,7 +51,12 @@ export interface Client {
   close(): void;
 }
 
-export function connect(url?: string | URL): Client;
+export interface Options {
+  /** For a page of another site, which livejoin's setting `http.origins` must name. It goes into no address. */
+  token?: string;
+}
+
+export function connect(url?: string | URL, options?: Options): Client;
 
 declare global {
   interface HTMLElementTagNameMap {

@@ -1,0 +1,78 @@
+"""Tokens: 256 bits that somebody keeps, and what livejoin keeps of them: a hash.
+
+What roles there are, and which includes which.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+Role = Literal["viewer", "operator"]
+ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
+PREFIX = "lj"  # so that a person, or a search for lost secrets, knows one when they see it
+
+
+def includes(role: Role, needed: Role) -> bool:
+    """Whether one who has a role may do what needs another."""
+    return ROLES.index(role) >= ROLES.index(needed)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is kept. Times are seconds since 1970."""
+
+    id: str
+    role: Role
+    label: str
+    hash: str
+    made_at: int
+    expires_at: int | None = None
+    revoked: bool = False
+
+    def trouble(self, now: float) -> str:
+        """Why it does not count any more; empty: it does."""
+        if self.revoked:
+            return "it was revoked"
+        if self.expires_at is not None and now >= self.expires_at:
+            return "it has expired"
+        return ""
+
+    def fits(self, text: str) -> bool:
+        """Whether this is the token. Takes the same time wherever they differ."""
+        return hmac.compare_digest(self.hash, hashed(text))
+
+    def without_rights(self) -> "Token":
+        """The same, revoked."""
+        return replace(self, revoked=True)
+
+    def to_json(self) -> bytes:
+        """As it stands in Kafka."""
+        return json.dumps(asdict(self)).encode()
+
+
+def from_json(raw: bytes) -> Token | None:
+    """A record of the topic; None where it is no token of ours."""
+    try:
+        found = json.loads(raw)
+        token = Token(**found)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    texts = (token.id, token.label, token.hash)
+    fine = token.role in ROLES and all(isinstance(text, str) for text in texts)
+    times = isinstance(token.made_at, int) and isinstance(token.expires_at, int | None)
+    return token if fine and times and isinstance(token.revoked, bool) else None
+
+
+def found(text: str, known: Mapping[str, Token]) -> Token | None:
+    """The token that a text is, whether or not it still counts."""
+    prefix, _, rest = text.partition("_")
+    token = known.get(rest.partition("_")[0]) if prefix == PREFIX else None
+    return token if token is not None and token.fits(text) else None
+
+
+def hashed(text: str) -> str:
+    """What is kept of a token. It is random enough that no salt or slow hash is needed."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,190 @@
+"""How many connections there may be, and how long one may take to say what it wants."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import h11
+import structlog
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+log = structlog.get_logger()
+
+HEADER_BYTES = 32 << 10  # the longest filter, and a browser's cookies
+ASK_S = 10.0  # for a whole request; a person's takes one packet
+TAKE_S = 60.0  # until some of an answer was taken
+NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
+CLOSE_S = 1.0  # until one that was sent away has to be gone
+_READ_BYTES = 8 << 10  # of a viewer in one go: thousands of tiny frames would hold up all others
+_TURN_S = 5.0  # a new one waits at most so long for its turn
+_SAY_S = 10.0
+_REMEMBERED = 10_000
+
+
+@dataclass
+class Doors:
+    """Who is inside, by address."""
+
+    most: int
+    most_of_one: int
+    new_per_s: float  # of one address
+    inside: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    clock: Callable[[], float] = time.monotonic
+    _said_at: float = 0.0
+    _even: dict[str, float] = field(default_factory=dict)  # when an address has waited enough
+
+    def enter(self, address: str) -> float | None:
+        """After how many seconds one more is listened to; None: it may not come in."""
+        wait_s = self._turn(address)
+        full = self.inside.total() >= self.most or self.inside[address] >= self.most_of_one
+        if full or wait_s is None:
+            self.refused += 1
+            if self.clock() > self._said_at + _SAY_S:
+                self._said_at = self.clock()
+                log.warning("too many connections", of=address, refused=self.refused)
+            return None
+        self.inside[address] += 1
+        return wait_s
+
+    def _turn(self, address: str) -> float | None:
+        """Those who come faster than others can bear wait; those who would wait long go."""
+        now = self.clock()
+        if len(self._even) > _REMEMBERED:
+            self._even = {one: at for one, at in self._even.items() if at > now}
+        even = max(now, self._even.get(address, now)) + 1 / self.new_per_s
+        wait_s = max(0.0, even - now - NEW_AT_ONCE / self.new_per_s)
+        if wait_s > _TURN_S:
+            return None
+        self._even[address] = even
+        return wait_s
+
+    def leave(self, address: str) -> None:
+        """One less."""
+        self.inside[address] -= 1
+        if not self.inside[address]:
+            del self.inside[address]
+
+
+class Config(uvicorn.Config):
+    """Uvicorn's, with the doors that its connections go through."""
+
+    def __init__(self, app: Any, doors: Doors, **more: Any) -> None:
+        super().__init__(
+            app, http=Asking, ws=Watching, h11_max_incomplete_event_size=HEADER_BYTES, **more
+        )
+        self.doors = doors
+
+
+class Asking(H11Protocol):
+    """A connection that asks. A request must be whole in time, and its answer be taken."""
+
+    config: Config
+    inside = False  # and it is ours to say when it leaves
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.whole = _Limit(self, ASK_S)  # a request
+        self.taken = _Limit(self, TAKE_S)  # some more of an answer
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count it, or send it away at once."""
+        super().connection_made(transport)
+        wait_s = self.config.doors.enter(_address(self))
+        if wait_s is None:
+            transport.abort()
+            return
+        self.inside = True
+        self.whole.start()
+        if wait_s:
+            transport.pause_reading()
+            self.loop.call_later(wait_s, transport.resume_reading)
+
+    def data_received(self, data: bytes) -> None:
+        """Take more of a request; the clock runs from its first byte to its last."""
+        if not self.inside:
+            return
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or not self.inside:
+            self.whole.stop()
+        else:
+            self.whole.start()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """From now on it watches, and leaves as a watcher."""
+        self.inside = False
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        """The asker takes nothing at the moment."""
+        super().pause_writing()
+        self.taken.start()
+
+    def resume_writing(self) -> None:
+        """The asker goes on."""
+        super().resume_writing()
+        self.taken.stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it out."""
+        self.whole.stop()
+        self.taken.stop()
+        if self.inside:
+            self.inside = False
+            self.config.doors.leave(_address(self))
+        super().connection_lost(exc)
+
+
+class Watching(WebSocketsSansIOProtocol):
+    """A socket, which an asking connection has become."""
+
+    config: Config
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the application cut it off: closing it in good form waits for the other side."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "abort": self.transport.abort}
+        self.close_timeout = CLOSE_S
+        if hasattr(transport, "max_size"):  # asyncio's, of one read; TLS has records of its own
+            transport.max_size = _READ_BYTES
+
+    async def send(self, message: Any) -> None:
+        """Send; an answer instead of a handshake ends it too, which uvicorn would complain of."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it out."""
+        self.config.doors.leave(_address(self))
+        super().connection_lost(exc)
+
+
+def _address(of: H11Protocol | WebSocketsSansIOProtocol) -> str:
+    return of.client[0] if of.client else ""
+
+
+class _Limit:
+    """A time after which a connection is cut off, unless it is stopped before."""
+
+    def __init__(self, of: H11Protocol, seconds: float) -> None:
+        self._of = of
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Let it run; one that runs goes on."""
+        if self._timer is None:
+            of = self._of
+            self._timer = of.loop.call_later(self._seconds, of.transport.abort)
+
+    def stop(self) -> None:
+        """Forget it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

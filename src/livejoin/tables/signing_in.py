@@ -1,0 +1,124 @@
+"""Signing in and out: a token or a code becomes a session, a right a ticket for a socket."""
+
+import json
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from livejoin.tables.audit import Audit, row
+from livejoin.tables.gate import Refused, cookie_name, read_cookie, set_cookie
+from livejoin.tables.guests import ANYBODY, Guests, NotLetIn, Who
+from livejoin.tables.security import Names, address
+
+_MOST_BYTES = 4096
+_EXPECTED = 'expected {"token": "lj_…"}, {"code": "…"} or {"renew": true} as application/json'
+
+
+def who(request: Request) -> Who:
+    """Who asks, as the gate has found."""
+    found: Who = request.state.who
+    return found
+
+
+class SigningIn:
+    """The routes of whoever comes and goes."""
+
+    def __init__(self, guests: Guests, names: Names, audit: Audit, port: int) -> None:
+        self._guests = guests
+        self._names = names
+        self._audit = audit
+        self._cookie = cookie_name(port)
+
+    async def whoami(self, request: Request) -> Response:
+        """Who the asker is."""
+        return _no_store(_described(who(request)))
+
+    async def ticket(self, request: Request) -> Response:
+        """A ticket for one socket, in place of a token, which must not stand in an address."""
+        return _no_store({"ticket": self._guests.tickets.make(who(request))})
+
+    async def code(self, request: Request) -> Response:
+        """A code with which a browser signs in as the asker, once."""
+        return _no_store({"code": self._guests.codes.make(who(request))})
+
+    async def sign_in(self, request: Request) -> Response:
+        """Begin a session, or have it go on."""
+        self._check_page(request.headers)
+        given = await _given(request)
+        try:
+            one = self._who(given, request.headers)
+        except NotLetIn as error:
+            if error.later:
+                raise Refused(503, "not yet", f"{error}; try again") from error
+            raise Refused(401, "who are you?", str(error)) from error
+        if "renew" not in given:
+            how = "by token" if "token" in given else "by code"
+            where = address(request.scope)
+            self._audit.often(row(one.name, one.role, where, "sign in", "done", detail=how))
+        answer = _no_store(_described(one))
+        if one.id != ANYBODY.id:
+            session = self._guests.sessions.begin(one)
+            answer.headers["set-cookie"] = set_cookie(self._cookie, session, request.headers)
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """End a session."""
+        one = who(request)
+        if session := read_cookie(request.headers, self._cookie):
+            self._guests.sessions.end(session)
+            where = address(request.scope)
+            self._audit.often(row(one.name, one.role, where, "sign out", "done"))
+        gone = set_cookie(self._cookie, "", request.headers, life_s=0)
+        return Response(status_code=204, headers={"set-cookie": gone})
+
+    def _check_page(self, headers: Headers) -> None:
+        """A cookie is for our own pages: nobody else's may have one set, for whomever."""
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in self._names.own:
+            raise Refused(403, "refused", "another site's page cannot begin a session here")
+
+    def _who(self, given: dict[str, Any], headers: Headers) -> Who:
+        guests = self._guests
+        if guests.insecure:
+            return ANYBODY
+        match given:
+            case {"token": str(text)}:
+                return guests.by_token(text.strip())
+            case {"code": str(text)}:
+                one = guests.codes.take(text)
+                if one is None or not guests.still(one):
+                    raise NotLetIn("this code is not known, was used, or is too old")
+                return one
+            case {"renew": True}:
+                return guests.by_session(read_cookie(headers, self._cookie))
+            case _:
+                raise HTTPException(400, _EXPECTED)
+
+
+def _described(one: Who) -> dict[str, str]:
+    return {"id": one.id, "role": one.role, "label": one.label}
+
+
+async def _given(request: Request) -> dict[str, Any]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise HTTPException(413, f"signing in takes at most {_MOST_BYTES >> 10} KiB")
+    if kind != "application/json":
+        raise HTTPException(415, _EXPECTED)
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise HTTPException(400, _EXPECTED)
+    return given
+
+
+def _no_store(content: dict[str, str]) -> JSONResponse:
+    return JSONResponse(content, headers={"cache-control": "no-store"})

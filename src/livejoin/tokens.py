@@ -1,0 +1,108 @@
+"""The tokens' topic and the audit's: made, read whole, written. Who follows them is elsewhere."""
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from livejoin.core import tokens
+from livejoin.core.names import Names
+from livejoin.core.tokens import Token
+from livejoin.errors import AskError, KafkaUnavailable
+from livejoin.kafka import Kafka
+from livejoin.reading import read_to_end
+
+_WRITE_S = 10
+_SECRET_BYTES = 32
+_AUDIT_BYTES = 64 << 20  # 10,000 rows are a few MB
+
+
+def make_topics(kafka: Kafka, names: Names) -> None:
+    """Make both topics unless they are there."""
+    kafka.make(names.tokens, {"cleanup.policy": "compact"})
+    kafka.make(names.audit, {"retention.bytes": str(_AUDIT_BYTES), "retention.ms": "-1"})
+
+
+def known(kafka: Kafka, names: Names) -> dict[str, Token]:
+    """All tokens by id, revoked ones too; none where there is no topic yet."""
+    if names.tokens not in kafka.describe([names.tokens]):
+        return {}
+    consumer = kafka.reader(names.group("tokens"))
+    found: dict[str, Token] = {}
+    try:
+        consumer.assign([TopicPartition(names.tokens, 0, 0)])
+        for record in read_to_end(consumer, names.tokens):
+            take(found, record.key, record.value)
+    finally:
+        consumer.close()
+    return found
+
+
+def take(into: dict[str, Token], key: bytes, value: bytes) -> None:
+    """Note one record. What is no token takes the place of one that was: it must not count."""
+    token = tokens.from_json(value) if value else None
+    name = key.decode(errors="replace")
+    if token is not None and token.id == name:
+        into[name] = token
+    else:
+        into.pop(name, None)
+
+
+def made(
+    role: tokens.Role, label: str, now: float, life_s: float | None = None
+) -> tuple[Token, str]:
+    """A new token, and its text: the only time that anybody sees it."""
+    token_id = secrets.token_hex(4)
+    text = f"{tokens.PREFIX}_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    until = None if life_s is None else int(now + life_s)
+    return Token(token_id, role, label, tokens.hashed(text), int(now), until), text
+
+
+def make(kafka: Kafka, names: Names, role: tokens.Role, label: str, life_s: float | None) -> str:
+    """Make a token; its text, which nobody can see again."""
+    token, text = made(role, label, time.time(), life_s)
+    _write(kafka, names.tokens, token.id.encode(), token.to_json())
+    return text
+
+
+def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
+    """Revoke a token for good, everywhere."""
+    token = known(kafka, names).get(token_id)
+    if token is None:
+        raise AskError(f"there is no token {token_id!r}", hint="`livejoin token list` has all.")
+    revoked = token.without_rights()
+    _write(kafka, names.tokens, token.id.encode(), revoked.to_json())
+    return revoked
+
+
+def first(kafka: Kafka, names: Names) -> list[tuple[tokens.Role, str]]:
+    """One token of each role, where there has never been any."""
+    if known(kafka, names):
+        return []
+    label = "made at the first start"
+    return [(role, make(kafka, names, role, label, None)) for role in tokens.ROLES]
+
+
+def note(kafka: Kafka, names: Names, row: Mapping[str, Any]) -> None:
+    """Add a row to the audit, and wait until it stands."""
+    _write(kafka, names.audit, b"", json.dumps(row).encode())
+
+
+def _write(kafka: Kafka, topic: str, key: bytes, value: bytes) -> None:
+    failed: list[KafkaError | None] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        failed.append(error)
+
+    producer = kafka.producer(**{"message.timeout.ms": _WRITE_S * 1000})
+    try:
+        producer.produce(topic, value, key, on_delivery=delivered)
+        producer.flush(_WRITE_S + 1)
+    except (KafkaException, BufferError) as error:
+        raise KafkaUnavailable(f'topic "{topic}" cannot be written: {error}') from error
+    if not failed or failed[0] is not None:
+        why = failed[0].str() if failed and failed[0] else "no answer"
+        raise KafkaUnavailable(f'topic "{topic}" cannot be written: {why}')

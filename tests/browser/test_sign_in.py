@@ -1,0 +1,165 @@
+"""Signing in, in a real browser: by the address, by a token, again; and from another site."""
+
+import contextlib
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from browser import chrome
+from livejoin.tables.guests import CONSOLE
+from livejoin.tables.host import Host
+from rig.running import until
+from tables.filled import chunk, final, live
+from tables.letting_in import Door
+from tables.serving import LIMIT_S, served
+
+NAMES = """async () => {
+    const viewer = document.querySelector("perspective-viewer[data-table=final_ui]");
+    if (!viewer.querySelector("perspective-viewer-datagrid")) return [];
+    const view = await viewer.getView().catch(() => null); // it has none yet
+    return view ? (await view.to_json()).map(({ name }) => name) : [];
+}"""
+FOREIGN = """<!doctype html><title>elsewhere</title><p id=said>nothing</p><script type=module>
+const [livejoin, token] = decodeURIComponent(location.hash.slice(1)).split(" ");
+const said = document.getElementById("said");
+try {
+  const { connect } = await import(`${livejoin}static/livejoin.js`);
+  const table = connect(livejoin, { token }).table("final_ui");
+  table.subscribe(() => { said.textContent = table.rows().map(({ name }) => name).join(); },
+                  ({ state, stale }) => { if (state === "refused") said.textContent = stale; });
+} catch (error) {
+  said.textContent = `failed: ${error}`;
+}
+</script>"""
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door()
+
+
+def filled(*names: str) -> Host:
+    host = Host()
+    host.follow(live(1))
+    host.apply(chunk(1, len(names), *(final(n, name) for n, name in enumerate(names))))
+    host.show_status({"state": "live", "generation": 1, "progress": 100, "message": ""})
+    return host
+
+
+def shows(page: Page, *names: str) -> None:
+    until(lambda: sorted(page.evaluate(NAMES)) == sorted(names), f"{names} are shown", LIMIT_S)
+
+
+def role(page: Page) -> str:
+    return str(page.evaluate("document.documentElement.dataset.role"))
+
+
+def sign_in(page: Page, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: Door) -> None:
+    code = door.guests.codes.make(CONSOLE)
+    with served(filled("Ada"), access=door.access()) as one:
+        url = f"http://127.0.0.1:{one.port}/"
+        with chrome.page(url, path=f"#code={code}&layout=kept") as (page, trouble):
+            shows(page, "Ada")
+            assert page.url == f"{url}#layout=kept"
+            assert role(page) == "operator"
+            assert page.evaluate("document.cookie") == ""
+            assert code not in str(page.evaluate("JSON.stringify(localStorage)"))
+            page.reload()
+            shows(page, "Ada")
+            assert trouble == []
+        with chrome.page(url, path=f"#code={code}") as (page, _):
+            page.get_by_text("this code is not known, was used, or is too old").wait_for()
+            assert page.evaluate(NAMES) == []
+
+
+def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: Door) -> None:
+    door.token("short", "viewer")
+    with served(filled("Ada"), access=door.access()) as one:
+        url = f"http://127.0.0.1:{one.port}/"
+        with chrome.page(url) as (page, trouble):
+            sign_in(page, door.texts["wrong"])
+            page.get_by_text("this token is not known").wait_for()
+            sign_in(page, door.texts["short"])
+            shows(page, "Ada")
+            assert role(page) == "viewer"
+            assert page.get_by_role("dialog").count() == 0
+            page.evaluate("document.querySelector('[data-table=final_ui]').same = true")
+            door.revoke("short")
+            page.get_by_text("You were signed out.").wait_for()
+            sign_in(page, door.texts["operator"])
+            one.apply(1, 2, final(1, "Grace"))
+            shows(page, "Ada", "Grace")
+            assert role(page) == "operator"
+            assert page.evaluate("document.querySelector('[data-table=final_ui]').same")
+            # what the browser says of answers with 401 is all
+            assert [text for text in trouble if "401" not in text and "WebSocket" not in text] == []
+
+
+def test_a_server_that_is_started_again_still_knows_who_is_there(door: Door) -> None:
+    code = door.guests.codes.make(CONSOLE)
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(contextlib.ExitStack())
+        port = first.enter_context(served(filled("Ada"), access=door.access())).port
+        opened = chrome.page(f"http://127.0.0.1:{port}/", path=f"#code={code}")
+        page, _ = stack.enter_context(opened)
+        shows(page, "Ada")
+        first.close()
+        with served(filled("Ada", "Grace"), port=port, access=door.access()):
+            shows(page, "Ada", "Grace")
+            assert page.get_by_role("dialog").count() == 0
+
+
+# --- pages of another site
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[str]:
+    """Another site, with a page of its own."""
+    (tmp_path / "index.html").write_text(FOREIGN)
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "token", "said"),
+    [
+        (True, "viewer", "Ada"),
+        (True, "revoked", "this token does not count: it was revoked"),
+        (False, "viewer", "failed: TypeError"),
+    ],
+)
+def test_a_page_of_a_site_that_is_named_follows_by_tickets(
+    door: Door,
+    elsewhere: str,
+    allowed: bool,  # noqa: FBT001
+    token: str,
+    said: str,
+) -> None:
+    origins = [elsewhere] if allowed else []
+    with served(filled("Ada"), access=door.access(origins=origins)) as one:
+        there = f"#http://127.0.0.1:{one.port}/ {door.texts[token]}"
+        addresses: list[str] = []
+        with chrome.page(f"{elsewhere}/", path=there) as (page, _):
+            page.on("websocket", lambda socket: addresses.append(socket.url))
+            page.get_by_text(said).wait_for()
+        assert not [url for url in addresses if door.texts[token] in url]

@@ -1,0 +1,96 @@
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from livejoin.core import start, tokens
+from livejoin.core.tokens import Token
+
+TEXT = "lj_00c0ffee_secret"
+TOKEN = Token("00c0ffee", "viewer", "wall", tokens.hashed(TEXT), 1000)
+
+
+@pytest.mark.parametrize(
+    ("role", "needed", "may"),
+    [
+        ("viewer", "viewer", True),
+        ("viewer", "operator", False),
+        ("operator", "viewer", True),
+        ("operator", "operator", True),
+    ],
+)
+def test_an_operator_is_also_a_viewer(role: tokens.Role, needed: tokens.Role, may: bool) -> None:  # noqa: FBT001
+    assert tokens.includes(role, needed) is may
+
+
+def test_a_token_is_found_by_its_id_and_known_by_its_hash() -> None:
+    known = {TOKEN.id: TOKEN}
+    assert tokens.found(TEXT, known) is TOKEN
+    for other in (
+        "",
+        "lj",
+        "lj_00c0ffee",
+        f"{TEXT}x",
+        TEXT[:-1],
+        "lj_other_secret",
+        "xx_00c0ffee_",
+    ):
+        assert tokens.found(other, known) is None
+    assert tokens.found(TOKEN.hash, known) is None
+    assert tokens.found(f"lj_00c0ffee_{TOKEN.hash}", known) is None
+    assert tokens.found("lj_00c0ffee_\ud800", known) is None
+
+
+def test_what_is_kept_does_not_tell_the_token() -> None:
+    assert "secret" not in TOKEN.to_json().decode()
+    assert "secret" not in repr(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("token", "now", "why"),
+    [
+        (TOKEN, 1e12, ""),
+        (TOKEN.without_rights(), 0, "it was revoked"),
+        (replace(TOKEN, expires_at=2000), 1999, ""),
+        (replace(TOKEN, expires_at=2000), 2000, "it has expired"),
+    ],
+)
+def test_a_token_counts_until_it_expires_or_is_revoked(token: Token, now: float, why: str) -> None:
+    assert token.trouble(now) == why
+
+
+@pytest.mark.parametrize("token", [TOKEN, replace(TOKEN, expires_at=5), TOKEN.without_rights()])
+def test_a_token_survives_its_record(token: Token) -> None:
+    assert tokens.from_json(token.to_json()) == token
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"role": "root"},
+        {"role": []},
+        {"id": 5},
+        {"label": None},
+        {"hash": None},
+        {"made_at": "x"},
+        {"expires_at": "never"},
+        {"revoked": 0},
+        {"more": 1},
+    ],
+)
+def test_a_record_that_is_no_token_is_none(wrong: dict[str, Any]) -> None:
+    assert tokens.from_json(json.dumps({**asdict(TOKEN), **wrong}).encode()) is None
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000])
+def test_neither_is_what_is_no_record(raw: bytes) -> None:
+    assert tokens.from_json(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30d", 2_592_000), (" 12 H ", 43_200), ("0s", 0), ("x", None), ("", None)],
+)
+def test_an_age_has_seconds(text: str, seconds: float | None) -> None:
+    assert start.seconds(text) == seconds

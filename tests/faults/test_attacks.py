@@ -1,0 +1,63 @@
+"""D8: floods, slow ones and large ones take bounded memory, and others hardly notice."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from faults.test_viewers import p99, watched
+from livejoin import tokens
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from rig import attack
+from rig.ledgered import Audience, Ledgered
+from rig.running import memory_kib
+
+KINDS = ("handshakes", "loris", "frames", "bombs", "subscriptions")
+SECONDS, RATE = 20, 50.0
+GROWN_KIB = 150 << 10
+GRAIN_S = 0.02  # two frames: below it nobody differs
+
+
+def test_d8_attacks_take_bounded_memory_and_delay_nobody(kafka: Kafka, tmp_path: Path) -> None:
+    cluster = Ledgered(kafka, tmp_path, "d8")
+    cluster.lead(cluster.generation(1, 1000))
+    names = Names("d8")
+    tokens.make_topics(kafka, names)
+    good, bad = (tokens.make(kafka, names, "viewer", who, None) for who in ("good", "bad"))
+    count = int(SECONDS * RATE)
+    found: dict[str, float] = {}
+    told: dict[str, Any] = {}
+    with cluster.server(http={"insecure": False}, token=good) as server:
+
+        async def attacked(kind: str) -> None:
+            # on another machine they would not take our processors' time: they get what is left
+            command = ["chrt", "--idle", "0", sys.executable, str(attack.__file__)]
+            process = await asyncio.create_subprocess_exec(
+                *command, kind, str(server.port), str(SECONDS), bad, stdout=asyncio.subprocess.PIPE
+            )
+            said, _ = await process.communicate()
+            told[kind] = json.loads(said)
+
+        async def look() -> int:
+            audience = Audience(server)
+            await audience.join(10, ("final_ui",))
+            found["alone"] = p99(await watched(cluster, audience, count, RATE))
+            before = memory_kib(server.pid, "VmHWM")
+            for kind in KINDS:
+                took = await watched(cluster, audience, count, RATE, attacked(kind))
+                found[kind] = p99(took)
+            grown = memory_kib(server.pid, "VmHWM") - before
+            found["alone again"] = p99(await watched(cluster, audience, count, RATE))
+            await audience.leave()
+            return grown
+
+        grown = asyncio.run(look())
+    shown = ", ".join(f"{kind} {seconds * 1000:.0f} ms" for kind, seconds in found.items())
+    print(f"\nD8: p99 {shown}; memory grew by {grown >> 10} MiB; {told}")
+    assert all(one["done"] and one["refused"] for one in told.values()), told
+    assert grown < GROWN_KIB
+    alone = max(found["alone"], found["alone again"], GRAIN_S)  # the machine has other work too
+    for kind in KINDS:
+        assert found[kind] <= 2 * alone, kind

@@ -1,0 +1,242 @@
+"""As it is without a word: tokens in Kafka, known to every server, and gone everywhere at once.
+
+A hand-written ledger and real `livejoin serve` processes; no Spark.
+"""
+
+import json
+import os
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from livejoin import app, client
+from livejoin.core.names import Names
+from livejoin.errors import AskError
+from livejoin.kafka import Kafka
+from livejoin.reading import read_to_end
+from livejoin.tokens import first, known, make_topics, revoke
+from rig.ledgered import Ledgered
+from rig.running import LIVEJOIN, Running, running, until
+
+NAME = "secure"
+SECURE = {"insecure": False}
+CLOSED_S = 5  # D1
+
+
+class Tokens:
+    """`livejoin token`, as a person runs it."""
+
+    def __init__(self, folder: Path, kafka: Kafka) -> None:
+        self.file = folder / "tokens.yaml"
+        self.file.write_text(json.dumps({"name": NAME, "kafka": kafka.properties}))
+        self.made: list[str] = []
+
+    def run(self, *arguments: str) -> Any:
+        command = [str(LIVEJOIN), "token", *arguments, "-c", str(self.file), "--output", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def make(self, role: str, *more: str) -> dict[str, str]:
+        made: dict[str, str] = self.run("make", "--role", role, *more)
+        self.made.append(made["token"])
+        return made
+
+
+def status(server: Running, path: str, token: str = "", context: Any = None) -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(server.url + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def answers(server: Running, path: str, token: str = "") -> bool:
+    return status(server, path, token) == 200
+
+
+@pytest.fixture(scope="module")
+def ledgered(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ledgered:
+    one = Ledgered(kafka, tmp_path_factory.mktemp("ledgered"), NAME)
+    one.lead(one.generation(1, 10))
+    return one
+
+
+@pytest.fixture
+def tokens(kafka: Kafka, tmp_path: Path) -> Tokens:
+    return Tokens(tmp_path, kafka)
+
+
+@pytest.fixture
+def servers(kafka: Kafka, tmp_path: Path, ledgered: Ledgered) -> Iterator[list[Running]]:
+    """Two of them, which ask for tokens."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                running(kafka, tmp_path / f"serve-{n}", command="serve", name=NAME, http=SECURE)
+            )
+            for n in (1, 2)
+        ]
+
+
+def test_a_token_counts_at_every_server_until_it_is_revoked(
+    servers: list[Running], tokens: Tokens, kafka: Kafka
+) -> None:
+    for server in servers:
+        until(partial(answers, server, "livez"), "it answers")
+    operator, viewer = tokens.make("operator"), tokens.make("viewer", "--label", "wall")
+    brief = tokens.make("viewer", "--expires", "1s")
+    for server in servers:
+        until(partial(answers, server, "readyz?verbose", viewer["token"]), "the token is known")
+        assert status(server, "api/v1/tables/final_ui") == 401
+        assert status(server, "api/v1/tables/audit", viewer["token"]) == 403
+        assert status(server, "api/v1/tables/audit", operator["token"]) == 200
+    until(lambda: status(servers[0], "api/v1/status", brief["token"]) == 401, "it expires")
+    _ends_everywhere(servers, tokens, viewer)
+    _can_be_listed(tokens, viewer, operator)
+    _left_traces_and_no_secret(servers, tokens, operator, kafka)
+
+
+def _ends_everywhere(servers: list[Running], tokens: Tokens, viewer: dict[str, str]) -> None:
+    """A revoked token's sockets close in time, wherever they are."""
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(
+                connect(
+                    server.url.replace("http", "ws") + "api/v1/live",
+                    additional_headers={"Authorization": f"Bearer {viewer['token']}"},
+                    subprotocols=[Subprotocol("livejoin.v1")],
+                    proxy=None,
+                )
+            )
+            for server in servers
+        ]
+        for socket in sockets:
+            socket.send(json.dumps({"subscribe": ["final_ui"]}))
+            socket.recv(10)
+        tokens.run("revoke", viewer["id"])
+        revoked = time.monotonic()
+        for socket in sockets:
+            assert _closed(socket) == 4401
+        assert time.monotonic() - revoked < CLOSED_S
+    for server in servers:
+        assert status(server, "api/v1/status", viewer["token"]) == 401
+
+
+def _closed(socket: Any) -> int:
+    try:
+        while True:
+            socket.recv(10)
+    except ConnectionClosed as closed:
+        return closed.rcvd.code if closed.rcvd else 0
+
+
+def _can_be_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
+    listed = {one["id"]: one for one in tokens.run("list")["tokens"]}
+    assert listed[viewer["id"]]["state"] == "revoked"
+    assert listed[viewer["id"]]["label"] == "wall"
+    assert listed[operator["id"]]["state"] == "counts"
+    assert not [text for text in tokens.made if text in json.dumps(listed)]
+
+
+def _left_traces_and_no_secret(
+    servers: list[Running], tokens: Tokens, operator: dict[str, str], kafka: Kafka
+) -> None:
+    """What was done is in the audit of every server; no token is in a topic or a log."""
+    with client.connect(servers[1].url, operator["token"]) as here:
+        rows = here.table("audit").to_arrow().to_pylist()
+        actions = [row["action"] for row in rows]
+        assert [one.split()[0] for one in actions[:3]] == ["make"] * 3
+        assert any(one.startswith("revoke token") for one in actions)
+        refused = [row for row in rows if (row["outcome"] or "").startswith("refused")]
+        assert {row["outcome"] for row in refused} == {"refused: 401", "refused: 403"}
+        assert {row["address"] for row in refused} == {"127.0.0.1"}
+        with pytest.raises(AskError, match="401"):
+            client.connect(servers[1].url)
+    names = Names(NAME)
+    written = b"".join(_all(kafka, topic) for topic in (names.tokens, names.audit))
+    written += b"".join(server.log.read_bytes() for server in servers)
+    assert b'"hash"' in written
+    for text in tokens.made:
+        assert text.encode() not in written
+        assert text.rpartition("_")[2].encode() not in written
+
+
+def _all(kafka: Kafka, topic: str) -> bytes:
+    consumer = kafka.reader("secure.test")
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return b"".join(record.key + record.value for record in read_to_end(consumer, topic))
+    finally:
+        consumer.close()
+
+
+def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = Names("first")
+    make_topics(kafka, names)
+    made = first(kafka, names)
+    assert [role for role, _ in made] == ["viewer", "operator"]
+    app._print_once(made)
+    printed = capsys.readouterr()
+    assert [text in printed.out for _, text in made] == [True, True]
+    assert printed.err == ""
+    assert first(kafka, names) == []
+    known_ones = known(kafka, names)
+    for token_id in known_ones:
+        revoke(kafka, names, token_id)
+    assert first(kafka, names) == []  # whoever revokes all wants none
+    assert [one.revoked for one in known(kafka, names).values()] == [True, True]
+    with pytest.raises(AskError, match="there is no token"):
+        revoke(kafka, names, "nope")
+
+
+def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
+    kafka: Kafka, tmp_path: Path, ledgered: Ledgered, tokens: Tokens
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "1", "-subj", "/CN=livejoin", "-keyout", str(key)]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate)]
+    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    http = {**SECURE, "host": "0.0.0.0", "tls": {"certificate": str(certificate), "key": str(key)}}
+    viewer = tokens.make("viewer")["token"]
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    folder = tmp_path / "tls"
+    with running(kafka, folder, command="serve", name=NAME, http=http) as server:
+        server.url = server.url.replace("http:", "https:")
+        until(lambda: status(server, "readyz?verbose", viewer, trusting) == 200, "it serves")
+        assert status(server, "api/v1/status", "", trusting) == 401
+        assert status(server, "api/v1/status", viewer, ssl.create_default_context()) == 0
+        plain = server.url.replace("https:", "http:")
+        with pytest.raises(OSError, match=r"reset|closed|Remote"):
+            urllib.request.urlopen(plain, timeout=10)
+        assert f"https://127.0.0.1:{server.port}/" in server.log.read_text()
+        env = {**os.environ, "SSL_CERT_FILE": str(certificate), "LIVEJOIN_TOKEN": viewer}
+        shown = subprocess.run(
+            [LIVEJOIN, "tables", "--url", server.url],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=env,
+        )
+        assert "final_ui" in shown.stdout, shown.stderr

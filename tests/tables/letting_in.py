@@ -1,0 +1,62 @@
+"""A server that lets in whoever has a token, and the tokens for it; its audit is a list."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from livejoin import tokens
+from livejoin.core.names import Names
+from livejoin.core.tokens import ROLES, Role, Token
+from livejoin.kafka import Kafka
+from livejoin.tables.audit import Audit, Row
+from livejoin.tables.doors import Doors
+from livejoin.tables.guests import Guests, Keyring, Sessions
+from livejoin.tables.server import Access
+
+
+class Written(Audit):
+    """An audit whose rows can be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin"))
+        self.rows: list[Row] = []
+
+    def note(self, one: Row) -> None:
+        self.rows.append(one)
+
+
+@dataclass
+class Door:
+    """Who may come in. `texts` has a token for every way to be refused or let in."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    audit: Written = field(default_factory=Written)
+    guests: Guests = field(default_factory=lambda: Guests(Keyring({}, ""), Sessions(b"k" * 32)))
+
+    def __post_init__(self) -> None:
+        for role in ROLES:
+            self.token(role, role)
+        self.token("expired", "operator", life_s=-1)
+        self.token("revoked", "operator")
+        self.revoke("revoked")
+        self.texts["wrong"] = f"{self.texts['operator'][:-4]}AAAA"
+
+    def token(self, name: str, role: Role, life_s: float | None = None) -> Token:
+        """One more token."""
+        token, self.texts[name] = tokens.made(role, name, time.time(), life_s)
+        self._know(token)
+        return token
+
+    def revoke(self, name: str) -> None:
+        known = self.guests.keyring.known or {}
+        self._know(known[self.texts[name].split("_")[1]].without_rights())
+
+    def _know(self, token: Token) -> None:
+        self.guests.keyring.known = {**(self.guests.keyring.known or {}), token.id: token}
+
+    def access(self, **more: Any) -> Access:
+        return Access(self.guests, self.audit, Doors(1000, 1000, 1000), **more)
+
+    def bearer(self, name: str) -> dict[str, str]:
+        """The header that shows a token."""
+        return {"Authorization": f"Bearer {self.texts[name]}"}

@@ -1,0 +1,295 @@
+"""D8, small: how many may come in, and what becomes of those who take their time."""
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from livejoin.errors import AskError
+from livejoin.tables import doors, viewer
+from livejoin.tables.doors import Doors
+from livejoin.tables.host import Host
+from rig.running import until
+from tables.filled import chunk, final, live, user
+from tables.serving import LIMIT_S, Served, open_door, served
+
+MOST_OF_ONE = 8
+
+
+def _has_other_addresses() -> bool:
+    try:
+        with socket.create_server(("127.0.0.2", 0)):
+            return True
+    except OSError:
+        return False
+
+
+elsewhere = pytest.mark.skipif(not _has_other_addresses(), reason="the loopback has one address")
+
+
+@pytest.fixture
+def inside() -> Doors:
+    return Doors(12, MOST_OF_ONE, 1000)
+
+
+@pytest.fixture
+def serving(inside: Doors, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(doors, "ASK_S", 0.5)
+    monkeypatch.setattr(doors, "TAKE_S", 0.5)
+    host = Host()
+    host.follow(live(1))
+    host.apply(chunk(1, 2, final(0, "Ada")))
+    with served(host, access=replace(open_door(), doors=inside)) as one:
+        yield one
+
+
+def _connect(serving: Served, address: str = "127.0.0.1") -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", serving.port), LIMIT_S, (address, 0))
+    made.settimeout(LIMIT_S)
+    return made
+
+
+def _ends(connection: socket.socket) -> bytes:
+    """What comes until the other side ends it."""
+    found = b""
+    try:
+        while more := connection.recv(65536):
+            found += more
+    except ConnectionError:
+        pass
+    return found
+
+
+def _head(serving: Served, more: str = "", method: str = "GET") -> bytes:
+    return f"{method} /livez HTTP/1.1\r\nHost: 127.0.0.1:{serving.port}\r\n{more}".encode()
+
+
+# --- how many
+
+
+@elsewhere
+def test_one_address_does_not_take_all_places(serving: Served, inside: Doors) -> None:
+    with ExitStack() as stack:
+        for _ in range(MOST_OF_ONE):
+            stack.enter_context(_connect(serving, "127.0.0.2"))
+        until(lambda: inside.inside["127.0.0.2"] == MOST_OF_ONE, "they are inside", LIMIT_S)
+        with _connect(serving, "127.0.0.2") as one_more:
+            assert _ends(one_more) == b""
+        assert inside.refused == 1
+        assert serving.get("/livez").status == 200
+    until(lambda: inside.inside["127.0.0.2"] == 0, "they have left", LIMIT_S)
+
+
+@elsewhere
+def test_all_together_are_limited_too_and_places_become_free(
+    serving: Served, inside: Doors
+) -> None:
+    with ExitStack() as stack:
+        for n in range(12):
+            stack.enter_context(_connect(serving, f"127.0.0.{2 + n % 2}"))
+        until(lambda: inside.inside.total() == 12, "they are inside", LIMIT_S)
+        with _connect(serving) as one_more:
+            assert _ends(one_more) == b""
+    until(lambda: not inside.inside, "they have left", LIMIT_S)
+    assert serving.get("/livez").status == 200
+
+
+def test_a_socket_holds_its_place_until_it_closes(serving: Served, inside: Doors) -> None:
+    with serving.viewer("final_ui") as one:
+        one.next()
+        assert inside.inside.total() == 1
+    until(lambda: not inside.inside, "it has left", LIMIT_S)
+
+
+def test_those_who_come_too_fast_wait_and_then_go() -> None:
+    now = 0.0
+    crowd = Doors(10**6, 10**6, 100, clock=lambda: now)
+    waits = [crowd.enter("here") for _ in range(3000)]
+    assert waits[: doors.NEW_AT_ONCE] == pytest.approx([0.0] * doors.NEW_AT_ONCE)
+    come = [one for one in waits if one is not None]
+    assert come == sorted(come)
+    assert 4.9 < come[-1] <= 5
+    assert len(come) == pytest.approx(doors.NEW_AT_ONCE + 5 * 100, abs=1)
+    assert crowd.enter("elsewhere") == 0
+    now += 10
+    assert crowd.enter("here") == 0
+
+
+def test_addresses_are_not_remembered_for_ever() -> None:
+    now = 0.0
+    crowd = Doors(10**6, 10**6, 100, clock=lambda: now)
+    for number in range(15_000):
+        now += 0.01
+        crowd.enter(str(number))
+    assert len(crowd._even) <= 10_001
+
+
+# --- slow ones
+
+
+@pytest.mark.parametrize("sent", ["", "GET /li", "GET /livez HTTP/1.1\r\nHost: x\r\nX-A: "])
+def test_a_request_that_does_not_become_whole_is_cut_off(
+    serving: Served, inside: Doors, sent: str
+) -> None:
+    with _connect(serving) as slow:
+        slow.sendall(sent.encode())
+        assert _ends(slow) == b""
+    until(lambda: not inside.inside, "it has left", LIMIT_S)
+
+
+def test_not_by_bytes_that_trickle_either(serving: Served) -> None:
+    began = time.monotonic()
+    with _connect(serving) as slow:
+        slow.sendall(_head(serving))
+        try:
+            while time.monotonic() < began + LIMIT_S:
+                slow.sendall(b"X: y\r\n")
+                time.sleep(0.05)
+        except ConnectionError:
+            pass
+    assert time.monotonic() - began < 5
+
+
+def test_nor_between_two_requests(serving: Served) -> None:
+    with _connect(serving) as slow:
+        slow.sendall(_head(serving, "\r\n"))
+        answer = b""
+        while b"alive" not in answer:
+            answer += slow.recv(65536)
+        slow.sendall(b"G")
+        assert _ends(slow) == b""
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(serving: Served) -> None:
+    with _connect(serving) as slow:
+        head = _head(
+            serving, "content-type: application/json\r\ncontent-length: 100\r\n\r\n", "POST"
+        )
+        slow.sendall(head.replace(b"/livez", b"/api/v1/session") + b"{")
+        assert b"HTTP/1.1 200" not in _ends(slow)
+
+
+def test_who_does_not_take_an_answer_is_cut_off(
+    inside: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "TAKE_S", 0.5)
+    host = Host()
+    host.follow(live(1))
+    host.apply(chunk(1, 3000, *(user(n, name="x" * 5000) for n in range(3000))))
+    access = replace(open_door(), doors=inside)
+    with served(host, send_buffer=4096, access=access) as one, _connect(one) as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.sendall(_head(one, "\r\n").replace(b"/livez", b"/api/v1/tables/users_ui"))
+        until(lambda: inside.inside.total() == 1, "it is inside", LIMIT_S)
+        until(lambda: not inside.inside, "it is cut off", LIMIT_S)
+
+
+# --- large ones
+
+
+def test_headers_have_a_limit(serving: Served) -> None:
+    with _connect(serving) as large:
+        large.sendall(_head(serving, f"X: {'x' * doors.HEADER_BYTES}"))
+        assert _ends(large).startswith(b"HTTP/1.1 400") or not _ends(large)
+
+
+def _opened(serving: Served) -> socket.socket:
+    """A socket without a library that would keep us from breaking the rules."""
+    raw = _connect(serving)
+    key = "dGhlIHNhbXBsZSBub25jZQ=="
+    more = (
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: livejoin.v1\r\n"
+        "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+    )
+    raw.sendall(_head(serving, more).replace(b"/livez", b"/api/v1/live"))
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += raw.recv(4096)
+    assert b"101" in head.splitlines()[0]
+    assert b"permessage-deflate" not in head
+    return raw
+
+
+def _closed_with(raw: socket.socket) -> int:
+    """The code of the close frame that comes."""
+    found = _ends(raw)
+    at = found.index(b"\x88")
+    return int(struct.unpack("!H", found[at + 2 : at + 4])[0])
+
+
+def test_a_frame_of_64_mb_is_refused_by_its_head(serving: Served) -> None:
+    with _opened(serving) as raw:
+        raw.sendall(b"\x81\xff" + struct.pack("!Q", 64 << 20) + b"mask" + b"x" * 1000)
+        assert _closed_with(raw) == 1009
+
+
+def test_so_is_one_in_pieces(serving: Served) -> None:
+    with _opened(serving) as raw:
+        piece = b"\xfe" + struct.pack("!H", 40_000) + b"\0\0\0\0" + b"x" * 40_000
+        raw.sendall(b"\x01" + piece + b"\x00" + piece)
+        assert _closed_with(raw) == 1009
+
+
+def test_what_is_compressed_is_not_unpacked(serving: Served) -> None:
+    with _opened(serving) as raw:
+        raw.sendall(b"\xc1\x84" + b"mask" + os.urandom(4))
+        assert _closed_with(raw) == 1002
+
+
+def test_subscriptions_without_end_end(serving: Served) -> None:
+    with serving.viewer("final_ui") as one, serving.viewer("final_ui") as other:
+        one.next()
+        try:
+            for _ in range(10_000):
+                one.ask("final_ui")
+            while True:
+                one.next()
+        except ConnectionClosed as closed:
+            code = closed.rcvd.code if closed.rcvd else None
+        assert code == 1008
+        serving.apply(1, 3, final(0, "Grace", 1))
+        while other.next("data").kinds != [("final_ui", "upsert")]:
+            pass
+
+
+def test_one_may_ask_again_after_a_while() -> None:
+    now = 0.0
+    asks = viewer.Asks(lambda: now)
+    for _ in range(viewer.ASKS):
+        asks.one_more()
+    now += viewer.ASK_S
+    asks.one_more()
+    with pytest.raises(AskError, match="too many"):
+        asks.one_more()
+
+
+def test_a_subscription_has_a_limit_of_its_own(serving: Served) -> None:
+    with serving.viewer() as one:
+        one.connection.send(json.dumps({"subscribe": ["final_ui"] * 10_000}))
+        try:
+            while True:
+                one.next()
+        except ConnectionClosed as closed:
+            code = closed.rcvd.code if closed.rcvd else None
+        assert code == 1009
+
+
+def test_handshakes_that_are_refused_fill_no_log(
+    serving: Served, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with _connect(serving) as raw:
+        more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        more += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://evil.example\r\n\r\n"
+        raw.sendall(_head(serving, more).replace(b"/livez", b"/api/v1/live"))
+        assert _ends(raw).startswith(b"HTTP/1.1 403")
+    assert serving.get("/livez").status == 200
+    assert [one.message for one in caplog.records] == []
+    assert "ASGI" not in capfd.readouterr().err

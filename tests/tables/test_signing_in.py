@@ -1,0 +1,311 @@
+"""Sessions, codes and tickets; and what a browser sends unasked does not count from elsewhere."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from livejoin.tables import guests
+from livejoin.tables.guests import CONSOLE, NotLetIn, OneUse, Sessions, Who
+from livejoin.tables.host import Host
+from tables.filled import chunk, final, live
+from tables.letting_in import Door
+from tables.serving import Answer, Served, served
+
+JSON = {"content-type": "application/json"}
+OTHER = "https://app.example.com"
+
+
+@pytest.fixture(scope="module")
+def door() -> Door:
+    return Door()
+
+
+@pytest.fixture(scope="module")
+def serving(door: Door) -> Iterator[Served]:
+    host = Host()
+    host.follow(live(1))
+    host.apply(chunk(1, 2, final(0, "Ada")))
+    with served(host, access=door.access(origins=[OTHER], hosts=["live.example.com"])) as one:
+        yield one
+
+
+def _own(serving: Served) -> dict[str, str]:
+    return {"Origin": f"http://127.0.0.1:{serving.port}"}
+
+
+def _sign_in(serving: Served, given: Any, **headers: str) -> Answer:
+    body = json.dumps(given).encode()
+    return serving.get("/api/v1/session", "POST", body, **{**JSON, **_own(serving), **headers})
+
+
+def _cookie(answer: Answer) -> dict[str, str]:
+    return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+
+def _session(serving: Served, door: Door, name: str) -> dict[str, str]:
+    answer = _sign_in(serving, {"token": door.texts[name]})
+    assert answer.status == 200
+    return _cookie(answer)
+
+
+# --- signing in and out
+
+
+def test_a_token_becomes_a_session_that_scripts_cannot_read(serving: Served, door: Door) -> None:
+    answer = _sign_in(serving, {"token": f" {door.texts['viewer']}\n"})
+    assert answer.status == 200
+    assert answer.json()["role"] == "viewer"
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"livejoin_{serving.port}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert door.texts["viewer"] not in cookie
+    who = serving.get("/api/v1/whoami", **_cookie(answer))
+    assert who.json() == {**answer.json(), "label": "viewer"}
+    assert who.headers["cache-control"] == "no-store"
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_secure(serving: Served, door: Door) -> None:
+    headers = {"Host": "live.example.com", "Origin": "https://live.example.com"}
+    answer = _sign_in(serving, {"token": door.texts["viewer"]}, **headers)
+    assert answer.headers["set-cookie"].endswith("; Secure")
+
+
+@pytest.mark.parametrize("kind", ["wrong", "expired", "revoked"])
+def test_a_token_that_does_not_count_begins_none(serving: Served, door: Door, kind: str) -> None:
+    answer = _sign_in(serving, {"token": door.texts[kind]})
+    assert answer.status == 401
+    assert "set-cookie" not in answer.headers
+    assert "refused: 401" in {row["outcome"] for row in door.audit.rows}
+
+
+@pytest.mark.parametrize(
+    "given", [{}, [], {"token": 5}, {"code": None}, {"renew": False}, "x", {"token": ["lj_"]}]
+)
+def test_nonsense_begins_none(serving: Served, given: Any) -> None:
+    answer = _sign_in(serving, given)
+    assert answer.status == 400
+    assert "expected" in answer.json()["detail"]
+
+
+def test_what_is_large_or_not_json_begins_none(serving: Served) -> None:
+    assert _sign_in(serving, {"token": "x" * 5000}).status == 413
+    assert _sign_in(serving, {}, **{"content-type": "text/plain"}).status == 415
+    assert serving.get("/api/v1/session", "POST", b"{", **JSON).status == 400
+
+
+def test_a_session_ends_by_signing_out(serving: Served, door: Door) -> None:
+    cookie = _session(serving, door, "viewer")
+    assert serving.get("/api/v1/status", **cookie).status == 200
+    gone = serving.get("/api/v1/session", "DELETE", **cookie, **_own(serving))
+    assert gone.status == 204
+    assert "Max-Age=0" in gone.headers["set-cookie"]
+    assert serving.get("/api/v1/status", **cookie).status == 401
+    assert {"sign in", "sign out"} <= {row["action"] for row in door.audit.rows}
+
+
+def test_a_session_ends_with_its_token(serving: Served, door: Door) -> None:
+    door.token("leaver", "viewer")
+    cookie = _session(serving, door, "leaver")
+    door.revoke("leaver")
+    answer = serving.get("/api/v1/status", **cookie)
+    assert answer.status == 401
+    assert "revoked" in answer.json()["detail"]
+
+
+def test_a_session_that_is_in_use_goes_on(serving: Served, door: Door) -> None:
+    cookie = _session(serving, door, "viewer")
+    again = _sign_in(serving, {"renew": True}, **cookie)
+    assert again.status == 200
+    assert _cookie(again) != cookie
+    assert serving.get("/api/v1/whoami", **_cookie(again)).json() == again.json()
+    assert _sign_in(serving, {"renew": True}).status == 401
+
+
+@pytest.mark.parametrize("cookie", ["x", "a.b.c", "console.1.1.x", "...", "\xff", '"', "=;=;"])
+def test_a_forged_session_is_none(serving: Served, cookie: str) -> None:
+    headers = {"Cookie": f"livejoin_{serving.port}={cookie}"}
+    assert serving.get("/api/v1/status", **headers).status == 401
+
+
+def test_no_bit_of_a_session_can_be_changed(serving: Served, door: Door) -> None:
+    name, _, session = _session(serving, door, "viewer")["Cookie"].partition("=")
+    for at in range(len(session) - 1):  # of the last character some bits mean nothing
+        other = "A" if session[at] != "A" else "B"
+        forged = f"{session[:at]}{other}{session[at + 1 :]}"
+        assert serving.get("/api/v1/whoami", Cookie=f"{name}={forged}").status == 401
+
+
+# --- codes and tickets
+
+
+def test_a_code_signs_in_once(serving: Served, door: Door) -> None:
+    code = door.guests.codes.make(CONSOLE)
+    first = _sign_in(serving, {"code": code})
+    assert first.json() == {"id": "console", "role": "operator", "label": ""}
+    assert serving.get("/api/v1/status", **_cookie(first)).status == 200
+    assert _sign_in(serving, {"code": code}).status == 401
+
+
+def test_a_code_can_be_asked_for_and_has_the_rights_of_the_asker(
+    serving: Served, door: Door
+) -> None:
+    made = serving.get("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("viewer"))
+    assert made.headers["cache-control"] == "no-store"
+    answer = _sign_in(serving, {"code": made.json()["code"]})
+    assert answer.json()["role"] == "viewer"
+
+
+def test_a_code_of_a_token_that_was_revoked_is_worth_nothing(serving: Served, door: Door) -> None:
+    door.token("giver", "viewer")
+    made = serving.get("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("giver")).json()
+    door.revoke("giver")
+    assert _sign_in(serving, made).status == 401
+
+
+def _ticket(serving: Served, door: Door, name: str) -> str:
+    answer = serving.get("/api/v1/ticket", "POST", b"", **door.bearer(name))
+    return f"ws://127.0.0.1:{serving.port}/api/v1/live?ticket={answer.json()['ticket']}"
+
+
+def test_a_ticket_opens_one_socket(serving: Served, door: Door) -> None:
+    uri = _ticket(serving, door, "viewer")
+    with serving.viewer("final_ui", uri=uri, origin=OTHER) as viewer:
+        assert viewer.next().rows("final_ui")[0]["name"] == "Ada"
+    _no_socket(serving, uri=uri)
+
+
+def test_a_ticket_is_for_sockets_alone(serving: Served, door: Door) -> None:
+    ticket = _ticket(serving, door, "operator").partition("?")[2]
+    assert serving.get(f"/api/v1/status?{ticket}").status == 401
+
+
+def test_a_ticket_of_a_token_that_was_revoked_opens_none(serving: Served, door: Door) -> None:
+    door.token("passer", "viewer")
+    uri = _ticket(serving, door, "passer")
+    door.revoke("passer")
+    _no_socket(serving, uri=uri)
+
+
+def test_what_is_good_for_one_use_does_not_live_long() -> None:
+    now = 0.0
+    made = OneUse(30, lambda: now)
+    first, second = made.make(CONSOLE), made.make(CONSOLE)
+    now = 29.9
+    assert made.take(first) == CONSOLE
+    assert made.take(first) is None
+    now = 30.0
+    assert made.take(second) is None
+
+
+def test_many_of_them_take_no_more_room() -> None:
+    made = OneUse(30, lambda: 0.0)
+    first = made.make(CONSOLE)
+    for _ in range(guests._KEPT):
+        made.make(CONSOLE)
+    assert len(made._out) == guests._KEPT
+    assert made.take(first) is None
+
+
+def _no_socket(serving: Served, **options: Any) -> None:
+    with pytest.raises(InvalidStatus) as refused, serving.viewer("final_ui", **options):
+        pass
+    assert refused.value.response.status_code in (401, 403)
+
+
+# --- what a browser sends unasked
+
+
+def test_with_a_session_our_own_page_gets_a_socket_and_no_other(
+    serving: Served, door: Door
+) -> None:
+    cookie = _session(serving, door, "viewer")
+    own = _own(serving)["Origin"]
+    with serving.viewer("final_ui", additional_headers=cookie, origin=own) as viewer:
+        viewer.next()
+    _no_socket(serving, additional_headers=cookie)  # no browser leaves the Origin out
+    _no_socket(serving, additional_headers=cookie, origin=OTHER)
+    _no_socket(serving, additional_headers=cookie, origin="https://evil.example")
+
+
+POST = "/api/v1/preview", "POST", b'{"joinType": "inner"}'
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": OTHER}, 401),  # it may ask, but a cookie does not count there
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}", "content-type": "text/plain"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}"}, 503),  # it passes; there is no Kafka
+        ({"Sec-Fetch-Site": "same-origin"}, 503),
+    ],
+)
+def test_with_a_session_only_our_own_page_can_ask_for_a_change(
+    serving: Served, door: Door, headers: dict[str, str], status: int
+) -> None:
+    cookie = _session(serving, door, "operator")
+    given = {name: text.format(port=serving.port) for name, text in headers.items()}
+    before = len(door.audit.rows)
+    answer = serving.get(*POST, **{**JSON, **cookie, **given})
+    assert answer.status == status
+    assert len(door.audit.rows) > before or door.audit._alike._more
+
+
+def test_another_sites_page_begins_no_session(serving: Served, door: Door) -> None:
+    answer = _sign_in(serving, {"token": door.texts["operator"]}, Origin=OTHER)
+    assert answer.status == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_no_long_lived_token_counts_in_an_address(serving: Served, door: Door) -> None:
+    token = door.texts["operator"]
+    for name in ("token", "access_token", "ticket", "code"):
+        assert serving.get(f"/api/v1/status?{name}={token}").status == 401
+        uri = f"ws://127.0.0.1:{serving.port}/api/v1/live?{name}={token}"
+        _no_socket(serving, uri=uri)
+
+
+# --- what signs
+
+
+def test_a_session_lasts_for_half_a_day_and_outlives_the_server() -> None:
+    now = 1000.0
+    text = Sessions(b"key", lambda: now).begin(Who("abc", "viewer"))
+    now += 12 * 3600 - 1
+    assert Sessions(b"key", lambda: now).read(text) == ("abc", 1000 + 12 * 3600)
+    now += 1
+    with pytest.raises(NotLetIn, match="over"):
+        Sessions(b"key", lambda: now).read(text)
+    with pytest.raises(NotLetIn, match="not known"):
+        Sessions(b"other", lambda: now).read(text)
+
+
+def test_the_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "session"
+    made = guests.key(file)
+    assert len(made) == 32
+    assert guests.key(file) == made
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_without_a_place_for_the_key_there_is_one_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert len(guests.key(tmp_path / "file" / "session")) == 32
+    (tmp_path / "short").write_bytes(b"x")
+    assert len(guests.key(tmp_path / "short")) == 32
+    said = re.findall("sessions end with this process", capsys.readouterr().out)
+    assert len(said) == 2

@@ -1,0 +1,130 @@
+"""Tokens that the command line keeps and shows: to the right address, and to nobody else."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from livejoin import asking, cli, credentials
+from livejoin.errors import AskError
+from tables.letting_in import Door
+from tables.serving import Served, served
+
+pytestmark = pytest.mark.usefixtures("no_settings")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "livejoin"
+
+
+@pytest.fixture(scope="module")
+def door() -> Door:
+    return Door()
+
+
+@pytest.fixture(scope="module")
+def serving(door: Door) -> Iterator[Served]:
+    with served(access=door.access()) as one:
+        yield one
+
+
+@pytest.fixture
+def url(serving: Served) -> str:
+    return f"http://127.0.0.1:{serving.port}/"
+
+
+def test_they_are_kept_by_address_and_for_this_user_alone(folder: Path) -> None:
+    credentials.keep("http://127.0.0.1:10000/", "one")
+    credentials.keep("https://live.example.com/a/", "two")
+    credentials.keep("https://live.example.com:443/b", "three")
+    assert credentials.token("http://127.0.0.1:10000") == "one"
+    assert credentials.token("https://LIVE.example.com:443/a") == "two"
+    assert credentials.token("https://live.example.com/b/") == "three"
+    assert credentials.token("https://live.example.com/") is None
+    assert credentials.token("https://127.0.0.1:10000/") is None
+    assert credentials.token("http://127.0.0.1:10001/") is None
+    assert credentials.file().stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o077 == 0
+    assert list(folder.iterdir()) == [credentials.file()]
+
+
+def test_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials.keep("http://x/", "kept")
+    monkeypatch.setenv("LIVEJOIN_TOKEN", " given\n")
+    assert credentials.token("http://x/") == "given"
+    assert credentials.kept("http://x/") == "kept"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"http://x:80": 5}'])
+def test_a_file_that_is_damaged_holds_none(folder: Path, text: str) -> None:
+    folder.mkdir()
+    credentials.file().write_text(text)
+    assert credentials.token("http://x/") is None
+    credentials.keep("http://x/", "new")
+    assert credentials.token("http://x/") == "new"
+
+
+def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
+    with pytest.raises(AskError) as refused:
+        asking.get(url, "api/v1/status", "sources")
+    assert "needs a token" in refused.value.message
+    assert refused.value.hint == "Give a token in the environment variable LIVEJOIN_TOKEN."
+
+
+def test_a_command_shows_its_token(url: str, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["viewer"])
+    run = CliRunner()
+    assert run.invoke(cli.cli, ["status", "--url", url]).exit_code == 0
+    assert run.invoke(cli.cli, ["show", "generations", "--url", url]).exit_code == 0
+    refused = run.invoke(cli.cli, ["show", "audit", "--url", url])
+    assert "needs the role operator; you are viewer" in str(refused.exception)
+
+
+def test_a_command_shows_the_token_that_is_kept(url: str, door: Door) -> None:
+    credentials.keep(url, door.texts["operator"])
+    done = CliRunner().invoke(cli.cli, ["tables", "--url", url])
+    assert "audit" in done.stdout
+
+
+def test_a_command_makes_an_address_that_signs_in(serving: Served, url: str, door: Door) -> None:
+    credentials.keep(url, door.texts["viewer"])
+    made = CliRunner().invoke(cli.cli, ["token", "sign-in", "--url", url, "--output", "json"])
+    address, _, code = json.loads(made.stdout)["url"].partition("#code=")
+    assert address == url
+    body = json.dumps({"code": code}).encode()
+    headers = {"content-type": "application/json"}
+    answer = serving.get("/api/v1/session", "POST", body, **headers)
+    assert answer.json()["role"] == "viewer"
+
+
+def test_a_redirect_does_not_take_the_token_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            to = f"http://127.0.0.1:{server.server_port}/elsewhere"
+            self.send_response(302 if len(seen) == 1 else 404)
+            self.send_header("Location", to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    monkeypatch.setenv("LIVEJOIN_TOKEN", "secret")
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(AskError):
+                asking.get(f"http://127.0.0.1:{server.server_port}/", "api/v1/status", "sources")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert seen == ["Bearer secret", None]
