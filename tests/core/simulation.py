@@ -247,7 +247,7 @@ class World:
         if chance < 0.2:
             return Grew(number, self._grown(generation))
         if chance < 0.23:
-            sizes = {"final_ui": random.choice([1, 1, 1, 3_000_000])}
+            sizes = {"final_ui": 3_000_000 if random.random() < 0.05 else 1}
             return Counted(number, {"read": random.randrange(10)}, sizes)
         if chance < 0.35:
             return Ran(number)
