@@ -105,6 +105,7 @@ async def _serve(settings: Settings, taken: socket.socket, hire: Hire) -> int:
         rejects_kept=settings.rejects_kept,
         control_kept=settings.control_kept,
         viewer_rows=settings.viewer_rows,
+        spark_ui=settings.spark.ui,
     )
     stop, code = asyncio.Event(), 0
     here = asyncio.get_running_loop()

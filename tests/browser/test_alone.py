@@ -19,7 +19,7 @@ NAMES = """async () => {
 BEFORE = [f"name {n}" for n in range(10)]
 
 
-def filled(names: list[str], **limits: int) -> Host:
+def filled(names: list[str], **limits: Any) -> Host:
     host = Host(logs_kept=100, rejects_kept=100, **limits)
     host.follow(live(1))
     rows = [final(n, name, 0) for n, name in enumerate(names)]

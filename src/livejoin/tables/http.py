@@ -21,6 +21,7 @@ from livejoin.tables import formats, openapi, query
 from livejoin.tables.answering import answer
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.decode import SCHEMAS
+from livejoin.tables.figures import Figures
 from livejoin.tables.health import Health
 from livejoin.tables.host import Host
 from livejoin.tables.live import Live
@@ -46,6 +47,7 @@ def api(host: Host, live: Live, asking: Asking) -> Starlette:
         Route("/api/v1/tables/{name}", asked.table),
         Route("/api/v1/status", asked.status),
         Route("/api/v1/generations", asked.generations),
+        Route("/api/v1/figures", Figures(host, live.__len__, asking.limits).serve),
         Route("/api/v1/topics", topics.listed),
         Route("/api/v1/topics/{name}/peek", topics.peeked),
         Route("/api/v1/schema/control.json", _schema),

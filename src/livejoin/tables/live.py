@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from livejoin.core import spec
 from livejoin.errors import AskError
 from livejoin.tables import frames
+from livejoin.tables.figures import sources
 from livejoin.tables.host import DATA, Host
 from livejoin.tables.sent import Sent
 from livejoin.tables.store import Delta
@@ -176,6 +177,8 @@ class Live:
                 newest=self._host.newest,
                 stale=self._host.stale or None,
                 tables=tables,
+                viewers=len(self),
+                sources=sources(self._host),
             )
 
     # --- one viewer
