@@ -20,12 +20,14 @@ export type Config = {
   plugin_config?: Record<string, unknown>;
   columns_config?: Record<string, Record<string, unknown>>;
 };
+/** Cells of a view, the ends not included. */
+export type Window = { start_row: number; end_row: number; start_col: number; end_col: number };
 export type Cells = Record<string, unknown[]>;
 
 export interface View {
-  to_json(window?: object): Promise<Record<string, unknown>[]>;
-  to_columns(window?: object): Promise<Cells>;
-  to_arrow(window?: object): Promise<ArrayBuffer>;
+  to_json(window?: Window): Promise<Record<string, unknown>[]>;
+  to_columns(window?: Window): Promise<Cells>;
+  to_arrow(window?: Window): Promise<ArrayBuffer>;
   num_rows(): Promise<number>;
   schema(): Promise<Record<string, string>>;
   delete(): Promise<void>;
@@ -57,6 +59,7 @@ export interface Viewer extends HTMLElement {
   save(): Promise<Config>;
   getView(): Promise<View>;
   getPlugin(): Promise<Plugin>;
+  getSelection(): Window | null;
   toggleConfig(open?: boolean): Promise<void>;
   resize(force?: boolean): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /** What a viewer shows, as a file or on the clipboard: just its rows and columns, filtered, sorted, grouped as they are. */
 
-import type { Cells, View, Viewer } from "./engine.js";
+import type { Cells, View, Viewer, Window } from "./engine.js";
 
 export type Format = "csv" | "json" | "arrow";
 const TYPES: Record<Format, string> = {
@@ -22,22 +22,28 @@ export async function download(viewer: Viewer, name: string, format: Format): Pr
   save(new Blob([data], { type: TYPES[format] }), `${name}.${format}`);
 }
 
-/** As a spreadsheet takes it: cells with tabs between. Returns how many rows there are. */
+/** The cells that are selected, or else all, as a spreadsheet takes them: with tabs between. Returns how many rows. */
 export async function copy(viewer: Viewer): Promise<number> {
   const view = await viewer.getView();
-  const cells = await columns(view);
+  const cells = await columns(view, selected(viewer));
   await toClipboard(lines(cells, "\t", (value) => (typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value))));
   return height(cells);
 }
 
-export async function toClipboard(what: string): Promise<void> {
+/** What a person has drawn a frame around in the grid, if anything. */
+export function selected(viewer: Viewer): Window | undefined {
+  const found = viewer.getSelection();
+  return found && found.end_row > found.start_row ? found : undefined;
+}
+
+async function toClipboard(what: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(what);
   throw new Error("the browser gives no clipboard to pages without TLS; export a file instead");
 }
 
 /** The cells of a view, its times as ISO texts. */
-async function columns(view: View): Promise<Cells> {
-  const [cells, schema] = await Promise.all([view.to_columns(), view.schema()]);
+async function columns(view: View, window?: Window): Promise<Cells> {
+  const [cells, schema] = await Promise.all([window ? view.to_columns(window) : view.to_columns(), view.schema()]);
   const time = (value: unknown) => (typeof value === "number" ? new Date(value).toISOString() : value);
   // of a pivot the names are paths, the last part of which is the column's
   const timed = (name: string) => schema[name.split("|").at(-1) ?? name] === "datetime";

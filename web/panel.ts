@@ -2,7 +2,7 @@
 
 import { button, make, put } from "./dom.js";
 import type { Config } from "./engine.js";
-import { copy, download } from "./exporting.js";
+import { copy, download, selected } from "./exporting.js";
 import type { Format } from "./exporting.js";
 import { icon } from "./icons.js";
 import { menu } from "./menu.js";
@@ -55,7 +55,7 @@ export class Panel {
       replica.ready && void replica.viewer.toggleConfig(),
     );
     settings.append(icon("settings"), make("span", { class: "text" }, "Arrange"));
-    const copying = iconButton("copy", `Copy the rows of ${name}`, () => this.#copy());
+    const copying = iconButton("copy", `Copy the selected cells of ${name}, or else all rows`, () => this.#copy());
     const exporting = iconButton("download", `Export ${name}`, () => {});
     menu(exporting, () => this.#exports());
     this.#wide = iconButton("widen", `Widen ${name}`, () => widen(name));
@@ -134,6 +134,13 @@ export class Panel {
       { heading: "From the server" },
       ...FORMATS.map(whole),
     ];
+  }
+
+  /** Copy the cells that are selected. Whether there are any. */
+  copySelected(): boolean {
+    if (!this.#replica.ready || !selected(this.#replica.viewer)) return false;
+    this.#copy();
+    return true;
   }
 
   #copy(): void {

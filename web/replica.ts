@@ -28,6 +28,7 @@ export class Replica {
   #engine: Engine;
   #arrangement: Arrangement;
   #times: string[] = [];
+  #opened: Promise<void> | undefined;
   #start: Config = {};
   #before: Config = {}; // the start, as the viewer tells it
 
@@ -40,7 +41,7 @@ export class Replica {
 
   async apply(parts: Part[]): Promise<void> {
     for (const { kind, payload } of parts) {
-      if (this.table === null) await this.#open(payload);
+      if (this.table === null) await (this.#opened = this.#open(payload));
       else if (kind === "snapshot") await this.table.replace(payload);
       else if (kind === "upsert") await this.table.update(payload);
       else await this.table.remove(await this.#ids(payload));
@@ -74,6 +75,7 @@ export class Replica {
 
   /** As for somebody new. */
   async reset(): Promise<void> {
+    await this.#opened; // a saved layout may be on its way into the viewer
     if (this.ready) await this.#restore(this.#before);
   }
 
@@ -102,7 +104,7 @@ export class Replica {
     const config = await this.#config();
     if (config.plugin_config?.["edit_mode"] === "EDIT") {
       // cells that somebody changes here would be lost with the next change, and seem true until then
-      return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "READ_ONLY" } });
+      return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });
     }
     const before: Record<string, unknown> = this.#before;
     const other = Object.entries(config).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name]));

@@ -3,6 +3,7 @@
 import { byId, make } from "./dom.js";
 import type { Config, Engine, Viewer } from "./engine.js";
 import type { Layouts } from "./layout.js";
+import { typing } from "./keys.js";
 import type { Header } from "./live.js";
 import { Panel } from "./panel.js";
 import { Replica, Replicas } from "./replica.js";
@@ -24,6 +25,7 @@ export class Workspace {
   readonly replicas: Replicas;
   #layouts: Layouts;
   #panels = new Map<string, Panel>();
+  #used: Panel | null = null; // in which the person last pressed
   #split: (shares: Record<string, number>) => void;
   #tabs: Tabs;
   #main = byId("view-tables");
@@ -40,7 +42,8 @@ export class Workspace {
           const { [name]: _before, ...others } = layouts.now.tables;
           layouts.set({ tables: different ? { ...others, [name]: different } : others });
         };
-        return new Replica(engine, viewer, { start: START[name] ?? {}, saved: layouts.now.tables[name], changed });
+        const start = { plugin_config: { edit_mode: "SELECT_REGION" }, ...START[name] };
+        return new Replica(engine, viewer, { start, saved: layouts.now.tables[name], changed });
       }),
     );
     for (const replica of this.replicas.all.values()) this.#panel(replica, told);
@@ -50,12 +53,17 @@ export class Workspace {
       layouts.set({ tab: tab.id });
     });
     this.#widened();
+    document.addEventListener("keydown", (event) => {
+      const copies = event.key === "c" && (event.ctrlKey || event.metaKey) && !typing(event) && getSelection()?.isCollapsed !== false;
+      if (copies && this.#used?.copySelected()) event.preventDefault();
+    });
   }
 
   #panel(replica: Replica, told: Told): void {
     const body = replica.viewer.parentElement!;
     const panel = new Panel(replica, body, told, (name) => this.widen(name));
     this.#panels.set(replica.name, panel);
+    body.addEventListener("pointerdown", () => (this.#used = panel));
     const tab = byId("tabs").querySelector<HTMLElement>(`[data-table=${replica.name}]`);
     if (tab) {
       panel.tools.id = `tools-${tab.id}`;

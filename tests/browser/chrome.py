@@ -15,6 +15,7 @@ FLAGS = [
     "--disable-background-networking",
     "--lang=en-US",
 ]
+ZONE = "America/New_York"  # never UTC, so that the two can be told apart
 LOCALE: dict[str, str | float | bool] = {"LC_ALL": "en_US.UTF-8", "LANG": "en_US.UTF-8"}
 
 
@@ -31,7 +32,9 @@ def page(
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=installed(), args=FLAGS, env=LOCALE)
         try:
-            one = browser.new_page(viewport={"width": 1500, "height": 900}, color_scheme=scheme)
+            one = browser.new_page(
+                viewport={"width": 1500, "height": 900}, color_scheme=scheme, timezone_id=ZONE
+            )
             one.on("console", lambda m: trouble.append(m.text) if _matters(m) else None)
             one.on("pageerror", lambda error: trouble.append(str(error)))
             one.on("request", lambda r: None if _ours(r.url, url) else trouble.append(r.url))

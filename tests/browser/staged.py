@@ -80,6 +80,11 @@ class Stage:
         self.serving: Served
         self._end: dict[int, int] = {}
 
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.serving.port}/"
+
     def start(self) -> None:
         """Generation 1, live."""
         choice = Choice("users_a", "accounts_a")
@@ -196,6 +201,8 @@ def pair(choice: Choice, n: int, at: int | None = None) -> list[Change]:
 
 
 def _rows(choice: Choice, count: int) -> Iterator[Change]:
+    if not count:
+        return
     now = int(time.time() * 1000)
     for n in range(count):
         yield from pair(choice, n, now - 60 * (count - n))

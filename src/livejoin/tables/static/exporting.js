@@ -15,21 +15,26 @@ export async function download(viewer, name, format) {
             : JSON.stringify(rows(await columns(view)), null, 1);
     save(new Blob([data], { type: TYPES[format] }), `${name}.${format}`);
 }
-/** As a spreadsheet takes it: cells with tabs between. Returns how many rows there are. */
+/** The cells that are selected, or else all, as a spreadsheet takes them: with tabs between. Returns how many rows. */
 export async function copy(viewer) {
     const view = await viewer.getView();
-    const cells = await columns(view);
+    const cells = await columns(view, selected(viewer));
     await toClipboard(lines(cells, "\t", (value) => (typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value))));
     return height(cells);
 }
-export async function toClipboard(what) {
+/** What a person has drawn a frame around in the grid, if anything. */
+export function selected(viewer) {
+    const found = viewer.getSelection();
+    return found && found.end_row > found.start_row ? found : undefined;
+}
+async function toClipboard(what) {
     if (navigator.clipboard)
         return navigator.clipboard.writeText(what);
     throw new Error("the browser gives no clipboard to pages without TLS; export a file instead");
 }
 /** The cells of a view, its times as ISO texts. */
-async function columns(view) {
-    const [cells, schema] = await Promise.all([view.to_columns(), view.schema()]);
+async function columns(view, window) {
+    const [cells, schema] = await Promise.all([window ? view.to_columns(window) : view.to_columns(), view.schema()]);
     const time = (value) => (typeof value === "number" ? new Date(value).toISOString() : value);
     // of a pivot the names are paths, the last part of which is the column's
     const timed = (name) => schema[name.split("|").at(-1) ?? name] === "datetime";

@@ -3,7 +3,7 @@ import { byId, make } from "./dom.js";
 export function keys(all) {
     const help = byId("help");
     const every = [...all, { key: "?", does: "show this list", do: () => toggle(help) }];
-    const more = [["Escape", "close what is open"], ["Tab, arrows", "move between and inside parts"], ["Enter", "press what has the frame around it"]];
+    const more = [["Ctrl C", "copy the cells that are selected"], ["Escape", "close what is open"], ["Tab, arrows", "move between and inside parts"], ["Enter", "press what has the frame around it"]];
     byId("keys").replaceChildren(...[...every.map(({ key, does }) => [key, does]), ...more].flatMap(([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)]));
     byId("help-open").addEventListener("click", () => toggle(help));
     document.addEventListener("keydown", (event) => {
@@ -23,6 +23,6 @@ function toggle(help) {
         help.showModal();
 }
 /** Whether the key goes into a field, also into one inside the engine's own elements. */
-function typing(event) {
+export function typing(event) {
     return event.composedPath().some((one) => one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)));
 }

@@ -1,6 +1,6 @@
 /** One table's panel: its name and count, what can be done with it, and what it says while it is empty. */
 import { button, make, put } from "./dom.js";
-import { copy, download } from "./exporting.js";
+import { copy, download, selected } from "./exporting.js";
 import { icon } from "./icons.js";
 import { menu } from "./menu.js";
 import { counted } from "./words.js";
@@ -46,7 +46,7 @@ export class Panel {
         const name = replica.name;
         const settings = button("", { class: "quiet", title: `Sort, filter, columns, group, pivot of ${name}` }, () => replica.ready && void replica.viewer.toggleConfig());
         settings.append(icon("settings"), make("span", { class: "text" }, "Arrange"));
-        const copying = iconButton("copy", `Copy the rows of ${name}`, () => this.#copy());
+        const copying = iconButton("copy", `Copy the selected cells of ${name}, or else all rows`, () => this.#copy());
         const exporting = iconButton("download", `Export ${name}`, () => { });
         menu(exporting, () => this.#exports());
         this.#wide = iconButton("widen", `Widen ${name}`, () => widen(name));
@@ -123,6 +123,13 @@ export class Panel {
             { heading: "From the server" },
             ...FORMATS.map(whole),
         ];
+    }
+    /** Copy the cells that are selected. Whether there are any. */
+    copySelected() {
+        if (!this.#replica.ready || !selected(this.#replica.viewer))
+            return false;
+        this.#copy();
+        return true;
     }
     #copy() {
         const { viewer, name } = this.#replica;

@@ -14,6 +14,7 @@ export class Replica {
     #engine;
     #arrangement;
     #times = [];
+    #opened;
     #start = {};
     #before = {}; // the start, as the viewer tells it
     constructor(engine, viewer, arrangement) {
@@ -25,7 +26,7 @@ export class Replica {
     async apply(parts) {
         for (const { kind, payload } of parts) {
             if (this.table === null)
-                await this.#open(payload);
+                await (this.#opened = this.#open(payload));
             else if (kind === "snapshot")
                 await this.table.replace(payload);
             else if (kind === "upsert")
@@ -58,6 +59,7 @@ export class Replica {
     }
     /** As for somebody new. */
     async reset() {
+        await this.#opened; // a saved layout may be on its way into the viewer
         if (this.ready)
             await this.#restore(this.#before);
     }
@@ -85,7 +87,7 @@ export class Replica {
         const config = await this.#config();
         if (config.plugin_config?.["edit_mode"] === "EDIT") {
             // cells that somebody changes here would be lost with the next change, and seem true until then
-            return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "READ_ONLY" } });
+            return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });
         }
         const before = this.#before;
         const other = Object.entries(config).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name]));

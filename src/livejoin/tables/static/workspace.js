@@ -1,5 +1,6 @@
 /** The workspace: tables side by side, livejoin's own in tabs, lines between them, one of them wide if wanted. */
 import { byId, make } from "./dom.js";
+import { typing } from "./keys.js";
 import { Panel } from "./panel.js";
 import { Replica, Replicas } from "./replica.js";
 import { splitters } from "./splitters.js";
@@ -15,6 +16,7 @@ export class Workspace {
     replicas;
     #layouts;
     #panels = new Map();
+    #used = null; // in which the person last pressed
     #split;
     #tabs;
     #main = byId("view-tables");
@@ -29,7 +31,8 @@ export class Workspace {
                 const { [name]: _before, ...others } = layouts.now.tables;
                 layouts.set({ tables: different ? { ...others, [name]: different } : others });
             };
-            return new Replica(engine, viewer, { start: START[name] ?? {}, saved: layouts.now.tables[name], changed });
+            const start = { plugin_config: { edit_mode: "SELECT_REGION" }, ...START[name] };
+            return new Replica(engine, viewer, { start, saved: layouts.now.tables[name], changed });
         }));
         for (const replica of this.replicas.all.values())
             this.#panel(replica, told);
@@ -40,11 +43,17 @@ export class Workspace {
             layouts.set({ tab: tab.id });
         });
         this.#widened();
+        document.addEventListener("keydown", (event) => {
+            const copies = event.key === "c" && (event.ctrlKey || event.metaKey) && !typing(event) && getSelection()?.isCollapsed !== false;
+            if (copies && this.#used?.copySelected())
+                event.preventDefault();
+        });
     }
     #panel(replica, told) {
         const body = replica.viewer.parentElement;
         const panel = new Panel(replica, body, told, (name) => this.widen(name));
         this.#panels.set(replica.name, panel);
+        body.addEventListener("pointerdown", () => (this.#used = panel));
         const tab = byId("tabs").querySelector(`[data-table=${replica.name}]`);
         if (tab) {
             panel.tools.id = `tools-${tab.id}`;
