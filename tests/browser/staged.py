@@ -92,6 +92,8 @@ class Stage:
         self._take(facts.Folded("id", 0, Request()))
         self._take(facts.Listened("control"))
         self._build_if_asked()
+        if self.state.building:
+            self.finish()
 
     def asked(self, offset: int, raw: bytes, by: str) -> None:
         """A control message was written."""
