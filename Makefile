@@ -8,7 +8,7 @@ MODULES := node_modules/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check lint types types-page page imports setup browser bench bench-swap bench-pipeline bench-tables lock picture clean
+.PHONY: help demo test coverage faults check lint types types-page page imports setup browser bench bench-swap bench-pipeline bench-tables bench-page lock pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,8 +78,11 @@ bench-pipeline: setup ## measure the pipeline: latency, new generations, catch-u
 bench-tables: setup ## measure the table server: latency, viewers, cutover, ingest (PARTS="viewers cutover")
 	@$(BIN)/python bench/tables.py $(PARTS)
 
-picture: setup browser ## take the README's picture of the page anew
-	@$(BIN)/python tests/browser/picture.py
+bench-page: setup browser ## measure the page: opening it, many changes (PARTS="opening")
+	@$(BIN)/python bench/page.py $(PARTS)
+
+pictures: setup browser ## take the pictures of the page anew, which README and docs show
+	@$(BIN)/python tests/browser/pictures.py
 
 lock: $(READY) ## lock packages and jars anew
 	@$(BIN)/pip install --quiet uv

@@ -9,6 +9,8 @@ import type { Frame, Kind } from "./live.js";
 import { prefs } from "./prefs.js";
 import { gridFormat } from "./times.js";
 
+const HIDDEN_MS = 500; // what is not in sight waits until that which is has been drawn
+
 type Part = { kind: Kind; payload: ArrayBuffer };
 export type Row = Record<string, unknown>;
 
@@ -28,7 +30,7 @@ export class Replica {
   #engine: Engine;
   #arrangement: Arrangement;
   #times: string[] = [];
-  #opened: Promise<void> | undefined;
+  #shown: Promise<void> | undefined;
   #start: Config = {};
   #before: Config = {}; // the start, as the viewer tells it
 
@@ -41,7 +43,7 @@ export class Replica {
 
   async apply(parts: Part[]): Promise<void> {
     for (const { kind, payload } of parts) {
-      if (this.table === null) await (this.#opened = this.#open(payload));
+      if (this.table === null) await this.#open(payload);
       else if (kind === "snapshot") await this.table.replace(payload);
       else if (kind === "upsert") await this.table.update(payload);
       else await this.table.remove(await this.#ids(payload));
@@ -54,6 +56,11 @@ export class Replica {
     this.#times = Object.keys(schema).filter((name) => schema[name] === "datetime");
     const columns = (await this.table.columns()).filter((name) => !name.startsWith("_"));
     this.#start = { plugin: "Datagrid", settings: false, columns, ...this.#arrangement.start };
+    if (this.visible) await (this.#shown = this.#show());
+    else setTimeout(() => (this.#shown = this.#show()), HIDDEN_MS);
+  }
+
+  async #show(): Promise<void> {
     await this.viewer.load(this.#engine);
     this.viewer.shadowRoot?.adoptedStyleSheets.push(bare());
     await this.#restore(this.#start);
@@ -75,7 +82,7 @@ export class Replica {
 
   /** As for somebody new. */
   async reset(): Promise<void> {
-    await this.#opened; // a saved layout may be on its way into the viewer
+    await this.#shown; // a saved layout may be on its way into the viewer
     if (this.ready) await this.#restore(this.#before);
   }
 
@@ -163,7 +170,7 @@ export class Replicas {
       const replica = this.all.get(table);
       if (replica) parts.set(replica, [...(parts.get(replica) ?? []), { kind, payload: frame.payloads[i]! }]);
     }
-    const shown = [...parts.keys()].filter((one) => one.table && one.visible);
+    const shown = [...parts.keys()].filter((one) => one.ready && one.visible);
     const draws = this.#moves(frame) ? await Promise.all(shown.map((one) => one.hold())) : [];
     await Promise.all([...parts].map(([one, some]) => one.apply(some)));
     await Promise.all(draws.map((draw) => draw()));

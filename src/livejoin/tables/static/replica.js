@@ -5,6 +5,7 @@
 import { atOnce } from "./atonce.js";
 import { prefs } from "./prefs.js";
 import { gridFormat } from "./times.js";
+const HIDDEN_MS = 500; // what is not in sight waits until that which is has been drawn
 /** One table's replica and the viewer that shows it. */
 export class Replica {
     name;
@@ -14,7 +15,7 @@ export class Replica {
     #engine;
     #arrangement;
     #times = [];
-    #opened;
+    #shown;
     #start = {};
     #before = {}; // the start, as the viewer tells it
     constructor(engine, viewer, arrangement) {
@@ -26,7 +27,7 @@ export class Replica {
     async apply(parts) {
         for (const { kind, payload } of parts) {
             if (this.table === null)
-                await (this.#opened = this.#open(payload));
+                await this.#open(payload);
             else if (kind === "snapshot")
                 await this.table.replace(payload);
             else if (kind === "upsert")
@@ -41,6 +42,12 @@ export class Replica {
         this.#times = Object.keys(schema).filter((name) => schema[name] === "datetime");
         const columns = (await this.table.columns()).filter((name) => !name.startsWith("_"));
         this.#start = { plugin: "Datagrid", settings: false, columns, ...this.#arrangement.start };
+        if (this.visible)
+            await (this.#shown = this.#show());
+        else
+            setTimeout(() => (this.#shown = this.#show()), HIDDEN_MS);
+    }
+    async #show() {
         await this.viewer.load(this.#engine);
         this.viewer.shadowRoot?.adoptedStyleSheets.push(bare());
         await this.#restore(this.#start);
@@ -59,7 +66,7 @@ export class Replica {
     }
     /** As for somebody new. */
     async reset() {
-        await this.#opened; // a saved layout may be on its way into the viewer
+        await this.#shown; // a saved layout may be on its way into the viewer
         if (this.ready)
             await this.#restore(this.#before);
     }
@@ -139,7 +146,7 @@ export class Replicas {
             if (replica)
                 parts.set(replica, [...(parts.get(replica) ?? []), { kind, payload: frame.payloads[i] }]);
         }
-        const shown = [...parts.keys()].filter((one) => one.table && one.visible);
+        const shown = [...parts.keys()].filter((one) => one.ready && one.visible);
         const draws = this.#moves(frame) ? await Promise.all(shown.map((one) => one.hold())) : [];
         await Promise.all([...parts].map(([one, some]) => one.apply(some)));
         await Promise.all(draws.map((draw) => draw()));
