@@ -28,7 +28,10 @@ const told = new Told(byId("toast"));
 const strip = new Strip();
 const control = new Control();
 void whoami().then((person) => control.person(person));
-await ready;
+await ready.catch((error: unknown) => {
+  strip.error(`The grids cannot be drawn: ${String(error)}. Load the page again, or use another browser.`);
+  throw error;
+});
 const workspace = new Workspace(await worker(), layouts, told);
 const { replicas } = workspace;
 const timeline = new Timeline(replicas);

@@ -41,6 +41,7 @@ export class Strip {
     this.#againAt = againAt;
     this.#in.clear();
     this.#out.clear();
+    for (const id of ["rate-in", "rate-out", "freshness", "viewers"]) put(byId(id), "–");
     this.#connection();
   }
 

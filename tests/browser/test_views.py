@@ -101,3 +101,23 @@ def test_who_may_only_look_is_told_so(page: Page) -> None:
     assert "You may look" in (page.get_attribute("#change", "title") or "")
     assert rows(page, "final_ui")
     page.unroute("**/api/v1/whoami")
+
+
+def test_rates_quantiles_and_clocks_are_reckoned_right(page: Page) -> None:
+    found = page.evaluate(
+        """async () => {
+            const { Histogram, Rate, Skew } = await import("/static/figures.js");
+            const [rate, histogram, skew] = [new Rate(), new Histogram(), new Skew()];
+            const rates = [[0, 100], [1000, 110], [2000, 140], [30000, 140], [31000, 5]].map(
+                ([at, count]) => (rate.add(at, count), rate.perSecond));
+            for (let ms = -1; ms < 99; ms++) histogram.add(ms);
+            const quantiles = [0, 0.5, 0.99].map((share) => histogram.quantile(share));
+            // livejoin is 500 ms ahead, and frames are 3 to 40 ms under way
+            for (const way of [40, 3, 12]) skew.add(10000 + 500, 10000 + way);
+            return { rates, quantiles, ahead: histogram.ahead, skew: skew.ms };
+        }"""
+    )
+    assert found["rates"] == [None, 10, 20, 0, None]
+    assert found["quantiles"] == [0, 49, 98]
+    assert found["ahead"] == 1
+    assert found["skew"] == 497

@@ -9,7 +9,7 @@ export function check(text, schema) {
         return [{ level: "error", text: `not JSON: ${where(text, error instanceof Error ? error.message : "")}` }];
     }
     const found = wrong(value, schema, "").map((one) => ({ level: "error", text: one }));
-    if (found.length || typeof value !== "object" || value === null)
+    if (typeof value !== "object" || value === null || Array.isArray(value))
         return found;
     const known = Object.keys(schema.properties ?? {});
     for (const name of Object.keys(value)) {
@@ -18,10 +18,8 @@ export function check(text, schema) {
         const near = known.find((one) => one.toLowerCase() === name.toLowerCase());
         found.push({ level: "warning", text: `"${name}" is not known and will be ignored${near ? `; did you mean ${near}?` : ""}` });
     }
-    if (!Object.keys(value).some((name) => known.includes(name))) {
-        return [{ level: "error", text: `no known field: there are ${known.join(", ")}` }, ...found];
-    }
-    return found;
+    const none = !found.some(({ level }) => level === "error") && !Object.keys(value).some((name) => known.includes(name));
+    return none ? [{ level: "error", text: `no known field: there are ${known.join(", ")}` }, ...found] : found;
 }
 /** A parser's message with line and column, which it tells as a position, if at all. */
 function where(text, message) {

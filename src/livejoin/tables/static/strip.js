@@ -33,6 +33,8 @@ export class Strip {
         this.#againAt = againAt;
         this.#in.clear();
         this.#out.clear();
+        for (const id of ["rate-in", "rate-out", "freshness", "viewers"])
+            put(byId(id), "–");
         this.#connection();
     }
     /** When the rows were held, or 0 for rows that move. */
