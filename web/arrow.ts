@@ -6,9 +6,9 @@
  */
 
 export type Type = "string" | "int64" | "double" | "timestamp";
-export type Field = {name: string, type: Type};
+export type Field = { name: string; type: Type };
 export type Cell = string | number | bigint | null;
-export type Table = {fields: Field[], columns: Cell[][], length: number};
+export type Table = { fields: Field[]; columns: Cell[][]; length: number };
 
 const CONTINUES = 0xffffffff;
 const HEADER = { schema: 1, batch: 3 }; // of the union MessageHeader
@@ -90,7 +90,7 @@ export function readArrow(data: ArrayBuffer | Uint8Array): Table {
   let fields: Field[] | null = null;
   let columns: Cell[][] = [];
   let length = 0;
-  for (let at = 0; at + 8 <= view.byteLength; ) {
+  for (let at = 0; at + 8 <= view.byteLength;) {
     if (view.getUint32(at, true) !== CONTINUES) throw new Error("not an Arrow stream");
     const size = view.getInt32(at + 4, true);
     if (size === 0) break;
@@ -137,7 +137,9 @@ function readBatch(batch: Flat, view: DataView, body: number, fields: Field[], c
   if (batch.find(3)) throw new Error("compressed Arrow is not understood");
   const count = batch.long(0);
   const nodes = batch.vector(1, 16).map((at) => ({ nulls: long(batch.view, at + 8) }));
-  const buffers = batch.vector(2, 16).map((at) => ({ at: body + long(batch.view, at), size: long(batch.view, at + 8) }));
+  const buffers = batch
+    .vector(2, 16)
+    .map((at) => ({ at: body + long(batch.view, at), size: long(batch.view, at + 8) }));
   let next = 0;
   const buffer = (): Buffer => {
     const found = buffers[next++];
@@ -147,7 +149,9 @@ function readBatch(batch: Flat, view: DataView, body: number, fields: Field[], c
   for (const [i, { type }] of fields.entries()) {
     const validity = buffer();
     const valid: (row: number) => boolean =
-      nodes[i]?.nulls && validity.size ? (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1) : () => true;
+      nodes[i]?.nulls && validity.size
+        ? (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1)
+        : () => true;
     const cell = type === "string" ? strings(view, buffer(), buffer(), count) : numbers(view, buffer(), type);
     const column = columns[i];
     for (let row = 0; row < count; row++) column?.push(valid(row) ? cell(row) : null);

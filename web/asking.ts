@@ -3,7 +3,8 @@
 const ANSWER_MS = 30_000; // livejoin answers within about 20
 const HEADERS = { "content-type": "application/json", "livejoin-client": "page" };
 
-export type Asked<T> = { ok: true; status: number; body: T; why: "" } | { ok: false; status: number; body: T | null; why: string };
+export type Asked<T> =
+  { ok: true; status: number; body: T; why: "" } | { ok: false; status: number; body: T | null; why: string };
 
 export const ask = <T>(path: string): Promise<Asked<T>> => send<T>(path, {});
 
@@ -20,7 +21,10 @@ async function send<T>(path: string, request: RequestInit): Promise<Asked<T>> {
   }
   const body: unknown = await response.json().catch(() => null);
   if (response.ok) return { ok: true, status: response.status, body: body as T, why: "" };
-  const { title = "refused", detail = `${response.status} ${response.statusText}` } = (body ?? {}) as Record<string, string>;
+  const { title = "refused", detail = `${response.status} ${response.statusText}` } = (body ?? {}) as Record<
+    string,
+    string
+  >;
   const why = `${title.charAt(0).toUpperCase()}${title.slice(1)}: ${detail}`;
   return { ok: false, status: response.status, body: body as T | null, why };
 }

@@ -26,7 +26,13 @@ export function sparkline(values: readonly (number | null)[], slots: number, lab
   }
   return draw(
     "svg",
-    { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "sparkline", role: "img", "aria-label": label, preserveAspectRatio: "none" },
+    {
+      viewBox: `0 0 ${WIDE} ${HIGH}`,
+      class: "sparkline",
+      role: "img",
+      "aria-label": label,
+      preserveAspectRatio: "none",
+    },
     draw("line", { x1: 0, x2: WIDE, y1: HIGH - 1, y2: HIGH - 1, class: "axis" }),
     draw("path", { d: path || "M0 0" }),
   );
@@ -41,15 +47,26 @@ export function bars(histogram: Histogram, label: string): SVGSVGElement {
   const drawn: SVGElement[] = [draw("line", { x1: 0, x2: wide, y1: high, y2: high, class: "axis" })];
   for (const [i, count] of counts.entries()) {
     const tall = count ? Math.max(2, (count / most) * (high - 8)) : 0;
-    const bar = draw("rect", { x: (i * step + 1).toFixed(1), y: (high - tall).toFixed(1), width: (step - 2).toFixed(1), height: tall.toFixed(1) });
+    const bar = draw("rect", {
+      x: (i * step + 1).toFixed(1),
+      y: (high - tall).toFixed(1),
+      width: (step - 2).toFixed(1),
+      height: tall.toFixed(1),
+    });
     const upTo = BOUNDS[i] === undefined ? "longer" : `up to ${bound(BOUNDS[i])}`;
     bar.append(draw("title", {}, `${upTo}: ${count.toLocaleString("en")}`));
     drawn.push(bar);
     if (i % 3 === 2 && BOUNDS[i] !== undefined) {
-      drawn.push(draw("text", { x: ((i + 1) * step).toFixed(1), y: high + foot - 3, "text-anchor": "middle" }, bound(BOUNDS[i])));
+      drawn.push(
+        draw("text", { x: ((i + 1) * step).toFixed(1), y: high + foot - 3, "text-anchor": "middle" }, bound(BOUNDS[i])),
+      );
     }
   }
-  return draw("svg", { viewBox: `0 0 ${wide} ${high + foot}`, class: "bars", role: "img", "aria-label": label }, ...drawn);
+  return draw(
+    "svg",
+    { viewBox: `0 0 ${wide} ${high + foot}`, class: "bars", role: "img", "aria-label": label },
+    ...drawn,
+  );
 }
 
 const bound = (ms: number) => (ms < 1000 ? `${ms} ms` : `${ms / 1000} s`);

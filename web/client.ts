@@ -56,7 +56,7 @@ class Replica {
 /** A livejoin, and the tables of it that somebody wants. */
 export class Client {
   #url;
-  #tables: Map<string, {replica: Replica, listeners: Set<Listener>, users: number}> = new Map();
+  #tables: Map<string, { replica: Replica; listeners: Set<Listener>; users: number }> = new Map();
   #socket: WebSocket | null = null;
   #opened: string[] = []; // tables asked for first over this socket
   #asked: string[] = []; // and last
@@ -152,7 +152,10 @@ export class Client {
   /** A socket is given up if it stays silent. */
   #listen(socket: WebSocket) {
     clearTimeout(this.#silence);
-    this.#silence = setTimeout(() => this.#lost(socket, "livejoin is silent"), this.#awaiting === "first" ? FIRST_MS : SILENCE_MS);
+    this.#silence = setTimeout(
+      () => this.#lost(socket, "livejoin is silent"),
+      this.#awaiting === "first" ? FIRST_MS : SILENCE_MS,
+    );
   }
 
   #hello(socket: WebSocket) {
@@ -190,7 +193,7 @@ export class Client {
     socket?.close();
   }
 
-  #receive({ header, payloads }: {header: Header, payloads: ArrayBuffer[]}) {
+  #receive({ header, payloads }: { header: Header; payloads: ArrayBuffer[] }) {
     if (header.type === "error") {
       this.#why = header.message ?? "";
       this.#tell("refused");

@@ -35,7 +35,9 @@ export class Control {
   #followed: (Answer & { askedAt: number }) | null = null;
 
   constructor() {
-    this.#wayBack = new WayBack((expected) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration: expected })));
+    this.#wayBack = new WayBack(
+      (expected) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration: expected })),
+    );
     this.#pickers = new Map(TOPICS.map((name) => [name, new Picker(this.#field(name), () => this.#topics)]));
     this.#opener.addEventListener("click", () => this.toggle());
     byId("close").addEventListener("click", () => this.#open(false));
@@ -43,7 +45,10 @@ export class Control {
       if (event.key === "Escape") this.#open(false);
     });
     for (const one of this.#panel.querySelectorAll<HTMLElement>("[data-peek]")) {
-      one.addEventListener("click", () => void this.#peek.look(this.#pickers.get(one.dataset["peek"] ?? "")?.topic ?? ""));
+      one.addEventListener(
+        "click",
+        () => void this.#peek.look(this.#pickers.get(one.dataset["peek"] ?? "")?.topic ?? ""),
+      );
     }
     for (const [name, picker] of this.#pickers) picker.input.addEventListener("change", () => this.#holds(name));
     this.#form.addEventListener("submit", (event) => {
@@ -64,7 +69,9 @@ export class Control {
   /** Who may only look is told so, and cannot press what would be refused. */
   person({ role, label }: Person): void {
     const may = role === "operator";
-    const why = may ? "" : `You may look but not change what is live${label ? ` (signed in as ${label})` : ""}. Ask somebody with the role operator, or sign in with an operator's token.`;
+    const why = may
+      ? ""
+      : `You may look but not change what is live${label ? ` (signed in as ${label})` : ""}. Ask somebody with the role operator, or sign in with an operator's token.`;
     put(byId("only-look"), why);
     byId("only-look").hidden = may;
     byId<HTMLFieldSetElement>("fields").disabled = !may;
@@ -99,8 +106,11 @@ export class Control {
     const left = LEFT.exec(message ?? "")?.[1];
     byId("build").hidden = !building;
     byId<HTMLProgressElement>("build-progress").value = Number(progress);
-    put(byId("build-text"), building ? `${progress} %${left === undefined ? "" : `, about ${span(1000 * Number(left))} left`}` : "");
-    put(byId("build-what"), building ? (message ?? "").split(":")[0] ?? "" : "");
+    put(
+      byId("build-text"),
+      building ? `${progress} %${left === undefined ? "" : `, about ${span(1000 * Number(left))} left`}` : "",
+    );
+    put(byId("build-what"), building ? ((message ?? "").split(":")[0] ?? "") : "");
   }
 
   #open(yes: boolean): void {
@@ -113,7 +123,10 @@ export class Control {
   async #list(): Promise<void> {
     const answer = await ask<{ topics: Topic[] }>("api/v1/topics");
     if (answer.ok) this.#topics = answer.body.topics;
-    put(byId("topics-trouble"), answer.ok ? "" : `The topics cannot be listed; names can still be typed. ${answer.why}`);
+    put(
+      byId("topics-trouble"),
+      answer.ok ? "" : `The topics cannot be listed; names can still be typed. ${answer.why}`,
+    );
     for (const name of TOPICS) this.#holds(name);
   }
 
@@ -143,7 +156,9 @@ export class Control {
 
   #filled(): Record<string, string> {
     const names = [...TOPICS, "joinType"];
-    return Object.fromEntries(names.map((name) => [name, this.#field(name).value.trim()] as const).filter(([, value]) => value));
+    return Object.fromEntries(
+      names.map((name) => [name, this.#field(name).value.trim()] as const).filter(([, value]) => value),
+    );
   }
 
   /** The message to send, or null after saying why there is none. */
@@ -171,7 +186,10 @@ export class Control {
     const preview = message === null ? null : await this.#post<Preview>("api/v1/preview", message);
     if (!preview) return;
     const rejected = preview.outcome === "rejected";
-    this.#say(rejected ? "bad" : "", rejected ? "Apply would do nothing:" : "Nothing is changed yet. Apply would do this:");
+    this.#say(
+      rejected ? "bad" : "",
+      rejected ? "Apply would do nothing:" : "Nothing is changed yet. Apply would do this:",
+    );
     byId("answer").append(facts(previewed(preview)));
   }
 
@@ -203,7 +221,11 @@ export class Control {
     this.#say(kind, answered(answer));
     if (answer.outcome !== "live") return;
     const now = Date.now();
-    const cut = make("p", { id: "cutover", title: moment(now) }, `Cut over at ${clock(now)}, ${span(now - answer.askedAt)} after you asked. Every open table shows it.`);
+    const cut = make(
+      "p",
+      { id: "cutover", title: moment(now) },
+      `Cut over at ${clock(now)}, ${span(now - answer.askedAt)} after you asked. Every open table shows it.`,
+    );
     byId("answer").append(cut);
   }
 

@@ -23,7 +23,8 @@ export class Editor {
     if (this.#schema === null) {
       const answer = await ask<Schema>(PUBLISHED);
       if (answer.ok) this.#schema = answer.body;
-      else this.#say([{ level: "warning", text: `The schema cannot be had, so nothing is checked here. ${answer.why}` }]);
+      else
+        this.#say([{ level: "warning", text: `The schema cannot be had, so nothing is checked here. ${answer.why}` }]);
     }
     this.#check();
   }

@@ -26,7 +26,11 @@ export async function download(viewer: Viewer, name: string, format: Format): Pr
 export async function copy(viewer: Viewer): Promise<number> {
   const view = await viewer.getView();
   const cells = await columns(view, selected(viewer));
-  await toClipboard(lines(cells, "\t", (value) => (typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value))));
+  await toClipboard(
+    lines(cells, "\t", (value) =>
+      typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value),
+    ),
+  );
   return height(cells);
 }
 
@@ -47,12 +51,16 @@ async function columns(view: View, window?: Window): Promise<Cells> {
   const time = (value: unknown) => (typeof value === "number" ? new Date(value).toISOString() : value);
   // of a pivot the names are paths, the last part of which is the column's
   const timed = (name: string) => schema[name.split("|").at(-1) ?? name] === "datetime";
-  return Object.fromEntries(Object.entries(cells).map(([name, column]) => [name, timed(name) ? column.map(time) : column]));
+  return Object.fromEntries(
+    Object.entries(cells).map(([name, column]) => [name, timed(name) ? column.map(time) : column]),
+  );
 }
 
 function rows(cells: Cells): Record<string, unknown>[] {
   const names = Object.keys(cells);
-  return Array.from({ length: height(cells) }, (_, row) => Object.fromEntries(names.map((name) => [name, cells[name]?.[row] ?? null])));
+  return Array.from({ length: height(cells) }, (_, row) =>
+    Object.fromEntries(names.map((name) => [name, cells[name]?.[row] ?? null])),
+  );
 }
 
 /** A header and a line per row. */

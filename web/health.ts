@@ -81,7 +81,10 @@ export class Health {
 
   #source(name: string, { now, rate, rates, lags }: Followed): HTMLElement {
     const behind = now.behind ? `, the oldest for ${span(1000 * now.behind)}` : "";
-    const lag = now.lag === null ? `not known${this.#figures?.lagTrouble ? `: ${this.#figures.lagTrouble}` : " yet"}` : counted(now.lag, "record") + behind;
+    const lag =
+      now.lag === null
+        ? `not known${this.#figures?.lagTrouble ? `: ${this.#figures.lagTrouble}` : " yet"}`
+        : counted(now.lag, "record") + behind;
     const card = make(
       "article",
       { class: "card", "data-source": name },
@@ -119,12 +122,20 @@ export class Health {
         ? bars(latency, "latency from Kafka to this browser")
         : make("p", { class: "soft" }, "No record has come since the page was opened."),
     );
-    const ahead = latency.ahead ? ` ${counted(latency.ahead, "record")} came before their own time: a producer's clock is ahead.` : "";
-    put(byId("latency-note"), `From a record's Kafka timestamp until its row is in this page; livejoin's clock counts.${ahead}`);
+    const ahead = latency.ahead
+      ? ` ${counted(latency.ahead, "record")} came before their own time: a producer's clock is ahead.`
+      : "";
+    put(
+      byId("latency-note"),
+      `From a record's Kafka timestamp until its row is in this page; livejoin's clock counts.${ahead}`,
+    );
   }
 
   async #ask(): Promise<void> {
-    const [figures, ready] = await Promise.all([ask<Figures>("api/v1/figures"), ask<{ checks: Check[] }>("readyz?verbose")]);
+    const [figures, ready] = await Promise.all([
+      ask<Figures>("api/v1/figures"),
+      ask<{ checks: Check[] }>("readyz?verbose"),
+    ]);
     if (figures.ok) this.#figures = figures.body;
     this.#checks = ready.body?.checks ?? [];
     this.#drawMatched();
@@ -134,7 +145,11 @@ export class Health {
   #drawMatched(): void {
     const { users, matched, unmatched } = this.#figures?.matched ?? { users: 0, matched: 0, unmatched: 0 };
     const share = users ? (100 * matched) / users : 0;
-    const meter = make("div", { class: "meter", role: "img", "aria-label": `${share.toFixed(0)} % of the users are matched` });
+    const meter = make("div", {
+      class: "meter",
+      role: "img",
+      "aria-label": `${share.toFixed(0)} % of the users are matched`,
+    });
     const full = make("span", { class: "full" });
     full.style.width = `${share}%`;
     meter.append(full);

@@ -7,9 +7,17 @@ export type Key = { key: string; does: string; do: () => void };
 export function keys(all: Key[]): void {
   const help = byId<HTMLDialogElement>("help");
   const every: Key[] = [...all, { key: "?", does: "show this list", do: () => toggle(help) }];
-  const more: [string, string][] = [["Ctrl C", "copy the cells that are selected"], ["Escape", "close what is open"], ["Tab, arrows", "move between and inside parts"], ["Enter", "press what has the frame around it"]];
+  const more: [string, string][] = [
+    ["Ctrl C", "copy the cells that are selected"],
+    ["Escape", "close what is open"],
+    ["Tab, arrows", "move between and inside parts"],
+    ["Enter", "press what has the frame around it"],
+  ];
   byId("keys").replaceChildren(
-    ...[...every.map(({ key, does }): [string, string] => [key, does]), ...more].flatMap(([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)]),
+    ...[...every.map(({ key, does }): [string, string] => [key, does]), ...more].flatMap(([key, does]) => [
+      make("dt", {}, make("kbd", {}, key)),
+      make("dd", {}, does),
+    ]),
   );
   byId("help-open").addEventListener("click", () => toggle(help));
   document.addEventListener("keydown", (event) => {
@@ -28,7 +36,10 @@ function toggle(help: HTMLDialogElement): void {
 
 /** Whether the key goes into a field, also into one inside the engine's own elements. */
 export function typing(event: KeyboardEvent): boolean {
-  return event.composedPath().some(
-    (one) => one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)),
-  );
+  return event
+    .composedPath()
+    .some(
+      (one) =>
+        one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)),
+    );
 }

@@ -7,7 +7,6 @@ import type { Cell, Field } from "./arrow.js";
 import { Client } from "./client.js";
 import type { Row, Status } from "../src/livejoin/tables/static/livejoin.js";
 
-
 const OVER = 8; // rows beyond either edge, so that scrolling does not show gaps
 const REST = 4; // times as long as drawing took, so that a large table leaves the page its time
 const STYLE = `
@@ -29,7 +28,7 @@ td.number { text-align: end; font-variant-numeric: tabular-nums; }
 tr.space td { padding: 0; line-height: 0; }
 `;
 
-const clients: Map<string, {client: Client, users: number}> = new Map(); // elements of one livejoin share a socket, and so move together
+const clients: Map<string, { client: Client; users: number }> = new Map(); // elements of one livejoin share a socket, and so move together
 
 /** The client of an address, and how to let it go. */
 function shared(url: string): [Client, () => void] {
@@ -165,7 +164,8 @@ export class LiveTable extends HTMLElement {
   }
 
   #headings(columns: Field[]) {
-    if (columns.length === this.#columns.length && columns.every(({ name }, i) => name === this.#columns[i]?.name)) return;
+    if (columns.length === this.#columns.length && columns.every(({ name }, i) => name === this.#columns[i]?.name))
+      return;
     this.#columns = columns;
     this.#grid.setAttribute("aria-colcount", String(columns.length));
     this.#grid.style.minWidth = `${columns.length * 6}em`;
@@ -240,7 +240,7 @@ export class LiveTable extends HTMLElement {
   #fill(row: Element, place: number, cells: Row | undefined) {
     row.setAttribute("aria-rowindex", String(place + 2)); // the headings are the first
     for (const [c, { name, type }] of this.#columns.entries()) {
-      const cell = (row.children[c] as HTMLElement);
+      const cell = row.children[c] as HTMLElement;
       const text = shown(cells?.[name] ?? null, type);
       if (cell.textContent === text) continue;
       cell.textContent = text;

@@ -54,7 +54,9 @@ export function stages(generation: Generation, moved: [number, number][]): Stage
   if (readyAt === null) return [built];
   const found = [built];
   // what the log has let go by now is taken for a move at the time of being ready
-  const known = moved.some(([, to]) => to === number) ? moved : [...moved, [readyAt, number] as [number, number]].sort((a, b) => a[0] - b[0]);
+  const known = moved.some(([, to]) => to === number)
+    ? moved
+    : [...moved, [readyAt, number] as [number, number]].sort((a, b) => a[0] - b[0]);
   let now = null as Stage | null;
   for (const [at, to] of known) {
     const name: Stage["name"] | null = to === number ? "live" : now ? "standby" : null;

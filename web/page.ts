@@ -21,7 +21,9 @@ import { SPLIT, Workspace } from "./workspace.js";
 const DATA = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const HISTORY = ["control_raw", "generations", "orchestrator_logs"];
 const EXIST = { filter: [["state", "in", ["live", "standby", "building"]]] };
-const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
+const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")].map(
+  (viewer) => viewer.dataset["table"] ?? "",
+);
 
 // --- what works while the engine is still being loaded
 
@@ -66,7 +68,10 @@ function showPrefs(): void {
 
 function reset(): void {
   if (!workspace) return;
-  told.trying("The layout could not be reset", workspace.reset().then(() => told.say("The layout is as it was at first.")));
+  told.trying(
+    "The layout could not be reset",
+    workspace.reset().then(() => told.say("The layout is as it was at first.")),
+  );
   show("tables");
 }
 

@@ -47,19 +47,30 @@ export class Panel {
     this.#body = body;
     this.#told = told;
     body.append(this.#empty);
-    for (const name of [GRID, ...CHARTS]) this.#chart.append(make("option", { value: name }, name === GRID ? "Grid" : name));
+    for (const name of [GRID, ...CHARTS])
+      this.#chart.append(make("option", { value: name }, name === GRID ? "Grid" : name));
     this.#chart.addEventListener("change", () => this.#draw(this.#chart.value));
     replica.viewer.addEventListener("perspective-config-update", () => replica.ready && this.#follow());
     const name = replica.name;
-    const settings = button("", { class: "quiet", title: `Sort, filter, columns, group, pivot of ${name}` }, () =>
-      replica.ready && void replica.viewer.toggleConfig(),
+    const settings = button(
+      "",
+      { class: "quiet", title: `Sort, filter, columns, group, pivot of ${name}` },
+      () => replica.ready && void replica.viewer.toggleConfig(),
     );
     settings.append(icon("settings"), make("span", { class: "text" }, "Arrange"));
     const copying = iconButton("copy", `Copy the selected cells of ${name}, or else all rows`, () => this.#copy());
     const exporting = iconButton("download", `Export ${name}`, () => {});
     menu(exporting, () => this.#exports());
     this.#wide = iconButton("widen", `Widen ${name}`, () => widen(name));
-    this.tools.append(this.#count, make("span", { class: "gap" }), this.#chart, settings, copying, exporting, this.#wide);
+    this.tools.append(
+      this.#count,
+      make("span", { class: "gap" }),
+      this.#chart,
+      settings,
+      copying,
+      exporting,
+      this.#wide,
+    );
   }
 
   /** Whether this table has the workspace for itself. */

@@ -45,7 +45,11 @@ export class Peek {
       button("Parsed", { "aria-pressed": this.#parsed }, choose(true)),
       button("Raw", { "aria-pressed": !this.#parsed }, choose(false)),
     );
-    const close = button("✕", { class: "quiet", "aria-label": "Close the messages" }, () => (this.#place.hidden = true));
+    const close = button(
+      "✕",
+      { class: "quiet", "aria-label": "Close the messages" },
+      () => (this.#place.hidden = true),
+    );
     const head = make("h3", {}, `Newest of ${topic}`, make("span", { class: "gap" }), how, close);
     const none = messages.length ? [] : [make("p", { class: "soft" }, "No records yet.")];
     const partly = complete ? [] : [make("p", { class: "soft" }, "There was no time to read all partitions.")];
@@ -58,7 +62,12 @@ export class Peek {
     if (!this.#parsed) return make("div", { class: "message" }, head, make("pre", { class: "raw" }, value ?? "(null)"));
     if (parsed === null) return make("div", { class: "message" }, head, make("p", { class: "bad" }, reason ?? ""));
     const fields = Object.entries(parsed).map(([name, found]) =>
-      make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, typeof found === "string" ? found : JSON.stringify(found))),
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, name),
+        make("td", {}, typeof found === "string" ? found : JSON.stringify(found)),
+      ),
     );
     return make("div", { class: "message" }, head, make("table", { class: "plain" }, make("tbody", {}, ...fields)));
   }

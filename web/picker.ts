@@ -4,7 +4,14 @@ import { make } from "./dom.js";
 import { age } from "./times.js";
 import { counted } from "./words.js";
 
-export type Topic = { name: string; kind: string; partitions: number; records: number | null; newest: string | null; trouble: string | null };
+export type Topic = {
+  name: string;
+  kind: string;
+  partitions: number;
+  records: number | null;
+  newest: string | null;
+  trouble: string | null;
+};
 
 const MOST = 200; // in the list; who has more types more
 
@@ -19,7 +26,12 @@ export class Picker {
     this.#topics = topics;
     this.#list = make("div", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
     input.after(this.#list);
-    for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": this.#list.id })) {
+    for (const [name, value] of Object.entries({
+      role: "combobox",
+      "aria-autocomplete": "list",
+      "aria-expanded": "false",
+      "aria-controls": this.#list.id,
+    })) {
       input.setAttribute(name, value);
     }
     input.addEventListener("input", () => this.#open());
@@ -46,7 +58,12 @@ export class Picker {
   }
 
   #option(topic: Topic): HTMLElement {
-    const option = make("div", { role: "option", id: `${this.#list.id}-${topic.name}`, "data-name": topic.name, "aria-selected": "false" });
+    const option = make("div", {
+      role: "option",
+      id: `${this.#list.id}-${topic.name}`,
+      "data-name": topic.name,
+      "aria-selected": "false",
+    });
     option.append(make("span", {}, topic.name), make("span", { class: "soft" }, holds(topic)));
     option.addEventListener("click", () => this.#choose(topic.name));
     return option;
@@ -63,7 +80,8 @@ export class Picker {
     if (event.key === "ArrowDown" && this.#list.hidden) this.#open();
     else if (event.key === "ArrowDown") this.#mark(options, Math.min(options.length - 1, this.#at + 1));
     else if (event.key === "ArrowUp") this.#mark(options, Math.max(0, this.#at - 1));
-    else if (event.key === "Enter" && !this.#list.hidden && this.#at >= 0) this.#choose(options[this.#at]?.dataset["name"] ?? "");
+    else if (event.key === "Enter" && !this.#list.hidden && this.#at >= 0)
+      this.#choose(options[this.#at]?.dataset["name"] ?? "");
     else if (event.key === "Escape" && !this.#list.hidden) this.#close();
     else return;
     event.preventDefault();
@@ -91,5 +109,7 @@ export class Picker {
 export function holds({ partitions, records, newest, trouble }: Topic): string {
   if (trouble) return trouble;
   const last = newest ? `newest ${age(Date.now() - Date.parse(newest))} ago` : "empty";
-  return [counted(partitions, "partition"), records === null ? "" : counted(records, "record"), last].filter(Boolean).join(", ");
+  return [counted(partitions, "partition"), records === null ? "" : counted(records, "record"), last]
+    .filter(Boolean)
+    .join(", ");
 }

@@ -5,7 +5,16 @@ import type { Replicas } from "./replica.js";
 import { moment } from "./times.js";
 import { counted } from "./words.js";
 
-type Reject = { _id: string; source: string; topic: string; partition: number; offset: number; ts: number; reason: string; raw: string | null };
+type Reject = {
+  _id: string;
+  source: string;
+  topic: string;
+  partition: number;
+  offset: number;
+  ts: number;
+  reason: string;
+  raw: string | null;
+};
 const SHOWN = 50;
 const PER_LINE = 16;
 
@@ -29,17 +38,24 @@ export class Rejects {
       return;
     }
     const items = all.slice(0, SHOWN).map((one) => this.#item(one));
-    const more = all.length > SHOWN ? [make("p", { class: "soft" }, `and ${counted(all.length - SHOWN, "older one")}; the tab rejects_ui has them`)] : [];
+    const more =
+      all.length > SHOWN
+        ? [make("p", { class: "soft" }, `and ${counted(all.length - SHOWN, "older one")}; the tab rejects_ui has them`)]
+        : [];
     this.#list.replaceChildren(...items, ...more);
   }
 
   #item(reject: Reject): HTMLElement {
     const item = button("", { class: "row", "aria-pressed": reject._id === this.#chosen }, () => {
       this.#chosen = reject._id;
-      for (const other of this.#list.querySelectorAll("[aria-pressed]")) other.setAttribute("aria-pressed", String(other === item));
+      for (const other of this.#list.querySelectorAll("[aria-pressed]"))
+        other.setAttribute("aria-pressed", String(other === item));
       this.#show(reject);
     });
-    item.append(make("span", { class: "soft" }, `${reject.source} ${reject.partition}-${reject.offset}`), make("span", {}, reject.reason));
+    item.append(
+      make("span", { class: "soft" }, `${reject.source} ${reject.partition}-${reject.offset}`),
+      make("span", {}, reject.reason),
+    );
     return item;
   }
 

@@ -114,14 +114,18 @@ export class Replica {
       return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });
     }
     const before: Record<string, unknown> = this.#before;
-    const other = Object.entries(config).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name]));
+    const other = Object.entries(config).filter(
+      ([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name]),
+    );
     this.#arrangement.changed(other.length ? Object.fromEntries(other) : undefined);
   }
 
   /** What a person can arrange: not what the page decides itself. */
   async #config(): Promise<Config> {
     const { table: _table, theme: _theme, title: _title, ...config } = await this.viewer.save();
-    const columns = Object.entries(config.columns_config ?? {}).map(([name, { date_format: _format, ...rest }]) => [name, rest] as const);
+    const columns = Object.entries(config.columns_config ?? {}).map(
+      ([name, { date_format: _format, ...rest }]) => [name, rest] as const,
+    );
     return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
   }
 

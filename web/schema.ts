@@ -27,9 +27,13 @@ export function check(text: string, schema: Schema): Finding[] {
   for (const name of Object.keys(value)) {
     if (known.includes(name)) continue;
     const near = known.find((one) => one.toLowerCase() === name.toLowerCase());
-    found.push({ level: "warning", text: `"${name}" is not known and will be ignored${near ? `; did you mean ${near}?` : ""}` });
+    found.push({
+      level: "warning",
+      text: `"${name}" is not known and will be ignored${near ? `; did you mean ${near}?` : ""}`,
+    });
   }
-  const none = !found.some(({ level }) => level === "error") && !Object.keys(value).some((name) => known.includes(name));
+  const none =
+    !found.some(({ level }) => level === "error") && !Object.keys(value).some((name) => known.includes(name));
   return none ? [{ level: "error", text: `no known field: there are ${known.join(", ")}` }, ...found] : found;
 }
 

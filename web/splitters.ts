@@ -9,7 +9,11 @@ type Shares = Record<string, number>;
  * Each `role="separator"` names in `data-between` the two whose shares it moves: `users accounts`.
  * `orientation` vertical is a line that stands, so that it moves left and right.
  */
-export function splitters(root: HTMLElement, start: Shares, changed: (shares: Shares) => void): (shares: Shares) => void {
+export function splitters(
+  root: HTMLElement,
+  start: Shares,
+  changed: (shares: Shares) => void,
+): (shares: Shares) => void {
   let shares = { ...start };
   const lines = [...root.querySelectorAll<HTMLElement>("[role=separator]")];
   const pair = (line: HTMLElement) => (line.dataset["between"] ?? "").split(" ") as [string, string];
@@ -18,7 +22,10 @@ export function splitters(root: HTMLElement, start: Shares, changed: (shares: Sh
     for (const [name, share] of Object.entries(shares)) root.style.setProperty(`--${name}`, `${share}fr`);
     for (const line of lines) {
       const [a, b] = pair(line);
-      line.setAttribute("aria-valuenow", String(Math.round((100 * (shares[a] ?? 1)) / ((shares[a] ?? 1) + (shares[b] ?? 1)))));
+      line.setAttribute(
+        "aria-valuenow",
+        String(Math.round((100 * (shares[a] ?? 1)) / ((shares[a] ?? 1) + (shares[b] ?? 1)))),
+      );
     }
   };
   /** Give the first of a pair this part of what both have. */

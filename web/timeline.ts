@@ -56,20 +56,35 @@ export class Timeline {
     list.replaceChildren(...this.#events.map((event) => this.#item(event)));
     if (focused) list.querySelector<HTMLElement>(`[data-event="${focused}"]`)?.focus();
     if (!this.#events.length) {
-      list.replaceChildren(make("p", { class: "soft" }, "Nothing has happened yet. The first build appears here as soon as livejoin starts it."));
+      list.replaceChildren(
+        make(
+          "p",
+          { class: "soft" },
+          "Nothing has happened yet. The first build appears here as soon as livejoin starts it.",
+        ),
+      );
     }
     if (chosen) this.#detail(chosen);
   }
 
   #item(event: Event): HTMLElement {
     const { id, at, by, outcome, generation, back, message } = event;
-    const item = button("", { class: "event", "data-event": id, "data-kind": kindOf(outcome), "aria-pressed": id === this.#chosen }, () => {
-      this.#chosen = id;
-      for (const other of byId("events").querySelectorAll("[aria-pressed]")) other.setAttribute("aria-pressed", String(other === item));
-      this.#detail(event);
-    });
+    const item = button(
+      "",
+      { class: "event", "data-event": id, "data-kind": kindOf(outcome), "aria-pressed": id === this.#chosen },
+      () => {
+        this.#chosen = id;
+        for (const other of byId("events").querySelectorAll("[aria-pressed]"))
+          other.setAttribute("aria-pressed", String(other === item));
+        this.#detail(event);
+      },
+    );
     const returned = back ? `, back to generation ${back.generation}` : "";
-    const number = generation ? `generation ${generation.generation}` : message ? `message ${message.offset}${returned}` : "";
+    const number = generation
+      ? `generation ${generation.generation}`
+      : message
+        ? `message ${message.offset}${returned}`
+        : "";
     item.append(
       make("span", { class: "when" }, moment(at)),
       make("span", { class: "outcome", "data-kind": kindOf(outcome) }, outcome),
@@ -83,17 +98,31 @@ export class Timeline {
   #detail(event: Event): void {
     const { generation, message, before, reason } = event;
     const parts: (Node | string)[] = [make("h2", {}, ...whatOf(event))];
-    const told: [string, string][] = [["When", moment(event.at)], ["By", event.by], ["Outcome", event.outcome]];
+    const told: [string, string][] = [
+      ["When", moment(event.at)],
+      ["By", event.by],
+      ["Outcome", event.outcome],
+    ];
     if (reason) told.push(["Reason", reason]);
     if (before) told.push(["Live before", choice(before)]);
     parts.push(facts(told));
     if (generation) parts.push(...generationParts(generation, event.stages));
-    if (message) parts.push(make("h3", {}, `Message ${message.offset}`), make("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)"));
+    if (message)
+      parts.push(
+        make("h3", {}, `Message ${message.offset}`),
+        make("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)"),
+      );
     const lines = linesOf(event, this.#lines);
     parts.push(make("h3", {}, "Log"));
     if (!lines.length) parts.push(make("p", { class: "soft" }, "No line of the log that is kept speaks of it."));
     parts.push(
-      make("ol", { class: "lines" }, ...lines.map(({ ts, level, msg }) => make("li", { "data-level": level }, make("span", { class: "soft" }, moment(ts)), ` ${msg}`))),
+      make(
+        "ol",
+        { class: "lines" },
+        ...lines.map(({ ts, level, msg }) =>
+          make("li", { "data-level": level }, make("span", { class: "soft" }, moment(ts)), ` ${msg}`),
+        ),
+      ),
     );
     byId("event-detail").replaceChildren(...parts);
   }
@@ -112,17 +141,33 @@ function whatOf({ generation, back, message, before }: Event): (Node | string)[]
 }
 
 function stage({ name, from, to }: Stage): HTMLElement {
-  return make("span", { class: "stage", "data-stage": name }, `${name} ${span((to ?? Date.now()) - from)}${to === null ? " …" : ""}`);
+  return make(
+    "span",
+    { class: "stage", "data-stage": name },
+    `${name} ${span((to ?? Date.now()) - from)}${to === null ? " …" : ""}`,
+  );
 }
 
 function generationParts({ generation, state, rows, read, rejected, tombstones }: Generation, all: Stage[]): Node[] {
   const number = (count: number | null) => (count === null ? "–" : count.toLocaleString("en"));
   const rowsOf = all.map(({ name, from, to }) =>
-    make("tr", {}, make("td", {}, name), make("td", {}, moment(from)), make("td", { class: "number" }, span((to ?? Date.now()) - from)), make("td", {}, to === null ? "goes on" : "")),
+    make(
+      "tr",
+      {},
+      make("td", {}, name),
+      make("td", {}, moment(from)),
+      make("td", { class: "number" }, span((to ?? Date.now()) - from)),
+      make("td", {}, to === null ? "goes on" : ""),
+    ),
   );
   return [
     make("h3", {}, `Generation ${generation}, ${state}`),
     make("table", { class: "plain" }, make("tbody", {}, ...rowsOf)),
-    facts([["Records read", number(read)], ["Rows joined", number(rows)], ["Rejects", number(rejected)], ["Tombstones", number(tombstones)]]),
+    facts([
+      ["Records read", number(read)],
+      ["Rows joined", number(rows)],
+      ["Rejects", number(rejected)],
+      ["Tombstones", number(tombstones)],
+    ]),
   ];
 }

@@ -9,7 +9,10 @@ export function moment(ms: number): string {
   const shifted = prefs.utc ? ms : ms - new Date(ms).getTimezoneOffset() * 60_000;
   const time = new Date(shifted);
   if (Number.isNaN(time.valueOf())) return String(ms); // beyond what a date can be
-  return time.toISOString().replace("T", " ").replace("Z", prefs.utc ? "Z" : "");
+  return time
+    .toISOString()
+    .replace("T", " ")
+    .replace("Z", prefs.utc ? "Z" : "");
 }
 
 /** `12:00:00`, for a moment of today or nearly so. */

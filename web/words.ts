@@ -17,7 +17,12 @@ export type Generation = Chosen & {
   message: string | null;
 };
 /** A row of `orchestrator_status`. */
-export type Status = Partial<Chosen> & { state: string; generation: number | null; progress: number; message: string | null };
+export type Status = Partial<Chosen> & {
+  state: string;
+  generation: number | null;
+  progress: number;
+  message: string | null;
+};
 export type Answer = { offset: number; outcome: string; reason: string | null; generation?: number | null };
 export type Topic = { exists: boolean; reason?: string; partitions?: number; records?: number };
 export type Preview = {
@@ -73,7 +78,16 @@ function read(name: string, topic?: Topic): string {
 }
 
 /** What, and how it would be. */
-export function previewed({ outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo }: Preview): [string, string][] {
+export function previewed({
+  outcome,
+  reason,
+  build,
+  topics,
+  slots,
+  afterwards,
+  stopped,
+  resolvesTo,
+}: Preview): [string, string][] {
   if (outcome === "rejected") return [["Rejected", reason ?? ""]];
   const names = resolvesTo ? [resolvesTo.usersTopic, resolvesTo.accountsTopic] : [];
   const cost: [string, string][] = [

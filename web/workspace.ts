@@ -15,7 +15,12 @@ import type { Generation, Status } from "./words.js";
 
 export const SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
 const START: Record<string, Config> = {
-  orchestrator_logs: { sort: [["ts", "desc"], ["_id", "desc"]] }, // what was decided at once has one time
+  orchestrator_logs: {
+    sort: [
+      ["ts", "desc"],
+      ["_id", "desc"],
+    ],
+  }, // what was decided at once has one time
   control_raw: { sort: [["offset", "desc"]] },
   generations: { sort: [["generation", "desc"]] },
   rejects_ui: { sort: [["ts", "desc"]] },
@@ -54,7 +59,11 @@ export class Workspace {
     });
     this.#widened();
     document.addEventListener("keydown", (event) => {
-      const copies = event.key === "c" && (event.ctrlKey || event.metaKey) && !typing(event) && getSelection()?.isCollapsed !== false;
+      const copies =
+        event.key === "c" &&
+        (event.ctrlKey || event.metaKey) &&
+        !typing(event) &&
+        getSelection()?.isCollapsed !== false;
       if (copies && this.#used?.copySelected()) event.preventDefault();
     });
   }
@@ -83,7 +92,9 @@ export class Workspace {
   /** Widen the table that has the focus, or else the join. */
   widenFocused(): void {
     const section = document.activeElement?.closest<HTMLElement>("section[data-area]");
-    const viewer = section?.querySelector<HTMLElement>("[role=tabpanel]:not([hidden]) perspective-viewer") ?? section?.querySelector<HTMLElement>("perspective-viewer");
+    const viewer =
+      section?.querySelector<HTMLElement>("[role=tabpanel]:not([hidden]) perspective-viewer") ??
+      section?.querySelector<HTMLElement>("perspective-viewer");
     this.widen(this.#layouts.now.wide || viewer?.dataset["table"] || "final_ui");
   }
 
@@ -126,12 +137,17 @@ export class Workspace {
   /** Why a table is empty, and what to do about it. */
   #why(table: string): string {
     const live = this.#live;
-    if (table === "control_raw") return "No control message has come yet. Swap… writes one, and so does anything that writes to the control topic.";
+    if (table === "control_raw")
+      return "No control message has come yet. Swap… writes one, and so does anything that writes to the control topic.";
     if (table === "rejects_ui" && live) return "No rejects: every record read so far fits.";
-    if (!live) return `Nothing is live yet: ${this.#status?.message || "livejoin is starting"}. Rows appear by themselves; Swap… names other topics.`;
-    if (table === "users_ui") return `No records yet. Reading from ${live.usersTopic}; rows appear as they are written.`;
-    if (table === "accounts_ui") return `No records yet. Reading from ${live.accountsTopic}; rows appear as they are written.`;
-    if (table === "final_ui") return `No joined rows yet: ${live.usersTopic} ${live.joinType} ${live.accountsTopic}. Look at the tables beside it for what was read.`;
+    if (!live)
+      return `Nothing is live yet: ${this.#status?.message || "livejoin is starting"}. Rows appear by themselves; Swap… names other topics.`;
+    if (table === "users_ui")
+      return `No records yet. Reading from ${live.usersTopic}; rows appear as they are written.`;
+    if (table === "accounts_ui")
+      return `No records yet. Reading from ${live.accountsTopic}; rows appear as they are written.`;
+    if (table === "final_ui")
+      return `No joined rows yet: ${live.usersTopic} ${live.joinType} ${live.accountsTopic}. Look at the tables beside it for what was read.`;
     return "Nothing yet.";
   }
 }

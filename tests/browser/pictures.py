@@ -19,8 +19,8 @@ from rig.running import LIVEJOIN, until
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 SIZE = {"width": 1440, "height": 860}
-START_S = 120
-SWAP_S = 60
+START_S = 400  # on a machine with twenty busy threads; 15 on a quiet one
+SWAP_S = 240
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 

@@ -130,7 +130,9 @@ function readBatch(batch, view, body, fields, columns) {
         throw new Error("compressed Arrow is not understood");
     const count = batch.long(0);
     const nodes = batch.vector(1, 16).map((at) => ({ nulls: long(batch.view, at + 8) }));
-    const buffers = batch.vector(2, 16).map((at) => ({ at: body + long(batch.view, at), size: long(batch.view, at + 8) }));
+    const buffers = batch
+        .vector(2, 16)
+        .map((at) => ({ at: body + long(batch.view, at), size: long(batch.view, at + 8) }));
     let next = 0;
     const buffer = () => {
         const found = buffers[next++];
@@ -140,7 +142,9 @@ function readBatch(batch, view, body, fields, columns) {
     };
     for (const [i, { type }] of fields.entries()) {
         const validity = buffer();
-        const valid = nodes[i]?.nulls && validity.size ? (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1) : () => true;
+        const valid = nodes[i]?.nulls && validity.size
+            ? (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1)
+            : () => true;
         const cell = type === "string" ? strings(view, buffer(), buffer(), count) : numbers(view, buffer(), type);
         const column = columns[i];
         for (let row = 0; row < count; row++)

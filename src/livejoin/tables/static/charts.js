@@ -20,7 +20,13 @@ export function sparkline(values, slots, label) {
         path += `${open ? "L" : "M"}${x} ${y}`;
         open = true;
     }
-    return draw("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "sparkline", role: "img", "aria-label": label, preserveAspectRatio: "none" }, draw("line", { x1: 0, x2: WIDE, y1: HIGH - 1, y2: HIGH - 1, class: "axis" }), draw("path", { d: path || "M0 0" }));
+    return draw("svg", {
+        viewBox: `0 0 ${WIDE} ${HIGH}`,
+        class: "sparkline",
+        role: "img",
+        "aria-label": label,
+        preserveAspectRatio: "none",
+    }, draw("line", { x1: 0, x2: WIDE, y1: HIGH - 1, y2: HIGH - 1, class: "axis" }), draw("path", { d: path || "M0 0" }));
 }
 /** Bars over bins that grow, with the bound of every third bin below. */
 export function bars(histogram, label) {
@@ -31,7 +37,12 @@ export function bars(histogram, label) {
     const drawn = [draw("line", { x1: 0, x2: wide, y1: high, y2: high, class: "axis" })];
     for (const [i, count] of counts.entries()) {
         const tall = count ? Math.max(2, (count / most) * (high - 8)) : 0;
-        const bar = draw("rect", { x: (i * step + 1).toFixed(1), y: (high - tall).toFixed(1), width: (step - 2).toFixed(1), height: tall.toFixed(1) });
+        const bar = draw("rect", {
+            x: (i * step + 1).toFixed(1),
+            y: (high - tall).toFixed(1),
+            width: (step - 2).toFixed(1),
+            height: tall.toFixed(1),
+        });
         const upTo = BOUNDS[i] === undefined ? "longer" : `up to ${bound(BOUNDS[i])}`;
         bar.append(draw("title", {}, `${upTo}: ${count.toLocaleString("en")}`));
         drawn.push(bar);

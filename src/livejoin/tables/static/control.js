@@ -57,7 +57,9 @@ export class Control {
     /** Who may only look is told so, and cannot press what would be refused. */
     person({ role, label }) {
         const may = role === "operator";
-        const why = may ? "" : `You may look but not change what is live${label ? ` (signed in as ${label})` : ""}. Ask somebody with the role operator, or sign in with an operator's token.`;
+        const why = may
+            ? ""
+            : `You may look but not change what is live${label ? ` (signed in as ${label})` : ""}. Ask somebody with the role operator, or sign in with an operator's token.`;
         put(byId("only-look"), why);
         byId("only-look").hidden = may;
         byId("fields").disabled = !may;
@@ -92,7 +94,7 @@ export class Control {
         byId("build").hidden = !building;
         byId("build-progress").value = Number(progress);
         put(byId("build-text"), building ? `${progress} %${left === undefined ? "" : `, about ${span(1000 * Number(left))} left`}` : "");
-        put(byId("build-what"), building ? (message ?? "").split(":")[0] ?? "" : "");
+        put(byId("build-what"), building ? ((message ?? "").split(":")[0] ?? "") : "");
     }
     #open(yes) {
         this.#panel.hidden = !yes;

@@ -19,7 +19,7 @@ export async function download(viewer, name, format) {
 export async function copy(viewer) {
     const view = await viewer.getView();
     const cells = await columns(view, selected(viewer));
-    await toClipboard(lines(cells, "\t", (value) => (typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value))));
+    await toClipboard(lines(cells, "\t", (value) => typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value)));
     return height(cells);
 }
 /** What a person has drawn a frame around in the grid, if anything. */

@@ -32,7 +32,9 @@ export class Trend {
     }
 }
 /** Upper bounds in ms, each about one and a half times the one before; what is longer is in the last bin. */
-export const BOUNDS = [1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000];
+export const BOUNDS = [
+    1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000,
+];
 /** Latencies, counted by bin. */
 export class Histogram {
     counts = new Array(BOUNDS.length + 1).fill(0);

@@ -67,7 +67,9 @@ export class Health {
     }
     #source(name, { now, rate, rates, lags }) {
         const behind = now.behind ? `, the oldest for ${span(1000 * now.behind)}` : "";
-        const lag = now.lag === null ? `not known${this.#figures?.lagTrouble ? `: ${this.#figures.lagTrouble}` : " yet"}` : counted(now.lag, "record") + behind;
+        const lag = now.lag === null
+            ? `not known${this.#figures?.lagTrouble ? `: ${this.#figures.lagTrouble}` : " yet"}`
+            : counted(now.lag, "record") + behind;
         const card = make("article", { class: "card", "data-source": name }, make("h3", {}, name, make("span", { class: "soft topic" }, this.#topics[name] ?? "")), facts([
             ["Read", now.read.toLocaleString("en")],
             ["Rows", now.rows.toLocaleString("en")],
@@ -91,11 +93,16 @@ export class Health {
         byId("latency-chart").replaceChildren(latency.total
             ? bars(latency, "latency from Kafka to this browser")
             : make("p", { class: "soft" }, "No record has come since the page was opened."));
-        const ahead = latency.ahead ? ` ${counted(latency.ahead, "record")} came before their own time: a producer's clock is ahead.` : "";
+        const ahead = latency.ahead
+            ? ` ${counted(latency.ahead, "record")} came before their own time: a producer's clock is ahead.`
+            : "";
         put(byId("latency-note"), `From a record's Kafka timestamp until its row is in this page; livejoin's clock counts.${ahead}`);
     }
     async #ask() {
-        const [figures, ready] = await Promise.all([ask("api/v1/figures"), ask("readyz?verbose")]);
+        const [figures, ready] = await Promise.all([
+            ask("api/v1/figures"),
+            ask("readyz?verbose"),
+        ]);
         if (figures.ok)
             this.#figures = figures.body;
         this.#checks = ready.body?.checks ?? [];
@@ -105,7 +112,11 @@ export class Health {
     #drawMatched() {
         const { users, matched, unmatched } = this.#figures?.matched ?? { users: 0, matched: 0, unmatched: 0 };
         const share = users ? (100 * matched) / users : 0;
-        const meter = make("div", { class: "meter", role: "img", "aria-label": `${share.toFixed(0)} % of the users are matched` });
+        const meter = make("div", {
+            class: "meter",
+            role: "img",
+            "aria-label": `${share.toFixed(0)} % of the users are matched`,
+        });
         const full = make("span", { class: "full" });
         full.style.width = `${share}%`;
         meter.append(full);

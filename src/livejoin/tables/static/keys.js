@@ -3,8 +3,16 @@ import { byId, make } from "./dom.js";
 export function keys(all) {
     const help = byId("help");
     const every = [...all, { key: "?", does: "show this list", do: () => toggle(help) }];
-    const more = [["Ctrl C", "copy the cells that are selected"], ["Escape", "close what is open"], ["Tab, arrows", "move between and inside parts"], ["Enter", "press what has the frame around it"]];
-    byId("keys").replaceChildren(...[...every.map(({ key, does }) => [key, does]), ...more].flatMap(([key, does]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, does)]));
+    const more = [
+        ["Ctrl C", "copy the cells that are selected"],
+        ["Escape", "close what is open"],
+        ["Tab, arrows", "move between and inside parts"],
+        ["Enter", "press what has the frame around it"],
+    ];
+    byId("keys").replaceChildren(...[...every.map(({ key, does }) => [key, does]), ...more].flatMap(([key, does]) => [
+        make("dt", {}, make("kbd", {}, key)),
+        make("dd", {}, does),
+    ]));
     byId("help-open").addEventListener("click", () => toggle(help));
     document.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event))
@@ -24,5 +32,7 @@ function toggle(help) {
 }
 /** Whether the key goes into a field, also into one inside the engine's own elements. */
 export function typing(event) {
-    return event.composedPath().some((one) => one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)));
+    return event
+        .composedPath()
+        .some((one) => one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)));
 }

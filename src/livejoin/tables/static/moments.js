@@ -25,7 +25,9 @@ export function stages(generation, moved) {
         return [built];
     const found = [built];
     // what the log has let go by now is taken for a move at the time of being ready
-    const known = moved.some(([, to]) => to === number) ? moved : [...moved, [readyAt, number]].sort((a, b) => a[0] - b[0]);
+    const known = moved.some(([, to]) => to === number)
+        ? moved
+        : [...moved, [readyAt, number]].sort((a, b) => a[0] - b[0]);
     let now = null;
     for (const [at, to] of known) {
         const name = to === number ? "live" : now ? "standby" : null;

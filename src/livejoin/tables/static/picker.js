@@ -13,7 +13,12 @@ export class Picker {
         this.#topics = topics;
         this.#list = make("div", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
         input.after(this.#list);
-        for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": this.#list.id })) {
+        for (const [name, value] of Object.entries({
+            role: "combobox",
+            "aria-autocomplete": "list",
+            "aria-expanded": "false",
+            "aria-controls": this.#list.id,
+        })) {
             input.setAttribute(name, value);
         }
         input.addEventListener("input", () => this.#open());
@@ -37,7 +42,12 @@ export class Picker {
         this.#show(found.length > 0 && !chosen);
     }
     #option(topic) {
-        const option = make("div", { role: "option", id: `${this.#list.id}-${topic.name}`, "data-name": topic.name, "aria-selected": "false" });
+        const option = make("div", {
+            role: "option",
+            id: `${this.#list.id}-${topic.name}`,
+            "data-name": topic.name,
+            "aria-selected": "false",
+        });
         option.append(make("span", {}, topic.name), make("span", { class: "soft" }, holds(topic)));
         option.addEventListener("click", () => this.#choose(topic.name));
         return option;
@@ -84,5 +94,7 @@ export function holds({ partitions, records, newest, trouble }) {
     if (trouble)
         return trouble;
     const last = newest ? `newest ${age(Date.now() - Date.parse(newest))} ago` : "empty";
-    return [counted(partitions, "partition"), records === null ? "" : counted(records, "record"), last].filter(Boolean).join(", ");
+    return [counted(partitions, "partition"), records === null ? "" : counted(records, "record"), last]
+        .filter(Boolean)
+        .join(", ");
 }

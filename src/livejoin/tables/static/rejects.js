@@ -22,7 +22,9 @@ export class Rejects {
             return;
         }
         const items = all.slice(0, SHOWN).map((one) => this.#item(one));
-        const more = all.length > SHOWN ? [make("p", { class: "soft" }, `and ${counted(all.length - SHOWN, "older one")}; the tab rejects_ui has them`)] : [];
+        const more = all.length > SHOWN
+            ? [make("p", { class: "soft" }, `and ${counted(all.length - SHOWN, "older one")}; the tab rejects_ui has them`)]
+            : [];
         this.#list.replaceChildren(...items, ...more);
     }
     #item(reject) {

@@ -16,7 +16,10 @@ export function check(text, schema) {
         if (known.includes(name))
             continue;
         const near = known.find((one) => one.toLowerCase() === name.toLowerCase());
-        found.push({ level: "warning", text: `"${name}" is not known and will be ignored${near ? `; did you mean ${near}?` : ""}` });
+        found.push({
+            level: "warning",
+            text: `"${name}" is not known and will be ignored${near ? `; did you mean ${near}?` : ""}`,
+        });
     }
     const none = !found.some(({ level }) => level === "error") && !Object.keys(value).some((name) => known.includes(name));
     return none ? [{ level: "error", text: `no known field: there are ${known.join(", ")}` }, ...found] : found;

@@ -63,14 +63,22 @@ export class Timeline {
             this.#detail(event);
         });
         const returned = back ? `, back to generation ${back.generation}` : "";
-        const number = generation ? `generation ${generation.generation}` : message ? `message ${message.offset}${returned}` : "";
+        const number = generation
+            ? `generation ${generation.generation}`
+            : message
+                ? `message ${message.offset}${returned}`
+                : "";
         item.append(make("span", { class: "when" }, moment(at)), make("span", { class: "outcome", "data-kind": kindOf(outcome) }, outcome), make("span", { class: "what" }, ...whatOf(event)), make("span", { class: "who soft" }, `${number}${by && `, by ${by}`}`), make("span", { class: "stages" }, ...event.stages.map(stage)));
         return item;
     }
     #detail(event) {
         const { generation, message, before, reason } = event;
         const parts = [make("h2", {}, ...whatOf(event))];
-        const told = [["When", moment(event.at)], ["By", event.by], ["Outcome", event.outcome]];
+        const told = [
+            ["When", moment(event.at)],
+            ["By", event.by],
+            ["Outcome", event.outcome],
+        ];
         if (reason)
             told.push(["Reason", reason]);
         if (before)
@@ -108,6 +116,11 @@ function generationParts({ generation, state, rows, read, rejected, tombstones }
     return [
         make("h3", {}, `Generation ${generation}, ${state}`),
         make("table", { class: "plain" }, make("tbody", {}, ...rowsOf)),
-        facts([["Records read", number(read)], ["Rows joined", number(rows)], ["Rejects", number(rejected)], ["Tombstones", number(tombstones)]]),
+        facts([
+            ["Records read", number(read)],
+            ["Rows joined", number(rows)],
+            ["Rejects", number(rejected)],
+            ["Tombstones", number(tombstones)],
+        ]),
     ];
 }

@@ -34,7 +34,7 @@ function read(name, topic) {
     return `${name}: ${counted(topic.records ?? 0, "record")} in ${counted(topic.partitions ?? 0, "partition")}`;
 }
 /** What, and how it would be. */
-export function previewed({ outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo }) {
+export function previewed({ outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo, }) {
     if (outcome === "rejected")
         return [["Rejected", reason ?? ""]];
     const names = resolvesTo ? [resolvesTo.usersTopic, resolvesTo.accountsTopic] : [];

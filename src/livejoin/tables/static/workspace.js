@@ -7,7 +7,12 @@ import { splitters } from "./splitters.js";
 import { tabs } from "./tabs.js";
 export const SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
 const START = {
-    orchestrator_logs: { sort: [["ts", "desc"], ["_id", "desc"]] }, // what was decided at once has one time
+    orchestrator_logs: {
+        sort: [
+            ["ts", "desc"],
+            ["_id", "desc"],
+        ],
+    }, // what was decided at once has one time
     control_raw: { sort: [["offset", "desc"]] },
     generations: { sort: [["generation", "desc"]] },
     rejects_ui: { sort: [["ts", "desc"]] },
@@ -44,7 +49,10 @@ export class Workspace {
         });
         this.#widened();
         document.addEventListener("keydown", (event) => {
-            const copies = event.key === "c" && (event.ctrlKey || event.metaKey) && !typing(event) && getSelection()?.isCollapsed !== false;
+            const copies = event.key === "c" &&
+                (event.ctrlKey || event.metaKey) &&
+                !typing(event) &&
+                getSelection()?.isCollapsed !== false;
             if (copies && this.#used?.copySelected())
                 event.preventDefault();
         });
@@ -72,7 +80,8 @@ export class Workspace {
     /** Widen the table that has the focus, or else the join. */
     widenFocused() {
         const section = document.activeElement?.closest("section[data-area]");
-        const viewer = section?.querySelector("[role=tabpanel]:not([hidden]) perspective-viewer") ?? section?.querySelector("perspective-viewer");
+        const viewer = section?.querySelector("[role=tabpanel]:not([hidden]) perspective-viewer") ??
+            section?.querySelector("perspective-viewer");
         this.widen(this.#layouts.now.wide || viewer?.dataset["table"] || "final_ui");
     }
     #widened() {
