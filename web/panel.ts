@@ -117,6 +117,7 @@ export class Panel {
     if (plain) this.#grid = { columns, group_by, aggregates, filter, group_rollup_mode };
     const charted = plain ? CHARTED[name] : {};
     await viewer.restore({ plugin, ...charted, filter: [...filter, ...(charted?.filter ?? [])] });
+    this.#replica.fit();
   }
 
   async #follow(): Promise<void> {

@@ -86,6 +86,11 @@ export class Replica {
     if (this.ready) await this.#restore(this.#before);
   }
 
+  /** The room for it is another one: a chart that is just being made does not notice by itself. */
+  fit(): void {
+    if (this.ready && this.visible) void this.viewer.resize(true);
+  }
+
   get visible(): boolean {
     return this.viewer.offsetParent !== null; // not in a hidden tab
   }

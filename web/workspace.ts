@@ -105,6 +105,7 @@ export class Workspace {
     if (area) this.#main.dataset["wide"] = area;
     else delete this.#main.dataset["wide"];
     for (const [name, panel] of this.#panels) panel.wide = name === wide && area !== "";
+    for (const one of this.replicas.all.values()) one.fit();
   }
 
   async reset(): Promise<void> {

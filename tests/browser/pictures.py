@@ -50,9 +50,10 @@ def main() -> None:
 
 
 def charts(page: Page, theme: str) -> None:
-    page.select_option("section[data-area=final] select", "Y Bar")
-    page.locator("section[data-area=final] .tools button[title^='Sort, filter']").click()
     page.locator("section[data-area=final] .tools button[title^='Widen']").click()
+    page.locator("section[data-area=final] .tools button[title^='Sort, filter']").click()
+    page.wait_for_timeout(SETTLE_MS)
+    page.select_option("section[data-area=final] select", "Y Bar")
     page.wait_for_selector("section[data-area=final] canvas", state="attached")
     page.wait_for_timeout(SETTLE_MS)
     take(page, "chart", theme)

@@ -97,6 +97,7 @@ export class Panel {
             this.#grid = { columns, group_by, aggregates, filter, group_rollup_mode };
         const charted = plain ? CHARTED[name] : {};
         await viewer.restore({ plugin, ...charted, filter: [...filter, ...(charted?.filter ?? [])] });
+        this.#replica.fit();
     }
     async #follow() {
         const { plugin = GRID } = await this.#replica.viewer.save();

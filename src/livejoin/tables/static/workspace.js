@@ -94,6 +94,8 @@ export class Workspace {
             delete this.#main.dataset["wide"];
         for (const [name, panel] of this.#panels)
             panel.wide = name === wide && area !== "";
+        for (const one of this.replicas.all.values())
+            one.fit();
     }
     async reset() {
         this.#layouts.reset();
