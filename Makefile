@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MODULES := node_modules/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check audit lint types imports setup browser bench bench-swap bench-pipeline bench-tables lock picture clean
+.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser bench bench-swap bench-pipeline bench-tables bench-page lock pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +41,23 @@ audit: $(READY) ## check locked packages and jars: checksums, known weaknesses
 lint: $(READY) ## check style and formatting
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-types: $(READY) ## check types
+types: $(READY) types-page ## check types, of Python and of the page
 	@$(BIN)/mypy
+
+page: $(MODULES) ## compile the page out of web/, after a change there
+	@node_modules/.bin/tsc -p web
+
+# what is served is committed, so that nobody needs node to run livejoin; here it must be what web/ gives
+types-page: $(MODULES)
+	@rm -rf .web && node_modules/.bin/tsc -p web --outDir .web
+	@for made in .web/*.js; do cmp $$made src/livejoin/tables/static/$${made#.web/} || { \
+	  echo "livejoin: web/ has changed since it was compiled; run make page and commit what it writes" >&2; exit 1; }; done
+
+$(MODULES): package.json package-lock.json .npmrc
+	@command -v npm > /dev/null || { \
+	  echo "livejoin: the page's types are checked with Node.js 20 or later and npm, which are not here; install them" >&2; exit 1; }
+	@npm ci --silent
+	@touch $@
 
 imports: $(READY) ## check that imports go one way
 	@$(BIN)/lint-imports
@@ -65,8 +81,11 @@ bench-pipeline: setup ## measure the pipeline: latency, new generations, catch-u
 bench-tables: setup ## measure the table server: latency, viewers, cutover, ingest (PARTS="viewers cutover")
 	@$(BIN)/python bench/tables.py $(PARTS)
 
-picture: setup browser ## take the README's picture of the page anew
-	@$(BIN)/python tests/browser/picture.py
+bench-page: setup browser ## measure the page: opening it, many changes (PARTS="opening")
+	@$(BIN)/python bench/page.py $(PARTS)
+
+pictures: setup browser ## take the pictures of the page anew, which README and docs show
+	@$(BIN)/python tests/browser/pictures.py
 
 lock: $(READY) ## lock packages and jars anew
 	@$(BIN)/pip install --quiet uv
@@ -78,7 +97,7 @@ lock: $(READY) ## lock packages and jars anew
 COMPILE := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 clean: ## remove what set-up made here; the caches of the user stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules .web .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("livejoin needs Python 3.11 or later, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from browser import chrome
-from browser.picture import wait_for
+from browser.pictures import wait_for
 
 ROOT = Path(__file__).parents[1]
 OUT = Path(__file__).parent / "out" / "first_row.json"

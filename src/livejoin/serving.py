@@ -153,6 +153,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
         rejects_kept=settings.rejects_kept,
         control_kept=settings.control_kept,
         viewer_rows=settings.viewer_rows,
+        spark_ui=settings.spark.ui,
     )
     stop, code = asyncio.Event(), 0
     here = asyncio.get_running_loop()

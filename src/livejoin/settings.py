@@ -120,6 +120,11 @@ class Spark(_Section):
     batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
     shuffle_partitions: int = Field(default=2, ge=1, le=256)
     slots: int = Field(default=0, ge=0, description="task slots; 0: as many as local[N] says")
+    ui: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="address of Spark's own pages, which the page links to",
+    )
 
     @property
     def local(self) -> bool:

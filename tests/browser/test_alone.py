@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from playwright.sync_api import Page, WebSocket
 
 from browser import chrome
+from browser.looking import says
+from browser.staged import staged
 from livejoin.tables.host import Host
 from rig.running import until
 from tables.filled import chunk, final, live
@@ -19,7 +22,7 @@ NAMES = """async () => {
 BEFORE = [f"name {n}" for n in range(10)]
 
 
-def filled(names: list[str], **limits: int) -> Host:
+def filled(names: list[str], **limits: Any) -> Host:
     host = Host(logs_kept=100, rejects_kept=100, **limits)
     host.follow(live(1))
     rows = [final(n, name, 0) for n, name in enumerate(names)]
@@ -57,3 +60,25 @@ def test_the_page_goes_on_from_what_it_has_and_says_what_it_leaves_out() -> None
             assert "final_ui: the newest 5 of 12 rows" in said.inner_text()
         # that the server was away is all that the browser complains of
         assert [one for one in trouble if "WebSocket" not in one] == []
+
+
+def test_an_empty_table_says_what_it_reads_and_a_lost_server_since_when() -> None:
+    with chrome_over(0) as (page, trouble, gone):
+        says(page, "section[data-area=users] .empty", "No records yet. Reading from users_a")
+        says(page, "section[data-area=final] .empty", "No joined rows yet")
+        page.click("#tab-control")
+        says(page, "#panel-control .empty", "No control message has come yet")
+        assert trouble == []
+        gone()
+        says(page, "#connection", "reconnecting, stale since")
+        assert page.get_attribute("#strip", "data-late") == "true"
+
+
+@contextlib.contextmanager
+def chrome_over(count: int) -> Iterator[tuple[Page, chrome.Trouble, Callable[[], None]]]:
+    """A page whose server can be taken away."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contextlib.ExitStack())
+        stage = server.enter_context(staged(count))
+        page, trouble = stack.enter_context(chrome.page(stage.url))
+        yield page, trouble, server.close

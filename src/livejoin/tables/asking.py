@@ -32,7 +32,7 @@ class Asking:
     def __init__(self, kafka: Kafka, rules: Rules, limits: Limits, host: Host) -> None:
         self._kafka = kafka
         self._rules = rules
-        self._limits = limits
+        self.limits = limits
         self._host = host
         self.topics = Topics(kafka, rules)
         self._producer: Producer | None = None
@@ -94,7 +94,7 @@ class Asking:
         request, state = inbound.request, self._host.state
         topics = await asyncio.to_thread(self._topics, request, state)
         asked = facts.Asked(inbound.origin, request, "", topics)
-        now = replace(state, limits=self._limits, now=time.time())
+        now = replace(state, limits=self.limits, now=time.time())
         return preview(now, asked)
 
     def _topics(self, request: Request, state: State) -> dict[str, facts.Found | str]:

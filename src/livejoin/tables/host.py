@@ -143,7 +143,9 @@ class Host:
         rejects_kept: int = 10_000,
         control_kept: int = 10_000,
         viewer_rows: int | None = None,
+        spark_ui: str = "",
     ) -> None:
+        self.spark_ui = spark_ui  # where people find Spark's own pages, if anywhere
         self._rejects_kept = rejects_kept
         self._viewer_rows = viewer_rows
         self._held: dict[int, Held] = {}

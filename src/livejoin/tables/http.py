@@ -22,6 +22,7 @@ from livejoin.tables.answering import answer
 from livejoin.tables.asking import Asking
 from livejoin.tables.audit import Audit
 from livejoin.tables.decode import SCHEMAS
+from livejoin.tables.figures import Figures
 from livejoin.tables.gate import Refused, check_role
 from livejoin.tables.health import Health
 from livejoin.tables.host import Host
@@ -50,6 +51,7 @@ def api(host: Host, live: Live, asking: Asking, signing_in: SigningIn, audit: Au
         Route("/api/v1/tables/{name}", reading.table),
         Route("/api/v1/status", reading.status),
         Route("/api/v1/generations", reading.generations),
+        Route("/api/v1/figures", Figures(host, live.__len__, asking.limits).serve),
         Route("/api/v1/topics", topics.listed),
         Route("/api/v1/topics/{name}/peek", topics.peeked),
         Route("/api/v1/schema/control.json", _schema),

@@ -16,6 +16,7 @@ from livejoin.core import spec
 from livejoin.core.tokens import includes
 from livejoin.errors import AskError
 from livejoin.tables import frames
+from livejoin.tables.figures import sources
 from livejoin.tables.guests import Guests
 from livejoin.tables.host import DATA, Host
 from livejoin.tables.revoking import Watchers
@@ -181,6 +182,8 @@ class Live:
                 newest=self._host.newest,
                 stale=self._host.stale or None,
                 tables=tables,
+                viewers=len(self),
+                sources=sources(self._host),
             )
 
     # --- one viewer

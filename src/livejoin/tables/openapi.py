@@ -158,6 +158,11 @@ def _paths() -> Json:
         "/api/v1/generations": _get(
             "listGenerations", "Builds, the newest first.", _answer("The builds.", "Generations")
         ),
+        "/api/v1/figures": _get(
+            "getFigures",
+            "Records, lag and matches of what is live.",
+            _answer("The figures.", "Figures"),
+        ),
         "/api/v1/topics": _get(
             "listTopics",
             "The cluster's topics.",

@@ -30,6 +30,7 @@ RULES: dict[tuple[str, str], Need] = {
     ("GET", "/api/v1/tables/{name}"): "viewer",  # `audit` is an operator's
     ("GET", "/api/v1/status"): "viewer",
     ("GET", "/api/v1/generations"): "viewer",
+    ("GET", "/api/v1/figures"): "viewer",
     ("GET", "/api/v1/topics"): "viewer",
     ("GET", "/api/v1/topics/{name}/peek"): "operator",
     ("GET", "/api/v1/schema/control.json"): "viewer",

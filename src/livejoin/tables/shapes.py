@@ -54,6 +54,11 @@ def schemas() -> Json:
     status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
     generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without its `_id`
     counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
+    behind = _object(
+        **counts["properties"],
+        lag={**_OR_NULL, "description": "records that are unread"},
+        behind={"type": ["number", "null"], "description": "seconds the oldest has waited"},
+    )
     problem = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
     return {
         "Problem": {
@@ -84,6 +89,16 @@ def schemas() -> Json:
             viewers=COUNT,
             stale={**_MAYBE, "description": "why the rows may be old"},
             sources=_object(**{source.name: counts for source in spec.SOURCES}),
+        ),
+        "Figures": _object(
+            generation=_OR_NULL,
+            seq=COUNT,
+            viewers=COUNT,
+            sources=_object(**{source.name: behind for source in spec.SOURCES}),
+            matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
+            lagTrouble={**_MAYBE, "description": "why the lag is not known"},
+            standbyUntil={**_OR_NULL, "description": "ms; null: no standby, or no end to it"},
+            sparkUi={**_MAYBE, "description": "address of Spark's own pages"},
         ),
         "Generations": _object(generations=_list(_row(generation))),
         "Topics": _object(

@@ -1,430 +1,409 @@
-// @ts-check
 /**
  * Tables kept up to date in a page: one socket for all of them, opened again by itself, going on where it was.
  * Knows nothing of how they are shown. Types for those who use it: livejoin.d.ts.
  */
-
 import { readArrow } from "./arrow.js";
 import { readFrame } from "./live.js";
-
-/** @typedef {import("./livejoin.d.ts").Change} Change */
-/** @typedef {import("./livejoin.d.ts").Row} Row */
-/** @typedef {import("./livejoin.d.ts").Status} Status */
-/** @typedef {import("./arrow.js").Field} Field */
-/** @typedef {import("./live.js").Header & {resumed?: boolean, limited?: Record<string, {total: number}>}} Header */
-/** @typedef {{changed: (change: Change) => void, status: (status: Status) => void}} Listener */
-
 const SUBPROTOCOL = "livejoin.v1";
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_MS = 30_000; // a snapshot of a large table over a slow line
 const SHORTEST_MS = 250;
 const LONGEST_MS = 5000;
 const AFRESH_LONGEST_MS = 60_000; // a count that never fits must not become a stream of snapshots
-
 /** One table as it is held here. */
 class Replica {
-  /** @type {Field[]} */ columns = [];
-  /** @type {Map<string, Row>} */ rows = new Map();
-  /** @type {number | null} */ total = null;
-  come = false;
-
-  /** Whether it belongs to a generation: livejoin's own tables have no time of their input. */
-  get data() {
-    return this.columns.some(({ name }) => name === "_ts");
-  }
-
-  /** @param {string} kind @param {ArrayBuffer} payload @returns {Row[]} */
-  apply(kind, payload) {
-    const { fields, columns, length } = readArrow(payload);
-    const rows = /** @type {Row[]} */ (new Array(length));
-    for (let i = 0; i < length; i++) {
-      /** @type {any} */ const row = {};
-      for (let c = 0; c < fields.length; c++) row[fields[c].name] = columns[c][i];
-      rows[i] = row;
+    columns = [];
+    rows = new Map();
+    total = null;
+    come = false;
+    /** Whether it belongs to a generation: livejoin's own tables have no time of their input. */
+    get data() {
+        return this.columns.some(({ name }) => name === "_ts");
     }
-    if (kind === "snapshot") {
-      this.columns = fields;
-      this.rows = new Map(rows.map((row) => [row._id, row]));
-      this.come = true;
-    } else if (!this.come) {
-      throw new Error("a table changed before it came");
-    } else if (kind === "upsert") {
-      for (const row of rows) this.rows.set(row._id, row);
-    } else {
-      for (const { _id } of rows) this.rows.delete(_id);
+    apply(kind, payload) {
+        const { fields, columns, length } = readArrow(payload);
+        const rows = new Array(length);
+        for (let i = 0; i < length; i++) {
+            const row = {};
+            for (let c = 0; c < fields.length; c++)
+                row[fields[c].name] = columns[c][i]; // as long as each other
+            rows[i] = row; // each has its identity
+        }
+        if (kind === "snapshot") {
+            this.columns = fields;
+            this.rows = new Map(rows.map((row) => [row._id, row]));
+            this.come = true;
+        }
+        else if (!this.come) {
+            throw new Error("a table changed before it came");
+        }
+        else if (kind === "upsert") {
+            for (const row of rows)
+                this.rows.set(row._id, row);
+        }
+        else {
+            for (const { _id } of rows)
+                this.rows.delete(_id);
+        }
+        return rows;
     }
-    return rows;
-  }
 }
-
 /** A livejoin, and the tables of it that somebody wants. */
 export class Client {
-  #url;
-  #ticketUrl;
-  #token;
-  #asking = false; // for a ticket
-  /** @type {Map<string, {replica: Replica, listeners: Set<Listener>, users: number}>} */ #tables = new Map();
-  /** @type {WebSocket | null} */ #socket = null;
-  /** @type {string[]} */ #opened = []; // tables asked for first over this socket
-  /** @type {string[]} */ #asked = []; // and last
-  #resuming = false;
-  /** @type {"" | "first" | "again"} */ #awaiting = "first";
-  /** @type {string | null} */ #complete = null; // the tables that all stand at our position
-  /** @type {number | null} */ #generation = null;
-  #seq = 0;
-  #vacant = false; // rows are kept although nothing is live
-  #stale = "";
-  #why = "not connected yet";
-  /** @type {Status["state"]} */ #state = "connecting";
-  #wait = SHORTEST_MS;
-  #inARow = 0;
-  #afreshAt = 0;
-  #beatAt = 0;
-  #mismatches = 0;
-  #closed = false;
-  #due = false;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */ #silence;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */ #retry;
-
-  /** @param {string | URL} url @param {string} [token] */
-  constructor(url, token) {
-    const base = new URL(url, globalThis.document?.baseURI);
-    if (!base.pathname.endsWith("/")) base.pathname += "/"; // a folder, wherever a proxy has put it
-    const live = new URL("api/v1/live", base);
-    live.protocol = live.protocol.replace("http", "ws");
-    this.#url = live.href;
-    this.#ticketUrl = new URL("api/v1/ticket", base).href;
-    this.#token = token;
-  }
-
-  /** @param {string} name @returns {Table} */
-  table(name) {
-    if (this.#closed) throw new Error("this client is closed");
-    const known = this.#tables.get(name) ?? { replica: new Replica(), listeners: new Set(), users: 0 };
-    known.users += 1;
-    this.#tables.set(name, known);
-    this.#soon();
-    const release = () => {
-      known.users -= 1;
-      if (known.users === 0 && this.#tables.get(name) === known) {
-        this.#tables.delete(name);
+    #url;
+    #ticketUrl;
+    #token;
+    #asking = false; // for a ticket
+    #tables = new Map();
+    #socket = null;
+    #opened = []; // tables asked for first over this socket
+    #asked = []; // and last
+    #resuming = false;
+    #awaiting = "first";
+    #complete = null; // the tables that all stand at our position
+    #generation = null;
+    #seq = 0;
+    #vacant = false; // rows are kept although nothing is live
+    #stale = "";
+    #why = "not connected yet";
+    #state = "connecting";
+    #wait = SHORTEST_MS;
+    #inARow = 0;
+    #afreshAt = 0;
+    #beatAt = 0;
+    #mismatches = 0;
+    #closed = false;
+    #due = false;
+    #silence;
+    #retry;
+    constructor(url, token) {
+        const base = new URL(url, globalThis.document?.baseURI);
+        if (!base.pathname.endsWith("/"))
+            base.pathname += "/"; // a folder, wherever a proxy has put it
+        const live = new URL("api/v1/live", base);
+        live.protocol = live.protocol.replace("http", "ws");
+        this.#url = live.href;
+        this.#ticketUrl = new URL("api/v1/ticket", base).href;
+        this.#token = token;
+    }
+    table(name) {
+        if (this.#closed)
+            throw new Error("this client is closed");
+        const known = this.#tables.get(name) ?? { replica: new Replica(), listeners: new Set(), users: 0 };
+        known.users += 1;
+        this.#tables.set(name, known);
         this.#soon();
-      }
-    };
-    return new Table(name, known.replica, known.listeners, () => this.#statusOf(known.replica), release);
-  }
-
-  close() {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#hangUp();
-    this.#tell("closed");
-  }
-
-  /** Several tables are often asked for in one go: they share one subscription. */
-  #soon() {
-    if (this.#due || this.#closed) return;
-    this.#due = true;
-    queueMicrotask(() => {
-      this.#due = false;
-      if (this.#closed) return;
-      if (this.#tables.size === 0) {
+        const release = () => {
+            known.users -= 1;
+            if (known.users === 0 && this.#tables.get(name) === known) {
+                this.#tables.delete(name);
+                this.#soon();
+            }
+        };
+        return new Table(name, known.replica, known.listeners, () => this.#statusOf(known.replica), release);
+    }
+    close() {
+        if (this.#closed)
+            return;
+        this.#closed = true;
         this.#hangUp();
-      } else if (this.#socket === null && this.#retry === undefined && !this.#asking) {
-        this.#open();
-      } else if (this.#socket?.readyState === 1 && key(this.#tables.keys()) !== key(this.#asked)) {
-        this.#again();
-      }
-    });
-  }
-
-  #open() {
-    this.#retry = undefined;
-    if (this.#state === "refused") this.#state = "connecting"; // other tables are wanted now
-    if (this.#token) this.#openWithTicket(this.#token);
-    else this.#connect(this.#url);
-  }
-
-  /** A token must not stand in an address, and a page can give its socket nothing else. @param {string} token */
-  async #openWithTicket(token) {
-    this.#asking = true;
-    let why;
-    try {
-      const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-      const answer = await fetch(this.#ticketUrl, { method: "POST", headers, body: "{}" });
-      const { ticket, detail } = await answer.json();
-      this.#asking = false;
-      if (this.#closed || this.#tables.size === 0) return;
-      if (answer.ok) return this.#connect(`${this.#url}?ticket=${encodeURIComponent(ticket)}`);
-      why = String(detail);
-      if (answer.status === 401 || answer.status === 403) {
-        this.#why = why;
-        this.#tell("refused"); // trying again is of no use
-        return;
-      }
-    } catch (error) {
-      why = `not connected: ${error}`;
+        this.#tell("closed");
     }
-    this.#asking = false;
-    if (!this.#closed && this.#tables.size > 0) this.#later(why);
-  }
-
-  /** @param {string} url */
-  #connect(url) {
-    const socket = new WebSocket(url, SUBPROTOCOL);
-    this.#socket = socket;
-    this.#awaiting = "first";
-    socket.binaryType = "arraybuffer";
-    this.#listen(socket);
-    socket.onopen = () => this.#hello(socket);
-    socket.onmessage = ({ data }) => {
-      if (socket !== this.#socket) return;
-      try {
-        this.#receive(readFrame(data));
-        if (socket === this.#socket) this.#listen(socket);
-      } catch (error) {
-        this.#complete = null; // half a frame may have been applied
-        this.#lost(socket, `what came cannot be read: ${error}`);
-      }
-    };
-    socket.onclose = () => this.#lost(socket, "not connected");
-  }
-
-  /** @param {WebSocket} socket which is given up if it stays silent */
-  #listen(socket) {
-    clearTimeout(this.#silence);
-    this.#silence = setTimeout(() => this.#lost(socket, "livejoin is silent"), this.#awaiting === "first" ? FIRST_MS : SILENCE_MS);
-  }
-
-  /** @param {WebSocket} socket */
-  #hello(socket) {
-    this.#opened = this.#asked = [...this.#tables.keys()];
-    // with other tables than before there is nothing to go on from
-    this.#resuming = this.#generation !== null && this.#complete === key(this.#asked);
-    const resume = this.#resuming ? { resume: { generation: this.#generation, seq: this.#seq } } : {};
-    socket.send(JSON.stringify({ subscribe: this.#asked, ...resume }));
-  }
-
-  /** Ask for fresh snapshots over the same socket. */
-  #again() {
-    if (this.#awaiting !== "first") this.#awaiting = "again";
-    this.#complete = null;
-    this.#asked = [...this.#tables.keys()];
-    this.#socket?.send(JSON.stringify({ subscribe: this.#asked }));
-  }
-
-  /** @param {WebSocket} socket @param {string} why */
-  #lost(socket, why) {
-    if (socket !== this.#socket) return;
-    this.#hangUp();
-    if (this.#state === "refused") return; // trying again is of no use
-    this.#later(why);
-  }
-
-  /** @param {string} why */
-  #later(why) {
-    this.#why = why;
-    this.#retry = setTimeout(() => this.#open(), this.#wait * (0.5 + Math.random())); // not all at once
-    this.#wait = Math.min(this.#wait * 2, LONGEST_MS);
-    this.#tell("reconnecting");
-  }
-
-  #hangUp() {
-    const socket = this.#socket;
-    this.#socket = null;
-    clearTimeout(this.#silence);
-    clearTimeout(this.#retry);
-    this.#retry = undefined;
-    socket?.close();
-  }
-
-  /** @param {{header: Header, payloads: ArrayBuffer[]}} frame */
-  #receive({ header, payloads }) {
-    if (header.type === "error") {
-      this.#why = header.message ?? "";
-      this.#tell("refused");
-    } else if (header.type === "heartbeat") {
-      this.#beat(header);
-    } else if (header.type === "data" || header.type === "cutover") {
-      this.#apply(header, payloads);
-    }
-  }
-
-  /** @param {Header} header @param {ArrayBuffer[]} payloads */
-  #apply(header, payloads) {
-    const whole = new Set(header.parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
-    const first = this.#awaiting === "first";
-    /** @param {string[]} tables */
-    const brings = (tables) => tables.every((table) => whole.has(table));
-    const resumed = first && this.#resuming && (header.resumed || (header.generation === null && this.#spares(whole)));
-    if (first && !resumed && !brings(this.#opened)) throw new Error("the first frame lacks a table");
-    const answered = brings(this.#asked) || (resumed && key(this.#asked) === key(this.#opened));
-    this.#vacant = header.generation === null && this.#generation !== null;
-    /** @type {Change[]} */ const changes = [];
-    for (const [i, { table, kind }] of header.parts.entries()) {
-      const replica = this.#tables.get(table)?.replica;
-      if (!replica) continue; // nobody wants it any more
-      if (this.#vacant && replica.come && replica.data) continue; // a server that has just started shows nothing yet
-      const rows = replica.apply(kind, payloads[i]);
-      if (kind === "snapshot") replica.total = header.limited?.[table]?.total ?? null;
-      const moved = header.type === "cutover" || (this.#generation !== null && header.generation !== this.#generation);
-      const cutover = kind === "snapshot" && replica.data && moved;
-      const { generation, seq } = header;
-      changes.push({ table, kind: cutover ? "cutover" : kind, rows, generation, seq });
-    }
-    if (first) this.#awaiting = "again"; // a table may have been added since
-    if (answered) {
-      const asked = key(this.#asked);
-      this.#awaiting = "";
-      if (header.generation !== null) this.#complete = asked;
-      else if (this.#complete !== asked) this.#complete = null;
-    }
-    this.#move(header);
-    // all tables have moved before anybody is told of one
-    for (const change of changes) this.#each(change.table, ({ changed }) => changed(change));
-    this.#tell("following");
-  }
-
-  /** @param {Set<string>} whole @returns {boolean} whether all else is data that is here: while nothing is live it stays */
-  #spares(whole) {
-    return this.#opened.every((table) => whole.has(table) || (this.#tables.get(table)?.replica.data ?? true));
-  }
-
-  /** @param {Header} header */
-  #beat(header) {
-    const now = Date.now();
-    this.#beatAt = now;
-    this.#stale = header.stale ?? "";
-    this.#wait = SHORTEST_MS;
-    if (this.#awaiting) return;
-    this.#move(header);
-    let differ = false;
-    for (const [name, { replica }] of this.#tables) {
-      const told = header.tables?.[name];
-      if (!told || (replica.data && header.generation === null)) continue;
-      replica.total = header.limited?.[name]?.total ?? null;
-      differ ||= replica.rows.size !== told.rows;
-    }
-    if (!differ) this.#inARow = 0;
-    else {
-      this.#mismatches += 1;
-      if (now >= this.#afreshAt) {
-        this.#afreshAt = now + Math.min(1000 * 2 ** this.#inARow, AFRESH_LONGEST_MS);
-        this.#inARow += 1;
-        this.#again();
-      }
-    }
-    this.#tell("following");
-  }
-
-  /** @param {Header} header */
-  #move({ generation, seq }) {
-    if (generation === null) return;
-    this.#generation = generation;
-    this.#seq = seq;
-  }
-
-  /** @param {Status["state"]} state */
-  #tell(state) {
-    this.#state = state;
-    for (const [name, { replica }] of this.#tables) {
-      const status = this.#statusOf(replica);
-      this.#each(name, (listener) => listener.status(status));
-    }
-  }
-
-  /** @param {string} table @param {(listener: Listener) => void} say */
-  #each(table, say) {
-    for (const listener of [...(this.#tables.get(table)?.listeners ?? [])]) {
-      try {
-        say(listener);
-      } catch (error) {
+    /** Several tables are often asked for in one go: they share one subscription. */
+    #soon() {
+        if (this.#due || this.#closed)
+            return;
+        this.#due = true;
         queueMicrotask(() => {
-          throw error; // it is theirs: it must not end ours, nor go unseen
+            this.#due = false;
+            if (this.#closed)
+                return;
+            if (this.#tables.size === 0) {
+                this.#hangUp();
+            }
+            else if (this.#socket === null && this.#retry === undefined && !this.#asking) {
+                this.#open();
+            }
+            else if (this.#socket?.readyState === 1 && key(this.#tables.keys()) !== key(this.#asked)) {
+                this.#again();
+            }
         });
-      }
     }
-  }
-
-  /** @param {Replica} replica @returns {Status} */
-  #statusOf(replica) {
-    const kept = this.#vacant && replica.data ? "nothing is live; the last rows are kept" : "";
-    return {
-      state: this.#state,
-      stale: (this.#state === "following" ? this.#stale || kept : this.#why) || null,
-      generation: this.#generation,
-      seq: this.#seq,
-      rows: replica.rows.size,
-      total: replica.total ?? replica.rows.size,
-      heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
-      mismatches: this.#mismatches,
-    };
-  }
+    #open() {
+        this.#retry = undefined;
+        if (this.#state === "refused")
+            this.#state = "connecting"; // other tables are wanted now
+        if (this.#token)
+            void this.#openWithTicket(this.#token);
+        else
+            this.#connect(this.#url);
+    }
+    /** A token must not stand in an address, and a page can give its socket nothing else. */
+    async #openWithTicket(token) {
+        this.#asking = true;
+        let why;
+        try {
+            const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+            const answer = await fetch(this.#ticketUrl, { method: "POST", headers, body: "{}" });
+            const { ticket, detail } = (await answer.json());
+            this.#asking = false;
+            if (this.#closed || this.#tables.size === 0)
+                return;
+            if (answer.ok)
+                return this.#connect(`${this.#url}?ticket=${encodeURIComponent(ticket)}`);
+            why = String(detail);
+            if (answer.status === 401 || answer.status === 403) {
+                this.#why = why;
+                this.#tell("refused"); // trying again is of no use
+                return;
+            }
+        }
+        catch (error) {
+            why = `not connected: ${error}`;
+        }
+        this.#asking = false;
+        if (!this.#closed && this.#tables.size > 0)
+            this.#later(why);
+    }
+    #connect(url) {
+        const socket = new WebSocket(url, SUBPROTOCOL);
+        this.#socket = socket;
+        this.#awaiting = "first";
+        socket.binaryType = "arraybuffer";
+        this.#listen(socket);
+        socket.onopen = () => this.#hello(socket);
+        socket.onmessage = ({ data }) => {
+            if (socket !== this.#socket)
+                return;
+            try {
+                this.#receive(readFrame(data));
+                if (socket === this.#socket)
+                    this.#listen(socket);
+            }
+            catch (error) {
+                this.#complete = null; // half a frame may have been applied
+                this.#lost(socket, `what came cannot be read: ${error}`);
+            }
+        };
+        socket.onclose = () => this.#lost(socket, "not connected");
+    }
+    /** A socket is given up if it stays silent. */
+    #listen(socket) {
+        clearTimeout(this.#silence);
+        this.#silence = setTimeout(() => this.#lost(socket, "livejoin is silent"), this.#awaiting === "first" ? FIRST_MS : SILENCE_MS);
+    }
+    #hello(socket) {
+        this.#opened = this.#asked = [...this.#tables.keys()];
+        // with other tables than before there is nothing to go on from
+        this.#resuming = this.#generation !== null && this.#complete === key(this.#asked);
+        const resume = this.#resuming ? { resume: { generation: this.#generation, seq: this.#seq } } : {};
+        socket.send(JSON.stringify({ subscribe: this.#asked, ...resume }));
+    }
+    /** Ask for fresh snapshots over the same socket. */
+    #again() {
+        if (this.#awaiting !== "first")
+            this.#awaiting = "again";
+        this.#complete = null;
+        this.#asked = [...this.#tables.keys()];
+        this.#socket?.send(JSON.stringify({ subscribe: this.#asked }));
+    }
+    #lost(socket, why) {
+        if (socket !== this.#socket)
+            return;
+        this.#hangUp();
+        if (this.#state === "refused")
+            return; // trying again is of no use
+        this.#later(why);
+    }
+    #later(why) {
+        this.#why = why;
+        this.#retry = setTimeout(() => this.#open(), this.#wait * (0.5 + Math.random())); // not all at once
+        this.#wait = Math.min(this.#wait * 2, LONGEST_MS);
+        this.#tell("reconnecting");
+    }
+    #hangUp() {
+        const socket = this.#socket;
+        this.#socket = null;
+        clearTimeout(this.#silence);
+        clearTimeout(this.#retry);
+        this.#retry = undefined;
+        socket?.close();
+    }
+    #receive({ header, payloads }) {
+        if (header.type === "error") {
+            this.#why = header.message ?? "";
+            this.#tell("refused");
+        }
+        else if (header.type === "heartbeat") {
+            this.#beat(header);
+        }
+        else if (header.type === "data" || header.type === "cutover") {
+            this.#apply(header, payloads);
+        }
+    }
+    #apply(header, payloads) {
+        const whole = new Set(header.parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
+        const first = this.#awaiting === "first";
+        const brings = (tables) => tables.every((table) => whole.has(table));
+        const resumed = first && this.#resuming && (header.resumed || (header.generation === null && this.#spares(whole)));
+        if (first && !resumed && !brings(this.#opened))
+            throw new Error("the first frame lacks a table");
+        const answered = brings(this.#asked) || (resumed && key(this.#asked) === key(this.#opened));
+        this.#vacant = header.generation === null && this.#generation !== null;
+        const changes = [];
+        for (const [i, { table, kind }] of header.parts.entries()) {
+            const replica = this.#tables.get(table)?.replica;
+            if (!replica)
+                continue; // nobody wants it any more
+            if (this.#vacant && replica.come && replica.data)
+                continue; // a server that has just started shows nothing yet
+            const rows = replica.apply(kind, payloads[i]);
+            if (kind === "snapshot")
+                replica.total = header.limited?.[table]?.total ?? null;
+            const moved = header.type === "cutover" || (this.#generation !== null && header.generation !== this.#generation);
+            const cutover = kind === "snapshot" && replica.data && moved;
+            const { generation, seq } = header;
+            changes.push({ table, kind: cutover ? "cutover" : kind, rows, generation, seq });
+        }
+        if (first)
+            this.#awaiting = "again"; // a table may have been added since
+        if (answered) {
+            const asked = key(this.#asked);
+            this.#awaiting = "";
+            if (header.generation !== null)
+                this.#complete = asked;
+            else if (this.#complete !== asked)
+                this.#complete = null;
+        }
+        this.#move(header);
+        // all tables have moved before anybody is told of one
+        for (const change of changes)
+            this.#each(change.table, ({ changed }) => changed(change));
+        this.#tell("following");
+    }
+    /** Whether all else is data that is here: while nothing is live it stays. */
+    #spares(whole) {
+        return this.#opened.every((table) => whole.has(table) || (this.#tables.get(table)?.replica.data ?? true));
+    }
+    #beat(header) {
+        const now = Date.now();
+        this.#beatAt = now;
+        this.#stale = header.stale ?? "";
+        this.#wait = SHORTEST_MS;
+        if (this.#awaiting)
+            return;
+        this.#move(header);
+        let differ = false;
+        for (const [name, { replica }] of this.#tables) {
+            const told = header.tables?.[name];
+            if (!told || (replica.data && header.generation === null))
+                continue;
+            replica.total = header.limited?.[name]?.total ?? null;
+            differ ||= replica.rows.size !== told.rows;
+        }
+        if (!differ)
+            this.#inARow = 0;
+        else {
+            this.#mismatches += 1;
+            if (now >= this.#afreshAt) {
+                this.#afreshAt = now + Math.min(1000 * 2 ** this.#inARow, AFRESH_LONGEST_MS);
+                this.#inARow += 1;
+                this.#again();
+            }
+        }
+        this.#tell("following");
+    }
+    #move({ generation, seq }) {
+        if (generation === null)
+            return;
+        this.#generation = generation;
+        this.#seq = seq;
+    }
+    #tell(state) {
+        this.#state = state;
+        for (const [name, { replica }] of this.#tables) {
+            const status = this.#statusOf(replica);
+            this.#each(name, (listener) => listener.status(status));
+        }
+    }
+    #each(table, say) {
+        for (const listener of [...(this.#tables.get(table)?.listeners ?? [])]) {
+            try {
+                say(listener);
+            }
+            catch (error) {
+                queueMicrotask(() => {
+                    throw error; // it is theirs: it must not end ours, nor go unseen
+                });
+            }
+        }
+    }
+    #statusOf(replica) {
+        const kept = this.#vacant && replica.data ? "nothing is live; the last rows are kept" : "";
+        return {
+            state: this.#state,
+            stale: (this.#state === "following" ? this.#stale || kept : this.#why) || null,
+            generation: this.#generation,
+            seq: this.#seq,
+            rows: replica.rows.size,
+            total: replica.total ?? replica.rows.size,
+            heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
+            mismatches: this.#mismatches,
+        };
+    }
 }
-
 /** One table, for one who wants it. */
 export class Table {
-  #replica;
-  #listeners;
-  #status;
-  #release;
-  /** @type {Set<Listener>} */ #own = new Set();
-  #closed = false;
-
-  /**
-   * @param {string} name @param {Replica} replica @param {Set<Listener>} listeners
-   * @param {() => Status} status @param {() => void} release
-   */
-  constructor(name, replica, listeners, status, release) {
-    this.name = name;
-    this.#replica = replica;
-    this.#listeners = listeners;
-    this.#status = status;
-    this.#release = release;
-  }
-
-  get columns() {
-    return this.#replica.columns;
-  }
-
-  get status() {
-    return this.#status();
-  }
-
-  rows() {
-    return [...this.#replica.rows.values()];
-  }
-
-  /** @param {string} id */
-  row(id) {
-    return this.#replica.rows.get(id);
-  }
-
-  /** @param {(change: Change) => void} changed @param {(status: Status) => void} [status] */
-  subscribe(changed, status = () => {}) {
-    if (this.#closed) throw new Error("this table is closed");
-    const listener = { changed, status };
-    this.#listeners.add(listener);
-    this.#own.add(listener);
-    if (this.#replica.come) {
-      const { generation, seq } = this.status;
-      changed({ table: this.name, kind: "snapshot", rows: this.rows(), generation, seq });
+    name;
+    #replica;
+    #listeners;
+    #status;
+    #release;
+    #own = new Set();
+    #closed = false;
+    constructor(name, replica, listeners, status, release) {
+        this.name = name;
+        this.#replica = replica;
+        this.#listeners = listeners;
+        this.#status = status;
+        this.#release = release;
     }
-    status(this.status);
-    return () => {
-      this.#listeners.delete(listener);
-      this.#own.delete(listener);
-    };
-  }
-
-  close() {
-    if (this.#closed) return;
-    this.#closed = true;
-    for (const listener of this.#own) this.#listeners.delete(listener);
-    this.#own.clear();
-    this.#release();
-  }
+    get columns() {
+        return this.#replica.columns;
+    }
+    get status() {
+        return this.#status();
+    }
+    rows() {
+        return [...this.#replica.rows.values()];
+    }
+    row(id) {
+        return this.#replica.rows.get(id);
+    }
+    subscribe(changed, status = () => { }) {
+        if (this.#closed)
+            throw new Error("this table is closed");
+        const listener = { changed, status };
+        this.#listeners.add(listener);
+        this.#own.add(listener);
+        if (this.#replica.come) {
+            const { generation, seq } = this.status;
+            changed({ table: this.name, kind: "snapshot", rows: this.rows(), generation, seq });
+        }
+        status(this.status);
+        return () => {
+            this.#listeners.delete(listener);
+            this.#own.delete(listener);
+        };
+    }
+    close() {
+        if (this.#closed)
+            return;
+        this.#closed = true;
+        for (const listener of this.#own)
+            this.#listeners.delete(listener);
+        this.#own.clear();
+        this.#release();
+    }
 }
-
-/** @param {Iterable<string>} tables */
 const key = (tables) => [...tables].sort().join();

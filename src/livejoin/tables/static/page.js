@@ -1,75 +1,153 @@
-// @ts-check
-/** The page: frames from the socket go to the replicas, and what they tell to the strip, the tabs and the form. */
-
-// @ts-ignore: comes out of the installed wheel
-import { ready, worker } from "../engine/perspective-anywidget.js";
+/** The page: frames from the socket go to the replicas, and what they tell to the strip, the views and the swap panel. */
 import { Control } from "./control.js";
-import { subscribe } from "./live.js";
-import { Replicas } from "./replica.js";
+import { byId, put } from "./dom.js";
+import { Health } from "./health.js";
+import { icon } from "./icons.js";
+import { keys } from "./keys.js";
+import { Latency } from "./latency.js";
+import { Layouts } from "./layout.js";
+import { Subscription } from "./live.js";
+import { prefs } from "./prefs.js";
+import { whoami } from "./role.js";
 import { Strip } from "./strip.js";
-import { tabs } from "./tabs.js";
-
-/** @typedef {import("./live.js").Frame} Frame */
-/** @typedef {import("./live.js").Header} Header */
-
+import { Told } from "./telling.js";
+import { Timeline } from "./timeline.js";
+import { views } from "./views.js";
+import { SPLIT, Workspace } from "./workspace.js";
 const DATA = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
-const STATUS = "orchestrator_status";
-const GENERATIONS = "generations";
-const CONTROL = "control_raw";
-const EXIST = {
-  columns: ["generation", "usersTopic", "accountsTopic", "joinType", "state"],
-  filter: [["state", "in", ["live", "standby", "building"]]],
-};
-
+const HISTORY = ["control_raw", "generations", "orchestrator_logs"];
+const EXIST = { filter: [["state", "in", ["live", "standby", "building"]]] };
+const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
+// --- what works while the engine is still being loaded
+const layouts = new Layouts({ view: "tables", tab: "tab-logs", wide: "", split: SPLIT, tables: {} });
+const told = new Told(byId("toast"));
 const strip = new Strip();
 const control = new Control();
-const counts = tabs(/** @type {HTMLElement} */ (document.getElementById("tabs")));
-await ready;
-const replicas = new Replicas(await worker(), document.querySelectorAll("perspective-viewer"));
-/** @type {import("./words.js").Generation[]} */
+let workspace = null;
+let timeline = null;
+let health = null;
 let generations = [];
-
-/**
- * A server that has just come back shows nothing yet. The rows that are here stay until it does.
- * @param {Frame} frame @returns {Frame}
- */
-function keeping(frame) {
-  const { header, payloads } = frame;
-  if (header.generation !== null || !strip.shown) return frame;
-  const rest = [...header.parts.keys()].filter((i) => !DATA.includes(header.parts[i].table));
-  return { header: { ...header, parts: rest.map((i) => header.parts[i]) }, payloads: rest.map((i) => payloads[i]) };
-}
-
-/** @param {Header} header of a frame that has been applied */
-async function tell(header) {
-  const changed = new Set(header.parts.map(({ table }) => table));
-  if (changed.has(GENERATIONS)) {
-    generations = await replicas.rows(GENERATIONS, EXIST);
-    control.generations(generations);
-  }
-  strip.shows(header.generation, generations);
-  if (changed.has(STATUS)) {
-    const [row] = await replicas.rows(STATUS);
-    if (row) strip.status(row);
-  }
-  const offset = control.followed;
-  if (changed.has(CONTROL) && offset !== null) {
-    const [row] = await replicas.rows(CONTROL, { filter: [["offset", "==", offset]] });
-    control.became(row);
-  }
-}
-
+let paused = false;
+const waiting = [];
+let take = (frame) => void waiting.push(frame);
 const address = new URL("api/v1/live", location.href);
 address.protocol = address.protocol.replace("http", "ws");
-subscribe(address.href, replicas.names, {
-  connected: (yes) => strip.connected(yes),
-  frame(frame) {
-    const { header } = frame;
-    if (header.type === "error") strip.error(header.message ?? "");
-    if (header.type === "heartbeat") {
-      strip.heartbeat(header);
-      counts.count(header.tables ?? {});
-    }
-    replicas.take(keeping(frame), () => tell(header));
-  },
+address.hash = "";
+const subscription = new Subscription(address.href, TABLES, {
+    connected: () => strip.connected(),
+    lost: (_why, againAt) => strip.lost(againAt),
+    frame: (frame) => take(frame),
 });
+const show = views(layouts, { timeline: () => timeline?.draw(), health: () => health?.draw() });
+void whoami().then((person) => control.person(person));
+/** While rows are held the server does not send them; afterwards they come afresh, into the same grids. */
+function pause() {
+    paused = !paused;
+    subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+    strip.paused(paused ? Date.now() : 0);
+    const button = byId("pause");
+    button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
+    button.setAttribute("aria-pressed", String(paused));
+}
+function showPrefs() {
+    byId("theme").replaceChildren(icon(prefs.theme));
+    byId("theme").title = `Colours: ${prefs.theme} (t)`;
+    put(byId("times"), prefs.utc ? "UTC" : "Local");
+}
+function reset() {
+    if (!workspace)
+        return;
+    told.trying("The layout could not be reset", workspace.reset().then(() => told.say("The layout is as it was at first.")));
+    show("tables");
+}
+byId("pause").append(icon("pause"), "Pause");
+byId("change").prepend(icon("swap"));
+byId("reset").append(icon("reset"));
+byId("help-open").append(icon("help"));
+byId("pause").addEventListener("click", pause);
+byId("reset").addEventListener("click", reset);
+byId("theme").addEventListener("click", () => prefs.nextTheme());
+byId("times").addEventListener("click", () => prefs.toggleUtc());
+prefs.addEventListener("theme", showPrefs);
+prefs.addEventListener("times", () => {
+    showPrefs();
+    timeline?.changed();
+});
+showPrefs();
+keys([
+    { key: "1", does: "tables", do: () => show("tables") },
+    { key: "2", does: "timeline", do: () => show("timeline") },
+    { key: "3", does: "health", do: () => show("health") },
+    { key: "s", does: "open or close the swap panel", do: () => control.toggle() },
+    { key: "p", does: "pause or resume", do: pause },
+    { key: "w", does: "widen the table that has the focus", do: () => workspace?.widenFocused() },
+    { key: "t", does: "light, dark or as the system has it", do: () => prefs.nextTheme() },
+    { key: "u", does: "local time or UTC", do: () => prefs.toggleUtc() },
+]);
+// --- rows
+async function load() {
+    const { ready, worker } = await import("../engine/perspective-anywidget.js"); // six megabytes: nobody waits for it above
+    return Promise.all([worker(), ready]);
+}
+const [engine] = await load().catch((error) => {
+    strip.error(`The grids cannot be drawn: ${String(error)}. Load the page again, or use another browser.`);
+    throw error;
+});
+const grids = (workspace = new Workspace(engine, layouts, told));
+const { replicas } = grids;
+const past = (timeline = new Timeline(replicas));
+const fares = (health = new Health(replicas));
+const latency = new Latency(fares.latency);
+/** A server that has just come back shows nothing yet, and rows that are held stay: other parts are left. */
+function keeping(frame) {
+    const { header, payloads } = frame;
+    if (!paused && (header.generation !== null || !strip.shown))
+        return frame;
+    const rest = [...header.parts.keys()].filter((i) => !DATA.includes(header.parts[i].table));
+    return { header: { ...header, parts: rest.map((i) => header.parts[i]) }, payloads: rest.map((i) => payloads[i]) };
+}
+/** A frame has been applied. */
+async function tell(frame) {
+    const { header } = frame;
+    latency.applied(frame);
+    const changed = new Set(header.parts.map(({ table }) => table));
+    if (changed.has("generations")) {
+        generations = await replicas.rows("generations", EXIST);
+        control.generations(generations);
+    }
+    if (!paused)
+        strip.shows(header.generation, generations);
+    const live = generations.find(({ generation }) => generation === header.generation);
+    grids.live(live);
+    fares.live(live);
+    if (changed.has("orchestrator_status")) {
+        const [row] = await replicas.rows("orchestrator_status");
+        if (row)
+            for (const one of [strip, control, grids])
+                one.status(row);
+    }
+    if (changed.has("control_raw") && control.followed !== null) {
+        const [row] = await replicas.rows("control_raw", { filter: [["offset", "==", control.followed]] });
+        control.became(row);
+    }
+    if (changed.has("rejects_ui"))
+        fares.rejectsChanged();
+    if (HISTORY.some((table) => changed.has(table)))
+        past.changed();
+}
+function beat(header) {
+    strip.heartbeat(header);
+    grids.heartbeat(header);
+    fares.heartbeat(header);
+}
+take = (frame) => {
+    const { header } = frame;
+    latency.arrived(frame);
+    if (header.type === "error")
+        strip.error(header.message ?? "");
+    if (header.type === "heartbeat")
+        beat(header);
+    const kept = keeping(frame);
+    replicas.take(kept, () => tell(kept));
+};
+waiting.forEach(take);

@@ -1,0 +1,144 @@
+"""How fast the page is: from opening it to rows on it, and while many rows change.
+
+A real broker, a real `livejoin serve` and a real Chromium on one machine; ledger and changelog are
+written by hand, so that neither Spark nor what it does is measured.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from bench import parts
+from bench.parts import Figures
+
+from browser import chrome
+from livejoin import broker
+from rig.ledgered import Ledgered, row
+from rig.running import memory_kib, until
+
+NAME = "bench"
+ROWS = 10_000
+OPENINGS = 5
+
+# ms from the start of the navigation until the joined rows are drawn and the main thread is free
+INTERACTIVE = """() => new Promise((done) => {
+    const look = () => {
+        const grid = document.querySelector("[data-table=final_ui] perspective-viewer-datagrid");
+        if (!grid?.shadowRoot?.querySelector("tbody td")) return requestAnimationFrame(look);
+        setTimeout(() => done(performance.now()), 0);
+    };
+    look();
+})"""
+# one frame after the other: how long each took
+FRAMES = """() => {
+    window.frames_ms = [];
+    let last = performance.now();
+    const next = (now) => { frames_ms.push(now - last); last = now; requestAnimationFrame(next); };
+    requestAnimationFrame(next);
+}"""
+
+
+def main() -> None:
+    """Run the parts, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="of the part updates")
+    parser.add_argument("--updates", type=int, default=20_000, help="in that time")
+    parts.run(parser, PARTS, _measured, "page")
+
+
+def _measured(part: str, asked: argparse.Namespace) -> Figures:
+    with tempfile.TemporaryDirectory() as folder, broker.broker(Path(folder) / "kafka") as kafka:
+        cluster = Ledgered(kafka, Path(folder), NAME)
+        cluster.lead(cluster.generation(1, ROWS))
+        return PARTS[part](asked, cluster)
+
+
+def opening(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """From opening the page to drawn rows, 10,000 in each of three tables."""
+    with cluster.server() as server, chrome.page(server.url) as (page, trouble):
+        first = page.evaluate(INTERACTIVE)
+        again = []
+        for _ in range(OPENINGS):
+            page.goto("about:blank")
+            page.goto(server.url, wait_until="commit")
+            again.append(page.evaluate(INTERACTIVE))
+        assert not trouble, trouble
+    return {
+        "a fresh browser, ms until rows are drawn": first,
+        "again, ms, median": statistics.median(again),
+        "again, ms, slowest": max(again),
+    }
+
+
+def updates(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """Many changes while somebody looks: frames per second, and memory before and after."""
+    with cluster.server() as server, chrome.page(server.url) as (page, trouble):
+        page.evaluate(INTERACTIVE)
+        sending = threading.Thread(target=_send, args=(cluster, asked.updates, asked.seconds))
+        page.evaluate(FRAMES)
+        sending.start()
+        memory = []
+        until_s = time.monotonic() + asked.seconds
+        while time.monotonic() < until_s:
+            page.wait_for_timeout(asked.seconds * 100)
+            memory.append(_memory(page))
+        sending.join()
+        frames = page.evaluate("frames_ms.splice(0)")
+        until(lambda: _changed(page, asked.updates), "all changes are shown", 30)
+        assert not trouble, trouble
+    late = [took for took in frames if took > 1000 / 30]
+    half = len(memory) // 2
+    return {
+        "frames per second": 1000 * len(frames) / sum(frames),
+        "frames longer than 33 ms, %": 100 * len(late) / len(frames),
+        "longest frame, ms": max(frames),
+        "memory of the page, first half, MiB": statistics.mean(memory[:half]),
+        "memory of the page, second half, MiB": statistics.mean(memory[half:]),
+    }
+
+
+def _send(cluster: Ledgered, count: int, seconds: float) -> None:
+    began = time.monotonic()
+    for number in range(count):
+        time.sleep(max(0.0, began + number * seconds / count - time.monotonic()))
+        cluster.put(1, row("final_ui", number % ROWS, f"change {number}", number))
+        if number % 10 == 0:
+            cluster.flush()
+    cluster.flush()
+
+
+def _memory(page: Page) -> float:
+    """MiB of the processes that draw pages: JavaScript's heap and the engine's are in them."""
+    page.context.new_cdp_session(page).send("HeapProfiler.collectGarbage")
+    assert page.context.browser is not None
+    asked = page.context.browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+    drawing = [one["id"] for one in asked["processInfo"] if one["type"] == "renderer"]
+    return sum(memory_kib(pid) for pid in drawing) / 1024
+
+
+def _changed(page: Page, count: int) -> bool:
+    last = f"Name {(count - 1) % ROWS}, change {count - 1}"
+    found: int = page.evaluate(
+        """async (name) => {
+            const viewer = document.querySelector("[data-table=final_ui]");
+            const rows = await (await viewer.getView()).to_json();
+            return rows.filter((row) => row.name === name).length;
+        }""",
+        last,
+    )
+    return found == 1
+
+
+PARTS = {"opening": opening, "updates": updates}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+/** The way back: one button, for as long as the generation that was live before stands by. */
+import { ask } from "./asking.js";
+import { byId, put } from "./dom.js";
+import { span } from "./times.js";
+import { choice } from "./words.js";
+export class WayBack {
+    #button = byId("rollback");
+    #live;
+    #standby;
+    #until = null;
+    #forbidden = "";
+    /** `back` is told which generation is live: two who go back at the same time do not undo each other. */
+    constructor(back) {
+        this.#button.addEventListener("click", () => back(this.#live?.generation ?? null));
+        setInterval(() => this.#show(), 1000);
+    }
+    forbid(why) {
+        this.#forbidden = why;
+        this.#show();
+    }
+    generations(live, standby) {
+        const other = standby?.generation !== this.#standby?.generation || live?.generation !== this.#live?.generation;
+        this.#live = live;
+        this.#standby = standby;
+        if (other)
+            this.#until = null;
+        if (other && standby)
+            void this.#ask();
+        this.#show();
+    }
+    async #ask() {
+        const answer = await ask("api/v1/figures");
+        if (answer.ok)
+            this.#until = answer.body.standbyUntil;
+        this.#show();
+    }
+    #show() {
+        const standby = this.#standby;
+        this.#button.disabled = !standby || Boolean(this.#forbidden);
+        this.#button.title = this.#forbidden;
+        put(this.#button, standby ? `Roll back to generation ${standby.generation}` : "Roll back");
+        const left = this.#until === null ? "" : ` for another ${span(Math.max(0, this.#until - Date.now()))}`;
+        const none = "No generation stands by: there was no swap yet, or its time is over.";
+        put(byId("rollback-to"), standby ? `${choice(standby)}, standing by${left}` : none);
+    }
+}

@@ -1,0 +1,90 @@
+"""What tests of the page share: a staged livejoin with its page, and what a person sees of it."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+from browser import chrome
+from browser.staged import Stage, staged
+from rig.running import until
+
+LIMIT_S = 20
+_VIEWER = "document.querySelector(`perspective-viewer[data-table=${table}]`)"
+
+
+@contextlib.contextmanager
+def looked_at(
+    count: int = 200, path: str = "", **options: Any
+) -> Iterator[tuple[Stage, Page, chrome.Trouble]]:
+    """A stage and its page, once the grids are drawn. Whatever the browser complains of fails."""
+    with contextlib.ExitStack() as stack:
+        stage = stack.enter_context(staged(count, **options))
+        page, trouble = stack.enter_context(chrome.page(stage.url, path=path))
+        drawn(page)
+        yield stage, page, trouble
+        # the browser itself notes every answer that is not 2xx, and every socket that is lost
+        noted = ("status of 422", "status of 503", "WebSocket")
+        assert [line for line in trouble if not any(one in line for one in noted)] == []
+
+
+def drawn(page: Page) -> None:
+    """Wait until every grid in sight has rows."""
+    for area in ("users", "accounts", "final", "system"):
+        page.wait_for_selector(f"section[data-area={area}] perspective-viewer-datagrid tbody td")
+
+
+def rows(page: Page, table: str) -> list[dict[str, Any]]:
+    """What a viewer shows, in its order."""
+    found: list[dict[str, Any]] = page.evaluate(
+        f"async (table) => (await {_VIEWER}.getView()).to_json()", table
+    )
+    return found
+
+
+def config(page: Page, table: str) -> dict[str, Any]:
+    found: dict[str, Any] = page.evaluate(f"async (table) => {_VIEWER}.save()", table)
+    return found
+
+
+def address(page: Page) -> str:
+    """As it is now: the tool's own copy lags behind."""
+    found: str = page.evaluate("location.href")
+    return found
+
+
+def arrange(page: Page, table: str, **given: Any) -> None:
+    page.evaluate(f"async ([table, config]) => {_VIEWER}.restore(config)", [table, given])
+
+
+def cell(page: Page, area: str, row: int, column: int) -> Locator:
+    """A cell as it is drawn, counted from 1."""
+    return page.locator(
+        f"section[data-area={area}] perspective-viewer-datagrid"
+        f" tbody tr:nth-child({row}) td:nth-child({column})"
+    )
+
+
+def tool(page: Page, area: str, name: str) -> Locator:
+    return page.locator(f"section[data-area={area}] .tools:not([hidden]) button[title^='{name}']")
+
+
+def says(page: Page, selector: str, *texts: str) -> None:
+    """Wait until all of this is to be read there."""
+    place = page.locator(selector)
+    until(lambda: all(text in (place.text_content() or "") for text in texts), str(texts), LIMIT_S)
+
+
+def answer(page: Page, kind: str, *texts: str) -> None:
+    page.wait_for_selector(f"#answer[data-kind='{kind}']")
+    says(page, "#answer", *texts)
+
+
+def fill(page: Page, **fields: str) -> None:
+    for name, value in fields.items():
+        page.fill(f"#ask [name={name}]", value)
+
+
+def press(page: Page, text: str) -> None:
+    page.click(f"#ask button:text-is('{text}')")

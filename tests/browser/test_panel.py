@@ -1,0 +1,189 @@
+"""The swap panel in a real browser, over real decisions: what is asked, shown, refused, undone."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from browser.looking import (
+    LIMIT_S,
+    answer,
+    arrange,
+    cell,
+    config,
+    fill,
+    looked_at,
+    press,
+    rows,
+    says,
+)
+from browser.staged import Stage
+from rig.running import until
+
+RICH = {"sort": [["userId", "asc"]], "filter": [["accountType", "==", "gold"]]}
+SCROLL = 230  # ten rows
+GRID = """document.querySelector("perspective-viewer[data-table=final_ui]")
+    .querySelector("perspective-viewer-datagrid")"""
+
+
+@pytest.fixture(scope="module")
+def looking() -> Iterator[tuple[Stage, Page]]:
+    with looked_at(300, at_once=False) as (stage, page, _trouble):
+        page.click("#change")
+        yield stage, page
+
+
+@pytest.fixture
+def page(looking: tuple[Stage, Page]) -> Page:
+    """The page with an empty form."""
+    page = looking[1]
+    page.click("#as-form")
+    page.evaluate("document.getElementById('ask').reset()")
+    return page
+
+
+@pytest.fixture
+def stage(looking: tuple[Stage, Page]) -> Iterator[Stage]:
+    """Nothing is being built afterwards."""
+    stage = looking[0]
+    yield stage
+    if stage.state.building:
+        stage.fail("the test is over")
+
+
+def selection(page: Page) -> Any:
+    return page.evaluate('document.querySelector("[data-table=final_ui]").getSelection()')
+
+
+def top(page: Page) -> float:
+    found: float = page.evaluate(f"{GRID}.regular_table.scrollTop")
+    return found
+
+
+def test_a_swap_is_watched_to_its_cutover_and_undone(stage: Stage, page: Page) -> None:
+    arrange(page, "final_ui", **RICH)
+    until(lambda: cell(page, "final", 1, 5).inner_text() == "gold", "it is filtered", LIMIT_S)
+    _select(page)
+    page.evaluate(f"{GRID}.regular_table.scrollTop = {SCROLL}")
+    page.evaluate('document.querySelector("[data-table=final_ui]").same = true')
+    selected = selection(page)
+    assert selected
+    _chooses(page)
+    _previews(page)
+    press(page, "Apply")
+    answer(page, "busy", "Generation 2 is being built")
+    stage.progress(40)
+    says(page, "#build-text", "40 %")
+    says(page, "#state", "building 40 %")
+    assert page.is_visible("#progress")
+    assert page.inner_text("#generation") == "generation 1"
+    stage.finish()
+    answer(page, "good", "Generation 2 is live", "Cut over at", "after you asked")
+    _shows(page, 2, "b-", selected)
+    _goes_back(page)
+    _shows(page, 1, "a-", selected)
+
+
+def _select(page: Page) -> None:
+    boxes = [cell(page, "final", *at).bounding_box() for at in ((12, 1), (14, 2))]
+    (first, last) = [box for box in boxes if box]
+    page.mouse.move(first["x"] + 5, first["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(last["x"] + 5, last["y"] + 5, steps=3)
+    page.mouse.up()
+
+
+def _chooses(page: Page) -> None:
+    """Topics are found by typing, and tell what they hold; the newest messages can be seen."""
+    page.locator("#usersTopic").press_sequentially("ERS_B")
+    option = page.locator("#usersTopic-options [role=option]")
+    assert option.all_inner_texts()[0].startswith("users_b")
+    assert "1 partition, 300 records, newest" in option.first.inner_text()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.input_value("#usersTopic") == "users_b"
+    assert page.is_hidden("#usersTopic-options")
+    page.click("[data-peek=usersTopic]")
+    says(page, "#peek", "Newest of users_b", "b-0299", "userId")
+    page.click("#peek button:text-is('Raw')")
+    says(page, "#peek", '{"userId": "b-0299"')
+    page.click("#peek [aria-label^=Close]")
+    fill(page, accountsTopic="accounts_b")
+    page.select_option("#joinType", "inner")
+    says(page, "#join-means", "users without one are left out")
+
+
+def _previews(page: Page) -> None:
+    press(page, "Preview")
+    builds = "generation 2, users_b inner accounts_b"
+    answer(page, "", "Nothing is changed yet", builds, "300 records in 1 partition", "task slots")
+    assert page.inner_text("#generation") == "generation 1"
+
+
+def _shows(page: Page, number: int, letter: str, selected: Any) -> None:
+    """Another generation, in the same grid, just as it was arranged."""
+    says(page, "#generation", f"generation {number}")
+    until(lambda: rows(page, "final_ui")[0]["userId"].startswith(letter), "its rows", LIMIT_S)
+    until(lambda: cell(page, "final", 1, 1).inner_text().startswith(letter), "drawn", LIMIT_S)
+    assert page.evaluate('document.querySelector("[data-table=final_ui]").same')
+    assert {name: config(page, "final_ui")[name] for name in RICH} == RICH
+    assert top(page) == SCROLL
+    assert selection(page) == selected
+
+
+def _goes_back(page: Page) -> None:
+    says(page, "#rollback-to", "users_a left accounts_a, standing by for another 14 min")
+    page.click("#rollback")
+    answer(page, "good", "Generation 1 is live", "rolled back")
+
+
+def test_a_build_that_fails_leaves_what_is_live_and_says_why(stage: Stage, page: Page) -> None:
+    fill(page, usersTopic="users_b")
+    press(page, "Apply")
+    answer(page, "busy", "is being built")
+    before = page.inner_text("#generation")
+    stage.fail("the disk is full")
+    answer(page, "bad", "failed", "the disk is full")
+    says(page, "#state", "live")
+    assert page.inner_text("#generation") == before
+
+
+def test_what_cannot_be_is_refused_with_the_reason(stage: Stage, page: Page) -> None:
+    press(page, "Apply")
+    answer(page, "bad", "Nothing is filled in")
+    fill(page, usersTopic="users_c")
+    press(page, "Apply")
+    answer(page, "bad", 'topic "users_c" does not exist')
+    says(page, "#usersTopic-holds", "there is no topic users_c")
+    fill(page, usersTopic="<i>b</i>")
+    press(page, "Apply")
+    answer(page, "bad", '"<i>b</i>" is no topic name')
+    assert page.query_selector("#answer i") is None
+
+
+def test_a_message_is_written_as_json_and_checked_as_one_types(stage: Stage, page: Page) -> None:
+    fill(page, usersTopic="users_b")
+    page.click("#as-json")
+    says(page, "#findings", "Fits the schema")
+    assert json.loads(page.input_value("#raw")) == {"usersTopic": "users_b"}
+    for text, finding in (
+        ('{"usersTopic": ', "not JSON"),
+        ('{"usersTopic": 7}', "usersTopic: expected string or null, got integer"),
+        ('{"usersTopic": "a b"}', '"a b" does not fit'),
+        ("[]", "expected object, got array"),
+        ("{}", "holds nothing"),
+        ('{"start": {"userz": "1h"}}', "where reading starts"),
+        ('{"userstopic": "a"}', "did you mean usersTopic?"),
+    ):
+        page.fill("#raw", text)
+        says(page, "#findings", finding)
+        press(page, "Apply")
+        answer(page, "bad", "does not fit the schema")
+    page.fill("#raw", '{"accountsTopic": "accounts_b", "id": "mine", "colour": 1}')
+    says(page, "#findings", '"colour" is not known and will be ignored')
+    press(page, "Apply")
+    answer(page, "busy", "is being built")
+    assert stage.state.building is not None
+    assert stage.state.building.choice.accounts == "accounts_b"

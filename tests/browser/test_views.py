@@ -1,0 +1,123 @@
+"""Timeline and Health in a real browser; who may only look; a server that is gone."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page
+
+from browser.looking import LIMIT_S, drawn, looked_at, rows, says
+from browser.staged import Stage
+from rig.running import until
+
+BY = ("livejoin-by", b"kafka")
+
+
+@pytest.fixture(scope="module")
+def looking() -> Iterator[tuple[Stage, Page]]:
+    with looked_at() as (stage, page, _trouble):
+        yield stage, page
+
+
+@pytest.fixture
+def stage(looking: tuple[Stage, Page]) -> Stage:
+    return looking[0]
+
+
+@pytest.fixture
+def page(looking: tuple[Stage, Page]) -> Page:
+    return looking[1]
+
+
+def swap(stage: Stage, message: bytes) -> None:
+    """A control message that somebody wrote to the topic."""
+    stage.kafka.produce("control", message, on_delivery=lambda *_: None, headers=[BY])
+
+
+def test_health_shows_sources_matches_latency_and_rejects_down_to_the_bytes(
+    stage: Stage, page: Page
+) -> None:
+    page.keyboard.press("3")
+    for n in range(300, 320):
+        stage.change(n)
+    says(page, "[data-source=users]", "users_a", "223", "Lag")
+    says(page, "[data-source=users]", "not known: not asked yet")
+    assert page.locator("[data-source=users] .sparkline").count() == 2
+    says(page, "#matched", "With an account", "198")
+    says(page, "#latency-facts", "p50", "p99", "38")
+    assert page.locator("#latency-chart rect").count() > 20
+    says(page, "#checks", "live generation is fine")
+    says(page, "#no-spark-ui", "no address is set")
+    page.click("#rejects-list .row:has-text('not UTF-8')")
+    says(page, "#reject-detail", "partition 0, offset 1000002", "bro\\xff", "62 72 6f ff")
+    stage.serving.do(lambda host: setattr(host, "spark_ui", "http://127.0.0.1:4040/"))
+    link = page.locator("#spark-ui")
+    until(link.is_visible, "Spark's own pages are linked", LIMIT_S)
+    assert link.get_attribute("href") == "http://127.0.0.1:4040/"
+
+
+def test_what_happened_is_told_with_its_stages_and_in_detail(stage: Stage, page: Page) -> None:
+    swap(stage, b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}')
+    swap(stage, b'{"usersTopic": "nowhere"}')
+    swap(stage, b"<i>rubbish</i>")
+    swap(stage, b'{"action": "rollback"}')
+    page.keyboard.press("2")
+    events = page.locator("#events .event")
+    until(lambda: events.count() == 5, "a row for each", LIMIT_S)
+    texts = events.all_inner_texts()
+    assert "users_b left accounts_b → users_a left accounts_a" in texts[0]
+    assert "back to generation 1" in texts[0]
+    assert "rejected" in texts[1]
+    assert "<i>rubbish</i>" in texts[1]
+    assert "rejected" in texts[2]
+    assert "users_a left accounts_a → users_b left accounts_b" in texts[3]
+    assert "by kafka" in texts[3]
+    stages = page.locator("#events .event >> nth=3").locator(".stage").all_inner_texts()
+    assert [stage.split()[0] for stage in stages] == ["build", "live", "standby"]
+    _detail(page)
+
+
+def _detail(page: Page) -> None:
+    """Of the one that is clicked: its message, its lines, its figures."""
+    page.click("#events .event >> nth=2")
+    says(page, "#event-detail", 'topic "nowhere" does not exist', '{"usersTopic": "nowhere"}')
+    says(page, "#event-detail", "control 1 rejected")
+    page.focus("#events .event >> nth=2")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    says(page, "#event-detail", "Generation 2, standby", "Records read", "caught up: generation 2")
+
+
+def test_who_may_only_look_is_told_so(page: Page) -> None:
+    viewer = {"id": "v1", "role": "viewer", "label": "wall screen"}
+    page.route("**/api/v1/whoami", lambda route: route.fulfill(json=viewer))
+    page.reload()  # the timeline is in sight, as before
+    page.wait_for_selector("#connection[data-connected=true]")
+    page.keyboard.press("1")
+    drawn(page)
+    page.keyboard.press("s")
+    says(page, "#only-look", "You may look but not change", "wall screen", "operator")
+    for control in ("#usersTopic", "#joinType", "#ask button:text-is('Apply')", "#rollback"):
+        assert page.is_disabled(control), control
+    assert "You may look" in (page.get_attribute("#change", "title") or "")
+    assert rows(page, "final_ui")
+    page.unroute("**/api/v1/whoami")
+
+
+def test_rates_quantiles_and_clocks_are_reckoned_right(page: Page) -> None:
+    found = page.evaluate(
+        """async () => {
+            const { Histogram, Rate, Skew } = await import("/static/figures.js");
+            const [rate, histogram, skew] = [new Rate(), new Histogram(), new Skew()];
+            const rates = [[0, 100], [1000, 110], [2000, 140], [30000, 140], [31000, 5]].map(
+                ([at, count]) => (rate.add(at, count), rate.perSecond));
+            for (let ms = -1; ms < 99; ms++) histogram.add(ms);
+            const quantiles = [0, 0.5, 0.99].map((share) => histogram.quantile(share));
+            // livejoin is 500 ms ahead, and frames are 3 to 40 ms under way
+            for (const way of [40, 3, 12]) skew.add(10000 + 500, 10000 + way);
+            return { rates, quantiles, ahead: histogram.ahead, skew: skew.ms };
+        }"""
+    )
+    assert found["rates"] == [None, 10, 20, 0, None]
+    assert found["quantiles"] == [0, 49, 98]
+    assert found["ahead"] == 1
+    assert found["skew"] == 497

@@ -1,0 +1,217 @@
+"""The workspace in a real browser: arrange, chart, pause, copy, export; and what is remembered."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Page
+
+from browser import chrome
+from browser.looking import (
+    LIMIT_S,
+    address,
+    arrange,
+    cell,
+    config,
+    looked_at,
+    rows,
+    says,
+    tool,
+)
+from browser.staged import HOSTILE, Stage
+from rig.running import until
+
+RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
+CHARTS = ("Y Bar", "X Bar", "Y Line", "Y Area", "Y Scatter", "Treemap", "Sunburst", "Heatmap")
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def looking() -> Iterator[tuple[Stage, Page, chrome.Trouble]]:
+    with looked_at(COUNT) as looking:
+        yield looking
+
+
+@pytest.fixture
+def stage(looking: tuple[Stage, Page, chrome.Trouble]) -> Stage:
+    return looking[0]
+
+
+@pytest.fixture
+def page(looking: tuple[Stage, Page, chrome.Trouble]) -> Iterator[Page]:
+    """The page as for somebody new."""
+    yield looking[1]
+    looking[1].click("#reset")
+    until(lambda: "layout" not in address(looking[1]), "the layout is as it was", LIMIT_S)
+
+
+def test_the_first_load_shows_live_rows_and_how_they_fare(stage: Stage, page: Page) -> None:
+    assert page.inner_text("#state") == "live"
+    assert page.inner_text("#generation") == "generation 1"
+    assert page.inner_text("#choice") == "users_a left accounts_a"
+    assert page.inner_text("#viewers") == "1"
+    assert not [name for name in config(page, "final_ui")["columns"] if name.startswith("_")]
+    before = len(rows(page, "final_ui"))
+    stage.change(COUNT)
+    until(lambda: len(rows(page, "final_ui")) == before + 1, "a row comes by itself", LIMIT_S)
+    says(page, "#rate-in", "/s")
+    until(lambda: page.inner_text("#rate-in") not in ("–", "0/s"), "records come in", LIMIT_S)
+    until(lambda: page.inner_text("#rate-out") not in ("–", "0/s"), "rows go out", LIMIT_S)
+    assert page.inner_text("#freshness").endswith("ago")
+
+
+def test_hostile_cells_are_text(page: Page) -> None:
+    arrange(page, "final_ui", filter=[["userId", "==", "x"]])
+    until(lambda: cell(page, "final", 1, 2).inner_text() == HOSTILE, "it is drawn", LIMIT_S)
+    assert page.locator("perspective-viewer img").count() == 0
+
+
+def test_a_layout_is_kept_and_can_be_sent_and_reset(stage: Stage, page: Page) -> None:
+    arrange(page, "final_ui", **RICH)
+    page.focus("[data-between='users accounts']")
+    page.keyboard.press("ArrowRight")
+    page.click("#tab-control")
+    until(lambda: "layout" in address(page), "the address has it", LIMIT_S)
+    before = page.evaluate("document.getElementById('view-tables').style.cssText")
+    page.wait_for_timeout(500)  # the address settles
+    sent = address(page)
+    page.goto("about:blank")
+    page.goto(stage.url)  # kept here
+    _arranged(page, before)
+    page.evaluate("localStorage.clear()")
+    page.goto("about:blank")
+    page.goto(sent)  # as by somebody else
+    _arranged(page, before)
+    page.click("#reset")
+    until(lambda: "layout" not in address(page), "the address is short again", LIMIT_S)
+    assert config(page, "final_ui")["sort"] == []
+    assert page.evaluate("localStorage.getItem('livejoin.layout.v2')") is None
+    assert page.is_visible("#panel-logs")
+
+
+def _arranged(page: Page, before: str) -> None:
+    page.wait_for_selector("section[data-area=final] perspective-viewer-datagrid tbody td")
+    until(lambda: config(page, "final_ui")["sort"] == RICH["sort"], "it is arranged", LIMIT_S)
+    assert config(page, "final_ui")["filter"] == RICH["filter"]
+    assert page.is_visible("#panel-control")
+    assert page.evaluate("document.getElementById('view-tables').style.cssText") == before
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_a_table_is_a_chart_and_a_grid_again(page: Page, chart: str) -> None:
+    page.select_option("section[data-area=final] select", chart)
+    page.wait_for_selector("section[data-area=final] canvas", state="attached")
+    until(lambda: config(page, "final_ui")["plugin"] == chart, "it is a chart", LIMIT_S)
+    assert config(page, "final_ui")["group_by"] == ["accountType"]
+    page.select_option("section[data-area=final] select", "Datagrid")
+    until(lambda: config(page, "final_ui")["plugin"] == "Datagrid", "a grid again", LIMIT_S)
+    assert config(page, "final_ui")["group_by"] == []
+    assert len(config(page, "final_ui")["columns"]) == 6
+
+
+def test_the_settings_open_beside_a_table_that_can_be_wide(page: Page) -> None:
+    tool(page, "final", "Sort, filter").click()
+    page.wait_for_selector("perspective-viewer[data-table=final_ui] #settings_panel")
+    tool(page, "final", "Widen").click()
+    width = page.locator("section[data-area=final]").bounding_box()
+    assert width is not None
+    assert width["width"] > 1400
+    page.keyboard.press("w")
+    until(lambda: page.is_visible("[data-between='users accounts']"), "as before", LIMIT_S)
+
+
+def test_rows_are_held_and_go_on(stage: Stage, page: Page) -> None:
+    arrange(page, "users_ui", sort=[["userId", "desc"]])
+    before = rows(page, "users_ui")
+    page.keyboard.press("p")
+    says(page, "#message", "paused: rows as of")
+    page.wait_for_timeout(200)
+    stage.change(COUNT + 1)
+    stage.change(COUNT + 2)
+    page.wait_for_timeout(1200)
+    assert rows(page, "users_ui") == before
+    page.click("#pause")
+    until(lambda: len(rows(page, "users_ui")) == len(before) + 2, "all are there", LIMIT_S)
+    stage.change(COUNT + 3)
+    until(lambda: len(rows(page, "users_ui")) == len(before) + 3, "and go on", LIMIT_S)
+    assert "paused" not in page.inner_text("#message")
+
+
+def test_what_is_shown_is_exported(page: Page, tmp_path: Path) -> None:
+    arrange(page, "final_ui", columns=["userId", "email", "age"], filter=[["userId", "==", "x"]])
+    files = {}
+    for name in ("CSV", "JSON", "Arrow"):
+        tool(page, "final", "Export").click()
+        with page.expect_download() as downloading:
+            page.locator(".menu [role=menuitem]", has_text=name).first.click()
+        file = tmp_path / downloading.value.suggested_filename
+        downloading.value.save_as(file)
+        files[file.name] = file.read_bytes()
+    assert files["final_ui.csv"] == b"userId,email,age\nx,'=1+1,\n"
+    row = {"userId": "x", "email": "=1+1", "age": None}
+    assert json.loads(files["final_ui.json"]) == [row]
+    with pa.ipc.open_stream(io.BytesIO(files["final_ui.arrow"])) as stream:
+        assert stream.read_all().to_pylist() == [row]
+
+
+def test_selected_cells_are_copied(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    arrange(page, "final_ui", sort=[["userId", "asc"]])
+    until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0000", "it is sorted", LIMIT_S)
+    select(page, (2, 1), (3, 2))
+    page.keyboard.press("Control+c")
+    says(page, "#toast", "Copied 2 rows of final_ui")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == "userId\tname\na-0001\tBela Arany\na-0002\tChen Arany\n"
+
+
+def select(page: Page, first: tuple[int, int], last: tuple[int, int]) -> None:
+    """Draw a frame around cells with the mouse."""
+    start = cell(page, "final", *first).bounding_box()
+    end = cell(page, "final", *last).bounding_box()
+    assert start is not None
+    assert end is not None
+    page.mouse.move(start["x"] + 5, start["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(end["x"] + 5, end["y"] + 5, steps=3)
+    page.mouse.up()
+
+
+def test_times_are_local_or_utc(page: Page) -> None:
+    def first() -> str:
+        return cell(page, "system", 1, 1).inner_text()
+
+    before = first()
+    page.keyboard.press("u")
+    assert page.inner_text("#times") == "UTC"
+    zone = page.evaluate("new Date().getTimezoneOffset()")
+    assert zone, "this test needs a zone that is not UTC"
+    until(lambda: first() != before, "the times are other ones", LIMIT_S)
+    page.keyboard.press("u")
+    until(lambda: first() == before, "and the same again", LIMIT_S)
+
+
+def test_keys_are_listed_and_light_and_dark_follow(page: Page) -> None:
+    page.keyboard.press("?")
+    assert page.is_visible("#help")
+    assert "pause or resume" in page.inner_text("#keys")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#help")
+    back = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(back)
+    page.keyboard.press("t")
+    page.keyboard.press("t")
+    assert page.evaluate(back) != light
+    viewer = "perspective-viewer[data-table=final_ui]"
+    until(lambda: page.get_attribute(viewer, "theme") == "Pro Dark", "the grids too", LIMIT_S)
+    page.keyboard.press("t")
+    until(lambda: page.get_attribute(viewer, "theme") == "Pro Light", "as the system", LIMIT_S)
+
+
+def test_a_filter_that_leaves_nothing_says_so(page: Page) -> None:
+    arrange(page, "final_ui", filter=[["name", "==", "nobody"]])
+    page.click("section[data-area=final] .empty button:text-is('Clear the filter')")
+    until(lambda: config(page, "final_ui")["filter"] == [], "it is cleared", LIMIT_S)

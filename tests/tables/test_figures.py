@@ -1,0 +1,89 @@
+"""Figures of what is shown: in every heartbeat, and in full over HTTP."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from livejoin.core.generation import Reading
+from livejoin.core.rows import Change
+from livejoin.core.state import Limits
+from livejoin.tables import live as socket
+from livejoin.tables.host import Host
+from tables.filled import chunk, live, reject, tombstone, user
+from tables.serving import Served, served
+
+
+def account(offset: int, user_id: str | None) -> Change:
+    return Change("accounts_ui", f"0-{offset}", {"userId": user_id}, 1000)
+
+
+def shown() -> Host:
+    """Two users that match, one that does not, one without an identity."""
+    host = Host(spark_ui="http://spark.example/")
+    host.follow(live(1))
+    people = [user(0), user(1), user(2), Change("users_ui", "0-3", {"name": "Eve"}, 1000)]
+    accounts = [account(0, "u0"), account(1, "u0"), account(2, "u1"), account(3, None)]
+    host.apply(chunk(1, 10, *people, *accounts, reject("users", 4), tombstone("accounts", 4)))
+    return host
+
+
+def figures(serving: Served) -> dict[str, Any]:
+    found: dict[str, Any] = serving.get("/api/v1/figures").json()
+    return found
+
+
+def test_users_with_and_without_an_account_are_counted() -> None:
+    with served(shown()) as serving:
+        assert figures(serving)["matched"] == {"users": 4, "matched": 2, "unmatched": 2}
+
+
+def test_matching_is_done_again_when_another_generation_is_shown() -> None:
+    with served(shown()) as serving:
+        assert figures(serving)["matched"]["users"] == 4
+        serving.follow(live(1, next_one=2))
+        serving.apply(2, 2, user(7), account(7, "u7"))
+        serving.follow(live(2, ready_at=2))
+        assert figures(serving)["matched"] == {"users": 1, "matched": 1, "unmatched": 0}
+
+
+def test_a_source_tells_what_became_of_its_records_and_its_lag_once_that_is_known() -> None:
+    with served(shown()) as serving:
+        counted = {"read": 5, "rows": 4, "rejected": 1, "tombstones": 0}
+        found = figures(serving)
+        assert found["sources"]["users"] == {**counted, "lag": None, "behind": None}
+        assert found["lagTrouble"] == "not asked yet"
+
+        def look(host: Host) -> None:
+            readings = {name: Reading(name, "", {0: 0}, {}) for name in ("users", "accounts")}
+            now = live(1).live
+            assert now is not None
+            host.follow(replace(live(1), live=replace(now, sources=readings)))
+            assert host.shown is not None
+            host.lag.looked(host.shown, {"users": {0: 8}, "accounts": {0: 5}})
+
+        serving.do(look)
+        found = figures(serving)
+        assert found["sources"]["users"]["lag"] == 3
+        assert found["sources"]["users"]["behind"] >= 0
+        assert found["sources"]["accounts"]["lag"] == 0
+        assert found["lagTrouble"] is None
+
+
+def test_it_tells_how_long_there_is_a_way_back_and_where_spark_is() -> None:
+    with served(shown()) as serving:
+        assert figures(serving)["standbyUntil"] is None
+        assert figures(serving)["sparkUi"] == "http://spark.example/"
+        moved_at = time.time()
+        both = replace(live(1), standby=live(2).live, moved_at=moved_at)
+        serving.follow(both)
+        assert figures(serving)["standbyUntil"] == int((moved_at + Limits().standby_s) * 1000)
+
+
+def test_a_heartbeat_tells_viewers_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "HEARTBEAT_S", 0.05)
+    with served(shown()) as serving, serving.viewer("final_ui") as viewer:
+        header = viewer.next("heartbeat").header
+        assert header["viewers"] == 1
+        assert header["sources"] == figures(serving)["sources"]

@@ -1,0 +1,115 @@
+/**
+ * The client's side of `livejoin.v1`: one socket, frames taken apart, reconnecting by itself.
+ * Knows nothing of grids: whoever uses it is given headers and Arrow payloads, in order.
+ */
+
+export type Kind = "snapshot" | "upsert" | "remove";
+export type PartHeader = { table: string; kind: Kind; bytes: number };
+/** What became of a source's records; `lag` is how many are unread, `behind` for how many seconds, if that is known. */
+export type Source = {
+  read: number;
+  rows: number;
+  rejected: number;
+  tombstones: number;
+  lag: number | null;
+  behind: number | null;
+};
+export type Header = {
+  type: "data" | "cutover" | "heartbeat" | "error";
+  generation: number | null;
+  seq: number;
+  at: number;
+  parts: PartHeader[];
+  newest?: number | null;
+  stale?: string | null;
+  message?: string;
+  tables?: Record<string, { rows: number; hash: string }>;
+  limited?: Record<string, { total: number }>;
+  resumed?: boolean;
+  viewers?: number;
+  sources?: Record<string, Source>;
+};
+export type Frame = { header: Header; payloads: ArrayBuffer[] };
+export type Listener = {
+  frame: (frame: Frame) => void;
+  connected: () => void;
+  /** Why there is no connection, and when the next try is. */
+  lost: (why: string, againAt: number) => void;
+};
+
+const SUBPROTOCOL = "livejoin.v1";
+const SILENCE_MS = 5000; // heartbeats come every second
+const FIRST_WAIT_MS = 250;
+const LONGEST_WAIT_MS = 5000;
+
+export function readFrame(data: ArrayBuffer): Frame {
+  const size = new DataView(data).getUint32(0);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size))) as Header;
+  let at = 4 + size;
+  const payloads = header.parts.map(({ bytes }) => data.slice(at, (at += bytes)));
+  return { header, payloads };
+}
+
+/** A subscription that is kept open for ever. */
+export class Subscription {
+  #url: string;
+  #tables: string[];
+  #tell: Listener;
+  #wait = FIRST_WAIT_MS;
+  #socket: WebSocket | null = null;
+  #held: { generation: number; seq: number } | undefined; // what a new socket goes on from
+  #whole = true; // all tables stand at one position
+
+  constructor(url: string, tables: string[], tell: Listener) {
+    this.#url = url;
+    this.#tables = tables;
+    this.#tell = tell;
+    this.#open();
+  }
+
+  /** Subscribe to other tables. They come as fresh snapshots, over the same socket. */
+  change(tables: string[]): void {
+    this.#tables = tables;
+    this.#held = undefined;
+    this.#whole = false;
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify({ subscribe: tables }));
+  }
+
+  #open(): void {
+    const socket = new WebSocket(this.#url, SUBPROTOCOL);
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    let why = "not connected";
+    const silent = () => {
+      why = "livejoin is silent";
+      socket.close();
+    };
+    let silence = setTimeout(silent, SILENCE_MS);
+    socket.onopen = () => socket.send(JSON.stringify({ subscribe: this.#tables, resume: this.#held }));
+    socket.onmessage = ({ data }) => {
+      clearTimeout(silence);
+      silence = setTimeout(silent, SILENCE_MS);
+      this.#wait = FIRST_WAIT_MS;
+      this.#tell.connected();
+      const frame = readFrame(data);
+      if (frame.header.type === "error") why = frame.header.message ?? why;
+      this.#hold(frame.header);
+      this.#tell.frame(frame);
+    };
+    socket.onclose = () => {
+      clearTimeout(silence);
+      const wait = this.#wait * (0.5 + Math.random()); // spread, so that a thousand do not come back at once
+      this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT_MS);
+      this.#tell.lost(why, Date.now() + wait);
+      dispatchEvent(new Event("livejoin-lost")); // maybe since livejoin does not know us any more
+      setTimeout(() => this.#open(), wait);
+    };
+  }
+
+  #hold({ type, generation, seq, parts }: Header): void {
+    if (type === "error" || generation === null) return;
+    const whole = new Set(parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
+    this.#whole ||= this.#tables.every((table) => whole.has(table));
+    if (this.#whole) this.#held = { generation, seq };
+  }
+}

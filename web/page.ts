@@ -1,0 +1,167 @@
+/** The page: frames from the socket go to the replicas, and what they tell to the strip, the views and the swap panel. */
+
+import { Control } from "./control.js";
+import { byId, put } from "./dom.js";
+import { Health } from "./health.js";
+import { icon } from "./icons.js";
+import { keys } from "./keys.js";
+import { Latency } from "./latency.js";
+import { Layouts } from "./layout.js";
+import { Subscription } from "./live.js";
+import type { Frame, Header } from "./live.js";
+import { prefs } from "./prefs.js";
+import { whoami } from "./role.js";
+import { Strip } from "./strip.js";
+import { Told } from "./telling.js";
+import { Timeline } from "./timeline.js";
+import { views } from "./views.js";
+import type { Answer, Generation, Status } from "./words.js";
+import { SPLIT, Workspace } from "./workspace.js";
+
+const DATA = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
+const HISTORY = ["control_raw", "generations", "orchestrator_logs"];
+const EXIST = { filter: [["state", "in", ["live", "standby", "building"]]] };
+const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")].map(
+  (viewer) => viewer.dataset["table"] ?? "",
+);
+
+// --- what works while the engine is still being loaded
+
+const layouts = new Layouts({ view: "tables", tab: "tab-logs", wide: "", split: SPLIT, tables: {} });
+const told = new Told(byId("toast"));
+const strip = new Strip();
+const control = new Control();
+let workspace: Workspace | null = null;
+let timeline: Timeline | null = null;
+let health: Health | null = null;
+let generations: Generation[] = [];
+let paused = false;
+
+const waiting: Frame[] = [];
+let take = (frame: Frame): void => void waiting.push(frame);
+const address = new URL("api/v1/live", location.href);
+address.protocol = address.protocol.replace("http", "ws");
+address.hash = "";
+const subscription = new Subscription(address.href, TABLES, {
+  connected: () => strip.connected(),
+  lost: (_why, againAt) => strip.lost(againAt),
+  frame: (frame) => take(frame),
+});
+const show = views(layouts, { timeline: () => timeline?.draw(), health: () => health?.draw() });
+void whoami().then((person) => control.person(person));
+
+/** While rows are held the server does not send them; afterwards they come afresh, into the same grids. */
+function pause(): void {
+  paused = !paused;
+  subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+  strip.paused(paused ? Date.now() : 0);
+  const button = byId("pause");
+  button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
+  button.setAttribute("aria-pressed", String(paused));
+}
+
+function showPrefs(): void {
+  byId("theme").replaceChildren(icon(prefs.theme));
+  byId("theme").title = `Colours: ${prefs.theme} (t)`;
+  put(byId("times"), prefs.utc ? "UTC" : "Local");
+}
+
+function reset(): void {
+  if (!workspace) return;
+  told.trying(
+    "The layout could not be reset",
+    workspace.reset().then(() => told.say("The layout is as it was at first.")),
+  );
+  show("tables");
+}
+
+byId("pause").append(icon("pause"), "Pause");
+byId("change").prepend(icon("swap"));
+byId("reset").append(icon("reset"));
+byId("help-open").append(icon("help"));
+byId("pause").addEventListener("click", pause);
+byId("reset").addEventListener("click", reset);
+byId("theme").addEventListener("click", () => prefs.nextTheme());
+byId("times").addEventListener("click", () => prefs.toggleUtc());
+prefs.addEventListener("theme", showPrefs);
+prefs.addEventListener("times", () => {
+  showPrefs();
+  timeline?.changed();
+});
+showPrefs();
+keys([
+  { key: "1", does: "tables", do: () => show("tables") },
+  { key: "2", does: "timeline", do: () => show("timeline") },
+  { key: "3", does: "health", do: () => show("health") },
+  { key: "s", does: "open or close the swap panel", do: () => control.toggle() },
+  { key: "p", does: "pause or resume", do: pause },
+  { key: "w", does: "widen the table that has the focus", do: () => workspace?.widenFocused() },
+  { key: "t", does: "light, dark or as the system has it", do: () => prefs.nextTheme() },
+  { key: "u", does: "local time or UTC", do: () => prefs.toggleUtc() },
+]);
+
+// --- rows
+
+async function load() {
+  const { ready, worker } = await import("../engine/perspective-anywidget.js"); // six megabytes: nobody waits for it above
+  return Promise.all([worker(), ready]);
+}
+
+const [engine] = await load().catch((error: unknown) => {
+  strip.error(`The grids cannot be drawn: ${String(error)}. Load the page again, or use another browser.`);
+  throw error;
+});
+const grids = (workspace = new Workspace(engine, layouts, told));
+const { replicas } = grids;
+const past = (timeline = new Timeline(replicas));
+const fares = (health = new Health(replicas));
+const latency = new Latency(fares.latency);
+
+/** A server that has just come back shows nothing yet, and rows that are held stay: other parts are left. */
+function keeping(frame: Frame): Frame {
+  const { header, payloads } = frame;
+  if (!paused && (header.generation !== null || !strip.shown)) return frame;
+  const rest = [...header.parts.keys()].filter((i) => !DATA.includes(header.parts[i]!.table));
+  return { header: { ...header, parts: rest.map((i) => header.parts[i]!) }, payloads: rest.map((i) => payloads[i]!) };
+}
+
+/** A frame has been applied. */
+async function tell(frame: Frame): Promise<void> {
+  const { header } = frame;
+  latency.applied(frame);
+  const changed = new Set(header.parts.map(({ table }) => table));
+  if (changed.has("generations")) {
+    generations = await replicas.rows<Generation>("generations", EXIST);
+    control.generations(generations);
+  }
+  if (!paused) strip.shows(header.generation, generations);
+  const live = generations.find(({ generation }) => generation === header.generation);
+  grids.live(live);
+  fares.live(live);
+  if (changed.has("orchestrator_status")) {
+    const [row] = await replicas.rows<Status>("orchestrator_status");
+    if (row) for (const one of [strip, control, grids]) one.status(row);
+  }
+  if (changed.has("control_raw") && control.followed !== null) {
+    const [row] = await replicas.rows<Answer>("control_raw", { filter: [["offset", "==", control.followed]] });
+    control.became(row);
+  }
+  if (changed.has("rejects_ui")) fares.rejectsChanged();
+  if (HISTORY.some((table) => changed.has(table))) past.changed();
+}
+
+function beat(header: Header): void {
+  strip.heartbeat(header);
+  grids.heartbeat(header);
+  fares.heartbeat(header);
+}
+
+take = (frame) => {
+  const { header } = frame;
+  latency.arrived(frame);
+  if (header.type === "error") strip.error(header.message ?? "");
+  if (header.type === "heartbeat") beat(header);
+  const kept = keeping(frame);
+  replicas.take(kept, () => tell(kept));
+};
+waiting.forEach(take);

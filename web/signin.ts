@@ -1,0 +1,83 @@
+/**
+ * Who is there: the page starts once livejoin knows. A code in the address is used once and taken out of it; otherwise
+ * a person is asked for a token. What follows is a cookie that scripts cannot read.
+ */
+
+import { ask, post } from "./asking.js";
+import { make, put } from "./dom.js";
+
+type Who = { id: string; role: "viewer" | "operator"; label: string };
+type Given = { token: string } | { code: string } | { renew: true };
+
+const RENEW_MS = 30 * 60_000; // a session lasts for 12 hours
+const AGAIN_MS = 1000;
+const CODE = "code";
+
+/** Who we are; nobody, if livejoin does not know us. What may be done is for style sheets and scripts to see. */
+async function whoami(): Promise<Who | null> {
+  for (;;) {
+    const answer = await ask<Who>("api/v1/whoami");
+    if (answer.status !== 0 && answer.status !== 503) {
+      const who = answer.ok ? answer.body : null;
+      document.documentElement.dataset["role"] = who?.role ?? "";
+      return who;
+    }
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS)); // it is away, or has not read its tokens yet
+  }
+}
+
+/** Why not, or nothing. */
+const signIn = async (given: Given): Promise<string> => (await post("api/v1/session", JSON.stringify(given))).why;
+
+/** The code of the address, which does not stay there. */
+function takeCode(): string | null {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  const code = parts.get(CODE);
+  if (code === null) return null;
+  parts.delete(CODE);
+  const rest = parts.toString();
+  history.replaceState(history.state, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
+  return code;
+}
+
+/** Ask a person for a token until one counts. */
+function form(why: string): Promise<void> {
+  const field = make("input", { type: "password", name: "token", required: true, autocomplete: "current-password" });
+  const said = make("p", { role: "alert" }, why);
+  const button = make("button", { class: "main" }, "Sign in");
+  const hint = make("p", {}, "An operator makes tokens with the command: livejoin token make --role viewer");
+  const entry = make("form", {}, make("label", {}, "Token ", field), button, said, hint);
+  const dialog = make("dialog", { id: "sign-in" }, make("h2", {}, "Sign in to livejoin"), entry);
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    entry.onsubmit = async (event) => {
+      event.preventDefault();
+      button.disabled = true;
+      put(said, await signIn({ token: field.value }));
+      button.disabled = false;
+      field.value = "";
+      if (said.textContent || !(await whoami())) return field.focus();
+      dialog.remove();
+      resolve();
+    };
+  });
+}
+
+async function signedIn(why = ""): Promise<void> {
+  if (!(await whoami())) await form(why);
+}
+
+let asking: Promise<void> | null = null;
+
+/** The socket was lost, maybe since we are not known any more. */
+function lost(): void {
+  asking ??= signedIn("You were signed out.").finally(() => (asking = null));
+}
+
+const code = takeCode();
+await signedIn(code === null ? "" : await signIn({ code }));
+addEventListener("livejoin-lost", lost);
+setInterval(() => signIn({ renew: true }), RENEW_MS);
+await import("./page.js");
