@@ -69,6 +69,7 @@ def test_what_happened_is_told_with_its_stages_and_in_detail(stage: Stage, page:
     assert "rejected" in texts[1]
     assert "<i>rubbish</i>" in texts[1]
     assert "rejected" in texts[2]
+    assert 'topic "nowhere" does not exist' in texts[2]
     assert "users_a left accounts_a → users_b left accounts_b" in texts[3]
     assert "by kafka" in texts[3]
     stages = page.locator("#events .event >> nth=3").locator(".stage").all_inner_texts()

@@ -68,7 +68,7 @@ export class Timeline {
             : message
                 ? `message ${message.offset}${returned}`
                 : "";
-        item.append(make("span", { class: "when" }, moment(at)), make("span", { class: "outcome", "data-kind": kindOf(outcome) }, outcome), make("span", { class: "what" }, ...whatOf(event)), make("span", { class: "who soft" }, `${number}${by && `, by ${by}`}`), make("span", { class: "stages" }, ...event.stages.map(stage)));
+        item.append(make("span", { class: "when" }, moment(at)), make("span", { class: "outcome", "data-kind": kindOf(outcome) }, outcome), make("span", { class: "what" }, ...whatOf(event)), make("span", { class: "who soft" }, `${number}${by && `, by ${by}`}`), ...(kindOf(outcome) === "bad" && event.reason ? [make("span", { class: "why bad" }, event.reason)] : []), make("span", { class: "stages" }, ...event.stages.map(stage)));
         return item;
     }
     #detail(event) {
