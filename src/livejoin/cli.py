@@ -18,6 +18,7 @@ from livejoin import (
     cli_settings,
     cli_status,
     processes,
+    secret,
 )
 from livejoin.cli_options import Config, Output, Port, explained
 from livejoin.core.names import Names
@@ -101,14 +102,15 @@ def serve(config: Config = None, port: Port = None) -> None:
     rows are stale.
     """
     from livejoin import serving, settings  # noqa: PLC0415 - as above
+    from livejoin.kafka import Kafka  # noqa: PLC0415 - as above
 
     overrides: dict[str, Any] = {} if port is None else {"http": {"port": port}}
     chosen = settings.load(config, **overrides)
-    ledger, kafka = Names(chosen.name).ledger, chosen.kafka["bootstrap.servers"]
+    ledger = Names(chosen.name).ledger
 
     def announce(url: str) -> None:
         print(f"livejoin: the page is at {url}", flush=True)
-        print(f"livejoin: following {ledger} at {kafka}", flush=True)
+        print(f"livejoin: following {ledger} at {Kafka(chosen.kafka).address}", flush=True)
 
     raise typer.Exit(serving.run(chosen, announce))
 
@@ -154,7 +156,11 @@ def _checks(config: Path | None) -> Any:
     known = system in ("Linux", "Darwin")
     yield "system", known, system if known else f"{system}: run livejoin under WSL2"
     yield _check("java", processes.java)
-    missing = [jar.coordinate for jar in jars.locked() if not jar.file.exists()]
+    missing = [
+        jar.coordinate
+        for jar in jars.locked()
+        if jar.group in jars.RUNNING and not jar.file.exists()
+    ]
     yield (
         "jars",
         True,
@@ -197,6 +203,11 @@ def _quiet_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
+def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
+    """Take out of a log line what must not be shown, wherever it came from."""
+    return secret.scrubbed(str(line))
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
     handler = logging.StreamHandler()
@@ -211,6 +222,7 @@ def main() -> None:
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ
             ),
+            _without_secrets,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

@@ -84,6 +84,8 @@ Hire = Callable[[Crew, TableServer], None]
 def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _server: None) -> int:
     """Serve until a signal says to stop; the exit code. `announce` is told the page's address."""
     check(settings)
+    for warning in settings.warnings:
+        log.warning("settings", what=warning)
     with listen(settings.http.host, settings.http.port) as taken:
         host = f"[{settings.http.host}]" if ":" in settings.http.host else settings.http.host
         announce(f"http://{host}:{taken.getsockname()[1]}/")

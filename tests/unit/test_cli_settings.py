@@ -7,18 +7,22 @@ import pytest
 from typer.testing import CliRunner
 
 from livejoin import cli
-from livejoin.cli_settings import HIDDEN
 from livejoin.errors import SettingsError
+from livejoin.secret import HIDDEN
+from rig.authority import Authority
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 FILE = """
 name: crm
 kafka:
   bootstrap.servers: kafka:9092
+  security.protocol: SASL_SSL
+  sasl.mechanism: PLAIN
   sasl.username: ${env:OUR_USER}
   sasl.password: hunter2
   ssl.key.password: ${file:%s}
-  sasl.jaas.config: 'module required username="a" password="hunter2";'
+  sasl.jaas.config: 'org.apache.kafka.common.security.plain.PlainLoginModule required
+    username="hunter2" password="hunter2";'
 topics: {users: crm.users}
 spark:
   conf:
@@ -35,7 +39,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     secret.write_text("hunter2")
     monkeypatch.setenv("OUR_USER", "hunter2")
     monkeypatch.setenv("LIVEJOIN_HTTP__PORT", "8080")
-    monkeypatch.setenv("LIVEJOIN_KAFKA__SSL_CA_PEM", "hunter2")
+    monkeypatch.setenv("LIVEJOIN_KAFKA__SSL_CA_PEM", Authority("hunter2").pem)
     monkeypatch.setenv("LIVEJOIN_TOPICS__USERS", "env.users")
     found = tmp_path / "livejoin.yaml"
     found.write_text(FILE % secret)
@@ -86,7 +90,10 @@ def test_without_a_file_all_are_defaults() -> None:
 
 
 def test_a_whole_section_may_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIVEJOIN_KAFKA", '{"bootstrap.servers": "k:1", "sasl.password": "hunter2"}')
+    monkeypatch.setenv(
+        "LIVEJOIN_KAFKA", '{"bootstrap.servers": "k:1", "ssl.key.password": "hunter2"}'
+    )
+    monkeypatch.setenv("LIVEJOIN_KAFKA__SECURITY_PROTOCOL", "SSL")
     found = _config()
     assert "hunter2" not in found
     assert ["kafka.bootstrap.servers", "k:1", "environment"] in [

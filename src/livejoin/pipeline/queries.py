@@ -158,8 +158,6 @@ class Queries:
             "kafka.max.poll.records": "5000",  # of a fetch of 1 MiB; 500 by default
             "groupIdPrefix": self._names.group("pipeline"),
         }
-        # Spark refuses it; it has been resolved to offsets
-        options.pop("kafka.auto.offset.reset", None)
         return join.records(spark.readStream.format("kafka").options(**options).load(), source)
 
     def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
@@ -173,7 +171,6 @@ class Queries:
             "kafka.batch.size": str(256 << 10),
             "checkpointLocation": self.checkpoints.of(generation.number),
         }
-        options.pop("kafka.auto.offset.reset", None)
         if urlparse(self.checkpoints.root).scheme in (
             "",
             "file",
