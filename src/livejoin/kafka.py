@@ -25,6 +25,8 @@ Client = TypeVar("Client")
 
 # Names with an underscore are librdkafka's own errors, not private.
 _REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
+# It also calls these a failure of transport: an alert, and TLS that is spoken on one side only.
+_REFUSAL = ("SSL", "listener?")
 ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
 
@@ -46,7 +48,7 @@ class Kafka:
         self.block = block
         self._clients = properties.understood(properties.opened(block))
         self._admin: AdminClient | None = None
-        self._trouble = ""
+        self._trouble: KafkaError | None = None
 
     @property
     def address(self) -> str:
@@ -114,9 +116,9 @@ class Kafka:
             raise SettingsError(f"kafka: {error.args[0].str()}") from error
 
     def _hear(self, error: KafkaError) -> None:
-        """Remember why brokers refuse us: later errors only say that none is left."""
-        if error.code() in _REFUSED:
-            self._trouble = error.str()
+        """Remember what brokers, or their absence, gave as reason: other errors only say "down"."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._trouble = error
 
     @property
     def admin(self) -> AdminClient:
@@ -220,15 +222,17 @@ class Kafka:
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
         self.admin.poll(0)  # has its errors told
-        if self._trouble:
-            trouble, self._trouble = self._trouble, ""
+        trouble, self._trouble = self._trouble, None
+        said = trouble.str() if trouble else why
+        if trouble and (trouble.code() in _REFUSED or any(sign in said for sign in _REFUSAL)):
             return KafkaUnavailable(
-                f"Kafka at {self.address} refuses us, or is not who it should be: {trouble}",
+                f"Kafka at {self.address} refuses us, or is not who it should be: {said}",
                 hint="Check security.protocol, sasl.* and ssl.* of kafka; it is tried again.",
             )
         return KafkaUnavailable(
-            f"Kafka at {self.address} cannot be reached: {why}",
-            hint="Check kafka.bootstrap.servers and that the broker runs; it is tried again.",
+            f"Kafka at {self.address} cannot be reached: {said}",
+            hint="Check bootstrap.servers and security.protocol of kafka, and that the broker"
+            " runs; it is tried again.",
         )
 
 

@@ -151,9 +151,10 @@ def _common(folder: Path, authority: Authority) -> dict[str, str]:
 
 
 def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
+    # the broker logs in nowhere, but its module wants a name once it is given any option
     jaas = (
-        f"{_OAUTH}.OAuthBearerLoginModule required ssl.truststore.type=PEM"
-        f' ssl.truststore.location="{folder / "ca.pem"}";'
+        f"{_OAUTH}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=broker"
+        f' ssl.truststore.type=PEM ssl.truststore.location="{folder / "ca.pem"}";'
     )
     one = "listener.name.oauth.oauthbearer.sasl"
     return {

@@ -116,8 +116,9 @@ class Queries:
                 silent.discard(query)
                 return None
             error, trace = query.exception(), self._trace(query)
-        except (Py4JError, OSError) as lost:
-            # a JVM that was killed stops answering a moment before it is known to be gone
+        except (Py4JError, OSError, QueryFailed) as lost:
+            # a JVM that was killed stops answering a moment before it is known to be gone, and
+            # one that is stopped may be gone between two questions
             if query not in silent:
                 silent.add(query)
                 return None
