@@ -43,7 +43,7 @@ def run(folder: Path, port: int) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with broker.broker(folder / "broker") as kafka, _producing(kafka):
         chosen = settings.load(
-            kafka=kafka.block,
+            kafka=kafka.properties,
             topics={"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
             checkpoints=str(folder / "checkpoints"),
             http={"port": port},

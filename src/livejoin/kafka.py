@@ -45,7 +45,7 @@ class Kafka:
     """The users' cluster. Whoever takes a producer or reader closes it; the admin client stays."""
 
     def __init__(self, block: properties.Values) -> None:
-        self.block = block
+        self.properties = block
         self._clients = properties.understood(properties.opened(block))
         self._admin: AdminClient | None = None
         self._trouble: KafkaError | None = None

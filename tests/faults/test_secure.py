@@ -263,8 +263,10 @@ def test_d7_without(missing: Missing, guarded: Secure, tmp_path: Path) -> None:
         words = words.replace(f"{{{key}}}", value)
     one.start()
     try:
-        if missing.swap:
+        if missing.operation == "DELETE":  # it shows once there is something to delete
             one.wait_live()
+        if missing.swap:
+            until(lambda: "listening to" in told(one), "it listens")
             asked(one)
         until(lambda: words in told(one), f"{words!r} is told", 60)
         # and once it is given it goes on by itself

@@ -54,7 +54,7 @@ class Running:
         self.log = folder / "livejoin.log"
         folder.mkdir(parents=True, exist_ok=True)
         chosen = {
-            "kafka": dict(kafka.block),
+            "kafka": dict(kafka.properties),
             "http": {"port": self.port},
             "checkpoints": str(folder / "checkpoints"),
             **settings,

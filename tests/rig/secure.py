@@ -73,14 +73,14 @@ class Secure:
 
         Secrets stand in files of their own.
         """
-        one, written = Kafka(self.open.block), {}
+        one, written = Kafka(self.open.properties), {}
         for name, value in {**self.block(way), **more}.items():
             written[name] = value
             if properties.is_secret(name):
                 file = self.folder / name
                 file.write_text(value)
                 written[name] = f"${{file:{file}}}"
-        one.block = written
+        one.properties = written
         return one
 
     def badly(self, how: str) -> dict[str, str]:

@@ -129,8 +129,8 @@ def tokens(texts: list[str]) -> list[str]:
 
 def test_a_livejoin_that_is_refused_says_why(guarded: Secure, tmp_path: Path) -> None:
     block = guarded.block("PLAIN") | {"sasl.password": "canary-wrong"}
-    kafka = Kafka(guarded.open.block)
-    kafka.block = block
+    kafka = Kafka(guarded.open.properties)
+    kafka.properties = block
     one = Running(kafka, tmp_path / "run", name="d5")
     one.start()
     try:
