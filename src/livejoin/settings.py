@@ -169,9 +169,10 @@ class Settings(BaseSettings):
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
         filled = _replaced(data)
-        if file := filled.get("kafka_file"):
+        file, block = filled.get("kafka_file"), filled.get("kafka", {})
+        if file and isinstance(block, dict):
             below = _replaced(properties.read(Path(file).expanduser()))
-            filled = {**filled, "kafka": {**below, **filled.get("kafka", {})}}
+            filled = {**filled, "kafka": {**below, **block}}
         return filled
 
     @field_validator("kafka")
@@ -197,9 +198,10 @@ class Settings(BaseSettings):
             if Names(self.name).own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
         _ = self.start_at
-        if not self.kafka.get("bootstrap.servers"):
+        clients = properties.understood(properties.opened(self.kafka))
+        if not clients.librdkafka.get("bootstrap.servers"):
             raise ValueError("kafka needs bootstrap.servers")
-        self._warnings.extend(properties.understood(properties.opened(self.kafka)).warnings)
+        self._warnings.extend(clients.warnings)
         return self
 
     @property

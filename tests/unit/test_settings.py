@@ -371,6 +371,11 @@ def test_a_file_of_client_properties_stands_below_the_block(write: Write, tmp_pa
     assert "cannot be read" in _refused(kafka_file=str(tmp_path / "none"))
 
 
+def test_older_names_of_properties_do(write: Write) -> None:
+    assert settings.load(write("kafka: {metadata.broker.list: x}")).warnings == ()
+    assert "is no property" in _refused(write("kafka: {bootstrap.servers: x, sasl.pasword: y}"))
+
+
 def test_yaml_that_cannot_be_read_is_not_quoted(write: Write) -> None:
     said = _refused(write("kafka:\n  sasl.password: canary: canary\n"))
     assert "is not YAML, line 2: mapping values are not allowed here" in said
