@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from rig.authority import Authority
 from rig.provider import Provider, provider
-from rig.running import Running, until
+from rig.running import COLD, Running, until
 from rig.secure import USER, Secure, secure
 from rig.world import (
     ExpectLive,
@@ -64,6 +64,19 @@ def guarded(
     }
     with secure(tmp_path_factory.mktemp("secure"), *identities, more=more) as one:
         yield one
+
+
+LOGINS_LOGGED = """
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n%ex
+logger.sasl.name = org.apache.kafka.common.security.authenticator
+logger.sasl.level = debug
+"""
 
 
 # --- rights, as the page gives them
@@ -117,7 +130,7 @@ def test_d4_a_swap_with_the_documented_rights_over(
     name = f"d4-{way.lower()}"
     for pair in ("a", "b"):
         allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
-    with world(guarded.behind(way), tmp_path, name) as one:
+    with world(guarded.behind(way), tmp_path, name, spark={"conf": COLD}) as one:
         play(one, [
             Produce("b", 50), to_pair(name, "b", joinType="inner"), WaitOutcome("live"),
             ExpectLive("b", "inner"), ExpectOracle("b", "inner"),
@@ -134,8 +147,7 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
     for pair in ("a", "b"):
         allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
     kafka = guarded.behind("OAUTHBEARER", debug="broker,security")
-    conf = {"spark.log.level": "DEBUG"}
-    with world(kafka, tmp_path, name, spark={"conf": conf}) as one:
+    with world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as one:
         play(one, [Traffic(10)])
         stale, ends = 0, time.monotonic() + REAUTHENTICATED_S
         while time.monotonic() < ends:  # what is counted takes time
@@ -156,6 +168,14 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
         until(lambda: not one.status()["stale"], "fresh again", 60)
         print(f"recovered {time.monotonic() - began:.1f} s after the provider")
         play(one, [StopTraffic(), ExpectOracle("a"), to_pair(name, "b"), WaitOutcome("live")])
+
+
+def logins_logged(folder: Path) -> dict[str, str]:
+    """Spark's options with which every login of its Kafka clients is logged, and little else."""
+    file = folder / "log4j2.properties"
+    file.write_text(LOGINS_LOGGED)
+    key, cold = next(iter(COLD.items()))
+    return {key: f"{cold} -Dlog4j2.configurationFile={file}"}
 
 
 def reauthenticated(one: World) -> tuple[int, int]:
