@@ -1,6 +1,7 @@
 """Clients of the users' Kafka, from one block of properties, and what is asked of its topics."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ Client = TypeVar("Client")
 # Names with an underscore are librdkafka's own errors, not private.
 _REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
 # It also calls these a failure of transport: an alert, and TLS that is spoken on one side only.
-_REFUSAL = ("SSL", "listener?")
+_REFUSAL = ("SSL alert", "listener?")
+_RECENT_S = 30  # why no token can be had is told every 10 s
 ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
 
@@ -48,7 +50,7 @@ class Kafka:
         self.properties = block
         self._clients = properties.understood(properties.opened(block))
         self._admin: AdminClient | None = None
-        self._trouble: KafkaError | None = None
+        self._trouble: tuple[KafkaError, float] | None = None
 
     @property
     def address(self) -> str:
@@ -118,7 +120,7 @@ class Kafka:
     def _hear(self, error: KafkaError) -> None:
         """Remember what brokers, or their absence, gave as reason: other errors only say "down"."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._trouble = error
+            self._trouble = error, time.monotonic()
 
     @property
     def admin(self) -> AdminClient:
@@ -222,7 +224,9 @@ class Kafka:
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
         self.admin.poll(0)  # has its errors told
-        trouble, self._trouble = self._trouble, None
+        trouble, at = self._trouble or (None, -math.inf)
+        if time.monotonic() - at > _RECENT_S:
+            trouble = None
         said = trouble.str() if trouble else why
         if trouble and (trouble.code() in _REFUSED or any(sign in said for sign in _REFUSAL)):
             return KafkaUnavailable(
