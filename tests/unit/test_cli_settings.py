@@ -107,3 +107,17 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.cli, ["config", "-c", str(file)])
     assert isinstance(done.exception, SettingsError)
     assert "did you mean name?" in str(done.exception)
+
+
+def test_what_comes_from_a_file_of_properties_is_named_and_hidden_too(tmp_path: Path) -> None:
+    below, file = tmp_path / "client.properties", tmp_path / "livejoin.yaml"
+    below.write_text(
+        "bootstrap.servers=k:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        "sasl.username=me\nsasl.password=hunter2\nclient.id=below\n"
+    )
+    file.write_text(f"kafka_file: {below}\nkafka: {{client.id: above}}")
+    rows = json.loads(_config("-c", str(file), "--output", "json"))
+    found = {row["setting"]: (row["value"], row["from"]) for row in rows}
+    assert found["kafka.bootstrap.servers"] == ("k:1", "kafka_file")
+    assert found["kafka.sasl.password"] == (HIDDEN, "kafka_file")
+    assert found["kafka.client.id"] == ("above", "file")
