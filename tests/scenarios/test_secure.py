@@ -134,7 +134,7 @@ def test_a_livejoin_that_is_refused_says_why(guarded: Secure, tmp_path: Path) ->
     one = Running(kafka, tmp_path / "run", name="d5")
     one.start()
     try:
-        until(lambda: _waits(one), "a named status", 15)
+        until(lambda: _waits(one), "a named status", 30)  # 15 once it has started
         assert one.stop() == 0
     finally:
         one.stop()
