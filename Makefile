@@ -8,7 +8,7 @@ MODULES := node_modules/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser bench bench-swap bench-pipeline bench-tables bench-page lock pictures clean
+.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser provider bench bench-swap bench-pipeline bench-tables bench-page lock pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 SCENARIOS := tests/scenarios
 OTHERS := tests/core tests/control tests/tables tests/client tests/unit tests/docs tests/locks tests/pipeline tests/browser
 
-test: setup browser ## run all tests
+test: setup browser provider ## run all tests
 	@$(BIN)/pytest $(OTHERS) -p no:cacheprovider > .pytest.log 2>&1 & others=$$!; \
 	$(BIN)/pytest $(SCENARIOS); failed=$$?; \
 	wait $$others || failed=1; \
@@ -30,7 +30,7 @@ coverage: $(READY) ## check that the tests of the core take every branch of it
 	@$(BIN)/coverage run -m pytest -q -p no:cacheprovider tests/core --deselect tests/core/test_simulation.py --deselect tests/core/test_mutations.py
 	@$(BIN)/coverage report
 
-faults: setup ## run the long fault tests, or one case of them (CASE=A6)
+faults: setup provider ## run the long fault tests, or one case of them (CASE=A6)
 	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)
 
 check: lint types imports audit test ## lint, types, import direction, locked files, tests
@@ -67,6 +67,9 @@ setup: $(READY) ## install what is locked: packages, jars, archives of classes
 
 browser: $(READY) ## have a browser for the tests
 	@$(BIN)/python tests/browser/install.py
+
+provider: $(READY) ## have an identity provider for the tests
+	@$(BIN)/python -c 'from livejoin import jars; jars.jars("oidc")'
 
 bench: setup browser ## measure: start to first row, then latency to a viewer (SECONDS=300 RATE=200)
 	@$(BIN)/python bench/first_row.py

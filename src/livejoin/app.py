@@ -23,7 +23,7 @@ from livejoin.core import facts
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role
-from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError
+from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, TopicMissing
 from livejoin.kafka import Kafka, wait_until_reachable
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -34,6 +34,7 @@ from livejoin.settings import Settings
 log = structlog.get_logger()
 
 _TRY_S = 5
+_AGAIN_S = 1.0
 _COUNT_S = 1.0
 
 Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column or table
@@ -72,9 +73,10 @@ class Leader:
             try:
                 wait_until_reachable(self.kafka, _TRY_S)
                 Leadership(self.kafka, self.names, self.lead).run(stop)
-            except KafkaUnavailable as error:
+            except (KafkaUnavailable, TopicMissing) as error:
                 log.warning("waiting for Kafka", why=str(error))
                 self._waiting(str(error))
+                stop.wait(_AGAIN_S)
 
     def lead(self, over: threading.Event) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
@@ -84,7 +86,14 @@ class Leader:
             if lock is None:
                 return
             settings = self.settings.spark
-            session = stack.enter_context(Session(settings, lock=lock, log=folder / "spark.log"))
+            session = stack.enter_context(
+                Session(
+                    settings,
+                    lock=lock,
+                    log=folder / "spark.log",
+                    java_options=self.kafka.java_options,
+                )
+            )
             warm = threading.Thread(target=_warm, args=(session,), name="warm-up")
             warm.start()  # the JVM takes seconds to start, and the ledger can be read meanwhile
             try:

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from livejoin import classes, jars, processes
@@ -30,11 +30,12 @@ def broker(
     port: int = 0,
     *,
     more: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = (),
     archive_classes: bool = False,
 ) -> Iterator[Kafka]:
     """Run a broker over a folder, on any free port unless told. A used folder keeps its data.
 
-    `more` are broker settings of the caller's.
+    `more` are broker settings of the caller's; listeners among them are further ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with processes.only_one(folder / "broker.lock", "folder") as lock:
@@ -49,6 +50,7 @@ def broker(
             [
                 java,
                 *_JVM_OPTIONS,
+                *java_options,
                 *shared,
                 "-cp",
                 classpath,
@@ -85,12 +87,14 @@ def free_port() -> int:
 
 
 def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, str]) -> Path:
+    ours = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+    }
     values = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(folder / "data"),
@@ -107,6 +111,10 @@ def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, 
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "16777216",
         **more,
+        **{
+            name: ",".join((own, *filter(None, [more.get("listeners")])))
+            for name, own in ours.items()
+        },
     }
     file = folder / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))

@@ -19,6 +19,7 @@ from livejoin import (
     cli_status,
     cli_token,
     processes,
+    secret,
 )
 from livejoin.cli_options import Config, Insecure, Output, Port, explained
 from livejoin.core.names import Names
@@ -108,9 +109,10 @@ def serve(config: Config = None, port: Port = None, *, insecure: Insecure = Fals
     rows are stale.
     """
     from livejoin import serving, settings  # noqa: PLC0415 - as above
+    from livejoin.kafka import Kafka  # noqa: PLC0415 - as above
 
     chosen = settings.load(config, **_http(port, insecure=insecure))
-    ledger, kafka = Names(chosen.name).ledger, chosen.kafka["bootstrap.servers"]
+    ledger, kafka = Names(chosen.name).ledger, Kafka(chosen.kafka).address
 
     def announce(url: str, signing_in: str) -> None:
         _announce(url, signing_in)
@@ -175,7 +177,11 @@ def _checks(config: Path | None) -> Any:
     known = system in ("Linux", "Darwin")
     yield "system", known, system if known else f"{system}: run livejoin under WSL2"
     yield _check("java", processes.java)
-    missing = [jar.coordinate for jar in jars.locked() if not jar.file.exists()]
+    missing = [
+        jar.coordinate
+        for jar in jars.locked()
+        if jar.group in jars.RUNNING and not jar.file.exists()
+    ]
     yield (
         "jars",
         True,
@@ -218,6 +224,11 @@ def _quiet_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
+def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
+    """Take out of a log line what must not be shown, wherever it came from."""
+    return secret.scrubbed(str(line))
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
     handler = logging.StreamHandler()
@@ -232,6 +243,7 @@ def main() -> None:
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ
             ),
+            _without_secrets,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pydantic import SecretStr
+
 from livejoin.cli_options import Config, Output
 from livejoin.cli_text import table_lines
+from livejoin.secret import HIDDEN
 
-HIDDEN = "(hidden)"
 _LONG = 1000
 _SECRET = re.compile(r"pass|secret|token|credential|jaas|key|pem|signature", re.IGNORECASE)
 _SECRET_INSIDE = re.compile(r"pass|secret|token|credential", re.IGNORECASE)
@@ -65,6 +67,8 @@ def _has(values: Mapping[str, Any], name: str) -> bool:
 def _harmless(name: str, value: Any, written: Any) -> Any:
     if isinstance(written, str) and _ELSEWHERE.search(written):
         value = written
+    if isinstance(value, SecretStr):
+        return HIDDEN
     if not isinstance(value, str):
         return value
     section = next((one for one in _OPEN if name.startswith(f"{one}.")), None)

@@ -17,6 +17,8 @@ LivejoinError
     └── TookTooLong      not within the time that the caller gave (retriable)
 """
 
+from livejoin.secret import scrubbed
+
 
 class LivejoinError(Exception):
     """What failed and why in one sentence, and a hint that says what to do next."""
@@ -24,9 +26,9 @@ class LivejoinError(Exception):
     retriable = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = scrubbed(message)
         self.hint = hint
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}. {self.hint}" if self.hint else self.message

@@ -1,5 +1,7 @@
 """The jars that Spark's Kafka connector and the embedded broker need: locked, cached per user.
 
+A further group, an identity provider, is for tests alone.
+
 Apache Ivy, which comes inside the pyspark wheel, resolves their coordinates. `jars.lock` names each
 with its sha256, so a jar that is in the cache was checked when it came in, and a second start
 resolves nothing.
@@ -13,13 +15,14 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from xml.sax.saxutils import quoteattr
 
 from livejoin import processes
 from livejoin.errors import MachineError
 
-Group = Literal["spark", "broker"]
+Group = Literal["spark", "broker", "oidc"]
+RUNNING: tuple[Group, ...] = ("spark", "broker")  # what livejoin itself may need
 LOCK = Path(__file__).with_name("jars.lock")
 
 # What we ask for; all else follows. The connector is a release behind pyspark until its own is out.
@@ -29,6 +32,7 @@ WANTED: tuple[tuple[Group, str, bool], ...] = (
     ("spark", "org.apache.kafka:kafka-clients:3.9.2", False),
     ("spark", "org.apache.commons:commons-pool2:2.12.1", False),
     ("broker", "org.apache.kafka:kafka_2.13:4.3.1", True),
+    ("oidc", "no.nav.security:mock-oauth2-server:6.0.2", True),
 )
 _RESOLVE_S = 900  # 50 MB over a slow line
 
@@ -85,11 +89,16 @@ def _bring(missing: list[Jar]) -> None:
             file.rename(jar.file)  # the last step: what has its final name is whole and checked
 
 
-def lock() -> None:
-    """Resolve what is wanted with all it needs, and write the lock file anew."""
+def lock(*groups: Group) -> None:
+    """Resolve what is wanted with all it needs, and lock these groups anew, or all of them."""
+    chosen = groups or get_args(Group)
     with tempfile.TemporaryDirectory() as work:
-        lines = []
-        for group in ("spark", "broker"):
+        lines = [
+            f"{jar.group} {jar.coordinate} {jar.sha256}"
+            for jar in locked()
+            if jar.group not in chosen
+        ]
+        for group in chosen:
             found = _resolve((w for w in WANTED if w[0] == group), Path(work) / group)
             lines += [
                 f"{group} {coordinate} {hashlib.sha256(file.read_bytes()).hexdigest()}"

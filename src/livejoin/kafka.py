@@ -1,6 +1,7 @@
 """Clients of the users' Kafka, from one block of properties, and what is asked of its topics."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,11 +18,17 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec
 
+from livejoin import properties
 from livejoin.core.nearest import nearest
 from livejoin.errors import KafkaUnavailable, LivejoinError, SettingsError, TopicMissing
 
 Client = TypeVar("Client")
 
+# Names with an underscore are librdkafka's own errors, not private.
+_REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
+# It also calls these a failure of transport: an alert, and TLS that is spoken on one side only.
+_REFUSAL = ("SSL alert", "listener?")
+_RECENT_S = 30  # why no token can be had is told every 10 s
 ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
 
@@ -39,18 +46,25 @@ class Topic:
 class Kafka:
     """The users' cluster. Whoever takes a producer or reader closes it; the admin client stays."""
 
-    def __init__(self, properties: dict[str, str]) -> None:
-        self.properties = properties
+    def __init__(self, block: properties.Values) -> None:
+        self.properties = block
+        self._clients = properties.understood(properties.opened(block))
         self._admin: AdminClient | None = None
+        self._trouble: tuple[KafkaError, float] | None = None
 
     @property
     def address(self) -> str:
         """The bootstrap servers, for people."""
-        return self.properties["bootstrap.servers"]
+        return self._clients.librdkafka["bootstrap.servers"]
 
     def for_spark(self) -> dict[str, str]:
         """The same properties as options of Spark's Kafka source and sink."""
-        return {f"kafka.{name}": value for name, value in self.properties.items()}
+        return {f"kafka.{name}": value for name, value in self._clients.java.items()}
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        """What a JVM must be told in which clients of Spark's run."""
+        return self._clients.java_options
 
     def producer(self, **more: str | float) -> Producer:
         """A producer that loses nothing."""
@@ -66,6 +80,7 @@ class Kafka:
         """
 
         def failed(error: KafkaError) -> None:
+            self._hear(error)
             if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
                 on_lost()
 
@@ -95,16 +110,17 @@ class Kafka:
 
     def _made(self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]) -> Client:
         # librdkafka writes broker trouble to standard error; status and logs say it better
-        quiet = {"log_level": 2, "error_cb": lambda _error: None}
-        own = {
-            name: value for name, value in self.properties.items() if name != "auto.offset.reset"
-        }
+        own = self._clients.librdkafka
+        quiet = {} if "debug" in own else {"log_level": 2}
         try:
-            return client(own | quiet | more)
+            return client({"error_cb": self._hear, **quiet, **own, **more})
         except KafkaException as error:
-            raise SettingsError(
-                f"kafka: {error.args[0].str()}", hint="Properties are spelt as librdkafka does."
-            ) from error
+            raise SettingsError(f"kafka: {error.args[0].str()}") from error
+
+    def _hear(self, error: KafkaError) -> None:
+        """Remember what brokers, or their absence, gave as reason: other errors only say "down"."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._trouble = error, time.monotonic()
 
     @property
     def admin(self) -> AdminClient:
@@ -113,12 +129,12 @@ class Kafka:
             self._admin = self._made(AdminClient, {})
         return self._admin
 
-    def _answer(self, future: Any, topic: str) -> Any:
+    def _answer(self, future: Any, topic: str, doing: str = "read") -> Any:
         """What the cluster answers about a topic, or an error of ours."""
         try:
             return future.result(ANSWER_S)
         except KafkaException as error:
-            raise named(error, topic) from error
+            raise named(error, topic, doing) from error
         except TimeoutError as error:
             raise self._unavailable("no answer") from error
 
@@ -172,13 +188,14 @@ class Kafka:
         futures = self.admin.delete_topics(list(names), request_timeout=ANSWER_S)
         for name, future in futures.items():
             with contextlib.suppress(TopicUnknown):
-                self._answer(future, name)
+                self._answer(future, name, "deleted")
 
     def make(self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1) -> None:
         """Make a topic unless it is there; afterwards it can be described and read."""
         topic = NewTopic(name, partitions, replication_factor=-1, config=dict(config or {}))
         with contextlib.suppress(TopicExists):
-            self._answer(self.admin.create_topics([topic], request_timeout=ANSWER_S)[name], name)
+            asked = self.admin.create_topics([topic], request_timeout=ANSWER_S)[name]
+            self._answer(asked, name, "made")
         until = time.monotonic() + ANSWER_S
         while name not in self.describe([name]):  # brokers learn of it one after the other
             if time.monotonic() > until:
@@ -206,9 +223,20 @@ class Kafka:
                 return found
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
+        self.admin.poll(0)  # has its errors told
+        trouble, at = self._trouble or (None, -math.inf)
+        if time.monotonic() - at > _RECENT_S:
+            trouble = None
+        said = trouble.str() if trouble else why
+        if trouble and (trouble.code() in _REFUSED or any(sign in said for sign in _REFUSAL)):
+            return KafkaUnavailable(
+                f"Kafka at {self.address} refuses us, or is not who it should be: {said}",
+                hint="Check security.protocol, sasl.* and ssl.* of kafka; it is tried again.",
+            )
         return KafkaUnavailable(
-            f"Kafka at {self.address} cannot be reached: {why}",
-            hint="Check kafka.bootstrap.servers and that the broker runs; it is tried again.",
+            f"Kafka at {self.address} cannot be reached: {said}",
+            hint="Check bootstrap.servers and security.protocol of kafka, and that the broker"
+            " runs; it is tried again.",
         )
 
 
@@ -239,7 +267,7 @@ class Electing(KafkaUnavailable):
     """A partition has no leader for a moment after its topic was made, or its broker died."""
 
 
-def named(error: KafkaException, topic: str) -> LivejoinError:
+def named(error: KafkaException, topic: str, doing: str = "read") -> LivejoinError:
     """Kafka's error as one of ours, so that callers and people see a name."""
     it = error.args[0]
     said = f'Kafka failed on topic "{topic}": {it.str()}'
@@ -248,8 +276,8 @@ def named(error: KafkaException, topic: str) -> LivejoinError:
             return missing(topic)
         case KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicExists(said)
-        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return forbidden(topic)
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return forbidden(topic, doing)
         case (
             KafkaError.NOT_LEADER_FOR_PARTITION
             | KafkaError.LEADER_NOT_AVAILABLE
@@ -265,10 +293,11 @@ def _unknown(topic: str, known: Iterable[str]) -> str:
     return f'topic "{topic}" does not exist' + (f", did you mean {close}?" if close else "")
 
 
-def forbidden(topic: str) -> TopicMissing:
-    """The error for a topic that may not be read."""
+def forbidden(topic: str, doing: str = "read") -> TopicMissing:
+    """The error for a topic that may not be read, made or deleted."""
+    rights = {"made": "create it", "deleted": "delete it"}.get(doing, "describe and read it")
     return TopicMissing(
-        f'topic "{topic}" may not be read', hint="Ask for the right to describe and read it."
+        f'topic "{topic}" may not be {doing}', hint=f"Ask for the right to {rights}."
     )
 
 

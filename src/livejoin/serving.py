@@ -92,6 +92,8 @@ Hire = Callable[[Crew, TableServer], None]
 def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _server: None) -> int:
     """Serve until a signal says to stop; the exit code. `announce` is told the page's address."""
     check(settings)
+    for warning in settings.warnings:
+        log.warning("settings", what=warning)
     http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
     key = b"" if http.insecure else guests.key(processes.state_folder() / settings.name / "session")
     access = Access(

@@ -13,7 +13,16 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pydantic_settings
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -22,7 +31,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from livejoin import failpoints, processes
+from livejoin import failpoints, processes, properties, secret
 from livejoin.core import spec, start
 from livejoin.core.messages import Rules, topic_name
 from livejoin.core.names import Names
@@ -40,7 +49,7 @@ _OTHER_VARIABLES = {
     "LIVEJOIN_SEEDS",
     failpoints.VARIABLE,
 }
-_WITH_UNDERSCORE = ("log_level",)  # Kafka properties that have one
+_ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _CLUSTER_SLOTS = 64  # where nobody says how many there are
 _SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
 
@@ -114,7 +123,7 @@ class Spark(_Section):
 
     # Slots are threads here, and a query holds its own: three of two times 64 partitions fit.
     master: str = "local[512]"
-    conf: dict[str, str] = {}
+    conf: properties.Values = {}
     # A batch's end is a pause of about a second, and p99 stays below 150 ms only if that is less
     # than 1 % of the time; a crash replays the batch, 45 s for 300 s at 500 messages/s.
     batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
@@ -125,6 +134,16 @@ class Spark(_Section):
         pattern=r"^(https?://\S+)?$",
         description="address of Spark's own pages, which the page links to",
     )
+
+    @field_validator("conf")
+    @classmethod
+    def _hide(cls, conf: properties.Values) -> properties.Values:
+        return {
+            name: SecretStr(value)
+            if isinstance(value, str) and secret.in_spark(name, value)
+            else value
+            for name, value in conf.items()
+        }
 
     @property
     def local(self) -> bool:
@@ -142,14 +161,21 @@ class Settings(BaseSettings):
     """Everything that can be set. Each setting has a default with which `livejoin demo` runs."""
 
     model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__"
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        hide_input_in_errors=True,
     )
 
     name: TopicName = Field(
         default="livejoin", description="prefix of livejoin's own topics and groups"
     )
-    kafka: dict[str, str] = Field(
+    kafka: properties.Values = Field(
         default={"bootstrap.servers": "127.0.0.1:9092"}, description="client properties"
+    )
+    kafka_file: str = Field(
+        default="", description="a file of client properties; those of kafka go over it"
     )
     topics: Topics = Topics()
     join: Join = "left"
@@ -175,10 +201,27 @@ class Settings(BaseSettings):
     # A browser takes 100,000 rows in 0.5 s; a million took 6 s and a gigabyte.
     viewer_rows: int = Field(default=200_000, ge=1, description="per table")
 
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        return _replaced(data)
+        filled = _replaced(data)
+        file, block = filled.get("kafka_file"), filled.get("kafka", {})
+        if file and isinstance(block, dict):
+            below = _replaced(properties.read(Path(file).expanduser()))
+            filled = {**filled, "kafka": {**below, **block}}
+        return filled
+
+    @field_validator("kafka")
+    @classmethod
+    def _hide(cls, kafka: properties.Values) -> properties.Values:
+        return {
+            name: SecretStr(value)
+            if isinstance(value, str) and properties.is_secret(name)
+            else value
+            for name, value in kafka.items()
+        }
 
     @model_validator(mode="after")
     def _consistent(self) -> "Settings":
@@ -193,9 +236,16 @@ class Settings(BaseSettings):
             if Names(self.name).own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
         _ = self.start_at
-        if not self.kafka.get("bootstrap.servers"):
+        clients = properties.understood(properties.opened(self.kafka))
+        if not clients.librdkafka.get("bootstrap.servers"):
             raise ValueError("kafka needs bootstrap.servers")
+        self._warnings.extend(clients.warnings)
         return self
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong but bearable."""
+        return tuple(self._warnings)
 
     @property
     def choice(self) -> Choice:
@@ -210,7 +260,7 @@ class Settings(BaseSettings):
     @property
     def start_at(self) -> dict[str, str]:
         """Where each source starts: the Kafka properties decide where they say something."""
-        reset = self.kafka.get("auto.offset.reset", "")
+        reset = properties.opened(self.kafka).get("auto.offset.reset", "")
         newest = ("latest", "largest", "end")  # Java's word and librdkafka's
         chosen = self.start if not reset else "latest" if reset in newest else "earliest"
         sources = [source.name for source in spec.SOURCES]
@@ -259,7 +309,7 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             return init_settings, from_env, InitSettingsSource(settings_cls, from_file)
 
     try:
-        return Loaded(**_spelt(overrides))
+        chosen = Loaded(**_spelt(overrides))
     except pydantic.ValidationError as error:
         raise SettingsError("; ".join(map(_explain, error.errors()))) from error
     except pydantic_settings.SettingsError as error:
@@ -269,27 +319,32 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             f"environment variable {ENV_PREFIX}{field} is not JSON",
             hint=f"Write an object, or set one key with {ENV_PREFIX}{field}__KEY.",
         ) from error
+    chosen._warnings.extend(  # noqa: SLF001 - our own
+        f"{name} stands in {file} as it is: better ${{env:NAME}} or ${{file:PATH}}"
+        for name in _plain_secrets(from_file)
+    )
+    return chosen
 
 
 def sources(file: Path | None = None) -> dict[str, dict[str, Any]]:
     """What was given where, as it is written; the strongest first."""
-    from_env = EnvSettingsSource(Settings)()
-    return {"environment": _spelt(from_env), "file": _spelt(_read(file) if file else {})}
+    from_env = _spelt(EnvSettingsSource(Settings)())
+    from_file = _spelt(_read(file) if file else {})
+    found = {"environment": from_env, "file": from_file}
+    if named := from_env.get("kafka_file") or from_file.get("kafka_file"):
+        path = Path(_replaced(named)).expanduser()
+        found["kafka_file"] = {"kafka": properties.read(path)}
+    return found
 
 
 def _spelt(data: dict[str, Any]) -> dict[str, Any]:
     """Properties of Kafka and Spark as text, under one spelling, before sources are merged."""
     data = dict(data)
     if isinstance(kafka := data.get("kafka"), dict):
-        data["kafka"] = {_property(str(key)): _text(value) for key, value in kafka.items()}
+        data["kafka"] = {properties.spelt(str(key)): _text(value) for key, value in kafka.items()}
     if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
         data["spark"] = {**spark, "conf": {str(key): _text(value) for key, value in conf.items()}}
     return data
-
-
-def _property(key: str) -> str:
-    """A Kafka property; environment variables cannot hold its dots."""
-    return key if key in _WITH_UNDERSCORE else key.lower().replace("_", ".")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -300,7 +355,10 @@ def _read(file: Path) -> dict[str, Any]:
             f"{file} cannot be read: {error.strerror}", hint="Name a settings file with -c."
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        # its own text would quote the line, which may hold a secret
+        mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", "")
+        where = f", line {mark.line + 1}" if mark else ""
+        raise SettingsError(f"{file} is not YAML{where}: {what or 'it is not text'}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -342,7 +400,19 @@ def _explain(error: Any) -> str:
     return f"{where} is no setting: {known}"
 
 
-def _text(value: Any) -> str:
+def _plain_secrets(data: dict[str, Any]) -> list[str]:
+    """The settings that hold a secret as it is, instead of saying where it is kept."""
+    kafka, conf = data.get("kafka"), (data.get("spark") or {}).get("conf")
+    found = [f"kafka.{name}" for name in kafka or {} if properties.is_secret(name)]
+    found += [f"spark.conf.{name}" for name in conf or {} if secret.in_spark(name, "")]
+    flat = {f"kafka.{name}": value for name, value in (kafka or {}).items()}
+    flat |= {f"spark.conf.{name}": value for name, value in (conf or {}).items()}
+    return [name for name in found if not _ELSEWHERE.search(str(flat[name]))]
+
+
+def _text(value: Any) -> str | SecretStr:
+    if isinstance(value, SecretStr):
+        return value
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -350,7 +420,7 @@ def _replaced(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _replaced(value) for key, value in data.items()}
     if isinstance(data, str):
-        return re.sub(r"\$\{(env|file):([^}]+)\}", _lookup, data)
+        return _ELSEWHERE.sub(_lookup, data)
     return data
 
 

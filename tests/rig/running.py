@@ -56,7 +56,7 @@ class Running:
         self.log = folder / "livejoin.log"
         folder.mkdir(parents=True, exist_ok=True)
         chosen = {
-            "kafka": kafka.properties,
+            "kafka": dict(kafka.properties),
             "checkpoints": str(folder / "checkpoints"),
             **settings,
             # who may do what is tried elsewhere

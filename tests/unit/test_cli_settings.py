@@ -7,18 +7,22 @@ import pytest
 from typer.testing import CliRunner
 
 from livejoin import cli
-from livejoin.cli_settings import HIDDEN
 from livejoin.errors import SettingsError
+from livejoin.secret import HIDDEN
+from rig.authority import Authority
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 FILE = """
 name: crm
 kafka:
   bootstrap.servers: kafka:9092
+  security.protocol: SASL_SSL
+  sasl.mechanism: PLAIN
   sasl.username: ${env:OUR_USER}
   sasl.password: hunter2
   ssl.key.password: ${file:%s}
-  sasl.jaas.config: 'module required username="a" password="hunter2";'
+  sasl.jaas.config: 'org.apache.kafka.common.security.plain.PlainLoginModule required
+    username="hunter2" password="hunter2";'
 topics: {users: crm.users}
 spark:
   conf:
@@ -35,7 +39,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     secret.write_text("hunter2")
     monkeypatch.setenv("OUR_USER", "hunter2")
     monkeypatch.setenv("LIVEJOIN_HTTP__PORT", "8080")
-    monkeypatch.setenv("LIVEJOIN_KAFKA__SSL_CA_PEM", "hunter2")
+    monkeypatch.setenv("LIVEJOIN_KAFKA__SSL_CA_PEM", Authority("hunter2").pem)
     monkeypatch.setenv("LIVEJOIN_TOPICS__USERS", "env.users")
     found = tmp_path / "livejoin.yaml"
     found.write_text(FILE % secret)
@@ -86,7 +90,10 @@ def test_without_a_file_all_are_defaults() -> None:
 
 
 def test_a_whole_section_may_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIVEJOIN_KAFKA", '{"bootstrap.servers": "k:1", "sasl.password": "hunter2"}')
+    monkeypatch.setenv(
+        "LIVEJOIN_KAFKA", '{"bootstrap.servers": "k:1", "ssl.key.password": "hunter2"}'
+    )
+    monkeypatch.setenv("LIVEJOIN_KAFKA__SECURITY_PROTOCOL", "SSL")
     found = _config()
     assert "hunter2" not in found
     assert ["kafka.bootstrap.servers", "k:1", "environment"] in [
@@ -100,3 +107,17 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.cli, ["config", "-c", str(file)])
     assert isinstance(done.exception, SettingsError)
     assert "did you mean name?" in str(done.exception)
+
+
+def test_what_comes_from_a_file_of_properties_is_named_and_hidden_too(tmp_path: Path) -> None:
+    below, file = tmp_path / "client.properties", tmp_path / "livejoin.yaml"
+    below.write_text(
+        "bootstrap.servers=k:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        "sasl.username=me\nsasl.password=hunter2\nclient.id=below\n"
+    )
+    file.write_text(f"kafka_file: {below}\nkafka: {{client.id: above}}")
+    rows = json.loads(_config("-c", str(file), "--output", "json"))
+    found = {row["setting"]: (row["value"], row["from"]) for row in rows}
+    assert found["kafka.bootstrap.servers"] == ("k:1", "kafka_file")
+    assert found["kafka.sasl.password"] == (HIDDEN, "kafka_file")
+    assert found["kafka.client.id"] == ("above", "file")

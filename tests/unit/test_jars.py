@@ -36,7 +36,7 @@ def _repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_locked_jar_has_a_group_a_coordinate_and_a_checksum() -> None:
     locked = jars.locked()
-    assert {jar.group for jar in locked} == {"spark", "broker"}
+    assert {jar.group for jar in locked} == {"spark", "broker", "oidc"}
     for jar in locked:
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+", jar.coordinate), jar
         assert re.fullmatch(r"[0-9a-f]{64}", jar.sha256), jar

@@ -3,12 +3,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from livejoin import settings
 from livejoin.core.spec import Choice
 from livejoin.errors import SettingsError
 
 Write = Callable[[str], Path]
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required username='me'"
 pytestmark = pytest.mark.usefixtures("no_settings")
 
 
@@ -149,7 +151,7 @@ def test_auto_offset_reset_decides_where_reading_starts(
         ("topics: {user: x}", "topics.user is no setting: did you mean users?"),
         ("http: {prt: 1}", "http.prt is no setting: did you mean port?"),
         ("spark: {batchs: 1}", "spark.batchs is no setting: did you mean batch_s?"),
-        ("zzz: 1", "zzz is no setting: known are name, kafka, topics, "),
+        ("zzz: 1", "zzz is no setting: known are name, kafka, kafka_file, topics, "),
         ("http: {zzz: 1}", "http.zzz is no setting: known are host, port"),
         ("nam: x\nhttp: {prt: 1}", "did you mean port?; nam is no setting: did you mean name?"),
     ],
@@ -276,13 +278,16 @@ def test_values_may_come_from_variables_and_files(
     file = write(
         "kafka:\n"
         "  bootstrap.servers: ${env:BROKER}\n"
-        f'  sasl.jaas.config: user="me" password="${{file:{secret}}}";\n'
+        "  security.protocol: SASL_SSL\n"
+        f"  sasl.jaas.config: {PLAIN} password='${{file:{secret}}}';\n"
         "topics: {users: 'people-${env:BROKER_NAME}'}\n"
     )
     monkeypatch.setenv("BROKER_NAME", "a")
     chosen = settings.load(file)
     assert chosen.kafka["bootstrap.servers"] == "there:9092"
-    assert chosen.kafka["sasl.jaas.config"] == 'user="me" password="hush";'
+    hidden = chosen.kafka["sasl.jaas.config"]
+    assert isinstance(hidden, SecretStr)
+    assert hidden.get_secret_value() == f"{PLAIN} password='hush';"
     assert chosen.topics.users == "people-a"
 
 
@@ -314,6 +319,67 @@ def test_a_secrets_file_that_is_missing_is_named(write: Write) -> None:
 def test_no_error_shows_a_secret(write: Write, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SECRET", "hush")
     assert "hush" not in _refused(write(text))
+
+
+# --- secrets, and files of properties
+
+LOGIN = """
+kafka:
+  bootstrap.servers: x
+  security.protocol: SASL_SSL
+  sasl.mechanism: PLAIN
+  sasl.username: me
+  sasl.password: %s
+spark: {conf: {spark.hadoop.fs.s3a.secret.key: "%s", spark.driver.memory: 4g}}
+"""
+
+
+def test_no_way_to_print_the_settings_shows_a_secret(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "canary")
+    chosen = settings.load(write(LOGIN % ("${env:SECRET}", "${env:SECRET}")))
+    for shown in (repr(chosen), str(chosen), chosen.model_dump_json(), repr(chosen.model_dump())):
+        assert "canary" not in shown
+    assert chosen.warnings == ()
+
+
+def test_a_secret_that_stands_in_the_file_as_it_is_gets_a_warning(write: Write) -> None:
+    file = write(LOGIN % ("canary", "canary"))
+    assert settings.load(file).warnings == tuple(
+        f"{name} stands in {file} as it is: better ${{env:NAME}} or ${{file:PATH}}"
+        for name in ("kafka.sasl.password", "spark.conf.spark.hadoop.fs.s3a.secret.key")
+    )
+
+
+def test_a_secret_from_the_environment_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    login = {"SECURITY_PROTOCOL": "sasl_ssl", "SASL_MECHANISMS": "plain", "SASL_USERNAME": "me"}
+    for name, value in {**login, "SASL_PASSWORD": "canary"}.items():
+        monkeypatch.setenv(f"LIVEJOIN_KAFKA__{name}", value)
+    monkeypatch.setenv("LIVEJOIN_KAFKA__BOOTSTRAP_SERVERS", "x")
+    chosen = settings.load()
+    assert chosen.warnings == ()
+    assert "canary" not in repr(chosen)
+
+
+def test_a_file_of_client_properties_stands_below_the_block(write: Write, tmp_path: Path) -> None:
+    below = tmp_path / "client.properties"
+    below.write_text("bootstrap.servers=file:1\nclient.id=file\n")
+    chosen = settings.load(write(f"kafka_file: {below}\nkafka: {{client.id: block}}"))
+    assert chosen.kafka == {"bootstrap.servers": "file:1", "client.id": "block"}
+    assert settings.load(kafka_file=str(below)).kafka["client.id"] == "file"
+    assert "cannot be read" in _refused(kafka_file=str(tmp_path / "none"))
+
+
+def test_older_names_of_properties_do(write: Write) -> None:
+    assert settings.load(write("kafka: {metadata.broker.list: x}")).warnings == ()
+    assert "is no property" in _refused(write("kafka: {bootstrap.servers: x, sasl.pasword: y}"))
+
+
+def test_yaml_that_cannot_be_read_is_not_quoted(write: Write) -> None:
+    said = _refused(write("kafka:\n  sasl.password: canary: canary\n"))
+    assert "is not YAML, line 2: mapping values are not allowed here" in said
+    assert "canary" not in said
 
 
 # --- found wanting

@@ -116,8 +116,9 @@ class Queries:
                 silent.discard(query)
                 return None
             error, trace = query.exception(), self._trace(query)
-        except (Py4JError, OSError) as lost:
-            # a JVM that was killed stops answering a moment before it is known to be gone
+        except (Py4JError, OSError, QueryFailed) as lost:
+            # a JVM that was killed stops answering a moment before it is known to be gone, and
+            # one that is stopped may be gone between two questions
             if query not in silent:
                 silent.add(query)
                 return None
@@ -158,8 +159,6 @@ class Queries:
             "kafka.max.poll.records": "5000",  # of a fetch of 1 MiB; 500 by default
             "groupIdPrefix": self._names.group("pipeline"),
         }
-        # Spark refuses it; it has been resolved to offsets
-        options.pop("kafka.auto.offset.reset", None)
         return join.records(spark.readStream.format("kafka").options(**options).load(), source)
 
     def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
@@ -173,7 +172,6 @@ class Queries:
             "kafka.batch.size": str(256 << 10),
             "checkpointLocation": self.checkpoints.of(generation.number),
         }
-        options.pop("kafka.auto.offset.reset", None)
         if urlparse(self.checkpoints.root).scheme in (
             "",
             "file",

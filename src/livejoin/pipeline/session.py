@@ -6,7 +6,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from livejoin import classes, jars, processes
+from livejoin import classes, jars, processes, properties, secret
 from livejoin.errors import MachineError, QueryFailed
 from livejoin.settings import Spark
 
@@ -51,6 +51,8 @@ _DEFAULTS = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+_LOG_LEVEL = "spark.log.level"
+_REDACTION = "spark.redaction.regex"
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -63,9 +65,16 @@ class Session:
     """The one Spark session of this process. `spark` starts it, again where its JVM has died."""
 
     def __init__(
-        self, settings: Spark, *, lock: int, log: Path, archive_classes: bool = False
+        self,
+        settings: Spark,
+        *,
+        lock: int,
+        log: Path,
+        java_options: Sequence[str] = (),
+        archive_classes: bool = False,
     ) -> None:
         self._settings = settings
+        self._java_options = java_options
         self._lock = lock
         self._log = log
         self._archive_classes = archive_classes
@@ -155,7 +164,7 @@ class Session:
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             gateway = launch_gateway()
         context = SparkContext(conf=SparkConf(loadDefaults=True, _jvm=gateway.jvm), gateway=gateway)
-        context.setLogLevel("WARN")
+        context.setLogLevel(context.getConf().get(_LOG_LEVEL, "WARN"))
         _without_checksum_files(context)
         return SparkSession(context)
 
@@ -171,19 +180,21 @@ class Session:
             return read_int(info), UTF8Deserializer().loads(info)
 
     def _conf(self, java: str) -> dict[str, str]:
-        settings = self._settings
+        settings, given = self._settings, properties.opened(self._settings.conf)
         local = classes.options(class_archive(java), make=self._archive_classes)
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-            **settings.conf,
+            **given,
+            # it would replace what is hidden anyhow
+            _REDACTION: "|".join(filter(None, (secret.REDACTION, given.get(_REDACTION)))),
         }
         if settings.local:
             conf = _LOOPBACK | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
-            conf[key] = " ".join((*_JVM_OPTIONS, *more, settings.conf.get(key, "")))
+            conf[key] = " ".join((*_JVM_OPTIONS, *self._java_options, *more, given.get(key, "")))
         return conf
 
 

@@ -1,0 +1,333 @@
+"""Every way to log in (D4), tokens that expire, and the least set of rights (D7)."""
+
+import contextlib
+import json
+import re
+import shlex
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from rig.authority import Authority
+from rig.provider import Provider, provider
+from rig.running import COLD, Running, until
+from rig.secure import USER, Secure, secure
+from rig.world import (
+    ExpectLive,
+    ExpectOracle,
+    Produce,
+    StopTraffic,
+    Traffic,
+    WaitOutcome,
+    WaitState,
+    World,
+    play,
+    to_pair,
+    world,
+)
+
+LIFE_S = 60
+REAUTHENTICATED_S = 180
+PAGE = Path(__file__).parents[2] / "docs/security-kafka.md"
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Authority, Provider]]:
+    authority = Authority()
+    folder = tmp_path_factory.mktemp("provider")
+    with provider(folder, authority, subject=USER, life_s=LIFE_S) as one:
+        yield authority, one
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    identities: tuple[Authority, Provider], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secure]:
+    """A broker that asks for a new login now and then, and looks at rights."""
+    more = {
+        "connections.max.reauth.ms": str(LIFE_S * 1000),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",  # the test itself
+    }
+    with secure(tmp_path_factory.mktemp("secure"), *identities, more=more) as one:
+        yield one
+
+
+LOGINS_LOGGED = """
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c{1}: %m%n%ex
+logger.sasl.name = org.apache.kafka.common.security.authenticator
+logger.sasl.level = debug
+"""
+
+
+# --- rights, as the page gives them
+
+
+def documented(name: str, users: str, accounts: str, control: str = "") -> list[AclBinding]:
+    """The rights on the page, for another name and other inputs: one operation each."""
+    found = []
+    words = {"users": users, "accounts": accounts, "control": control or f"{name}.control"}
+    words |= {"livejoin.": f"{name}.", "livejoin.leader": f"{name}.leader"}
+    for line in re.findall(r"(?m)^kafka-acls --add (.*)$", PAGE.read_text()):
+        options = shlex.split(line)
+        pairs = list(zip(options[::2], options[1::2], strict=True))
+        given = dict(pairs)
+        kind = next(k for k in ("--topic", "--group", "--transactional-id") if k in given)
+        pattern = given.get("--resource-pattern-type", "literal").upper()
+        found += [
+            AclBinding(
+                ResourceType[kind.strip("-").replace("-", "_").upper()],
+                words[given[kind]],
+                ResourcePatternType[pattern],
+                f"User:{USER}",
+                "*",
+                AclOperation[operation.upper()],
+                AclPermissionType.ALLOW,
+            )
+            for option, operation in pairs
+            if option == "--operation"
+        ]
+    return found
+
+
+def allow(guarded: Secure, rights: list[AclBinding]) -> None:
+    for done in guarded.open.admin.create_acls(rights).values():
+        done.result(10)
+
+
+def take(guarded: Secure, right: AclBinding) -> None:
+    one = AclBindingFilter(
+        right.restype, right.name, right.resource_pattern_type, right.principal, right.host,
+        right.operation, right.permission_type,
+    )  # fmt: skip
+    for done in guarded.open.admin.delete_acls([one]).values():
+        assert len(done.result(10)) == 1, right
+
+
+@pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SSL", "OAUTHBEARER"])
+def test_d4_a_swap_with_the_documented_rights_over(
+    way: str, guarded: Secure, tmp_path: Path
+) -> None:
+    name = f"d4-{way.lower()}"
+    for pair in ("a", "b"):
+        allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
+    with world(guarded.behind(way), tmp_path, name, spark={"conf": COLD}) as one:
+        play(one, [
+            Produce("b", 50), to_pair(name, "b", joinType="inner"), WaitOutcome("live"),
+            ExpectLive("b", "inner"), ExpectOracle("b", "inner"),
+        ])  # fmt: skip
+
+
+# --- tokens that live for a minute
+
+
+def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
+    guarded: Secure, identities: tuple[Authority, Provider], tmp_path: Path
+) -> None:
+    name, (_, one_provider) = "d4", identities
+    for pair in ("a", "b"):
+        allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
+    kafka = guarded.behind("OAUTHBEARER", debug="broker,security")
+    with world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as one:
+        play(one, [Traffic(10)])
+        stale, ends = 0, time.monotonic() + REAUTHENTICATED_S
+        while time.monotonic() < ends:  # what is counted takes time
+            stale += bool(one.status()["stale"])
+            time.sleep(1)
+        rdkafka, java = reauthenticated(one)
+        print(f"re-authentications in {REAUTHENTICATED_S} s: librdkafka {rdkafka}, JVM {java}")
+        assert rdkafka >= 2
+        assert java >= 2
+        assert stale == 0, "there was a gap although the provider was up"
+        one_provider.stop()
+        stopped = time.monotonic()
+        said = until(lambda: refusal(one), "a named status", LIFE_S * 2 + 15)
+        print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {said}")
+        assert one.live.table("final_ui"), "the last rows stay"
+        one.watcher.replaying = True
+        one_provider.start()
+        began = time.monotonic()
+        missed = one.producers["a"].count
+        until(lambda: has_read(one, missed), "what was missed is read", 60)
+        print(f"recovered {time.monotonic() - began:.0f} s after the provider came back")
+        play(one, [
+            WaitState("live"), StopTraffic(), ExpectOracle("a"), to_pair(name, "b"),
+            WaitOutcome("live"),
+        ])  # fmt: skip
+        assert not one.status()["stale"]
+
+
+def logins_logged(folder: Path) -> dict[str, str]:
+    """Spark's options with which every login of its Kafka clients is logged, and little else."""
+    file = folder / "log4j2.properties"
+    file.write_text(LOGINS_LOGGED)
+    key, cold = next(iter(COLD.items()))
+    return {key: f"{cold} -Dlog4j2.configurationFile={file}"}
+
+
+def reauthenticated(one: World) -> tuple[int, int]:
+    """How often librdkafka's and the JVM's clients have logged in again on an open connection."""
+    ours = one.live.log.read_text(errors="replace")
+    spark = (one.live.folder / "checkpoints/spark.log").read_text(errors="replace")
+    return ours.count("REAUTH -> "), len(re.findall(r"Finished re-?authentication with", spark))
+
+
+def refusal(one: World) -> str:
+    """What the status says of a login that does not work, or nothing."""
+    status = one.status()
+    said = f"{status['message']} {status['stale']}"
+    return said if re.search(r"refuses us|uthenticat|token", said) else ""
+
+
+def has_read(one: World, count: int) -> bool:
+    with contextlib.suppress(AssertionError):  # it may be busy
+        return one.live.read() >= count
+    return False
+
+
+# --- rights that are missing, one after the other: D7
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A right, what shows that it is missing, and in which words."""
+
+    operation: str
+    resource: str
+    words: str
+    swap: bool = False  # it shows when something else is asked for
+
+    @property
+    def kind(self) -> ResourceType:
+        kinds = {"group": ResourceType.GROUP, "id": ResourceType.TRANSACTIONAL_ID}
+        return kinds.get(self.resource, ResourceType.TOPIC)
+
+    @property
+    def what(self) -> AclOperation:
+        return AclOperation[self.operation]
+
+
+MISSING = (
+    Missing("READ", "in.users", 'topic "{in.users}" may not be read'),
+    Missing("READ", "in.accounts", 'topic "{in.accounts}" may not be read'),
+    Missing("READ", "in.control", 'topic "{in.control}" may not be read'),
+    Missing("WRITE", "in.control", "cannot be written", swap=True),
+    Missing("CREATE", "in.control", 'topic "{in.control}" may not be made'),
+    Missing("CREATE", "own", "may not be made"),
+    Missing("DELETE", "own", "may not be deleted", swap=True),
+    Missing("READ", "own", "may not be read"),
+    Missing("WRITE", "own", "uthorization"),
+    Missing("READ", "group", "may not be used"),
+    Missing("WRITE", "id", "uthorization"),
+)
+
+
+def names(name: str) -> dict[str, str]:
+    """What a right may be about. Inputs do not begin with livejoin's name."""
+    inputs = {f"in.{one}": f"in-{name}.{one}" for one in ("users", "accounts", "control")}
+    return inputs | {"own": f"{name}.", "group": f"{name}.", "id": f"{name}.leader"}
+
+
+def started(guarded: Secure, folder: Path, name: str) -> Running:
+    """A livejoin over inputs with a few records, and with the rights of the page."""
+    about = names(name)
+    producer = guarded.open.producer()
+    for source in ("users", "accounts"):
+        guarded.open.make(about[f"in.{source}"])
+        producer.produce(about[f"in.{source}"], b'{"userId": "a"}')
+    assert producer.flush(20) == 0
+    allow(guarded, documented(name, about["in.users"], about["in.accounts"], about["in.control"]))
+    topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
+    return Running(guarded.behind("PLAIN"), folder, name=name, topics=topics, standby_s=0)
+
+
+def test_d7_the_documented_rights_are_enough(guarded: Secure, tmp_path: Path) -> None:
+    one = started(guarded, tmp_path, "d7")
+    one.start()
+    try:
+        one.wait_live()
+        assert one.ask("api/v1/control", {"joinType": "inner"})["outcome"] in (
+            "accepted",
+            "building",
+        )
+        until(lambda: one.ask("api/v1/status")["joinType"] == "inner", "the other join")
+        until(lambda: "d7.changelog.1" not in guarded.open.topics(), "the old one is removed")
+    finally:
+        assert one.stop() == 0
+
+
+def test_d7_every_documented_right_has_its_case(guarded: Secure) -> None:
+    about = names("d7")
+    rights = documented("d7", about["in.users"], about["in.accounts"], about["in.control"])
+    cases = {(missing.kind, about[missing.resource], missing.what) for missing in MISSING}
+    assert cases == {(right.restype, right.name, right.operation) for right in rights}
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=lambda m: f"{m.operation}-{m.resource}".lower())
+def test_d7_without(missing: Missing, guarded: Secure, tmp_path: Path) -> None:
+    name = f"d7-{missing.operation}-{missing.resource.replace('.', '-')}".lower()
+    one, about = started(guarded, tmp_path, name), names(name)
+    rights = documented(name, about["in.users"], about["in.accounts"], about["in.control"])
+    wanted = (missing.kind, about[missing.resource], missing.what)
+    found = [one for one in rights if (one.restype, one.name, one.operation) == wanted]
+    take(guarded, found[0])
+    words = missing.words
+    for key, value in about.items():
+        words = words.replace(f"{{{key}}}", value)
+    one.start()
+    try:
+        if missing.operation == "DELETE":  # it shows once there is something to delete
+            one.wait_live()
+        if missing.swap:
+            until(lambda: "listening to" in told(one), "it listens")
+            asked(one)
+        until(lambda: words in told(one), f"{words!r} is told", 60)
+        # and once it is given it goes on by itself
+        allow(guarded, [found[0]])
+        until(lambda: words not in status(one), "it is told no more", 60)
+    finally:
+        print(told(one)[-1500:])
+        assert one.stop() == 0, "it hangs"
+
+
+def asked(one: Running) -> None:
+    """Ask for another join; the answer may be what is looked for."""
+    json_type = {"content-type": "application/json"}
+    request = urllib.request.Request(
+        f"{one.url}api/v1/control", b'{"joinType": "inner"}', json_type
+    )
+    try:
+        urllib.request.urlopen(request, timeout=30).close()
+    except urllib.error.HTTPError as error:
+        with one.log.open("ab") as log:
+            log.write(error.read())
+
+
+def told(one: Running) -> str:
+    """What a person sees: the status, and the log."""
+    return one.log.read_text() + status(one)
+
+
+def status(one: Running) -> str:
+    with contextlib.suppress(AssertionError):
+        return json.dumps(one.ask("api/v1/status"), ensure_ascii=False).replace('\\"', '"')
+    return ""

@@ -1,0 +1,73 @@
+"""Wrong certificates and no TLS at all, as both families of clients meet them: D5."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from livejoin.errors import KafkaUnavailable
+from livejoin.kafka import Kafka, wait_until_reachable
+from livejoin.pipeline.session import Session
+from rig.authority import Authority
+from rig.secure import Secure, secure
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """A broker behind logins."""
+    with secure(tmp_path_factory.mktemp("secure"), Authority()) as one:
+        yield one
+
+
+# one try of Spark's, of two seconds
+SHORT = {
+    "kafka.default.api.timeout.ms": "2000",
+    "kafka.request.timeout.ms": "2000",
+    "fetchOffset.numRetries": "1",
+}
+
+
+def wrong(guarded: Secure, folder: Path) -> dict[str, tuple[dict[str, str], str, str]]:
+    """A block that must not get in, and what librdkafka and Java say of it."""
+    other = Authority("another authority").file(folder / "other.pem")
+    mutual, plain = guarded.block("SSL"), guarded.block("PLAIN")
+    open_door = {"bootstrap.servers": guarded.open.address}
+    return {
+        "wrong authority": (
+            mutual | {"ssl.ca.location": str(other)}, "certificate", "SslAuthentication"),
+        "wrong host": (guarded.badly("ELSEWHERE"), "certificate", "SslAuthentication"),
+        "expired": (guarded.badly("EXPIRED"), "certificate", "SslAuthentication"),
+        "no TLS there": (mutual | open_door, "SSL", "TimeoutException"),
+        "no TLS there, with a password": (plain | open_door, "SSL", "TimeoutException"),
+        "wrong password": (
+            plain | {"sasl.password": "canary-wrong"}, "authentication", "SaslAuthentication"),
+        "no certificate of our own": (
+            {k: v for k, v in mutual.items() if k not in ("ssl.certificate.pem", "ssl.key.pem")},
+            "certificate", "SslAuthentication"),
+    }  # fmt: skip
+
+
+def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
+    guarded: Secure, session: Session, tmp_path: Path
+) -> None:
+    guarded.open.make("d5")
+    spark = session.spark()
+    for case, (block, rdkafka, java) in wrong(guarded, tmp_path).items():
+        kafka = Kafka(block)
+        with pytest.raises(KafkaUnavailable) as refused:
+            wait_until_reachable(kafka, 1)
+        assert "refuses us, or is not who it should be" in str(refused.value), case
+        assert rdkafka.lower() in str(refused.value).lower(), case
+        # where nobody answers, Java tells nothing but that; else it may take its time
+        short = SHORT if java == "TimeoutException" else {"fetchOffset.numRetries": "1"}
+        options = kafka.for_spark() | {"subscribe": "d5"} | short
+        with pytest.raises((PySparkException, Py4JError)) as died:
+            spark.read.format("kafka").options(**options).load().count()
+        assert java in str(died.value), case
+    good = Kafka(guarded.block("SSL"))
+    wait_until_reachable(good, 20)
+    assert (
+        spark.read.format("kafka").options(**good.for_spark(), subscribe="d5").load().count() == 0
+    )

@@ -1,0 +1,96 @@
+"""A real identity provider: tokens by client credentials over TLS, stopped and started at will."""
+
+import contextlib
+import json
+import os
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from livejoin import jars, processes
+from livejoin.broker import free_port
+from rig.authority import Authority
+from rig.running import until
+
+_MAIN = "no.nav.security.mock.oauth2.StandaloneMockOAuth2ServerKt"
+_STORE = "for-the-test"
+AUDIENCE = "kafka"
+
+
+class Provider:
+    """One provider at one address, whatever becomes of its process."""
+
+    def __init__(self, folder: Path, authority: Authority, *, subject: str, life_s: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._port = folder, free_port()
+        self.issuer = f"https://127.0.0.1:{self._port}/livejoin"
+        self._trusted = ssl.create_default_context(cadata=authority.pem)
+        store = authority.sign("provider").pkcs12(folder / "provider.p12", _STORE)
+        claims = {"sub": subject, "aud": [AUDIENCE], "scope": "kafka"}
+        mapping = {"requestParam": "grant_type", "match": "client_credentials", "claims": claims}
+        self._config = {
+            "httpServer": {
+                "type": "NettyWrapper",
+                "ssl": {
+                    "keystoreFile": str(store), "keystoreType": "PKCS12",
+                    "keystorePassword": _STORE, "keyPassword": _STORE,
+                },
+            },
+            "tokenCallbacks": [
+                {"issuerId": "livejoin", "tokenExpiry": life_s, "requestMappings": [mapping]}
+            ],
+        }  # fmt: skip
+        self._process: processes.Child | None = None
+
+    @property
+    def token_url(self) -> str:
+        return f"{self.issuer}/token"
+
+    @property
+    def keys_url(self) -> str:
+        return f"{self.issuer}/jwks"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        config = self.folder / "provider.json"
+        config.write_text(json.dumps(self._config))
+        classpath = os.pathsep.join(map(str, jars.jars("oidc")))
+        self._process = processes.Child(
+            [processes.java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath, _MAIN],
+            env={
+                "JSON_CONFIG_PATH": str(config),
+                "SERVER_PORT": str(self._port),
+                "SERVER_HOSTNAME": "127.0.0.1",
+                "LOG_LEVEL": "WARN",
+            },
+            log=self.folder / "provider.log",
+        )
+        until(self._answers, "the provider answers", 60)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert not self._process.gone, (self.folder / "provider.log").read_text()[-3000:]
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(self.keys_url, timeout=5, context=self._trusted).close()
+            return True
+        return False
+
+    def stop(self) -> None:
+        """End it; twice is fine."""
+        if self._process is not None:
+            self._process.close(grace_s=5)
+            self._process = None
+
+
+@contextlib.contextmanager
+def provider(
+    folder: Path, authority: Authority, *, subject: str = "livejoin", life_s: int = 3600
+) -> Iterator[Provider]:
+    """A provider that is gone afterwards."""
+    one = Provider(folder, authority, subject=subject, life_s=life_s)
+    one.start()
+    try:
+        yield one
+    finally:
+        one.stop()

@@ -1,0 +1,175 @@
+"""A broker that lets nobody in without a login: one listener per way, certificates of our own.
+
+The listener without any is the test's own, for what a test prepares and looks up.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from livejoin import broker, properties
+from livejoin.kafka import Kafka
+from rig.authority import Authority, Signed
+from rig.provider import AUDIENCE, Provider
+
+USER, PASSWORD = "livejoin", "canary-password-7d1f"
+CLIENT_SECRET = "canary-client-secret-93ab"
+_MODULES = "org.apache.kafka.common.security"
+_OAUTH = f"{_MODULES}.oauthbearer"
+WAYS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "SSL")
+_WRONG = ("EXPIRED", "ELSEWHERE")
+_LISTENERS = {"PLAIN": "PLAIN", "SCRAM-SHA-256": "SCRAM", "SCRAM-SHA-512": "SCRAM",
+              "OAUTHBEARER": "OAUTH", "SSL": "MUTUAL"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Secure:
+    """The broker, and how to get in."""
+
+    open: Kafka
+    authority: Authority
+    ports: Mapping[str, int]
+    provider: Provider | None
+    own: Signed
+    folder: Path = field(default=Path())
+
+    def block(self, way: str) -> dict[str, str]:
+        """The settings' block for one way to log in."""
+        port = self.ports[_LISTENERS[way]]
+        found = {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "ssl.ca.location": str(self.folder / "ca.pem"),
+        }
+        if way == "SSL":
+            return found | {
+                "security.protocol": "SSL",
+                "ssl.certificate.pem": self.own.pem,
+                "ssl.key.pem": self.own.key_pem(),
+            }
+        found |= {"security.protocol": "sasl_ssl", "sasl.mechanism": way}
+        if way != "OAUTHBEARER":
+            return found | {"sasl.username": USER, "sasl.password": PASSWORD}
+        assert self.provider is not None
+        return found | {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": USER,
+            "sasl.oauthbearer.client.secret": CLIENT_SECRET,
+            "sasl.oauthbearer.token.endpoint.url": self.provider.token_url,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-2",
+            "https.ca.location": str(self.folder / "ca.pem"),
+        }
+
+    def behind(self, way: str, **more: str) -> Kafka:
+        """The test's own way in; a livejoin that is started with it has only the one named.
+
+        Secrets stand in files of their own.
+        """
+        one, written = Kafka(self.open.properties), {}
+        for name, value in {**self.block(way), **more}.items():
+            written[name] = value
+            if properties.is_secret(name):
+                file = self.folder / name
+                file.write_text(value)
+                written[name] = f"${{file:{file}}}"
+        one.properties = written
+        return one
+
+    def badly(self, how: str) -> dict[str, str]:
+        """A block for a listener whose certificate is not right: `EXPIRED` or `ELSEWHERE`."""
+        return self.block("SSL") | {"bootstrap.servers": f"127.0.0.1:{self.ports[how]}"}
+
+
+@contextlib.contextmanager
+def secure(
+    folder: Path,
+    authority: Authority,
+    provider: Provider | None = None,
+    *,
+    more: Mapping[str, str] | None = None,
+) -> Iterator[Secure]:
+    """A broker with all listeners; OAUTHBEARER where there is a provider."""
+    folder.mkdir(parents=True, exist_ok=True)
+    authority.file(folder / "ca.pem")
+    ports = {name: broker.free_port() for name in ("PLAIN", "SCRAM", "MUTUAL", *_WRONG)}
+    options: Sequence[str] = ()
+    settings = _common(folder, authority) | _wrong(folder, authority)
+    if provider is not None:
+        ports["OAUTH"] = broker.free_port()
+        settings |= _oauth(folder, provider)
+        options = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.keys_url}"]
+    names = {name: "SSL" if name in ("MUTUAL", *_WRONG) else "SASL_SSL" for name in ports}
+    names |= {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    settings |= {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{n}:{how}" for n, how in names.items()),
+        **(more or {}),
+    }
+    with broker.broker(folder / "broker", more=settings, java_options=options) as kafka:
+        _make_scram_users(kafka)
+        own = authority.sign(USER)
+        yield Secure(kafka, authority, ports, provider, own, folder)
+
+
+def _wrong(folder: Path, authority: Authority) -> dict[str, str]:
+    """Listeners whose certificate has expired, or is that of another host."""
+    signed = {
+        "expired": authority.sign("broker", life=-timedelta(days=1)),
+        "elsewhere": authority.sign("broker", host="kafka.example"),
+    }
+    return {
+        f"listener.name.{name}.ssl.keystore.location": str(one.keystore(folder / f"{name}.pem"))
+        for name, one in signed.items()
+    }
+
+
+def _common(folder: Path, authority: Authority) -> dict[str, str]:
+    certificate = authority.sign("broker")
+    plain = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+    scram = f"{_MODULES}.scram.ScramLoginModule required;"
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate.keystore(folder / "broker.pem")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/,DEFAULT",
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plain.plain.sasl.jaas.config": plain,
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-256.sasl.jaas.config": scram,
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": scram,
+    }
+
+
+def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
+    # the broker logs in nowhere, but its module wants a name once it is given any option
+    jaas = (
+        f"{_OAUTH}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=broker"
+        f' ssl.truststore.type=PEM ssl.truststore.location="{folder / "ca.pem"}";'
+    )
+    one = "listener.name.oauth.oauthbearer.sasl"
+    return {
+        "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{one}.jaas.config": jaas,
+        f"{one}.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+        "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": provider.issuer,
+    }
+
+
+def _make_scram_users(kafka: Kafka) -> None:
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        made = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        for done in kafka.admin.alter_user_scram_credentials([made]).values():
+            done.result(10)

@@ -1,0 +1,481 @@
+"""Kafka's client properties: each key, in either spelling, as each family of clients gets it."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from livejoin import properties, secret
+from livejoin.errors import SettingsError
+from livejoin.properties import table
+from livejoin.properties.login import MECHANISMS
+from rig.authority import Authority
+
+SERVERS = {"bootstrap.servers": "kafka:9092"}
+PLAIN = {"security.protocol": "PLAINTEXT"}
+SASL = {"security.protocol": "SASL_SSL"}
+HOSTS = {"ssl.endpoint.identification.algorithm": "https"}
+MODULE = "org.apache.kafka.common.security"
+HANDLER = f"{MODULE}.oauthbearer.OAuthBearerLoginCallbackHandler"
+URL = "https://login.example/token"
+OIDC = SASL | {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.client.id": "livejoin",
+    "sasl.oauthbearer.client.secret": "hush-hush",
+    "sasl.oauthbearer.token.endpoint.url": URL,
+}
+OIDC_JAAS = (
+    f'{MODULE}.oauthbearer.OAuthBearerLoginModule required password="-" clientId="livejoin"'
+    ' clientSecret="hush-hush"'
+)
+# a value that librdkafka takes, where "1000" is none
+VALUES = {
+    "api.version.request": "true",
+    "broker.address.family": "v4",
+    "broker.version.fallback": "0.10.0",
+    "check.crcs": "true",
+    "client.dns.lookup": "use_all_dns_ips",
+    "compression.level": "3",
+    "compression.type": "lz4",
+    "debug": "conf",
+    "enable.metrics.push": "false",
+    "enable.random.seed": "true",
+    "log.connection.close": "false",
+    "log.thread.name": "true",
+    "log_level": "3",
+    "max.in.flight.requests.per.connection": "5",
+    "metadata.recovery.strategy": "none",
+    "queue.buffering.backpressure.threshold": "1",
+    "reconnect.backoff.jitter.ms": "0",
+    "socket.blocking.max.ms": "1000",
+    "socket.keepalive.enable": "true",
+    "socket.max.fails": "1",
+    "socket.nagle.disable": "true",
+    "ssl.crl.location": "/dev/null",
+    "ssl.curves.list": "P-256",
+    "ssl.sigalgs.list": "RSA+SHA256",
+    "topic.metadata.refresh.sparse": "true",
+}
+
+
+def understood(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What librdkafka and the JVM get, without what all get."""
+    found = properties.understood({**SERVERS, **given})
+    assert found.librdkafka.pop("bootstrap.servers") == SERVERS["bootstrap.servers"]
+    assert found.java.pop("bootstrap.servers") == SERVERS["bootstrap.servers"]
+    return found.librdkafka, found.java
+
+
+def refused(given: Mapping[str, str]) -> str:
+    with pytest.raises(SettingsError) as error:
+        properties.understood({**SERVERS, **given})
+    return str(error.value)
+
+
+# --- the table, key by key
+
+
+def test_each_property_stands_in_one_place_of_the_table() -> None:
+    places = (
+        table.BOTH, table.RENAMED, table.RENAMED.values(), table.ALIASES, table.JAVA_ONLY,
+        table.LIBRDKAFKA_ONLY, table.OURS, [table.START], table.LOGIN, table.CERTIFICATES,
+        table.REFUSED,
+    )  # fmt: skip
+    assert sum(map(len, places)) == len(table.KNOWN)
+    assert set(table.ALIASES.values()) <= table.KNOWN
+    assert {name for name in table.SECRET if "." not in name} == set()
+
+
+@pytest.mark.parametrize("name", sorted(table.BOTH - SERVERS.keys()))
+def test_what_both_spell_alike_goes_to_both(name: str) -> None:
+    value = VALUES.get(name, "1000")
+    rdkafka, java = understood({name: value})
+    assert rdkafka == PLAIN | {name: value}
+    assert java == PLAIN | {name: value}
+
+
+@pytest.mark.parametrize(("java_name", "rdkafka_name"), sorted(table.RENAMED.items()))
+def test_what_they_spell_differently_is_understood_in_either_spelling(
+    java_name: str, rdkafka_name: str
+) -> None:
+    for given in (java_name, rdkafka_name):
+        rdkafka, java = understood({given: "1000"})
+        assert rdkafka == PLAIN | {rdkafka_name: "1000"}
+        assert java == PLAIN | {java_name: "1000"}
+
+
+@pytest.mark.parametrize("name", sorted(table.JAVA_ONLY))
+def test_what_only_java_has_goes_to_the_jvm_alone(name: str) -> None:
+    with_login = {} if not name.startswith(("sasl", "ssl")) else OIDC
+    rdkafka, java = understood(with_login | {name: "1"})
+    assert java[name] == "1"
+    assert name not in rdkafka
+
+
+@pytest.mark.parametrize("name", sorted(table.LIBRDKAFKA_ONLY))
+def test_what_only_librdkafka_has_goes_to_it_alone(name: str) -> None:
+    with_tls = {} if not name.startswith("ssl") else {"security.protocol": "SSL"}
+    rdkafka, java = understood(with_tls | {name: VALUES.get(name, "1000")})
+    assert rdkafka[name] == VALUES.get(name, "1000")
+    assert name not in java
+
+
+@pytest.mark.parametrize("name", sorted(table.OURS))
+def test_what_livejoin_chooses_itself_is_not_used_and_said(name: str) -> None:
+    found = properties.understood(SERVERS | {name: "1"})
+    assert found.librdkafka == SERVERS | PLAIN
+    assert found.java == SERVERS | PLAIN
+    assert found.warnings == (f"kafka.{name} is not used: livejoin chooses it itself",)
+
+
+@pytest.mark.parametrize(("name", "other"), sorted(table.ALIASES.items()))
+def test_older_names_mean_the_same(name: str, other: str) -> None:
+    values = {
+        "sasl.mechanism": "PLAIN",
+        "compression.type": "lz4",
+        "bootstrap.servers": "kafka:9092",
+    }
+    value = values.get(other, "1000")
+    login = {"sasl.username": "u", "sasl.password": "pppppp"} | SASL if "sasl" in other else {}
+    login = OIDC if "oauth" in other else login
+    found, expected = (
+        {k: v for k, v in login.items() if k != other} | {n: value} for n in (name, other)
+    )
+    assert properties.understood(SERVERS | found) == properties.understood(SERVERS | expected)
+
+
+@pytest.mark.parametrize(("name", "why"), sorted(table.REFUSED.items()))
+def test_what_is_refused_says_why(name: str, why: str) -> None:
+    whole = f"{name}something" if name.endswith(".") else name
+    assert refused({whole: "x"}) == f"kafka.{whole}: {why}"
+
+
+def test_where_reading_starts_is_for_neither() -> None:
+    assert understood({"auto.offset.reset": "latest"}) == (PLAIN, PLAIN)
+
+
+def test_librdkafka_takes_all_that_it_is_given() -> None:
+    given = {name: VALUES.get(name, "1000") for name in table.BOTH | table.LIBRDKAFKA_ONLY}
+    given |= dict.fromkeys(table.RENAMED.values(), "100000") | SERVERS
+    given |= {"debug": "", "delivery.timeout.ms": "60000", "log_level": "0"}
+    given |= {"receive.message.max.bytes": "200000000", "ssl.crl.location": ""}
+    given |= {"transaction.timeout.ms": "50000", "queued.max.messages.kbytes": "100000"}
+    found = properties.understood(given | {"security.protocol": "SSL"}).librdkafka
+    found = {name: value for name, value in found.items() if value}
+    Consumer({**found, "group.id": "x"}).close()
+    Producer(found)
+    AdminClient(dict[str, str | int | float | bool](found))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sasl.pasword", "is no property of Kafka's clients: did you mean sasl.password?"),
+        ("bootstrap.server", "did you mean bootstrap.servers?"),
+        ("zzz", "kafka.zzz is no property of Kafka's clients"),
+    ],
+)  # fmt: skip
+def test_what_nobody_understands_is_an_error_that_names_the_nearest(name: str, said: str) -> None:
+    assert said in refused({name: "x"})
+
+
+def test_a_property_under_two_names_must_say_one_thing() -> None:
+    both = {"metadata.broker.list": "elsewhere:9092"}
+    assert refused(both) == "kafka: bootstrap.servers is given twice, with different values"
+
+
+# --- logins
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[:3])
+@pytest.mark.parametrize("spelling", [str.upper, str.lower])
+def test_names_and_passwords_reach_both(mechanism: str, spelling: type[str]) -> None:
+    java_module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    password = 'a "quoted\\ one'
+    expected_rdkafka = SASL | HOSTS | {
+        "sasl.mechanism": mechanism, "sasl.username": "me", "sasl.password": password,
+    }  # fmt: skip
+    jaas = f'{MODULE}.{java_module} required username="me" password="a \\"quoted\\\\ one";'
+    expected_java = SASL | HOSTS | {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+    for given in (
+        {"sasl.username": "me", "sasl.password": password},
+        {"sasl.jaas.config": jaas},
+        {"sasl.jaas.config": f"{MODULE}.{java_module} REQUIRED\n"
+         "  password='a \"quoted\\\\ one'\n  username=me"},
+    ):  # fmt: skip
+        how = {"security.protocol": spelling("SASL_SSL"), "sasl.mechanism": spelling(mechanism)}
+        assert understood(how | given) == (expected_rdkafka, expected_java)
+
+
+def test_a_jaas_configuration_tells_the_mechanism_where_it_can() -> None:
+    plain = f'{MODULE}.plain.PlainLoginModule required username="u" password="pppppp";'
+    assert understood(SASL | {"sasl.jaas.config": plain})[0]["sasl.mechanism"] == "PLAIN"
+    scram = f'{MODULE}.scram.ScramLoginModule required username="u" password="pppppp";'
+    assert "sasl.mechanism is not given" in refused(SASL | {"sasl.jaas.config": scram})
+    differs = SASL | {"sasl.jaas.config": plain, "sasl.mechanism": "OAUTHBEARER"}
+    assert "sasl.mechanism and sasl.jaas.config say different things" in refused(differs)
+
+
+def test_client_credentials_reach_both_from_librdkafkas_spelling() -> None:
+    more = {
+        "sasl.oauthbearer.method": "OIDC",
+        "sasl.oauthbearer.scope": "kafka read",
+        "sasl.oauthbearer.sub.claim.name": "client",
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1, identityPoolId=pool-2",
+    }
+    rdkafka, java = understood(OIDC | more)
+    extensions = {"sasl.oauthbearer.extensions": "identityPoolId=pool-2,logicalCluster=lkc-1"}
+    assert rdkafka == OIDC | HOSTS | more | extensions | {"sasl.oauthbearer.method": "oidc"}
+    assert java == SASL | HOSTS | {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": URL,
+        "sasl.oauthbearer.sub.claim.name": "client",
+        "sasl.login.callback.handler.class": HANDLER,
+        "sasl.jaas.config": f'{OIDC_JAAS} scope="kafka read" extension_identityPoolId="pool-2"'
+        ' extension_logicalCluster="lkc-1";',
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("package", ["oauthbearer", "oauthbearer.secured"])
+def test_client_credentials_reach_both_from_javas_spelling(package: str) -> None:
+    given = SASL | {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{MODULE}.{package}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": URL,
+        "sasl.jaas.config": f"{MODULE}.oauthbearer.OAuthBearerLoginModule required"
+        " clientId='livejoin' clientSecret='hush-hush' scope='kafka'"
+        " extension_logicalCluster='lkc-1' extension_identityPoolId='pool-2';",
+    }
+    assert understood(given)[0] == OIDC | HOSTS | {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "identityPoolId=pool-2,logicalCluster=lkc-1",
+    }  # fmt: skip
+    assert understood(given)[1]["sasl.login.callback.handler.class"] == HANDLER
+
+
+@pytest.mark.parametrize(
+    "prefix", ["sasl.oauthbearer.extensions.", "extensions.", "extension_", "Extension_"]
+)
+def test_extensions_may_be_properties_of_their_own(prefix: str) -> None:
+    each = {f"{prefix}logicalCluster": "lkc-1", f"{prefix}identityPoolId": "pool-2"}
+    at_once = {"sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-2"}
+    assert understood(OIDC | each) == understood(OIDC | at_once)
+
+
+def test_only_the_token_endpoint_that_was_named_may_be_asked_by_java() -> None:
+    flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={URL}"
+    assert properties.understood(SERVERS | OIDC).java_options == (flag,)
+    assert properties.understood(SERVERS).java_options == ()
+
+
+def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None:
+    ca = Authority()
+    escaped = ca.pem.replace("\n", "\\n")
+    for given in (
+        {"https.ca.pem": ca.pem},
+        {"https.ca.location": str(ca.file(tmp_path / "ca.pem"))},
+        {"sasl.jaas.config": f"{OIDC_JAAS} ssl.truststore.type=PEM"
+         f' ssl.truststore.certificates="{escaped}";'},
+    ):  # fmt: skip
+        rdkafka, java = understood(OIDC | given)
+        assert rdkafka["https.ca.pem"] == ca.pem
+        trusted = f'ssl.truststore.type="PEM" ssl.truststore.certificates="{escaped}";'
+        assert java["sasl.jaas.config"].endswith(trusted)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sasl.username": "u"}, "sasl.username is given, but security.protocol is not"),
+        ({"sasl.username": "u"}, "Write security.protocol: SASL_SSL"),
+        ({"sasl.username": "u"} | PLAIN, "but security.protocol is PLAINTEXT"),
+        ({"sasl.username": "u", "security.protocol": "SSL"}, "but security.protocol is SSL"),
+        ({"ssl.ca.location": "/x"}, "Write security.protocol: SSL"),
+        ({"ssl.ca.location": "/x", "security.protocol": "plaintext"}, "is PLAINTEXT"),
+        ({"security.protocol": "TLS"}, "Known are PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (SASL, "sasl.mechanism is not given. Known are PLAIN,"),
+        (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
+        (SASL | {"sasl.mechanism": "PLAIN", "sasl.username": "u"}, "PLAIN needs sasl.password"),
+        (OIDC | {"sasl.oauthbearer.client.secret": ""}, "or clientSecret in sasl.jaas.config"),
+        (OIDC | {"sasl.oauthbearer.token.endpoint.url": "http://x/t"}, "unencrypted"),
+        (OIDC | {"sasl.oauthbearer.method": "default"}, "can only be oidc"),
+        (OIDC | {"sasl.oauthbearer.grant.type": "jwt-bearer"}, "only be client_credentials"),
+        (OIDC | {"sasl.login.callback.handler.class": "com.x.Y"}, HANDLER),
+        (OIDC | {"sasl.oauthbearer.extensions": "lonely"}, "Write NAME=VALUE,NAME=VALUE"),
+        (OIDC | {"sasl.oauthbearer.extensions": "auth=x"}, "'auth' cannot be an extension"),
+        (SASL | {"sasl.jaas.config": "nonsense"}, "sasl.jaas.config cannot be read"),
+        (SASL | {"sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required a=b;"}, "option a"),
+        (SASL | {"sasl.jaas.config": "com.x.Module required;"}, "names com.x.Module"),
+        (SASL | {"sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required; x"}, "cannot be"),
+        (SASL | {"ssl.endpoint.identification.algorithm": ""} | OIDC, "host names are verified"),
+        (OIDC | {"ssl.endpoint.identification.algorithm": "none"}, "could pose as the broker"),
+        (OIDC | {"enable.ssl.certificate.verification": "false"}, "could pose as the broker"),
+    ],
+)  # fmt: skip
+def test_nothing_falls_back_and_what_is_missing_is_said(given: dict[str, str], said: str) -> None:
+    assert said in refused(given)
+
+
+def test_a_token_endpoint_on_this_machine_needs_no_tls() -> None:
+    url = "http://127.0.0.1:8080/token"
+    found = understood(OIDC | {"sasl.oauthbearer.token.endpoint.url": url})
+    assert found[0]["sasl.oauthbearer.token.endpoint.url"] == url
+
+
+def test_a_password_in_the_clear_is_possible_and_warned_of() -> None:
+    how = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    found = properties.understood(SERVERS | how | {"sasl.username": "u", "sasl.password": "pppppp"})
+    assert found.warnings == ("kafka: with SASL_PLAINTEXT passwords and data travel unencrypted",)
+
+
+# --- certificates
+
+
+@pytest.fixture(scope="module")
+def ca() -> Authority:
+    return Authority()
+
+
+SSL = {"security.protocol": "SSL"}
+
+
+def test_whom_to_trust_reaches_both_as_pem(ca: Authority, tmp_path: Path) -> None:
+    file = str(ca.file(tmp_path / "ca.pem"))
+    store = str(ca.sign("broker").pkcs12(tmp_path / "trust.p12", "hush-hush"))
+    for given in (
+        {"ssl.ca.location": file},
+        {"ssl.ca.pem": ca.pem},
+        {"ssl.truststore.type": "PEM", "ssl.truststore.location": file},
+        {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca.pem},
+        {"ssl.truststore.location": store, "ssl.truststore.password": "hush-hush"},
+    ):
+        rdkafka, java = understood(SSL | given)
+        assert rdkafka.keys() == SSL.keys() | HOSTS.keys() | {"ssl.ca.pem"}
+        assert ca.pem in rdkafka["ssl.ca.pem"]
+        assert java == SSL | HOSTS | {
+            "ssl.truststore.type": "PEM", "ssl.truststore.certificates": rdkafka["ssl.ca.pem"],
+        }  # fmt: skip
+    assert understood(SSL | {"ssl.ca.location": "probe"}) == (SSL | HOSTS, SSL | HOSTS)
+
+
+@pytest.mark.parametrize("password", ["", "hush-hush"])
+def test_who_we_are_reaches_both_as_pem(ca: Authority, tmp_path: Path, password: str) -> None:
+    own = ca.sign("me")
+    key = own.key_pem(password)
+    names = {name: str(tmp_path / name) for name in ("key", "old-key", "certificate", "both")}
+    Path(names["key"]).write_text(key)
+    Path(names["old-key"]).write_text(own.key_pem(password, traditional=True))
+    Path(names["certificate"]).write_text(own.pem)
+    Path(names["both"]).write_text(key + own.pem)
+    locked = {"ssl.key.password": password} if password else {}
+    for given in (
+        {"ssl.certificate.location": names["certificate"], "ssl.key.location": names["key"]},
+        {"ssl.certificate.location": names["certificate"], "ssl.key.location": names["old-key"]},
+        {"ssl.certificate.pem": own.pem, "ssl.key.pem": key},
+        {"ssl.keystore.certificate.chain": own.pem, "ssl.keystore.key": key,
+         "ssl.keystore.type": "PEM"},
+        {"ssl.keystore.location": names["both"], "ssl.keystore.type": "PEM"},
+    ):  # fmt: skip
+        rdkafka, java = understood(SSL | locked | given)
+        expected = {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem()}
+        assert rdkafka == SSL | HOSTS | expected
+        assert java == SSL | HOSTS | {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": own.pem,
+            "ssl.keystore.key": own.key_pem(),
+        }  # fmt: skip
+
+
+def test_a_key_store_in_pkcs12_reaches_both_as_pem(ca: Authority, tmp_path: Path) -> None:
+    own = ca.sign("me")
+    store = str(own.pkcs12(tmp_path / "own.p12", "hush-hush"))
+    given = SSL | {"ssl.keystore.location": store, "ssl.keystore.password": "hush-hush"}
+    rdkafka, java = understood(given)
+    assert rdkafka["ssl.key.pem"] == java["ssl.keystore.key"] == own.key_pem()
+    assert rdkafka["ssl.certificate.pem"] == own.pem + ca.pem
+    assert "neither PEM nor PKCS12" in refused(given | {"ssl.keystore.password": "wrong"})
+
+
+def test_a_store_of_javas_own_kind_says_how_to_convert_it(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed....")
+    for name in ("ssl.truststore.location", "ssl.keystore.location"):
+        said = refused(SSL | {name: str(store), "ssl.truststore.type": "JKS"})
+        assert f"keytool -importkeystore -srckeystore {store}" in said
+        assert f"-destkeystore {tmp_path / 'trust.p12'} -deststoretype PKCS12" in said
+
+
+def test_that_line_of_keytools_works(ca: Authority, tmp_path: Path) -> None:
+    ca.file(tmp_path / "ca.pem")
+    store = tmp_path / "trust.jks"
+    make = ["keytool", "-importcert", "-noprompt", "-file", str(tmp_path / "ca.pem")]
+    make += ["-keystore", str(store), "-storetype", "JKS", "-storepass", "hush-hush"]
+    subprocess.run(make, check=True, capture_output=True)
+    said = refused(SSL | {"ssl.truststore.location": str(store)})
+    line = said[said.index("keytool -") :].split()
+    line += ["-srcstorepass", "hush-hush", "-deststorepass", "hush-hush"]
+    subprocess.run(line, check=True, capture_output=True)
+    given = {"ssl.truststore.location": str(tmp_path / "trust.p12")}
+    found = understood(SSL | given | {"ssl.truststore.password": "hush-hush"})
+    assert found[0]["ssl.ca.pem"] == ca.pem
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ssl.ca.location": "/no/such"}, "ssl.ca.location: /no/such cannot be read: No such file"),
+        ({"ssl.ca.pem": "hunter2"}, "ssl.ca.pem holds no certificate in PEM"),
+        ({"ssl.ca.pem": "x", "ssl.truststore.location": "y"}, "both name whom to trust"),
+        ({"ssl.key.pem": "x"}, "also needs ssl.certificate.location"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_named(given: dict[str, str], said: str) -> None:
+    assert said in refused(SSL | given)
+
+
+def test_a_wrong_password_of_a_key_is_named_and_nothing_of_the_key_shown(ca: Authority) -> None:
+    own = ca.sign("me")
+    given = SSL | {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem("hush-hush")}
+    assert refused(given) == "kafka: the key in ssl.key.pem needs ssl.key.password"
+    said = refused(given | {"ssl.key.password": "other-one"})
+    assert said == "kafka: the key in ssl.key.pem is no PEM, or needs another ssl.key.password"
+
+
+# --- files, and what is secret
+
+
+def test_a_file_of_properties_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# a comment\n! another\n\n"
+        "bootstrap.servers = a:1,\\\n    b:2\n"
+        "sasl.mechanism:PLAIN\n"
+        "security.protocol SASL_SSL\n"
+        'sasl.jaas.config=org.x required \\\n  username="\\u0041" \\\n  password="a\\\\b";\n'
+        "extension_logicalCluster=lkc-1\n"
+        "empty=\n"
+    )  # fmt: skip
+    assert properties.read(file) == {
+        "bootstrap.servers": "a:1,b:2",
+        "sasl.mechanism": "PLAIN",
+        "security.protocol": "SASL_SSL",
+        "sasl.jaas.config": 'org.x required username="A" password="a\\b";',
+        "sasl.oauthbearer.extensions.logicalCluster": "lkc-1",
+        "empty": "",
+    }
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        properties.read(tmp_path / "none")
+
+
+def test_what_was_read_as_a_secret_is_taken_out_of_every_text(ca: Authority) -> None:
+    own = ca.sign("me")
+    mine = {"sasl.oauthbearer.client.secret": "canary-client", "ssl.key.pem": own.key_pem()}
+    found = properties.understood(SERVERS | OIDC | mine | {"ssl.certificate.pem": own.pem})
+    for shown in ("canary-client", own.key_pem(), found.java["sasl.jaas.config"]):
+        assert secret.scrubbed(f"<{shown}>") == "<(hidden)>"
+    assert str(SettingsError("it is canary-client")) == "it is (hidden)"
+    assert "canary-client" not in repr(found)

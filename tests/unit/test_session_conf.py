@@ -1,0 +1,54 @@
+"""What Spark is started with, as far as secrets are concerned."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from livejoin import secret
+from livejoin.pipeline.session import Session, _properties
+from livejoin.settings import Spark
+
+FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/token"
+
+
+def _conf(**given: str) -> dict[str, str]:
+    session = Session(Spark(conf=given), lock=0, log=Path("spark.log"), java_options=[FLAG])
+    return session._conf("java")
+
+
+def test_driver_and_executors_may_ask_the_token_endpoint() -> None:
+    own = {"spark.executor.extraJavaOptions": "-Dmine=1"}
+    conf = _conf(**own)
+    assert FLAG in conf["spark.driver.extraJavaOptions"].split()
+    assert {FLAG, "-Dmine=1"} <= set(conf["spark.executor.extraJavaOptions"].split())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a.secret", "a.password", "a.token", "access.key", "accesskey"),  # Spark's own
+        *("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.pem", "x.credential"),
+    ],
+)
+def test_what_is_hidden_by_default_and_what_kafka_has_besides_is_hidden(name: str) -> None:
+    for conf in (_conf(), _conf(**{"spark.redaction.regex": "mine"})):
+        assert re.search(conf["spark.redaction.regex"], name)
+    assert re.search(_conf(**{"spark.redaction.regex": "mine"})["spark.redaction.regex"], "mine")
+
+
+def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
+    name = "spark.hadoop.fs.s3a.secret.key"
+    spark = Spark(conf={name: "canary"})
+    assert "canary" not in repr(spark)
+    conf = Session(spark, lock=0, log=Path("spark.log"))._conf("java")
+    assert conf[name] == "canary"
+    with _properties(conf) as file:
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert f"{name}=canary" in file.read_text().splitlines()
+    assert not file.exists()
+
+
+def test_what_a_setting_of_sparks_is_called_or_holds_tells_that_it_is_secret() -> None:
+    assert secret.in_spark("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
+    assert not secret.in_spark("spark.driver.memory", "4g")
