@@ -45,7 +45,7 @@ def page(
 
 
 def _matters(said: ConsoleMessage) -> bool:
-    """Every error. Without sign-in nobody can be told who they are, which the browser notes."""
+    """Every error, but that livejoin does not know who is there before they sign in."""
     return said.type == "error" and not said.location["url"].endswith("/api/v1/whoami")
 
 

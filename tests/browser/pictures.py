@@ -102,7 +102,9 @@ def demo() -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen([LIVEJOIN, "demo", "--data", folder, "--port", str(port)])
+        process = subprocess.Popen(
+            [LIVEJOIN, "demo", "--insecure", "--data", folder, "--port", str(port)]
+        )
         try:
             wait_for(port)
             yield url
