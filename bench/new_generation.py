@@ -26,7 +26,7 @@ from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 
 PAIRS = (("one.users", "one.accounts"), ("two.users", "two.accounts"))
 JOINS: tuple[spec.Join, ...] = ("left", "inner")

@@ -41,7 +41,7 @@ from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.reading import arrived
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 from rig.running import Running, descendants, is_java, memory_kib, running, until
 
 NAME = "bench"

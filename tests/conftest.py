@@ -10,7 +10,7 @@ from hypothesis import settings
 from livejoin import broker, processes
 from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 from rig.running import COLD
 
 os.environ.pop("LIVEJOIN_URL", None)

@@ -20,7 +20,7 @@ from livejoin.kafka import Kafka
 from livejoin.pipeline import session
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 
 _LIMIT_S = 180
 

@@ -18,7 +18,8 @@ from livejoin import processes
 from livejoin.core.names import Names
 from livejoin.errors import SettingsError
 from livejoin.kafka import Kafka
-from livejoin.settings import Http, Settings
+from livejoin.sections import Http
+from livejoin.settings import Settings
 from livejoin.tables import guests
 from livejoin.tables.asking import Asking
 from livejoin.tables.audit import Audit

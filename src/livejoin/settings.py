@@ -8,15 +8,12 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pydantic
 import pydantic_settings
 import yaml
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -33,12 +30,13 @@ from pydantic_settings import (
 
 from livejoin import failpoints, processes, properties, secret
 from livejoin.core import spec, start
-from livejoin.core.messages import Rules, topic_name
+from livejoin.core.messages import Rules
 from livejoin.core.names import Names
 from livejoin.core.nearest import nearest
 from livejoin.core.spec import Choice, Join
 from livejoin.core.state import Limits
 from livejoin.errors import SettingsError
+from livejoin.sections import Http, Spark, TopicName, Topics
 
 ENV_PREFIX = "LIVEJOIN_"
 # Variables of ours that are not settings.
@@ -50,111 +48,7 @@ _OTHER_VARIABLES = {
     failpoints.VARIABLE,
 }
 _ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
-_CLUSTER_SLOTS = 64  # where nobody says how many there are
 _SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
-
-
-def _topic_name(name: str) -> str:
-    if not topic_name(name):
-        raise ValueError(
-            f"{name!r} is not a topic name:"
-            " 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'"
-        )
-    return name
-
-
-TopicName = Annotated[str, AfterValidator(_topic_name)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Topics(_Section):
-    """Which topics are read until a control message names others."""
-
-    users: TopicName = "users"
-    accounts: TopicName = "accounts"
-    control: TopicName = "control"
-    allowed: tuple[str, ...] = Field(
-        default=(), description="which topics a message may name, * for anything; empty: all"
-    )
-
-
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_ORIGIN = re.compile(r"https?://" + _HOST.pattern)
-
-
-class Tls(_Section):
-    """What the page and the API are served with, where it is to be encrypted."""
-
-    certificate: str = Field(default="", description="PEM file, with the chain")
-    key: str = Field(default="", description="PEM file; empty: it is in the other one")
-
-
-class Http(_Section):
-    """Where the page and the API are served, and to whom."""
-
-    host: str = "127.0.0.1"
-    port: int = Field(default=10000, ge=0, le=65535, description="0 takes any free port")
-    tls: Tls = Tls()
-    insecure: bool = Field(default=False, description="no tokens; needed where others have no TLS")
-    hosts: tuple[str, ...] = Field(default=(), description="further names that it is reached by")
-    origins: tuple[str, ...] = Field(default=(), description="other sites whose pages may ask")
-    connections: int = Field(default=4096, ge=1)
-    connections_per_address: int = Field(default=2048, ge=1)
-    connections_per_second: float = Field(default=100, gt=0, description="new, of one address")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "Http":
-        for name in self.hosts:
-            if not _HOST.fullmatch(name):
-                raise ValueError(f"hosts: {name!r} is no name like live.example.com or name:8443")
-        for origin in self.origins:
-            if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"origins: {origin!r} is no origin like https://app.example.com")
-        if self.tls.key and not self.tls.certificate:
-            raise ValueError("tls.key is of no use without tls.certificate")
-        return self
-
-
-class Spark(_Section):
-    """Where the pipeline runs."""
-
-    # Slots are threads here, and a query holds its own: three of two times 64 partitions fit.
-    master: str = "local[512]"
-    conf: properties.Values = {}
-    # A batch's end is a pause of about a second, and p99 stays below 150 ms only if that is less
-    # than 1 % of the time; a crash replays the batch, 45 s for 300 s at 500 messages/s.
-    batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
-    shuffle_partitions: int = Field(default=2, ge=1, le=256)
-    slots: int = Field(default=0, ge=0, description="task slots; 0: as many as local[N] says")
-    ui: str = Field(
-        default="",
-        pattern=r"^(https?://\S+)?$",
-        description="address of Spark's own pages, which the page links to",
-    )
-
-    @field_validator("conf")
-    @classmethod
-    def _hide(cls, conf: properties.Values) -> properties.Values:
-        return {
-            name: SecretStr(value)
-            if isinstance(value, str) and secret.in_spark(name, value)
-            else value
-            for name, value in conf.items()
-        }
-
-    @property
-    def local(self) -> bool:
-        """Whether Spark runs in a JVM of ours alone."""
-        return self.master.startswith("local")
-
-    @property
-    def task_slots(self) -> int:
-        """How many tasks can run at once, all queries together."""
-        named = re.match(r"local\[(\d+)", self.master)
-        return self.slots or (int(named[1]) if named else _CLUSTER_SLOTS)
 
 
 class Settings(BaseSettings):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from livejoin import settings
+from livejoin import sections, settings
 from livejoin.cli import cli
 from livejoin.core import spec
 from livejoin.tables import doors, rights, viewer
@@ -27,13 +27,13 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def test_every_setting_is_described() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
-    sections: dict[str, type[BaseModel]] = {
-        "topics": settings.Topics,
-        "http": settings.Http,
-        "spark": settings.Spark,
+    within: dict[str, type[BaseModel]] = {
+        "topics": sections.Topics,
+        "http": sections.Http,
+        "spark": sections.Spark,
     }
-    names = [name for name in settings.Settings.model_fields if name not in sections]
-    names += [f"{name}.{field}" for name, of in sections.items() for field in of.model_fields]
+    names = [name for name in settings.Settings.model_fields if name not in within]
+    names += [f"{name}.{field}" for name, of in within.items() for field in of.model_fields]
     assert [name for name in names if f"`{name}" not in text] == []
 
 
@@ -73,7 +73,7 @@ def test_the_limits_are_as_described() -> None:
     assert f"its first byte to its last | {doors.ASK_S:g} s |" in text
     assert f"that nobody takes | {doors.TAKE_S:g} s |" in text
     assert f"| {viewer.ASKS} at once, then one every {viewer.ASK_S:g} s |" in text
-    http = settings.Http()
+    http = sections.Http()
     assert f"{doors.NEW_AT_ONCE} at once, then {http.connections_per_second:g} a second" in text
     assert f"{http.connections:,}, of one address {http.connections_per_address:,}" in text
 

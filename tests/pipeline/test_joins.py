@@ -27,7 +27,7 @@ from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.reading import Record, arrived, plain
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 from livejoin.tables import follow
 from livejoin.tables.host import DATA, Held
 from livejoin.tables.store import Delta

@@ -7,7 +7,7 @@ import pytest
 
 from livejoin import secret
 from livejoin.pipeline.session import Session, _properties
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 
 FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/token"
 

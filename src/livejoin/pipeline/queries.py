@@ -20,7 +20,7 @@ from livejoin.kafka import MAX_RECORD_BYTES, Kafka
 from livejoin.pipeline import join
 from livejoin.pipeline.checkpoints import Checkpoints
 from livejoin.pipeline.session import Session
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 
 _WATCH_S = 0.5
 # which task was lost, in which stage, and the package of the error: nothing for people

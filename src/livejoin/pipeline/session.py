@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from livejoin import classes, jars, processes, properties, secret
 from livejoin.errors import MachineError, QueryFailed
-from livejoin.settings import Spark
+from livejoin.sections import Spark
 
 log = structlog.get_logger()
 
