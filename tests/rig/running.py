@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -167,6 +168,36 @@ def memory_kib(pid: int, what: str = "VmRSS") -> int:
     """The resident size of a process, or its highest one (`VmHWM`)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition(f"{what}:")[2].split()[0])
+
+
+def held_kib(jvm: int) -> int:
+    """What a JVM holds: its heap after a collection, and all that is resident outside of it.
+
+    The rest of the heap is garbage that nobody had a reason to collect.
+    """
+    _told(jvm, "GC.run")
+    heap = _told(jvm, "GC.heap_info").partition("Metaspace")[0]
+    used = max(int(kib) for kib in re.findall(r"heap\s+total \d+K, used (\d+)K", heap) or [0])
+    used = used or sum(int(k) for k in re.findall(r"Gen\s+total \d+K, used (\d+)K", heap))
+    assert used, heap
+    places = [int(place, 16) for place in re.findall(r"0x[0-9a-f]+", heap)]
+    outside, inside = 0, False
+    for line in Path(f"/proc/{jvm}/smaps").read_text().splitlines():
+        if start := re.match(r"([0-9a-f]+)-[0-9a-f]+ ", line):
+            inside = min(places) <= int(start[1], 16) < max(places)
+        elif line.startswith("Rss:") and not inside:
+            outside += int(line.split()[1])
+    return used + outside
+
+
+def _told(jvm: int, command: str) -> str:
+    done = subprocess.run(
+        [Path(f"/proc/{jvm}/exe").resolve().with_name("jcmd"), str(jvm), command],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What Spark is started with, as far as secrets are concerned."""
+"""What Spark is started with: secrets, and options of its JVM."""
 
 import re
 from pathlib import Path
@@ -52,3 +52,11 @@ def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
 def test_what_a_setting_of_sparks_is_called_or_holds_tells_that_it_is_secret() -> None:
     assert secret.in_spark("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
     assert not secret.in_spark("spark.driver.memory", "4g")
+
+
+@pytest.mark.parametrize("side", ["driver", "executor"])
+def test_a_collector_of_ones_own_replaces_ours(side: str) -> None:
+    key = f"spark.{side}.extraJavaOptions"
+    assert "-XX:+UseParallelGC" in _conf()[key].split()
+    mine = _conf(**{key: "-Da=b -XX:+UseG1GC"})[key].split()
+    assert [option for option in mine if option.endswith("GC")] == ["-XX:+UseG1GC"]

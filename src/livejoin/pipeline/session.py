@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -36,9 +37,12 @@ _JVM_OPTIONS = (
     "-XX:-DontCompileHugeMethods",
     "-Djava.net.preferIPv6Addresses=false",
 )
+_COLLECTOR = "-XX:+UseParallelGC"
+_A_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")  # a JVM with two does not start
 _DEFAULTS = {
     "spark.app.name": "livejoin",
-    "spark.driver.memory": "2g",
+    # the state is RocksDB's, outside of it: 140 MiB live after a hundred swaps
+    "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.default.parallelism": "2",  # 512 slots are not 512 cores
@@ -194,7 +198,9 @@ class Session:
             conf = _LOOPBACK | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
-            conf[key] = " ".join((*_JVM_OPTIONS, *self._java_options, *more, given.get(key, "")))
+            theirs = given.get(key, "")
+            ours = _JVM_OPTIONS if _A_COLLECTOR.search(theirs) else (*_JVM_OPTIONS, _COLLECTOR)
+            conf[key] = " ".join((*ours, *self._java_options, *more, theirs))
         return conf
 
 

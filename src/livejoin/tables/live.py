@@ -30,7 +30,7 @@ HEARTBEAT_S = 1.0
 # quiet time goes at once. Half of it is what a change waits on average.
 FLUSH_S = 0.02
 _CLOSEST_S = 0.005
-_SHARE = 20  # of the loop's time, at most one in so many goes into frames
+_SHARE = 10  # of the loop's time, at most one in so many goes into frames
 _LARGE = 1 << 20
 _COPIED_PER_S = 500e6  # bytes of a frame into a socket's buffers, where memory is slow
 _FIRST_MESSAGE_S = 10
