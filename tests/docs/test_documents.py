@@ -2,10 +2,12 @@
 
 import ast
 import re
+import shlex
 from pathlib import Path
 from typing import get_args
 
 import pytest
+import typer.main
 import yaml
 from pydantic import BaseModel
 
@@ -85,6 +87,27 @@ def test_every_command_is_described() -> None:
     names = [one.name or one.callback.__name__ for one in commands if one.callback]
     assert names
     assert [name for name in names if f"livejoin {name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("README.md", "docs/control-messages.md", "docs/coming-from-deephaven.md"),
+        *("docs/security.md", "docs/troubleshooting.md", "docs/tutorial.md"),
+    ],
+)
+def test_the_command_lines_are_understood(document: str) -> None:
+    text = (ROOT / document).read_text()
+    lines = re.findall(
+        r"^ {4}(?:.*\$\()?(?:\.venv/bin/)?livejoin (\w[^:\n)]*)\)?$", text, re.MULTILINE
+    )
+    assert lines
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        command = typer.main.get_command(cli)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)  # what it does not know ends the test
 
 
 def test_every_table_is_described() -> None:
