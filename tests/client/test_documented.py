@@ -1,4 +1,4 @@
-"""The examples of docs/python-client.md, run as they stand against the real table server."""
+"""The Python of the documents, run as it stands against the real table server."""
 
 import json
 import re
@@ -15,8 +15,10 @@ from livejoin.tables.asking import Asking
 from tables.filled import final, live
 from tables.serving import Served
 
-TEXT = (Path(__file__).parents[2] / "docs" / "python-client.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "python-client.md").read_text()
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+EXAMPLES = PYTHON.findall(TEXT)
 ADDRESS = "http://127.0.0.1:10000/"
 
 
@@ -60,6 +62,16 @@ def test_an_example_runs(example: str, shown: Served, capsys: pytest.CaptureFixt
         assert names["rows"].column("name").to_pylist() == ["Grace"]
     else:
         assert printed in ("2 of 2\n1 fresh\n", "snapshot 2\nstarting\n")
+
+
+@pytest.mark.usefixtures("swaps")
+def test_the_tutorial_runs(shown: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    shown.apply(1, 3, final(1, "Alan"))
+    (example,) = PYTHON.findall((DOCS / "tutorial.md").read_text())
+    assert ADDRESS in example
+    exec(example.replace(ADDRESS, f"http://127.0.0.1:{shown.port}/"), {"__name__": "example"})
+    said = ["2 rows of generation 1", "live 2", "1 rows of generation 2"]
+    assert capsys.readouterr().out.splitlines() == said
 
 
 def test_there_are_examples() -> None:

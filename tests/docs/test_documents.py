@@ -1,15 +1,19 @@
 """The documents tell the truth: links lead somewhere, nothing is left out, examples run."""
 
+import ast
 import re
+import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import typer.main
 import yaml
 from pydantic import BaseModel
 
 from livejoin import sections, settings
 from livejoin.cli import cli
-from livejoin.core import spec
+from livejoin.core import spec, told
 from livejoin.tables import doors, rights, viewer
 
 ROOT = Path(__file__).parents[2]
@@ -18,11 +22,37 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text())
-    missing = [
-        link for link in links if "://" not in link and not (document.parent / link).exists()
-    ]
-    assert missing == []
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?[^)]*\)", document.read_text())
+    for link, heading in links:
+        if "://" in link:
+            continue
+        target = document.parent / link if link else document
+        assert target.exists(), link
+        assert not heading or heading in _headings(target), f"{link}#{heading}"
+
+
+def _headings(document: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    found = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_picture_is_described(document: Path) -> None:
+    assert [alt for alt in re.findall(r"!\[([^\]]*)\]\(", document.read_text()) if not alt] == []
+
+
+def test_every_page_can_be_found_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\((docs/[^)#\s]+)", (ROOT / "README.md").read_text()))
+    pages = {str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md")}
+    assert pages - linked == set()
+
+
+def test_every_picture_of_the_page_is_in_the_tutorial() -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    light = [one.name for one in ROOT.glob("docs/pictures/*.png") if "-dark" not in one.name]
+    assert light
+    assert [name for name in light if f"(pictures/{name})" not in text] == []
 
 
 def test_every_setting_is_described() -> None:
@@ -37,7 +67,10 @@ def test_every_setting_is_described() -> None:
     assert [name for name in names if f"`{name}" not in text] == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/settings.md", "docs/security.md"])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "docs/settings.md", "docs/security.md", "docs/coming-from-deephaven.md"],
+)
 def test_the_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert blocks
@@ -54,6 +87,27 @@ def test_every_command_is_described() -> None:
     names = [one.name or one.callback.__name__ for one in commands if one.callback]
     assert names
     assert [name for name in names if f"livejoin {name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("README.md", "docs/control-messages.md", "docs/coming-from-deephaven.md"),
+        *("docs/security.md", "docs/troubleshooting.md", "docs/tutorial.md"),
+    ],
+)
+def test_the_command_lines_are_understood(document: str) -> None:
+    text = (ROOT / document).read_text()
+    lines = re.findall(
+        r"^ {4}(?:.*\$\()?(?:\.venv/bin/)?livejoin (\w[^:\n)]*)\)?$", text, re.MULTILINE
+    )
+    assert lines
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        command = typer.main.get_command(cli)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)  # what it does not know ends the test
 
 
 def test_every_table_is_described() -> None:
@@ -84,3 +138,39 @@ def test_the_python_of_the_protocol_runs() -> None:
     assert any("assert table(" in block for block in blocks)
     for block in blocks:
         exec(block, {})
+
+
+def _said() -> list[str]:
+    """Every text of the source, with … for what is filled in."""
+    texts = [
+        re.sub(r"\$\{[^{}]*\}", "…", file.read_text())
+        for file in [*ROOT.glob("web/*.ts"), ROOT / "src/livejoin/tables/static/index.html"]
+    ]
+    for file in ROOT.glob("src/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            constants = [part.value if isinstance(part, ast.Constant) else "…" for part in parts]
+            texts.append("".join(text for text in constants if isinstance(text, str)))
+    return texts
+
+
+def test_what_troubleshooting_quotes_is_what_livejoin_says() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = set(re.findall(r"\*\*`([^`]+)`\*\*", text)) - {"like this"}
+    said = _said()
+    assert len(quoted) > 50
+    assert [one for one in sorted(quoted) if not any(one in text for text in said)] == []
+
+
+def test_every_outcome_is_in_troubleshooting() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    assert [one for one in get_args(told.Outcome) if f"`{one}`" not in text] == []
+
+
+def test_the_tables_are_those_that_people_know() -> None:
+    text = (ROOT / "docs" / "coming-from-deephaven.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([\w, ]*)\| ([\w, ]*)\|", text, re.MULTILINE)
+    described = {name: re.findall(r"\w+", f"{stays}, {new}") for name, stays, new in rows}
+    for name, table in spec.TABLES.items():
+        shown = [column.name for column in table.columns if not column.name.startswith("_")]
+        assert described[name] == shown
