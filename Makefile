@@ -16,15 +16,17 @@ help: ## list the commands
 demo: setup ## run everything on this machine: broker, Spark, sample data, the page
 	@$(BIN)/livejoin demo
 
-# Two at a time: the scenarios wait a lot, for elections and for JVMs.
-SCENARIOS := tests/scenarios
-OTHERS := tests/core tests/control tests/tables tests/client tests/unit tests/docs tests/locks tests/pipeline tests/browser
+# Three at a time: the tests wait a lot, for elections and for JVMs. Each has about a third of the time.
+SECOND := tests/scenarios/test_swap.py tests/scenarios/test_topics.py tests/scenarios/test_two.py tests/pipeline
+THIRD := tests/core tests/tables tests/client tests/unit tests/docs tests/locks tests/browser
+FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py)) tests/control
 
 test: setup browser provider ## run all tests
-	@$(BIN)/pytest $(OTHERS) -p no:cacheprovider > .pytest.log 2>&1 & others=$$!; \
-	$(BIN)/pytest $(SCENARIOS); failed=$$?; \
-	wait $$others || failed=1; \
-	cat .pytest.log; exit $$failed
+	@$(BIN)/pytest $(SECOND) -p no:cacheprovider > .pytest-2.log 2>&1 & second=$$!; \
+	$(BIN)/pytest $(THIRD) -p no:cacheprovider > .pytest-3.log 2>&1 & third=$$!; \
+	$(BIN)/pytest $(FIRST) -p no:cacheprovider; failed=$$?; \
+	wait $$second || failed=1; wait $$third || failed=1; \
+	cat .pytest-2.log .pytest-3.log; exit $$failed
 
 coverage: $(READY) ## check that the tests of the core take every branch of it
 	@$(BIN)/coverage run -m pytest -q -p no:cacheprovider tests/core --deselect tests/core/test_simulation.py --deselect tests/core/test_mutations.py

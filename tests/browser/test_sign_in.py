@@ -69,9 +69,9 @@ def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: Door) -> No
     code = door.guests.codes.make(CONSOLE)
     with served(filled("Ada"), access=door.access()) as one:
         url = f"http://127.0.0.1:{one.port}/"
-        with chrome.page(url, path=f"#code={code}&layout=kept") as (page, trouble):
+        with chrome.page(url, path=f"#code={code}&other=kept") as (page, trouble):
             shows(page, "Ada")
-            assert page.url == f"{url}#layout=kept"
+            assert page.url == f"{url}#other=kept"
             assert role(page) == "operator"
             assert page.evaluate("document.cookie") == ""
             assert code not in str(page.evaluate("JSON.stringify(localStorage)"))

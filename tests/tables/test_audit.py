@@ -18,6 +18,7 @@ from tables.filled import live, plain
 from tables.letting_in import Door
 from tables.serving import Served, served
 
+pytestmark = pytest.mark.usefixtures("short_waits")
 JSON = {"content-type": "application/json"}
 
 

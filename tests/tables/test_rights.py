@@ -21,6 +21,7 @@ from tables.filled import chunk, final, live, user
 from tables.letting_in import Door
 from tables.serving import RULES, Answer, Served, Viewer, application, served
 
+pytestmark = pytest.mark.usefixtures("short_waits")
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"userId": "canary-of-a-topic"}', 5)]}})
 NOBODY = ("none", "malformed", "empty", "basic", "wrong", "expired", "revoked")
 SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")

@@ -108,6 +108,10 @@ async def serve(
     live.close()
     server.should_exit = True
     await serving
+    for late in list(server.server_state.connections):  # they came while it ended
+        if late.transport is not None:
+            late.transport.abort()
+    await asyncio.sleep(0)  # until they are let go of
     for task in others:
         task.cancel()
     for ended in done - {stopping}:

@@ -1,0 +1,11 @@
+"""What several of these tests need."""
+
+import pytest
+
+from livejoin.tables import asking
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests without a Kafka: nobody is made to wait as long for its answer."""
+    monkeypatch.setattr(asking, "_WRITE_S", 1)
