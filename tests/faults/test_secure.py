@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from livejoin.errors import KafkaUnavailable
 from rig.authority import Authority
 from rig.provider import Provider, provider
 from rig.running import COLD, Running, until
@@ -167,6 +168,7 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
         time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # an outage takes time
         assert one.live.table("final_ui"), "the last rows stay"
         assert refusal(one)
+        one_provider.rotate()
         one_provider.start()
         began = time.monotonic()
         missed = one.producers["a"].count
@@ -177,6 +179,26 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
             WaitOutcome("live"),
         ])  # fmt: skip
         assert not one.status()["stale"]
+
+
+def test_d4_the_providers_key_changes(
+    guarded: Secure, identities: tuple[Authority, Provider]
+) -> None:
+    _, one_provider = identities
+    before = one_provider.keys()
+    guarded.behind("OAUTHBEARER").topics()
+    one_provider.stop()
+    one_provider.rotate()
+    one_provider.start()
+    assert one_provider.keys() != before
+
+    def logged_in() -> bool:
+        with contextlib.suppress(KafkaUnavailable):
+            guarded.behind("OAUTHBEARER").topics()
+            return True
+        return False
+
+    until(logged_in, "one with a token of the new key is let in", 60)
 
 
 def logins_logged(folder: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A real identity provider: tokens by client credentials over TLS, stopped and started at will."""
 
+import base64
 import contextlib
 import json
 import os
@@ -7,6 +8,9 @@ import ssl
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from livejoin import jars, processes
 from livejoin.broker import free_port
@@ -29,7 +33,7 @@ class Provider:
         store = authority.sign("provider").pkcs12(folder / "provider.p12", _STORE)
         claims = {"sub": subject, "aud": [AUDIENCE], "scope": "kafka"}
         mapping = {"requestParam": "grant_type", "match": "client_credentials", "claims": claims}
-        self._config = {
+        self._config: dict[str, Any] = {
             "httpServer": {
                 "type": "NettyWrapper",
                 "ssl": {
@@ -76,11 +80,33 @@ class Provider:
             return True
         return False
 
+    def rotate(self) -> None:
+        """Sign with another key from the next start on."""
+        numbers = rsa.generate_private_key(65537, 2048).private_numbers()
+        public = numbers.public_numbers
+        parts = {"n": public.n, "e": public.e, "d": numbers.d, "p": numbers.p, "q": numbers.q}
+        parts |= {"dp": numbers.dmp1, "dq": numbers.dmq1, "qi": numbers.iqmp}
+        key = {"kty": "RSA", "use": "sig", "kid": "rotated"}
+        key |= {name: _base64(number) for name, number in parts.items()}
+        self._config["tokenProvider"] = {
+            "keyProvider": {"initialKeys": json.dumps(key), "algorithm": "RS256"}
+        }
+
+    def keys(self) -> str:
+        """The public keys that tokens can be checked with."""
+        with urllib.request.urlopen(self.keys_url, timeout=5, context=self._trusted) as answer:
+            return str(answer.read(), "utf-8")
+
     def stop(self) -> None:
         """End it; twice is fine."""
         if self._process is not None:
             self._process.close(grace_s=5)
             self._process = None
+
+
+def _base64(number: int) -> str:
+    raw = number.to_bytes((number.bit_length() + 7) // 8)
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 @contextlib.contextmanager

@@ -162,6 +162,8 @@ def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
         f"{one}.jaas.config": jaas,
         f"{one}.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
         "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+        # by default an hour; sooner only for a key id that is new, and this provider's never is
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms": "5000",
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "sasl.oauthbearer.expected.issuer": provider.issuer,
     }
