@@ -17,9 +17,9 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 	@$(BIN)/livejoin demo
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Each has about a third of the time.
-SECOND := tests/scenarios/test_swap.py tests/scenarios/test_topics.py tests/scenarios/test_two.py tests/pipeline
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics two) tests/pipeline tests/control
 THIRD := tests/core tests/tables tests/client tests/unit tests/docs tests/locks tests/browser
-FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py)) tests/control
+FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests
 	@$(BIN)/pytest $(SECOND) -p no:cacheprovider > .pytest-2.log 2>&1 & second=$$!; \

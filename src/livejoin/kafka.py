@@ -27,7 +27,7 @@ Client = TypeVar("Client")
 # Names with an underscore are librdkafka's own errors, not private.
 _REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
 # It also calls these a failure of transport: an alert, and TLS that is spoken on one side only.
-_REFUSAL = ("SSL alert", "listener?")
+_REFUSAL = ("SSL alert", "SSL_HANDSHAKE", "listener?")
 _RECENT_S = 30  # why no token can be had is told every 10 s
 ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits

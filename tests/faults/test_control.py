@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from core.test_mutations import answered
 from livejoin import failpoints
 from livejoin.kafka import Kafka
 from rig.running import COLD, Running, held_kib, memory_kib, until
@@ -142,6 +143,13 @@ class _Most:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+
+
+# --- B6
+
+
+def test_b6_a_hundred_thousand_mutated_messages() -> None:
+    answered(100_000)
 
 
 # --- A7
