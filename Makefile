@@ -16,25 +16,23 @@ help: ## list the commands
 demo: setup ## run everything on this machine: broker, Spark, sample data, the page
 	@$(BIN)/livejoin demo
 
-# Four at a time: the tests wait a lot, for elections and for JVMs.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics two) tests/control
-THIRD := tests/core tests/tables tests/client tests/unit tests/docs tests/locks
-FOURTH := tests/pipeline tests/browser
+# Three at a time: the tests wait a lot, for elections and for JVMs.
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics two) tests/pipeline tests/control
+THIRD := tests/core tests/tables tests/client tests/unit tests/docs tests/locks tests/browser
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests
 	@$(BIN)/pytest $(SECOND) -p no:cacheprovider > .pytest-2.log 2>&1 & second=$$!; \
 	$(BIN)/pytest $(THIRD) -p no:cacheprovider > .pytest-3.log 2>&1 & third=$$!; \
-	$(BIN)/pytest $(FOURTH) -p no:cacheprovider > .pytest-4.log 2>&1 & fourth=$$!; \
 	$(BIN)/pytest $(FIRST) -p no:cacheprovider; failed=$$?; \
-	wait $$second || failed=1; wait $$third || failed=1; wait $$fourth || failed=1; \
-	cat .pytest-2.log .pytest-3.log .pytest-4.log; exit $$failed
+	wait $$second || failed=1; wait $$third || failed=1; \
+	cat .pytest-2.log .pytest-3.log; exit $$failed
 
 coverage: $(READY) ## check that the tests of the core take every branch of it
 	@$(BIN)/coverage run -m pytest -q -p no:cacheprovider tests/core --deselect tests/core/test_simulation.py --deselect tests/core/test_mutations.py
 	@$(BIN)/coverage report
 
-faults: setup provider ## run the long fault tests, or one case of them (CASE=A6)
+faults: setup browser provider ## run the long fault tests, or one case of them (CASE=A6)
 	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)
 
 check: lint types imports audit test ## lint, types, import direction, locked files, tests

@@ -3,6 +3,7 @@
 import collections
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from livejoin.core import rows
@@ -16,6 +17,7 @@ TOPICS = {"users": "crash.users", "accounts": "crash.accounts"}
 SEED = 20261115
 
 
+@pytest.mark.timeout(600)  # four starts of Spark beside two other groups of tests took 300 s
 def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
     for topic in TOPICS.values():
         kafka.make(topic, partitions=2)
