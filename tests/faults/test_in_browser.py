@@ -1,4 +1,4 @@
-"""A hot swap over Spark in a real browser: asked for in the form, seen as one step, undone by a button."""
+"""A hot swap over Spark in a real browser: one step, in the same grids, undone by a button."""
 
 from pathlib import Path
 from typing import Any
