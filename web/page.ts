@@ -10,7 +10,7 @@ import { Layouts } from "./layout.js";
 import { Subscription } from "./live.js";
 import type { Frame, Header } from "./live.js";
 import { prefs } from "./prefs.js";
-import { whoami } from "./role.js";
+import { person } from "./role.js";
 import { Strip } from "./strip.js";
 import { Told } from "./telling.js";
 import { Timeline } from "./timeline.js";
@@ -48,7 +48,8 @@ const subscription = new Subscription(address.href, TABLES, {
   frame: (frame) => take(frame),
 });
 const show = views(layouts, { timeline: () => timeline?.draw(), health: () => health?.draw() });
-void whoami().then((person) => control.person(person));
+const signedIn = person();
+if (signedIn) control.person(signedIn); // the page starts once somebody is
 
 /** While rows are held the server does not send them; afterwards they come afresh, into the same grids. */
 function pause(): void {

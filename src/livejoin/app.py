@@ -37,7 +37,7 @@ _TRY_S = 5
 _AGAIN_S = 1.0
 _COUNT_S = 1.0
 
-Figures = Mapping[int, Mapping[str, int]]  # of generations, by number and column or table
+CountedBy = Mapping[int, facts.Counted]  # generation
 
 
 def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None) -> int:
@@ -50,8 +50,7 @@ def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None)
     jars.jars("spark")
 
     def stand(crew: Crew, of: TableServer) -> None:
-        figures = lambda: (of.host.figures, of.host.sizes)  # noqa: E731 - as short as its use
-        leader = Leader(settings, of.kafka, of.names, of.show_status, figures)
+        leader = Leader(settings, of.kafka, of.names, of.show_status, lambda: of.host.counted)
         crew.hire("leader", leader.run)
 
     return serving.run(settings, announce, stand)
@@ -65,7 +64,7 @@ class Leader:
     kafka: Kafka
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
-    figures: Callable[[], tuple[Figures, Figures]]  # and sizes, as our tables hold them
+    counted: Callable[[], CountedBy]  # as our tables hold them
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -141,12 +140,12 @@ class Leader:
 
     def _count(self, inbox: Inbox, stop: threading.Event) -> None:
         """Tell the figures: they are the last row of a generation whose tables are gone."""
-        told: Figures = {}
+        told: CountedBy = {}
         while not stop.wait(_COUNT_S):
-            now, sizes = self.figures()
-            for number, figures in now.items():
-                if figures != told.get(number):
-                    inbox.put(facts.Counted(number, figures, sizes.get(number, {})))
+            now = self.counted()
+            for number, fact in now.items():
+                if fact != told.get(number):
+                    inbox.put(fact)
             told = now
 
     def _waiting(self, why: str) -> None:

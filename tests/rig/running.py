@@ -177,9 +177,8 @@ def held_kib(jvm: int) -> int:
     """
     _told(jvm, "GC.run")
     heap = _told(jvm, "GC.heap_info").partition("Metaspace")[0]
-    used = max(int(kib) for kib in re.findall(r"heap\s+total \d+K, used (\d+)K", heap) or [0])
-    used = used or sum(int(k) for k in re.findall(r"Gen\s+total \d+K, used (\d+)K", heap))
-    assert used, heap
+    used = sum(int(kib) for kib in re.findall(r"Gen\s+total \d+K, used (\d+)K", heap))
+    assert used, f"another collector than ours: {heap}"
     places = [int(place, 16) for place in re.findall(r"0x[0-9a-f]+", heap)]
     outside, inside = 0, False
     for line in Path(f"/proc/{jvm}/smaps").read_text().splitlines():

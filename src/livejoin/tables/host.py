@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.core import spec
+from livejoin.core.facts import Counted
 from livejoin.core.state import State
 from livejoin.tables.decode import SCHEMAS, Records
 from livejoin.tables.lag import BySource, Lag, Shown, further
@@ -157,8 +158,7 @@ class Host:
         self.signs = Signs()
         self.lag = Lag()
         self.followed = False  # whether a ledger was read
-        self.figures: Mapping[int, Mapping[str, int]] = {}  # of generations, replaced as a whole
-        self.sizes: Mapping[int, Mapping[str, int]] = {}  # rows by generation and table, as above
+        self.counted: Mapping[int, Counted] = {}  # by generation, replaced as a whole
 
     # --- told by the follower
 
@@ -211,9 +211,10 @@ class Host:
             names = ("read", "rejected", "tombstones")
             sums[number] = {name: sum(count[name] for count in counts) for name in names}
             sums[number]["rows"] = len(held.stores[spec.FINAL])
-        self.figures = sums
-        self.sizes = {
-            number: {table: len(store) for table, store in held.stores.items()}
+        self.counted = {
+            number: Counted(
+                number, sums[number], {table: len(store) for table, store in held.stores.items()}
+            )
             for number, held in self._held.items()
         }
         known = {row["generation"] for row in self.system.generations()}

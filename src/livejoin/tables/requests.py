@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import Iterator
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.core.messages import MAX_BYTES, Invalid
 from livejoin.errors import LivejoinError
+from livejoin.tables import bodies
 from livejoin.tables.asking import Asking, rollback
 from livejoin.tables.audit import Audit, row
 from livejoin.tables.guests import ANYBODY
@@ -75,16 +75,14 @@ class Requests:
 
 
 async def _body(request: Request, *, empty: bool = False) -> bytes:
-    """A message as it came, if it is small and said to be JSON: a form of another site is not."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise HTTPException(413, f"a control message has at most {MAX_BYTES >> 10} KiB")
-    if kind != "application/json" and (body or not empty):
-        raise HTTPException(415, "send the message as content-type application/json")
-    return body
+    """A message as it came."""
+    return await bodies.read(
+        request,
+        MAX_BYTES,
+        too_large=f"a control message has at most {MAX_BYTES >> 10} KiB",
+        not_json="send the message as content-type application/json",
+        empty=empty,
+    )
 
 
 def _by(request: Request) -> str:

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from livejoin.tables import bodies
 from livejoin.tables.audit import Audit, row
 from livejoin.tables.gate import Refused, cookie_name, read_cookie, set_cookie
 from livejoin.tables.guests import ANYBODY, Guests, NotLetIn, Who
@@ -103,14 +104,8 @@ def _described(one: Who) -> dict[str, str]:
 
 
 async def _given(request: Request) -> dict[str, Any]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise HTTPException(413, f"signing in takes at most {_MOST_BYTES >> 10} KiB")
-    if kind != "application/json":
-        raise HTTPException(415, _EXPECTED)
+    too_large = f"signing in takes at most {_MOST_BYTES >> 10} KiB"
+    body = await bodies.read(request, _MOST_BYTES, too_large=too_large, not_json=_EXPECTED)
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):

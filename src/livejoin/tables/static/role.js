@@ -1,9 +1,18 @@
-/** Who is signed in, and what that person may do. */
+/** Who is signed in, and what that person may do. Asked by whoever signs somebody in; known to all others. */
 import { ask } from "./asking.js";
-/** A livejoin without sign-in lets everybody do everything. */
+const AGAIN_MS = 1000;
+let known = null;
+/** Who is there, as livejoin said last. */
+export const person = () => known;
+/** Who we are; nobody, if livejoin does not know us. What may be done is for style sheets and scripts to see. */
 export async function whoami() {
-    const answer = await ask("api/v1/whoami");
-    if (!answer.ok)
-        return { role: answer.status === 401 || answer.status === 403 ? "viewer" : "operator", label: "" };
-    return { role: answer.body.role === "viewer" ? "viewer" : "operator", label: answer.body.label };
+    for (;;) {
+        const answer = await ask("api/v1/whoami");
+        if (answer.status !== 0 && answer.status !== 503) {
+            known = answer.ok ? answer.body : null;
+            document.documentElement.dataset["role"] = known?.role ?? "";
+            return known;
+        }
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS)); // it is away, or has not read its tokens yet
+    }
 }

@@ -2,23 +2,11 @@
  * Who is there: the page starts once livejoin knows. A code in the address is used once and taken out of it; otherwise
  * a person is asked for a token. What follows is a cookie that scripts cannot read.
  */
-import { ask, post } from "./asking.js";
+import { post } from "./asking.js";
 import { make, put } from "./dom.js";
+import { whoami } from "./role.js";
 const RENEW_MS = 30 * 60_000; // a session lasts for 12 hours
-const AGAIN_MS = 1000;
 const CODE = "code";
-/** Who we are; nobody, if livejoin does not know us. What may be done is for style sheets and scripts to see. */
-async function whoami() {
-    for (;;) {
-        const answer = await ask("api/v1/whoami");
-        if (answer.status !== 0 && answer.status !== 503) {
-            const who = answer.ok ? answer.body : null;
-            document.documentElement.dataset["role"] = who?.role ?? "";
-            return who;
-        }
-        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS)); // it is away, or has not read its tokens yet
-    }
-}
 /** Why not, or nothing. */
 const signIn = async (given) => (await post("api/v1/session", JSON.stringify(given))).why;
 /** The code of the address, which does not stay there. */
