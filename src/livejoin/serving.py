@@ -4,6 +4,7 @@ Needs neither Java nor Spark. Who also leads is put to work beside it.
 """
 
 import asyncio
+import gc
 import signal
 import socket
 import ssl
@@ -179,6 +180,8 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
     crew.hire("tokens", Keys(kafka, names, keyring, access.audit, host, post).run)
     hire(crew, TableServer(kafka, names, host, post))
     asking = Asking(kafka, settings.rules, settings.limits, host)
+    gc.collect()
+    gc.freeze()  # what was imported stays: later collections need not look at it, and viewers wait
     try:
         await serve(host, asking, taken, stop, access)
     finally:

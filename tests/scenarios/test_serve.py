@@ -3,16 +3,17 @@
 import json
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from livejoin.kafka import Kafka
-from livejoin.tables.frames import read
+from livejoin.tables.frames import Part, read
 from rig.running import Running, until
 from rig.watching import DATA
 from rig.world import ExpectOracle, KillDash9, Produce, World, beside, play, world
@@ -21,18 +22,23 @@ STALE_S = 15  # O6
 RECEIVE_S = 10
 
 
-def heartbeat(server: Running) -> dict[str, Any]:
-    """The next heartbeat: generation, seq, and row count and hash of each data table."""
+def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[Part]]]:
+    """What somebody is sent who subscribes to the data tables."""
     address = server.url.replace("http", "ws") + "api/v1/live"
     protocols = [Subprotocol("livejoin.v1")]
     with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
-        socket.send(json.dumps({"subscribe": DATA}))
+        socket.send(json.dumps({"subscribe": DATA, **more}))
         while True:
             data = socket.recv(RECEIVE_S)
             assert isinstance(data, bytes)
-            header, _ = read(data)
-            if header["type"] == "heartbeat":  # it may name tables of other viewers too
-                return {**header, "tables": {table: header["tables"][table] for table in DATA}}
+            yield read(data)
+
+
+def heartbeat(server: Running) -> dict[str, Any]:
+    """The next heartbeat: generation, seq, and row count and hash of each data table."""
+    header = next(header for header, _ in frames(server) if header["type"] == "heartbeat")
+    # it may name tables of other viewers too
+    return {**header, "tables": {table: header["tables"][table] for table in DATA}}
 
 
 def same(servers: Sequence[Running], generation: int) -> bool:
@@ -74,6 +80,7 @@ def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_pa
             everybody = [one.live, *servers]
             play(one, [Produce("a", 40), ExpectOracle("a")])
             until(partial(same, everybody, 1), "all show generation 1, equal")
+            _move(one, servers)
             _swap_by_a_server(one, servers, everybody)
             _outlive(one, servers)
             _go_on(one, servers, everybody)
@@ -87,6 +94,27 @@ def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
         until(partial(waits, server), "it says that it waits")
         assert "waiting for a ledger" in server.log.read_text()
         assert server.ask("livez")["status"] == "alive"
+
+
+def _move(one: World, servers: Sequence[Running]) -> None:
+    """A viewer goes on at another server: it is told what it missed, and then holds all of it."""
+    held = {table: servers[0].table(table).keys() for table in DATA}
+    header, _ = next(frames(servers[0]))
+    play(one, [Produce("a", 5)])
+    until(partial(same, servers, 1), "both have read on")
+    there = {table: servers[1].table(table).keys() for table in DATA}
+    resume = {name: header[name] for name in ("generation", "seq")}
+    again, parts = next(frames(servers[1], resume=resume))
+    assert again["resumed"]
+    assert {part.kind for part in parts} == {"upsert"}
+    missed = {part.table: _ids(part) for part in parts}
+    for table in DATA:
+        assert there[table] - held[table] <= missed[table] < there[table]
+
+
+def _ids(part: Part) -> set[str]:
+    with pa.ipc.open_stream(part.payload) as stream:
+        return set(stream.read_all()["_id"].to_pylist())
 
 
 def _swap_by_a_server(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:

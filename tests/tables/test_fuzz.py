@@ -58,10 +58,11 @@ def fuzz(count: int) -> None:
     host.apply(chunk(1, 2, user(0), final(0, "Ada")))
     door = Door()
     headers = door.bearer("viewer")
-    # nobody reads the other one meanwhile
+    # The other one takes all that comes meanwhile, and so answers the server's pings.
+    patient = {"ping_interval": None, "max_queue": None}
     with (
         served(host, access=door.access()) as shown,
-        shown.viewer("final_ui", ping_interval=None, additional_headers=headers) as other,
+        shown.viewer("final_ui", additional_headers=headers, **patient) as other,
     ):
         other.next()
         before, left = _hashes(shown), count

@@ -20,7 +20,8 @@ def to_pandas(rows: pa.Table) -> "pd.DataFrame":
 
 def to_polars(rows: pa.Table) -> "pl.DataFrame":
     """As a polars frame."""
-    return _module("polars").from_arrow(rows)
+    frame: pl.DataFrame = _module("polars").from_arrow(rows)
+    return frame
 
 
 def _module(name: str) -> Any:

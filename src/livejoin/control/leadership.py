@@ -18,6 +18,7 @@ log = structlog.get_logger()
 
 SESSION_S = 10
 _POLL_S = 0.2
+_ANSWER_S = 2.0
 _ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
 
 Lead = Callable[[threading.Event], None]
@@ -45,18 +46,29 @@ class Leadership:
             on_lost=self._lost,
         )
         log.info("standing for election", name=self._names.prefix)
-        waited_s = 0.0
+        waited_s, said = 0.0, False
         try:
             while not stop.is_set() and self._failure is None:
                 self._poll(consumer)
-                waited_s = 0.0 if self._thread else waited_s + _POLL_S
-                if _ELECTION_S <= waited_s < _ELECTION_S + _POLL_S:
-                    log.info("another livejoin leads; standing by", name=self._names.prefix)
+                waited_s = waited_s + _POLL_S if self._thread is None else 0.0
+                said = said and self._thread is None
+                if waited_s >= _ELECTION_S and not said:
+                    said, waited_s = self._reachable(consumer), 0.0
+                    if said:
+                        log.info("another livejoin leads; standing by", name=self._names.prefix)
         finally:
             self._end()
             consumer.close()  # leaves the group: the next one leads at once
         if self._failure is not None:
             raise self._failure
+
+    def _reachable(self, consumer: Consumer) -> bool:
+        """Whether there is a broker: without one nobody is elected, and the tables say so."""
+        try:
+            consumer.list_topics(self._names.leader, timeout=_ANSWER_S)
+        except KafkaException:
+            return False
+        return True
 
     def _won(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if partitions and self._thread is None:

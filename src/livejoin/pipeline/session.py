@@ -49,6 +49,8 @@ _DEFAULTS = {
     "spark.rpc.netty.dispatcher.numThreads": "4",  # one per slot by default
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 by default: most of the latency
     "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
+    # how soon the state of a query that is gone is let go of; a minute by default
+    "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
     "spark.sql.session.timeZone": "UTC",
     # call sites for error messages: several calls to the JVM for each column that is made

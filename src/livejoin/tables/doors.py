@@ -1,6 +1,9 @@
 """How many connections there may be, and how long one may take to say what it wants."""
 
 import asyncio
+import contextlib
+import socket
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,10 +23,15 @@ ASK_S = 10.0  # for a whole request; a person's takes one packet
 TAKE_S = 60.0  # until some of an answer was taken
 NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
 CLOSE_S = 1.0  # until one that was sent away has to be gone
-_READ_BYTES = 8 << 10  # of a viewer in one go: thousands of tiny frames would hold up all others
+_READ_BYTES = 2 << 10  # of a viewer in one go: 50 tiny frames take a millisecond, and others wait
+_REFUSED_AT_ONCE = 64  # then it is everybody else's turn
+_RESET = struct.pack("ii", 1, 0)  # a refused one leaves nothing behind, not even in the system
 _TURN_S = 5.0  # a new one waits at most so long for its turn
 _SAY_S = 10.0
 _REMEMBERED = 10_000
+
+
+Peer = tuple[str, int]  # address and port
 
 
 @dataclass
@@ -38,6 +46,18 @@ class Doors:
     clock: Callable[[], float] = time.monotonic
     _said_at: float = 0.0
     _even: dict[str, float] = field(default_factory=dict)  # when an address has waited enough
+    _waits: dict[Peer, float] = field(default_factory=dict)  # of those who are inside already
+
+    def let_in(self, peer: Peer) -> bool:
+        """Whether one more may come in; if so, it is counted until it leaves."""
+        wait_s = self.enter(peer[0])
+        if wait_s:
+            self._waits[peer] = wait_s
+        return wait_s is not None
+
+    def wait_s(self, peer: Peer) -> float:
+        """For how long somebody who was let in is not listened to yet."""
+        return self._waits.pop(peer, 0.0)
 
     def enter(self, address: str) -> float | None:
         """After how many seconds one more is listened to; None: it may not come in."""
@@ -64,11 +84,51 @@ class Doors:
         self._even[address] = even
         return wait_s
 
-    def leave(self, address: str) -> None:
+    def leave(self, peer: Peer) -> None:
         """One less."""
+        address = peer[0]
+        self._waits.pop(peer, None)
         self.inside[address] -= 1
         if not self.inside[address]:
             del self.inside[address]
+
+
+class Entrance(socket.socket):
+    """A socket that listens. Who may not come in is sent away before anything is made for them.
+
+    All that asyncio and uvicorn make of a connection takes ten times as long as refusing it here.
+    """
+
+    def __init__(self, taken: socket.socket, doors: Doors) -> None:
+        super().__init__(taken.family, taken.type, taken.proto, taken.detach())
+        self._doors = doors
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next one that may come in."""
+        for _ in range(_REFUSED_AT_ONCE):
+            made, address = super().accept()
+            if self._doors.let_in(address[:2]):
+                return _Inside(made, self._doors, address[:2]), address
+            with contextlib.suppress(OSError):  # it has left by itself
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            made.close()
+        raise BlockingIOError  # as if there were no more
+
+
+class _Inside(socket.socket):
+    """A connection, which counts until it is closed, whatever becomes of it before."""
+
+    def __init__(self, made: socket.socket, doors: Doors, peer: Peer) -> None:
+        super().__init__(made.family, made.type, made.proto, made.detach())
+        self._peer: Peer | None = peer
+        self._doors = doors
+
+    def close(self) -> None:
+        """Close it, and count it out once."""
+        if self._peer is not None:
+            self._doors.leave(self._peer)
+            self._peer = None
+        super().close()
 
 
 class Config(uvicorn.Config):
@@ -85,7 +145,7 @@ class Asking(H11Protocol):
     """A connection that asks. A request must be whole in time, and its answer be taken."""
 
     config: Config
-    inside = False  # and it is ours to say when it leaves
+    upgraded = False
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -93,31 +153,25 @@ class Asking(H11Protocol):
         self.taken = _Limit(self, TAKE_S)  # some more of an answer
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count it, or send it away at once."""
+        """Listen to it, once its turn has come."""
         super().connection_made(transport)
-        wait_s = self.config.doors.enter(_address(self))
-        if wait_s is None:
-            transport.abort()
-            return
-        self.inside = True
         self.whole.start()
+        wait_s = self.config.doors.wait_s(self.client) if self.client else 0.0
         if wait_s:
             transport.pause_reading()
             self.loop.call_later(wait_s, transport.resume_reading)
 
     def data_received(self, data: bytes) -> None:
         """Take more of a request; the clock runs from its first byte to its last."""
-        if not self.inside:
-            return
         super().data_received(data)
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or not self.inside:
-            self.whole.stop()
-        else:
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.upgraded:
             self.whole.start()
+        else:
+            self.whole.stop()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From now on it watches, and leaves as a watcher."""
-        self.inside = False
+        """From now on it watches."""
+        self.upgraded = True
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
@@ -131,12 +185,9 @@ class Asking(H11Protocol):
         self.taken.stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it out."""
+        """Forget its limits."""
         self.whole.stop()
         self.taken.stop()
-        if self.inside:
-            self.inside = False
-            self.config.doors.leave(_address(self))
         super().connection_lost(exc)
 
 
@@ -144,6 +195,7 @@ class Watching(WebSocketsSansIOProtocol):
     """A socket, which an asking connection has become."""
 
     config: Config
+    late = 0  # bytes that came after it was sent away
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the application cut it off: closing it in good form waits for the other side."""
@@ -159,14 +211,14 @@ class Watching(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Count it out."""
-        self.config.doors.leave(_address(self))
-        super().connection_lost(exc)
-
-
-def _address(of: H11Protocol | WebSocketsSansIOProtocol) -> str:
-    return of.client[0] if of.client else ""
+    def data_received(self, data: bytes) -> None:
+        """Read on; of one that was sent away little more than that it has seen it."""
+        if self.close_sent:
+            self.late += len(data)
+            if self.late > _READ_BYTES:
+                self.transport.pause_reading()  # it is cut off when its time is up
+                return
+        super().data_received(data)
 
 
 class _Limit:

@@ -11,7 +11,7 @@ import uvicorn
 from livejoin.errors import MachineError
 from livejoin.tables.asking import Asking
 from livejoin.tables.audit import Audit
-from livejoin.tables.doors import Config, Doors
+from livejoin.tables.doors import Config, Doors, Entrance
 from livejoin.tables.gate import Gate
 from livejoin.tables.guests import Guests
 from livejoin.tables.host import Host
@@ -98,8 +98,9 @@ async def serve(
 ) -> None:
     """Serve until told to stop; then send the viewers away and finish."""
     live = Live(host, access.guests)
-    server = _Server(_config(host, live, asking, access, taken.getsockname()[1]))
-    serving = asyncio.create_task(server.serve([taken]))
+    port = taken.getsockname()[1]
+    server = _Server(_config(host, live, asking, access, port))
+    serving = asyncio.create_task(server.serve([Entrance(taken, access.doors)]))
     beating = asyncio.create_task(live.beat())
     ticking = asyncio.create_task(_tick(access.audit))
     stopping = asyncio.create_task(stop.wait())
