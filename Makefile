@@ -33,7 +33,7 @@ coverage: $(READY) ## check that the tests of the core take every branch of it
 	@$(BIN)/coverage report
 
 faults: setup browser provider ## run the long fault tests, or one case of them (CASE=A6)
-	@$(BIN)/pytest tests/faults -p no:cacheprovider --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)
+	@$(BIN)/pytest tests/faults -p no:cacheprovider -rP --timeout 3600 $(if $(CASE),-k $(shell echo $(CASE) | tr A-Z a-z)_)
 
 check: lint types imports audit test ## lint, types, import direction, locked files, tests
 

@@ -20,7 +20,8 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpe
 
 from livejoin import properties
 from livejoin.core.nearest import nearest
-from livejoin.errors import KafkaUnavailable, LivejoinError, SettingsError, TopicMissing
+from livejoin.errors import KafkaUnavailable, SettingsError, TopicMissing
+from livejoin.kafka_errors import Electing, TopicExists, TopicUnknown, forbidden, missing, named
 
 Client = TypeVar("Client")
 
@@ -255,55 +256,6 @@ def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
             return
 
 
-class TopicUnknown(TopicMissing):
-    """There is no such topic."""
-
-
-class TopicExists(TopicMissing):
-    """There is such a topic already."""
-
-
-class Electing(KafkaUnavailable):
-    """A partition has no leader for a moment after its topic was made, or its broker died."""
-
-
-def named(error: KafkaException, topic: str, doing: str = "read") -> LivejoinError:
-    """Kafka's error as one of ours, so that callers and people see a name."""
-    it = error.args[0]
-    said = f'Kafka failed on topic "{topic}": {it.str()}'
-    match it.code():
-        case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:  # noqa: SLF001
-            return missing(topic)
-        case KafkaError.TOPIC_ALREADY_EXISTS:
-            return TopicExists(said)
-        case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return forbidden(topic, doing)
-        case (
-            KafkaError.NOT_LEADER_FOR_PARTITION
-            | KafkaError.LEADER_NOT_AVAILABLE
-            | KafkaError.UNKNOWN_LEADER_EPOCH  # of a topic just made: its broker learns of it last
-        ):
-            return Electing(said)
-        case _:
-            return KafkaUnavailable(said)
-
-
 def _unknown(topic: str, known: Iterable[str]) -> str:
     close = nearest(topic, known)
     return f'topic "{topic}" does not exist' + (f", did you mean {close}?" if close else "")
-
-
-def forbidden(topic: str, doing: str = "read") -> TopicMissing:
-    """The error for a topic that may not be read, made or deleted."""
-    rights = {"made": "create it", "deleted": "delete it"}.get(doing, "describe and read it")
-    return TopicMissing(
-        f'topic "{topic}" may not be {doing}', hint=f"Ask for the right to {rights}."
-    )
-
-
-def missing(topic: str) -> TopicUnknown:
-    """The error for a topic that is not there."""
-    return TopicUnknown(
-        f'topic "{topic}" does not exist',
-        hint="Create it, or choose another one; it is tried again.",
-    )

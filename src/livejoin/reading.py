@@ -7,7 +7,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import ANSWER_S, Kafka, named
+from livejoin.kafka import ANSWER_S, Kafka
+from livejoin.kafka_errors import named
 
 # What ends a partition's reading for good; all else librdkafka tries again by itself. Names with
 # an underscore are librdkafka's own errors, not private.

@@ -6,13 +6,11 @@ errors that name the nearest known one. `${env:NAME}` and `${file:PATH}` are rep
 
 import math
 import os
-import re
 from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 import pydantic_settings
-import yaml
 from pydantic import (
     Field,
     PrivateAttr,
@@ -28,7 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from livejoin import failpoints, processes, properties, secret
+from livejoin import failpoints, given, processes, properties
 from livejoin.core import spec, start
 from livejoin.core.messages import Rules
 from livejoin.core.names import Names
@@ -47,7 +45,6 @@ _OTHER_VARIABLES = {
     "LIVEJOIN_SEEDS",
     failpoints.VARIABLE,
 }
-_ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
 _SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
 
 
@@ -100,10 +97,10 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        filled = _replaced(data)
+        filled = given.replaced(data)
         file, block = filled.get("kafka_file"), filled.get("kafka", {})
         if file and isinstance(block, dict):
-            below = _replaced(properties.read(Path(file).expanduser()))
+            below = given.replaced(properties.read(Path(file).expanduser()))
             filled = {**filled, "kafka": {**below, **block}}
         return filled
 
@@ -187,7 +184,7 @@ class Settings(BaseSettings):
 def load(file: Path | None = None, **overrides: Any) -> Settings:
     """Read the settings, or say which one is wrong."""
     _check_environment()
-    from_file = _spelt(_read(file) if file else {})
+    from_file = given.spelt(given.read(file) if file else {})
 
     class Loaded(Settings):
         @classmethod
@@ -199,11 +196,11 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             *_others: PydanticBaseSettingsSource,
             **_named: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            from_env = InitSettingsSource(settings_cls, _spelt(env_settings()))
+            from_env = InitSettingsSource(settings_cls, given.spelt(env_settings()))
             return init_settings, from_env, InitSettingsSource(settings_cls, from_file)
 
     try:
-        chosen = Loaded(**_spelt(overrides))
+        chosen = Loaded(**given.spelt(overrides))
     except pydantic.ValidationError as error:
         raise SettingsError("; ".join(map(_explain, error.errors()))) from error
     except pydantic_settings.SettingsError as error:
@@ -215,54 +212,20 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
         ) from error
     chosen._warnings.extend(  # noqa: SLF001 - our own
         f"{name} stands in {file} as it is: better ${{env:NAME}} or ${{file:PATH}}"
-        for name in _plain_secrets(from_file)
+        for name in given.plain_secrets(from_file)
     )
     return chosen
 
 
 def sources(file: Path | None = None) -> dict[str, dict[str, Any]]:
     """What was given where, as it is written; the strongest first."""
-    from_env = _spelt(EnvSettingsSource(Settings)())
-    from_file = _spelt(_read(file) if file else {})
+    from_env = given.spelt(EnvSettingsSource(Settings)())
+    from_file = given.spelt(given.read(file) if file else {})
     found = {"environment": from_env, "file": from_file}
     if named := from_env.get("kafka_file") or from_file.get("kafka_file"):
-        path = Path(_replaced(named)).expanduser()
+        path = Path(given.replaced(named)).expanduser()
         found["kafka_file"] = {"kafka": properties.read(path)}
     return found
-
-
-def _spelt(data: dict[str, Any]) -> dict[str, Any]:
-    """Properties of Kafka and Spark as text, under one spelling, before sources are merged."""
-    data = dict(data)
-    if isinstance(kafka := data.get("kafka"), dict):
-        data["kafka"] = {properties.spelt(str(key)): _text(value) for key, value in kafka.items()}
-    if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
-        data["spark"] = {**spark, "conf": {str(key): _text(value) for key, value in conf.items()}}
-    return data
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        data = yaml.safe_load(file.read_text())
-    except OSError as error:
-        raise SettingsError(
-            f"{file} cannot be read: {error.strerror}", hint="Name a settings file with -c."
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        # its own text would quote the line, which may hold a secret
-        mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", "")
-        where = f", line {mark.line + 1}" if mark else ""
-        raise SettingsError(f"{file} is not YAML{where}: {what or 'it is not text'}") from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise SettingsError(
-            f"{file} holds no settings, but {type(data).__name__}",
-            hint="It should read like `name: x`.",
-        )
-    if strange := [key for key in data if not isinstance(key, str)]:
-        raise SettingsError(f"{file}: {strange[0]!r} is no setting: it is no text")
-    return data
 
 
 def _check_environment() -> None:
@@ -292,39 +255,3 @@ def _explain(error: Any) -> str:
     close = nearest(str(error["loc"][-1]), section.model_fields)
     known = f"did you mean {close}?" if close else f"known are {', '.join(section.model_fields)}"
     return f"{where} is no setting: {known}"
-
-
-def _plain_secrets(data: dict[str, Any]) -> list[str]:
-    """The settings that hold a secret as it is, instead of saying where it is kept."""
-    kafka, conf = data.get("kafka"), (data.get("spark") or {}).get("conf")
-    found = [f"kafka.{name}" for name in kafka or {} if properties.is_secret(name)]
-    found += [f"spark.conf.{name}" for name in conf or {} if secret.in_spark(name, "")]
-    flat = {f"kafka.{name}": value for name, value in (kafka or {}).items()}
-    flat |= {f"spark.conf.{name}": value for name, value in (conf or {}).items()}
-    return [name for name in found if not _ELSEWHERE.search(str(flat[name]))]
-
-
-def _text(value: Any) -> str | SecretStr:
-    if isinstance(value, SecretStr):
-        return value
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _replaced(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _replaced(value) for key, value in data.items()}
-    if isinstance(data, str):
-        return _ELSEWHERE.sub(_lookup, data)
-    return data
-
-
-def _lookup(match: re.Match[str]) -> str:
-    kind, name = match.groups()
-    if kind == "env":
-        if name not in os.environ:
-            raise ValueError(f"environment variable {name} is not set")
-        return os.environ[name]
-    try:
-        return Path(name).expanduser().read_text().strip()
-    except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error.strerror}") from error

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Page
 
 from browser import chrome
+from browser.looking import says
 from livejoin.tables.guests import CONSOLE
 from livejoin.tables.host import Host
 from rig.running import until
@@ -81,6 +82,22 @@ def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: Door) -> No
         with chrome.page(url, path=f"#code={code}") as (page, _):
             page.get_by_text("this code is not known, was used, or is too old").wait_for()
             assert page.evaluate(NAMES) == []
+
+
+def test_who_may_only_look_is_told_so(door: Door) -> None:
+    door.token("wall screen", "viewer")
+    with (
+        served(filled("Ada"), access=door.access()) as one,
+        chrome.page(f"http://127.0.0.1:{one.port}/") as (page, trouble),
+    ):
+        sign_in(page, door.texts["wall screen"])
+        shows(page, "Ada")
+        page.keyboard.press("s")
+        says(page, "#only-look", "You may look but not change", "wall screen", "operator")
+        for control in ("#usersTopic", "#joinType", "#ask button:text-is('Apply')", "#rollback"):
+            assert page.is_disabled(control), control
+        assert "You may look" in (page.get_attribute("#change", "title") or "")
+        assert trouble == []
 
 
 def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: Door) -> None:

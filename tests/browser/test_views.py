@@ -1,11 +1,11 @@
-"""Timeline and Health in a real browser; who may only look; a server that is gone."""
+"""Timeline and Health in a real browser; a server that is gone."""
 
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page
 
-from browser.looking import LIMIT_S, drawn, looked_at, rows, says
+from browser.looking import LIMIT_S, looked_at, says
 from browser.staged import Stage
 from rig.running import until
 
@@ -86,22 +86,6 @@ def _detail(page: Page) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     says(page, "#event-detail", "Generation 2, standby", "Records read", "caught up: generation 2")
-
-
-def test_who_may_only_look_is_told_so(page: Page) -> None:
-    viewer = {"id": "v1", "role": "viewer", "label": "wall screen"}
-    page.route("**/api/v1/whoami", lambda route: route.fulfill(json=viewer))
-    page.reload()  # the timeline is in sight, as before
-    page.wait_for_selector("#connection[data-connected=true]")
-    page.keyboard.press("1")
-    drawn(page)
-    page.keyboard.press("s")
-    says(page, "#only-look", "You may look but not change", "wall screen", "operator")
-    for control in ("#usersTopic", "#joinType", "#ask button:text-is('Apply')", "#rollback"):
-        assert page.is_disabled(control), control
-    assert "You may look" in (page.get_attribute("#change", "title") or "")
-    assert rows(page, "final_ui")
-    page.unroute("**/api/v1/whoami")
 
 
 def test_rates_quantiles_and_clocks_are_reckoned_right(page: Page) -> None:

@@ -9,7 +9,8 @@ from livejoin.core import spec
 from livejoin.core.generation import Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.core.start import since
-from livejoin.kafka import Kafka, Topic, forbidden, missing
+from livejoin.kafka import Kafka, Topic
+from livejoin.kafka_errors import forbidden, missing
 from livejoin.reading import Place, Span, last_readable
 
 

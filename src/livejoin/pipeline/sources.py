@@ -9,7 +9,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Reading
 from livejoin.errors import KafkaUnavailable, Spoilt, TopicMissing
-from livejoin.kafka import Kafka, Topic, forbidden, missing
+from livejoin.kafka import Kafka, Topic
+from livejoin.kafka_errors import forbidden, missing
 from livejoin.pipeline.checkpoints import Reached
 
 _LOOK_S = 5.0

@@ -22,7 +22,8 @@ from livejoin.core import rows, spec
 from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, TopicMissing
-from livejoin.kafka import Kafka, missing
+from livejoin.kafka import Kafka
+from livejoin.kafka_errors import missing
 from livejoin.reading import Place, Span, last_readable
 
 log = structlog.get_logger()

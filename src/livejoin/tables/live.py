@@ -5,7 +5,6 @@ One that comes back, or was too slow, is told what it misses: each row that chan
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +20,7 @@ from livejoin.tables.guests import Guests
 from livejoin.tables.host import DATA, Host
 from livejoin.tables.revoking import Watchers
 from livejoin.tables.sent import Sent
+from livejoin.tables.showing import Shown
 from livejoin.tables.store import Delta
 from livejoin.tables.viewer import Asks, Frame, Held, Viewer, subscription
 
@@ -55,9 +55,7 @@ class Live:
         self._since: float | None = None  # when the first change came that waits
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
-        self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
-        # all there is of the tables that were asked for last, until something changes
-        self._whole: tuple[frozenset[str], bytes] | None = None
+        self._shown = Shown(host)
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
         self._watchers = Watchers(guests)
         host.audience.append(self)
@@ -83,7 +81,7 @@ class Live:
         for table in DATA:
             self._upserts.pop(table, None)
             self._removed.pop(table, None)
-        self._snapshots.clear()  # the old generation's rows are let go, whoever watches
+        self._shown.move()
         self._moved = True
         self._flush_soon()
 
@@ -105,7 +103,7 @@ class Live:
         self._timer = None
         self._wake_those_ahead()
         self._flushed_at = asyncio.get_running_loop().time()
-        self._whole = None
+        self._shown.change()
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
         since, self._since = self._since, None
@@ -115,7 +113,7 @@ class Live:
             for viewer in self._viewers:
                 if viewer.held and viewer.held.generation == self._host.generation:
                     viewer.miss()
-        parts = [self._snapshot(table) for table in DATA] if moved else []
+        parts = [self._shown.snapshot(table) for table in DATA] if moved else []
         for table in (t for t in spec.ALL_TABLES if t in upserts or removed.get(t)):
             rows = pa.Table.from_batches(upserts.get(table, ()), self._host.store(table).schema)
             parts += frames.changes(table, rows, list(removed.get(table, ())))
@@ -127,7 +125,7 @@ class Live:
         self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any
     ) -> None:
         """One frame for each set of tables that somebody subscribed to."""
-        header, held = self._header(kind, **more), self._held()
+        header, held = self._shown.header(kind, **more), self._shown.held()
         made: dict[frozenset[str], bytes] = {}
         for viewer in self._viewers:
             if viewer.tables not in made:
@@ -136,32 +134,6 @@ class Live:
                 made[viewer.tables] = b"" if nothing else frames.frame(_for(header, viewer), mine)
             if made[viewer.tables]:
                 viewer.offer(Frame(made[viewer.tables], held, since))
-
-    def _held(self) -> Held | None:
-        """What viewers hold once they have all that was sent."""
-        generation = self._host.generation
-        return None if generation is None else Held(generation, self._host.seq)
-
-    def _header(self, kind: str, **more: Any) -> dict[str, Any]:
-        host = self._host
-        stores = {table: host.store(table) for table in DATA}
-        limited = {t: {"total": len(store)} for t, store in stores.items() if store.limited}
-        return {
-            "type": kind,
-            "generation": host.generation,
-            "seq": host.seq,
-            "at": int(time.time() * 1000),
-            **({"limited": limited} if limited else {}),
-            **more,
-        }
-
-    def _snapshot(self, table: str) -> frames.Part:
-        """A table's snapshot, encoded once however many ask for it."""
-        rows = self._host.store(table).newest()
-        known = self._snapshots.get(table)
-        if known is None or known[0] is not rows:
-            self._snapshots[table] = known = (rows, frames.part(table, "snapshot", rows))
-        return known[1]
 
     async def beat(self) -> None:
         """Send a heartbeat every second, for ever: silence means a stall."""
@@ -223,7 +195,7 @@ class Live:
         except (AskError, TimeoutError, KeyError) as error:
             why = str(error) if isinstance(error, AskError) else "expected a subscription as text"
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await socket.send_bytes(frames.frame(self._header("error", message=why)))
+                await socket.send_bytes(frames.frame(self._shown.header("error", message=why)))
                 await socket.close(_POLICY, why.encode()[:_REASON_BYTES].decode(errors="ignore"))
         except WebSocketDisconnect:
             pass
@@ -256,7 +228,7 @@ class Live:
                 return
             if viewer.missing:
                 self._flush_now()  # what is pending is in it, and need not come again
-                viewer.miss_no_more(Frame(self._missed(viewer), self._held()))
+                viewer.miss_no_more(Frame(self._shown.missed(viewer), self._shown.held()))
             while viewer.waiting and not viewer.missing:
                 await self._hand_over(socket, viewer)
 
@@ -277,29 +249,6 @@ class Live:
         wait_s = max(0.0, self._free_at - now)
         self._free_at = now + wait_s + size / _COPIED_PER_S
         await asyncio.sleep(wait_s)
-
-    def _missed(self, viewer: Viewer) -> bytes:
-        """All that a viewer does not hold; its data tables by what changed, where that is less."""
-        held, now = viewer.held, self._held()
-        if held is None and self._whole and self._whole[0] == viewer.tables:
-            return self._whole[1]  # as for the one before
-        since = held.seq if held and now and held.generation == now.generation else None
-        parts: list[frames.Part] = []
-        for table in spec.ALL_TABLES:
-            if table not in viewer.tables or (table in DATA and held and now is None):
-                continue  # while nothing is live, viewers keep what they have
-            store = self._host.store(table)
-            delta = store.since(since) if since is not None and table in DATA else None
-            if delta is None:
-                parts.append(self._snapshot(table))
-            else:
-                parts += frames.changes(table, delta.upserts, delta.removed)
-        moved = held is not None and now is not None and since is None
-        more = {} if since is None else {"resumed": True}
-        frame = frames.frame(self._header("cutover" if moved else "data", **more), parts)
-        if held is None:
-            self._whole = viewer.tables, frame
-        return frame
 
     def close(self) -> None:
         """Send every viewer away, with the code that says to come back."""

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from livejoin.core.messages import Invalid, Rules, depth, shown
 from livejoin.core.nearest import nearest
-from livejoin.kafka import Topic, TopicUnknown, forbidden, missing
+from livejoin.kafka import Topic
+from livejoin.kafka_errors import TopicUnknown, forbidden, missing
 from livejoin.tables.formats import ISO
 
 Kind = Literal["data", "control", "livejoin"]

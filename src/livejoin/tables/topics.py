@@ -21,7 +21,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.messages import Rules, shown, topic_name
 from livejoin.errors import AskError, KafkaUnavailable
-from livejoin.kafka import ANSWER_S, Kafka, Topic, forbidden, named
+from livejoin.kafka import ANSWER_S, Kafka, Topic
+from livejoin.kafka_errors import forbidden, named
 from livejoin.reading import Place, Span
 from livejoin.tables.topic_rows import (
     Measured,
