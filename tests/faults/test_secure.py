@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
@@ -24,7 +25,7 @@ from confluent_kafka.admin import (
 from livejoin.errors import KafkaUnavailable
 from rig.authority import Authority
 from rig.provider import Provider, provider
-from rig.running import COLD, Running, until
+from rig.running import COLD, Running, running, until
 from rig.secure import USER, Secure, secure
 from rig.world import (
     ExpectLive,
@@ -84,12 +85,15 @@ logger.sasl.level = debug
 # --- rights, as the page gives them
 
 
-def documented(name: str, users: str, accounts: str, control: str = "") -> list[AclBinding]:
+def documented(
+    name: str, users: str, accounts: str, control: str = "", of: str = "livejoin"
+) -> list[AclBinding]:
     """The rights on the page, for another name and other inputs: one operation each."""
     found = []
     words = {"users": users, "accounts": accounts, "control": control or f"{name}.control"}
-    words |= {"livejoin.": f"{name}.", "livejoin.leader": f"{name}.leader"}
-    for line in re.findall(r"(?m)^kafka-acls --add (.*)$", PAGE.read_text()):
+    words |= {f"livejoin.{end}": f"{name}.{end}" for end in ("", "leader", "audit")}
+    lines = rf"(?m)^kafka-acls --add --allow-principal User:{of} (.*)$"
+    for line in re.findall(lines, PAGE.read_text()):
         options = shlex.split(line)
         pairs = list(zip(options[::2], options[1::2], strict=True))
         given = dict(pairs)
@@ -298,6 +302,42 @@ def test_d7_the_documented_rights_are_enough(guarded: Secure, tmp_path: Path) ->
         until(lambda: "d7.changelog.1" not in guarded.open.topics(), "the old one is removed")
     finally:
         assert one.stop() == 0
+
+
+def test_d7_a_further_server_needs_less(guarded: Secure, tmp_path: Path) -> None:
+    one, about = started(guarded, tmp_path / "run", "d7-serve"), names("d7-serve")
+    one.start()
+    try:
+        one.wait_live()
+    finally:
+        assert one.stop() == 0
+    inputs = (about["in.users"], about["in.accounts"], about["in.control"])
+    for right in documented("d7-serve", *inputs):
+        take(guarded, right)
+    allow(guarded, documented("d7-serve", *inputs, of="livejoin-serve"))
+    topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
+    way, folder = guarded.behind("PLAIN"), tmp_path / "serve"
+    with running(way, folder, command="serve", name="d7-serve", topics=topics) as server:
+        server.wait_live()
+        assert len(server.table("final_ui")) == 1
+        before = written(guarded, about["in.control"], "d7-serve.audit")
+        asked(server)
+        until(
+            lambda: all(
+                now > then
+                for now, then in zip(
+                    written(guarded, about["in.control"], "d7-serve.audit"), before, strict=True
+                )
+            ),
+            "the request and who made it are written",
+        )
+        assert "lost" not in server.log.read_text()
+
+
+def written(guarded: Secure, *topics: str) -> list[int]:
+    """How many records there are in these topics."""
+    found = guarded.open.offsets(guarded.open.describe(topics).values(), OffsetSpec.latest())
+    return [sum(found[topic].values()) for topic in topics]
 
 
 def test_d7_every_documented_right_has_its_case(guarded: Secure) -> None:

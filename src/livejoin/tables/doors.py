@@ -29,8 +29,6 @@ _RESET = struct.pack("ii", 1, 0)  # a refused one leaves nothing behind, not eve
 _TURN_S = 5.0  # a new one waits at most so long for its turn
 _SAY_S = 10.0
 _REMEMBERED = 10_000
-
-
 Peer = tuple[str, int]  # address and port
 
 
@@ -96,7 +94,7 @@ class Doors:
 class Entrance(socket.socket):
     """A socket that listens. Who may not come in is sent away before anything is made for them.
 
-    All that asyncio and uvicorn make of a connection takes ten times as long as refusing it here.
+    Nothing of asyncio or uvicorn is made for one that is refused: others would wait for that.
     """
 
     def __init__(self, taken: socket.socket, doors: Doors) -> None:

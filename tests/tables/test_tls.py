@@ -1,0 +1,121 @@
+"""Served over TLS: it shows who it is, nothing goes in the clear, and the doors are the same."""
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from livejoin.client import connect
+from livejoin.tables.doors import Doors
+from livejoin.tables.host import Host
+from rig.authority import Authority
+from rig.running import until
+from tables.filled import chunk, final, live
+from tables.letting_in import Door
+from tables.serving import LIMIT_S, Served, served
+
+MOST_OF_ONE = 4
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A server with a certificate, who vouches for it, and whom it lets in."""
+
+    shown: Served
+    door: Door
+    doors: Doors
+    ca: Path
+
+    @property
+    def origin(self) -> str:
+        return f"https://127.0.0.1:{self.shown.port}"
+
+    def trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.ca))
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Locked]:
+    authority, door, doors = Authority(), Door(), Doors(100, MOST_OF_ONE, 1000)
+    own = authority.sign("livejoin").keystore(tmp_path / "own.pem")
+    host = Host()
+    host.follow(live(1))
+    host.apply(chunk(1, 2, final(0, "Ada")))
+    access = replace(door.access(certificate=str(own)), doors=doors)
+    with served(host, access=access) as shown:
+        yield Locked(shown, door, doors, authority.file(tmp_path / "ca.pem"))
+
+
+def _ask(
+    locked: Locked, trust: ssl.SSLContext, path: str, **given: str
+) -> http.client.HTTPResponse:
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", locked.shown.port, timeout=LIMIT_S, context=trust
+    )
+    with contextlib.closing(connection):
+        body = given.pop("body", None)
+        connection.request("GET" if body is None else "POST", path, body, given)
+        answer = connection.getresponse()
+        answer.read()
+        return answer
+
+
+def test_requests_and_sockets_go_over_tls(locked: Locked) -> None:
+    bearer = locked.door.bearer("viewer")
+    assert _ask(locked, locked.trust(), "/api/v1/tables/final_ui", **bearer).status == 200
+    uri = locked.origin.replace("https", "wss") + "/api/v1/live"
+    options = {"uri": uri, "ssl": locked.trust(), "additional_headers": bearer}
+    with locked.shown.viewer("final_ui", **options) as viewer:
+        viewer.next()
+        locked.shown.apply(1, 3, final(1, "Alan"))
+        viewer.next("data")
+        assert [row["name"] for row in viewer.view["final_ui"].values()] == ["Ada", "Alan"]
+
+
+def test_the_python_client_believes_whom_the_system_believes(
+    locked: Locked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(locked.ca))
+    with connect(f"{locked.origin}/", locked.door.texts["viewer"]) as one:
+        assert one.table("final_ui").to_arrow()["name"].to_pylist() == ["Ada"]
+
+
+def test_whom_nobody_vouches_for_is_not_believed(locked: Locked) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        _ask(locked, ssl.create_default_context(), "/livez")
+
+
+def test_a_cookie_does_not_go_in_the_clear(locked: Locked) -> None:
+    answer = _ask(
+        locked, locked.trust(), "/api/v1/session",
+        body=json.dumps({"token": locked.door.texts["viewer"]}), Origin=locked.origin,
+        **{"content-type": "application/json"},
+    )  # fmt: skip
+    assert answer.status == 200
+    assert "Secure" in (answer.headers["set-cookie"] or "")
+
+
+def test_who_speaks_in_the_clear_gets_no_answer(locked: Locked) -> None:
+    with socket.create_connection(("127.0.0.1", locked.shown.port), LIMIT_S) as clear:
+        clear.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert b"HTTP" not in clear.recv(65536)
+
+
+def test_who_never_agrees_on_keys_counts_until_it_leaves(locked: Locked) -> None:
+    address = ("127.0.0.1", locked.shown.port)
+    with contextlib.ExitStack() as stack:
+        for _ in range(MOST_OF_ONE):
+            stack.enter_context(socket.create_connection(address, LIMIT_S))
+        until(lambda: locked.doors.inside.total() == MOST_OF_ONE, "they are inside", LIMIT_S)
+        with socket.create_connection(address, LIMIT_S) as one_more, contextlib.suppress(OSError):
+            assert one_more.recv(1) == b""
+        assert locked.doors.refused == 1
+    until(lambda: not locked.doors.inside, "they have left", LIMIT_S)
+    assert _ask(locked, locked.trust(), "/livez").status == 200
