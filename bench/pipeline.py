@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=1, help="minutes before samples count")
     parser.add_argument("--rate", type=int, default=500, help="accounts/s: latency and crash")
     parser.add_argument("--records", type=int, default=1_000_000, help="per side: catch-up")
+    parser.add_argument("--once", action="store_true", help="catch-up: in a cold JVM only")
     parser.add_argument("--batch-s", type=int, default=Spark().batch_s, help="latency and crash")
     parts.run(parser, PARTS, _measured, "pipeline")
 
@@ -219,11 +220,11 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
     count, figures = asked.records, Figures()
     with broker.broker(folder / "broker") as kafka:
         _fill(kafka, count)
-        with running(
-            kafka, folder / "run", name=NAME, topics=TOPICS, standby_s=0, build_stall_s=600
-        ) as live:
+        limits = {"standby_s": 0, "build_stall_s": 600, "max_rows": 2 * count}
+        with running(kafka, folder / "run", name=NAME, topics=TOPICS, **limits) as live:
             began, used = time.monotonic(), dict.fromkeys(ROLES, 0.0)
-            for kind, number in (("cold", 1), ("warm", 2)):
+            runs = (("cold", 1), ("warm", 2))[: 1 if asked.once else 2]
+            for kind, number in runs:
                 until(lambda: _holds(live, number, 2 * count), kind, 3600)  # noqa: B023
                 took, used_then = time.monotonic() - began, _cpu(live)
                 figures |= {f"{kind}, s": took, f"{kind}, input records/s": 2 * count / took}
@@ -233,7 +234,7 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
                     f"{kind}, peak memory of Spark, MiB": memory_kib(live.jvm(), "VmHWM") / 1024,
                     f"{kind}, peak memory of livejoin, MiB": memory_kib(live.pid, "VmHWM") / 1024,
                 }
-                if number == 1:
+                if number < len(runs):
                     began, used = time.monotonic(), used_then
                     live.ask("api/v1/control", {"start": "earliest"})
             figures["an account for an old user, s"] = _change_old_row(kafka, live, count)

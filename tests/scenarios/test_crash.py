@@ -24,7 +24,7 @@ def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
     producers = Producers(kafka, TOPICS)
     # short batches, so that a run restores committed state and also replays what was not committed
     with running(kafka, tmp_path, name="crash", topics=TOPICS, spark={"batch_s": 5}) as live:
-        with producers.traffic(per_second=200, seed=SEED):
+        with producers.traffic(per_second=100, seed=SEED):
             live.wait_live()
             for who in ("python", "jvm", "both"):
                 _let_some_pass(live)

@@ -27,6 +27,7 @@ _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 # What `from_json` makes, for a string field, of an array, of a number without end, and of a number
 # that can be spelt in several ways, of which the field keeps the one it was given.
 _DOUBTFUL = r"^(?:\[|\"|-?(?:0|[0-9]+[.eE][0-9.eE+-]*)$)"
+_AFTER_DIGITS = ":"  # in the order of bytes; quotes and the minus sign stand before them
 
 # The fields of all sources; a name that two sources share has one type.
 FIELDS = tuple(dict.fromkeys(field for source in spec.SOURCES for field in source.fields))
@@ -86,10 +87,15 @@ def _sure() -> Column:
     for field in FIELDS:
         value = F.col(f"_quick.{field.name}")
         if field.type == "string":
-            sure &= value.isNull() | ~value.rlike(_DOUBTFUL)
+            sure &= value.isNull() | ~(_may_be_doubtful(value) & value.rlike(_DOUBTFUL))
         elif field.type == "double":
             sure &= value.isNull() | (F.abs(value) < F.lit(float("inf")))
     return sure
+
+
+def _may_be_doubtful(value: Column) -> Column:
+    """Whether the pattern is worth its time: what it finds begins with one of these."""
+    return (value < _AFTER_DIGITS) | value.startswith("[")
 
 
 class _Value(NamedTuple):
