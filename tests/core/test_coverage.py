@@ -30,8 +30,7 @@ def _wanted(spans: dict[Place, Span]) -> set[Position]:
 
 def _of_users(start: int, pin: int, marks: Iterable[int] = ()) -> Coverage:
     coverage = _coverage({("users", 0): (start, pin)})
-    for offset in marks:
-        coverage.add(Position("users", 0, offset))
+    coverage.add("users", 0, marks)
     return coverage
 
 
@@ -64,7 +63,7 @@ def test_marks_in_any_order_with_repeats_complete_exactly_when_all_are_there(
     total = len(missing)
     assert coverage.complete is (not missing)
     for mark in marks:
-        coverage.add(mark)
+        coverage.add(mark.source, mark.partition, [mark.offset])
         missing.discard(mark)
         assert coverage.complete is (not missing)
         assert (coverage.done, coverage.total) == (total - len(missing), total)
@@ -118,7 +117,7 @@ def test_marks_and_absent_offsets_complete_exactly_when_all_is_covered(
             coverage.absent("users", 0, offsets)
         else:
             for offset in offsets:
-                coverage.add(Position("users", 0, offset))
+                coverage.add("users", 0, [offset])
         marked |= offsets
         missing -= offsets
         assert coverage.complete is (not missing)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 
 from livejoin.core.generation import Offsets
-from livejoin.core.rows import Position
 
 
 class Coverage:
@@ -33,17 +32,13 @@ class Coverage:
         missing = (self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open)
         return self._total - sum(missing)
 
-    def add(self, mark: Position) -> None:
-        """A mark was seen."""
-        source, partition, offset = mark
+    def add(self, source: str, partition: int, offsets: Iterable[int]) -> None:
+        """Marks of these records were seen."""
         at = (source, partition)
-        if at not in self._open or not self._next[at] <= offset <= self._pins[at]:
-            return
-        if offset == self._next[at]:
-            self._next[at] += 1
+        if at in self._open:
+            first, last = self._next[at], self._pins[at]
+            self._early[at].update(offset for offset in offsets if first <= offset <= last)
             self._go_on(at)
-        else:
-            self._early[at].add(offset)
 
     def gaps(self) -> dict[tuple[str, int], range]:
         """By source and partition, once the pin's own mark was seen: where marks are missing.
@@ -58,8 +53,7 @@ class Coverage:
 
     def absent(self, source: str, partition: int, offsets: Iterable[int]) -> None:
         """There are no records at these offsets."""
-        for offset in offsets:
-            self.add(Position(source, partition, offset))
+        self.add(source, partition, offsets)
 
     def _go_on(self, at: tuple[str, int]) -> None:
         early = self._early[at]

@@ -6,7 +6,7 @@ strangers.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -75,8 +75,6 @@ def newer(version: Version, than: Version) -> bool:
 
 def mark(key: bytes) -> Position | None:
     """Which input record this one is the last trace of; None where it only shows what changed."""
-    if key.startswith(_JOINED):
-        return None  # half of all keys: a history has millions
     table, _, row_id = key.decode().partition("/")
     where = row_id
     source = _OWN_TABLE.get(table)
@@ -86,6 +84,20 @@ def mark(key: bytes) -> Position | None:
         source, _, where = row_id.partition("/")
     partition, _, offset = where.partition("-")
     return Position(source, int(partition), int(offset))
+
+
+def marks(keys: Iterable[bytes]) -> dict[tuple[str, int], list[int]]:
+    """The offsets of all input records that these keys are the last trace of, by their place."""
+    ends: dict[bytes, list[bytes]] = {}
+    for key in keys:
+        if not key.startswith(_JOINED):  # as every other one does: a history has millions
+            start, _, offset = key.rpartition(b"-")
+            ends.setdefault(start, []).append(offset)
+    found: dict[tuple[str, int], list[int]] = {}
+    for start, offsets in ends.items():
+        if at := mark(start + b"-0"):
+            found.setdefault((at.source, at.partition), []).extend(map(int, offsets))
+    return found
 
 
 def pair_id(user: Position, account: Position) -> str:

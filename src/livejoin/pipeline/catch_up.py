@@ -51,10 +51,10 @@ class CatchUp:
             flow = Flow(consumer)
             while not self.stopped():
                 messages = flow.next()
-                for message in messages:  # values are not looked at, and so not copied
-                    mark = rows.mark(message.key() or b"")
-                    if mark is not None:
-                        coverage.add(mark)
+                # values are not looked at, and so not copied
+                marks = rows.marks(message.key() or b"" for message in messages)
+                for (source, partition), offsets in marks.items():
+                    coverage.add(source, partition, offsets)
                 if messages:
                     ready_at = (messages[-1].offset() or 0) + 1
                 if coverage.done != told:
