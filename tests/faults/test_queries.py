@@ -49,7 +49,7 @@ BACK_S = 60
 def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_path: Path) -> None:
     with world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as one:
         dice = random.Random(SEED)
-        play(one, [Traffic(per_second=250)])  # for each of the two pairs
+        play(one, [Traffic(per_second=250, people=20_000)])  # for each of the two pairs
         pair, join, twice, took = "a", "left", 0, []
         for number in range(KILLS):
             if number % 2:

@@ -28,6 +28,7 @@ class Producers:
             }
         )
         self._failed: list[str] = []
+        self.people = 50  # that random records are about
         self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
 
     def send(
@@ -69,7 +70,7 @@ class Producers:
 
     def one(self, dice: random.Random, users: float = 0.2) -> None:
         """Send a random record: one of the users with this probability, or an account."""
-        user = f"{self._tag}-{dice.randrange(50)}"
+        user = f"{self._tag}-{dice.randrange(self.people)}"
         if dice.random() < users:
             self.send("users", {"userId": user, "name": f"N{dice.random()}", "age": 7})
         else:

@@ -157,11 +157,13 @@ class Traffic:
     """Records of both pairs at a steady rate, until the world ends or StopTraffic."""
 
     per_second: float
+    people: int = 50  # an inner join has pairs by the square of how often each is named
 
     def do(self, world: World) -> None:
         flows = world.notes["flows"] = contextlib.ExitStack()
         for pair in PAIRS:
             seed = world.dice.randrange(10**6)
+            world.producers[pair].people = self.people
             flows.enter_context(world.producers[pair].traffic(self.per_second, seed))
         world.stack.push(flows)
 
