@@ -78,11 +78,9 @@ def opening(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     with cluster.server() as server, chrome.page(server.url) as (page, trouble):
         first = page.evaluate(INTERACTIVE)
         for _ in range(OPENINGS):
-            page.goto("about:blank")
-            page.goto(server.url, wait_until="commit")
+            _open(page, server.url)
             again.append(page.evaluate(INTERACTIVE))
-            page.goto("about:blank")
-            page.goto(server.url, wait_until="commit")
+            _open(page, server.url)
             answers.append(page.evaluate(ANSWERS))
             page.evaluate(INTERACTIVE)  # left while it is being made, it would complain
         assert not trouble, trouble
@@ -92,6 +90,12 @@ def opening(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
         "again, ms until rows are drawn, median": statistics.median(again),
         "again, ms until rows are drawn, slowest": max(again),
     }
+
+
+def _open(page: Page, url: str) -> None:
+    """Open it anew; what follows need not be there yet."""
+    page.goto("about:blank")
+    page.goto(url, wait_until="commit")
 
 
 def updates(asked: argparse.Namespace, cluster: Ledgered) -> Figures:

@@ -256,6 +256,15 @@ def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
             return
 
 
+def reachable(kafka: Kafka, limit_s: float = 0) -> bool:
+    """Whether the cluster answers, now or within a time."""
+    try:
+        wait_until_reachable(kafka, limit_s)
+    except KafkaUnavailable:
+        return False
+    return True
+
+
 def _unknown(topic: str, known: Iterable[str]) -> str:
     close = nearest(topic, known)
     return f'topic "{topic}" does not exist' + (f", did you mean {close}?" if close else "")

@@ -80,7 +80,7 @@ def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_pa
             everybody = [one.live, *servers]
             play(one, [Produce("a", 40), ExpectOracle("a")])
             until(partial(same, everybody, 1), "all show generation 1, equal")
-            _move(one, servers)
+            _move(one, servers, everybody)
             _swap_by_a_server(one, servers, everybody)
             _outlive(one, servers)
             _go_on(one, servers, everybody)
@@ -96,12 +96,12 @@ def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
         assert server.ask("livez")["status"] == "alive"
 
 
-def _move(one: World, servers: Sequence[Running]) -> None:
+def _move(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
     """A viewer goes on at another server: it is told what it missed, and then holds all of it."""
     held = {table: servers[0].table(table).keys() for table in DATA}
     header, _ = next(frames(servers[0]))
-    play(one, [Produce("a", 5)])
-    until(partial(same, servers, 1), "both have read on")
+    play(one, [Produce("a", 20), ExpectOracle("a")])  # the first of everybody has read on
+    until(partial(same, everybody, 1), "and so have the others")
     there = {table: servers[1].table(table).keys() for table in DATA}
     resume = {name: header[name] for name in ("generation", "seq")}
     again, parts = next(frames(servers[1], resume=resume))

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from livejoin.control import beat
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import Kafka
+from livejoin.kafka import Kafka, reachable
 
 log = structlog.get_logger()
 
@@ -53,7 +53,8 @@ class Leadership:
                 waited_s = waited_s + _POLL_S if self._thread is None else 0.0
                 said = said and self._thread is None
                 if waited_s >= _ELECTION_S and not said:
-                    said, waited_s = self._reachable(consumer), 0.0
+                    # without a broker nobody is elected, and the tables say so
+                    said, waited_s = reachable(self._kafka, _ANSWER_S), 0.0
                     if said:
                         log.info("another livejoin leads; standing by", name=self._names.prefix)
         finally:
@@ -61,14 +62,6 @@ class Leadership:
             consumer.close()  # leaves the group: the next one leads at once
         if self._failure is not None:
             raise self._failure
-
-    def _reachable(self, consumer: Consumer) -> bool:
-        """Whether there is a broker: without one nobody is elected, and the tables say so."""
-        try:
-            consumer.list_topics(self._names.leader, timeout=_ANSWER_S)
-        except KafkaException:
-            return False
-        return True
 
     def _won(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if partitions and self._thread is None:

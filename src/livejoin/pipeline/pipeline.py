@@ -13,8 +13,8 @@ from livejoin import failpoints
 from livejoin.core import rows
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.errors import LivejoinError, Spoilt
-from livejoin.kafka import MAX_RECORD_BYTES, Kafka, Topic, wait_until_reachable
+from livejoin.errors import Spoilt
+from livejoin.kafka import MAX_RECORD_BYTES, Kafka, Topic, reachable
 from livejoin.pipeline import positions, sources
 from livejoin.pipeline.catch_up import CatchUp, Way
 from livejoin.pipeline.queries import Queries
@@ -123,10 +123,9 @@ class Pipeline:
         changelog = self._names.changelog(generation)
         try:
             consumer.assign([TopicPartition(changelog, 0, since)])
-            for record in read_to_end(consumer, changelog):
-                if mark := rows.mark(record.key):
-                    at = (mark.source, mark.partition)
-                    furthest[at] = max(furthest.get(at, -1), mark.offset)
+            marks = rows.marks(record.key for record in read_to_end(consumer, changelog))
+            for at, offsets in marks.items():
+                furthest[at] = max(furthest.get(at, -1), *offsets)
         finally:
             consumer.close()
         return furthest != before
@@ -137,8 +136,4 @@ class Pipeline:
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""
-        try:
-            wait_until_reachable(self._kafka, 0)
-        except LivejoinError:
-            return False
-        return True
+        return reachable(self._kafka)

@@ -20,7 +20,7 @@ from livejoin.tables.guests import Guests
 from livejoin.tables.host import DATA, Host
 from livejoin.tables.revoking import Watchers
 from livejoin.tables.sent import Sent
-from livejoin.tables.showing import Shown
+from livejoin.tables.showing import Showing
 from livejoin.tables.store import Delta
 from livejoin.tables.viewer import Asks, Frame, Held, Viewer, subscription
 
@@ -55,7 +55,7 @@ class Live:
         self._since: float | None = None  # when the first change came that waits
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
-        self._shown = Shown(host)
+        self._showing = Showing(host)
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
         self._watchers = Watchers(guests)
         host.audience.append(self)
@@ -81,7 +81,7 @@ class Live:
         for table in DATA:
             self._upserts.pop(table, None)
             self._removed.pop(table, None)
-        self._shown.move()
+        self._showing.move()
         self._moved = True
         self._flush_soon()
 
@@ -103,7 +103,7 @@ class Live:
         self._timer = None
         self._wake_those_ahead()
         self._flushed_at = asyncio.get_running_loop().time()
-        self._shown.change()
+        self._showing.change()
         upserts, removed, moved = self._upserts, self._removed, self._moved
         self._upserts, self._removed, self._moved = {}, {}, False
         since, self._since = self._since, None
@@ -113,7 +113,7 @@ class Live:
             for viewer in self._viewers:
                 if viewer.held and viewer.held.generation == self._host.generation:
                     viewer.miss()
-        parts = [self._shown.snapshot(table) for table in DATA] if moved else []
+        parts = [self._showing.snapshot(table) for table in DATA] if moved else []
         for table in (t for t in spec.ALL_TABLES if t in upserts or removed.get(t)):
             rows = pa.Table.from_batches(upserts.get(table, ()), self._host.store(table).schema)
             parts += frames.changes(table, rows, list(removed.get(table, ())))
@@ -125,7 +125,7 @@ class Live:
         self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any
     ) -> None:
         """One frame for each set of tables that somebody subscribed to."""
-        header, held = self._shown.header(kind, **more), self._shown.held()
+        header, held = self._showing.header(kind, **more), self._showing.held()
         made: dict[frozenset[str], bytes] = {}
         for viewer in self._viewers:
             if viewer.tables not in made:
@@ -195,7 +195,7 @@ class Live:
         except (AskError, TimeoutError, KeyError) as error:
             why = str(error) if isinstance(error, AskError) else "expected a subscription as text"
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await socket.send_bytes(frames.frame(self._shown.header("error", message=why)))
+                await socket.send_bytes(frames.frame(self._showing.header("error", message=why)))
                 await socket.close(_POLICY, why.encode()[:_REASON_BYTES].decode(errors="ignore"))
         except WebSocketDisconnect:
             pass
@@ -228,7 +228,7 @@ class Live:
                 return
             if viewer.missing:
                 self._flush_now()  # what is pending is in it, and need not come again
-                viewer.miss_no_more(Frame(self._shown.missed(viewer), self._shown.held()))
+                viewer.miss_no_more(Frame(self._showing.missed(viewer), self._showing.held()))
             while viewer.waiting and not viewer.missing:
                 await self._hand_over(socket, viewer)
 

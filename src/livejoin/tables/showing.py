@@ -9,7 +9,7 @@ from livejoin.tables.host import DATA, Host
 from livejoin.tables.viewer import Held, Viewer
 
 
-class Shown:
+class Showing:
     """What is shown now, as parts of frames."""
 
     def __init__(self, host: Host) -> None:
