@@ -42,10 +42,12 @@ class Timed(Queries):
 
     took: ClassVar[defaultdict[str, list[float]]] = defaultdict(list)
 
-    def _changes(self, spark: SparkSession, generation: Generation) -> DataFrame:
+    def _changes(
+        self, spark: SparkSession, generation: Generation, fed_from: int | None
+    ) -> DataFrame:
         began = time.perf_counter()
         try:
-            return super()._changes(spark, generation)
+            return super()._changes(spark, generation, fed_from)
         finally:
             self.took["plan"].append(time.perf_counter() - began)
 

@@ -93,10 +93,10 @@ LIVE_DOWN: list[Fact] = [*LIVE, *[died(1)] * (MAX_RESTARTS + 1)]
 
 
 def limited(history: Sequence[Fact], **limits: Any) -> list[Fact]:
-    """The same under other limits."""
+    """The same under other limits, with a feed and one partition of the state: two slots."""
     first = history[0]
     assert isinstance(first, Started)
-    return [replace(first, limits=replace(first.limits, **limits)), *history[1:]]
+    return [replace(first, limits=replace(first.limits, **{"shuffle": 1, **limits})), *history[1:]]
 
 
 def after(history: Sequence[Fact], state: State | None = None) -> State:

@@ -312,7 +312,7 @@ class Simulation:
         if not self.state.topic_id and random.random() < 0.3:
             yield from self._early()
         limits = Limits(
-            standby_s=random.choice((0.0, 60.0, 900.0, inf)), slots=random.choice((20, 512))
+            standby_s=random.choice((0.0, 60.0, 900.0, inf)), slots=random.choice((23, 512))
         )
         yield Started(world.now, CHOICE, limits)
         while self.state.topic_id != world.topic_id:

@@ -424,7 +424,7 @@ RULES: dict[str, Rule] = {
         " give Spark more in spark.master",
     ),
     "fewer slots than what is live already holds": Rule(
-        [*LIVE, Started(at=110.0, choice=A, limits=Limits(slots=3))],
+        [*LIVE, Started(at=110.0, choice=A, limits=Limits(slots=3, shuffle=1))],
         ask_for(0, B),
         "rejected",
         (1, None, None),
@@ -855,5 +855,5 @@ def test_slots_of_what_reads_many_partitions() -> None:
     assert state.building is not None
     assert state.building.partitions("users") == 3
     assert state.building.partitions("users_b") is None
-    assert state.slots_of(state.building) == 3 + 1 + 2
+    assert state.slots_of(state.building) == 3 + 1 + 1 + 2
     assert state.slots_of(None) == 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core.coverage import Coverage
+from livejoin.core.coverage import Coverage, Feeding
 from livejoin.core.rows import Position
 
 Place = tuple[str, int]
@@ -123,3 +123,33 @@ def test_marks_and_absent_offsets_complete_exactly_when_all_is_covered(
         assert coverage.complete is (not missing)
         gaps = coverage.gaps().get(("users", 0), range(0))
         assert missing <= set(gaps) or pin not in marked
+
+
+# --- a feed
+
+
+def test_a_feed_is_through_when_all_of_its_last_records_left_a_mark() -> None:
+    feeding = Feeding(100, range(998, 1000))
+    assert (feeding.done, feeding.total, feeding.complete) == (0, 900, False)
+    feeding.add([500, 200])
+    assert (feeding.done, feeding.complete) == (400, False)
+    feeding.add([999])
+    assert not feeding.complete
+    feeding.add([500, 998])
+    assert (feeding.done, feeding.complete) == (900, True)
+
+
+def test_marks_beyond_a_feed_are_of_another_one() -> None:
+    feeding = Feeding(0, range(8, 10))
+    feeding.add([5000])
+    assert (feeding.done, feeding.total, feeding.complete) == (10, 10, False)
+
+
+@pytest.mark.parametrize("start", [10, 11])
+def test_of_a_feed_that_was_read_to_its_end_nothing_is_waited_for(start: int) -> None:
+    feeding = Feeding(start, range(8, 10))
+    assert (feeding.done, feeding.total, feeding.complete) == (0, 0, True)
+
+
+def test_without_a_feed_nothing_is_waited_for() -> None:
+    assert Feeding(0, range(0)).complete

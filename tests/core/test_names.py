@@ -5,6 +5,7 @@ from livejoin.core.names import Names
 NAMES = Names("mine")
 MADE = {
     NAMES.changelog(7): "mine.changelog.7",
+    NAMES.feed(7): "mine.feed.7",
     NAMES.ledger: "mine.ledger",
     NAMES.logs: "mine.logs",
     NAMES.replies: "mine.replies",
@@ -20,7 +21,7 @@ def test_every_name_carries_the_prefix() -> None:
 
 
 def test_names_of_one_prefix_differ() -> None:
-    made = [NAMES.changelog(1), NAMES.changelog(11), *MADE]
+    made = [NAMES.changelog(1), NAMES.changelog(11), NAMES.feed(1), *MADE]
     assert len(set(made)) == len(made)
 
 
@@ -47,8 +48,9 @@ def test_other_topics_are_not(topic: str) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 10, 12345])
-def test_a_changelog_tells_its_generation(number: int) -> None:
-    assert NAMES.changelog_of(NAMES.changelog(number)) == number
+def test_a_changelog_and_a_feed_tell_their_generation(number: int) -> None:
+    assert NAMES.generation_of(NAMES.changelog(number)) == number
+    assert NAMES.generation_of(NAMES.feed(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,9 @@ def test_a_changelog_tells_its_generation(number: int) -> None:
     [
         "mine.changelog.",
         "mine.changelog.x",
+        "mine.feed.",
+        "mine.feed.x",
+        "mine.changelog.mine.feed.1",
         "mine.changelog.-1",
         "mine.changelog.1.2",
         "mine.logs",
@@ -63,5 +68,5 @@ def test_a_changelog_tells_its_generation(number: int) -> None:
         "1",
     ],
 )
-def test_other_topics_are_the_changelog_of_no_generation(topic: str) -> None:
-    assert NAMES.changelog_of(topic) is None
+def test_other_topics_are_the_generation_of_no_generation(topic: str) -> None:
+    assert NAMES.generation_of(topic) is None

@@ -151,7 +151,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
                 "users_b": {"exists": True, "partitions": 3, "records": 7},
                 "accounts": {"exists": True, "partitions": 1, "records": None},
             },
-            "slots": {"needed": 3 + 1 + 2, "held": 1 + 1 + 2, "total": 512},
+            "slots": {"needed": 3 + 1 + 1 + 2, "held": 1 + 1 + 1 + 2, "total": 512},
         },
     ),
 }

@@ -77,9 +77,11 @@ def test_an_input_record_is_marked_by_its_own_row_reject_or_tombstone_alone(
 
 def test_many_keys_tell_the_same_marks_by_place() -> None:
     keys = ["users_ui/0-7", "final_ui/0-7+1-2", "rejects_ui/users/0-9", "tombstones/accounts/1-3",
-            "final_ui/0-7", "users_ui/0-8", "elsewhere/0-1", "users_ui/2-1"]  # fmt: skip
+            "final_ui/0-7", "users_ui/0-8", "elsewhere/0-1", "users_ui/2-1",
+            "feed/0-5"]  # fmt: skip
     found = rows.marks(key.encode() for key in keys)
-    assert found == {("users", 0): [7, 8, 9], ("accounts", 1): [3], ("users", 2): [1]}
+    assert found == {("users", 0): [7, 8, 9], ("accounts", 1): [3], ("users", 2): [1],
+                     ("feed", 0): [5]}  # fmt: skip
     single = [mark for key in keys if (mark := rows.mark(key.encode()))]
     assert sorted(Position(*at, offset) for at, some in found.items() for offset in some) == sorted(
         single

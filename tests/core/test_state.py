@@ -109,8 +109,8 @@ def test_a_standby_is_retired_a_while_after_the_swap() -> None:
     assert after(limited(SWAPPED, standby_s=math.inf)).standby_until is None
 
 
-def test_a_generation_needs_a_slot_for_each_partition_of_sources_and_state() -> None:
-    assert Limits(shuffle=3).needed(5) == 8
+def test_a_generation_needs_a_slot_for_each_partition_of_sources_feed_and_state() -> None:
+    assert Limits(shuffle=3).needed(5) == 9
 
 
 def test_a_change_of_health_is_of_one_generation() -> None:
@@ -125,3 +125,9 @@ def test_a_change_of_health_is_of_one_generation() -> None:
 
 def test_a_generation_of_which_nothing_was_heard_fares_well() -> None:
     assert State().of(Generation(1, Choice("u", "a"), 0.0)) == Health()
+
+
+def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
+    reading = Reading("users", "id", start={0: 10, 1: 0, 2: 7}, pins={0: 19, 1: 0})
+    assert reading.history == 10 + 1
+    assert reading.after_pins == {0: 20, 1: 1, 2: 7}

@@ -159,7 +159,7 @@ def test_a12_more_partitions_under_load(kafka: Kafka, tmp_path: Path) -> None:
         play(one, [StopTraffic(), ExpectOracle("a"), ExpectLive("a")])
         assert one.status()["generation"] == 1
         _grow(kafka, users, 20)
-        play(one, [WaitState("failed", "30 task slots are needed and Spark has 16")])
+        play(one, [WaitState("failed", "31 task slots are needed and Spark has 16")])
         assert one.live.table("final_ui"), "the last rows stay"
 
 

@@ -6,12 +6,8 @@ what was not; where in its history a crash falls differs from example to example
 """
 
 import functools
-import itertools
-import json
-import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,114 +24,20 @@ from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.reading import Record, arrived, plain
 from livejoin.sections import Spark
-from livejoin.tables import follow
-from livejoin.tables.host import DATA, Held
+from livejoin.tables.host import Held
 from livejoin.tables.store import Delta
 from rig import oracle
+from rig.examples import NOW, SEED, Example, Input, check, examples, fold, short, tables
 from rig.produce import Producers
 from rig.running import until
 from rig.watching import unjoined
 
-SEED = 20261115
-EXAMPLES = 120
 TURNS = 12
 JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by generation
-NOW = 1_700_000_000_000
 pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
 SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
-
-# How an example spells its userIds, in JSON; some spellings are one key. N is the example.
-FAMILIES = (
-    *((f'"N.{i}"',) for i in range(8)),
-    ('"N.a"', '"N.b"', '"N.c"'),
-    ('"N"', "N"),
-    ('"N.50"', "N.50", "N.5", "N5e-1"),
-    ('"kN"', '"KN"', '" kN"', '"kN "'),
-    ('"éN"', '"\\u00e9N"', '"e\u0301N"'),
-    ('"𝄞N"', '"\\ud834\\udd1eN"', '"☃N"'),
-    (f'"{"x" * 9000}Ny"', f'"{"x" * 9000}Nz"'),
-    ('"-users-0 N"', '"=/N+0-1"', '"\\u0000N"', '"]N}"', '"\u202eN\\n\\""'),
-)
-ANYBODY = ('""', "null", "", "true", '"true"')  # keys that examples share; "" leaves the field out
-BROKEN = (
-    b'{"userId": "cut', b"[]", b"7", b"", b'{"userId": "\xff"}', b'{"userId": {"a": 1}}',
-    b'{"age": "abc", "balance": "abc"}', b'{"age": 30.5, "balance": true}', b'{"userId": "x"} {}',
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Input:
-    """A record to be sent."""
-
-    source: str
-    value: bytes | None
-    partition: int
-    timestamp: int
-
-
-@dataclass(frozen=True)
-class Example:
-    """A history of a few keys, in four parts: a crash, a commit and a crash come in between."""
-
-    number: int
-    parts: tuple[tuple[Input, ...], ...]
-
-    def __str__(self) -> str:
-        lines = [f"example {self.number} of seed {SEED}"]
-        for number, part in enumerate(self.parts):
-            lines += [
-                f"  part {number} {one.source} partition {one.partition}"
-                f" at {one.timestamp - NOW}: {(one.value or b'tombstone')[-120:]!r}"
-                for one in part
-            ]
-        return "\n".join(lines)
-
-
-def examples() -> list[Example]:
-    dice = random.Random(SEED)
-    serial = iter(range(10**9))
-    return [_example(number, dice, serial) for number in range(EXAMPLES)]
-
-
-def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
-    family = [text.replace("N", str(1000 + number)) for text in dice.choice(FAMILIES)]
-    users = dice.choice([0.15, 0.4, 0.4, 0.8])
-    long = dice.random() < 0.05
-    inputs = [
-        _input(dice, family, users, serial) for _ in range(60 if long else dice.randint(3, 20))
-    ]
-    cuts = sorted(dice.randint(0, len(inputs)) for _ in range(3))
-    edges = [0, *cuts, len(inputs)]
-    return Example(number, tuple(tuple(inputs[a:b]) for a, b in itertools.pairwise(edges)))
-
-
-def _input(dice: random.Random, family: list[str], users: float, serial: Iterator[int]) -> Input:
-    source = "users" if dice.random() < users else "accounts"
-    # so few times that many are equal, and the newest is seldom the last
-    at = dice.randrange(2), NOW + dice.randrange(6)
-    kind = dice.random()
-    if kind < 0.06:
-        return Input(source, None, *at)
-    if kind < 0.14:
-        return Input(source, dice.choice(BROKEN), *at)
-    key = dice.choice(ANYBODY if kind < 0.19 else family)
-    number = next(serial)
-    # a row tells by these which record it comes from
-    own = (
-        {"name": f'"n{number}"', "email": '"e"', "age": dice.choice(["7", '"7"', "7.0", "null"])}
-        if source == "users"
-        else {"accountType": f'"t{number}"', "balance": f"{number}"}
-    )
-    if dice.random() < 0.2:
-        own.pop(dice.choice(sorted(own)))
-    if source == "accounts" and dice.random() < 0.03:
-        own = {}
-    cells = ({"userId": key} if key else {}) | own
-    text = ", ".join(f'"{name}": {cell}' for name, cell in cells.items())
-    return Input(source, f"{{{text}}}".encode(), *at)
-
 
 # One partition of users begins with these: whoever reads it again is late, and users come last.
 LATE = 1000
@@ -270,7 +172,7 @@ class Play:
     def _read(self) -> int:
         new = arrived(self._consumer, 10_000, 0.2)
         for record in map(plain, new):
-            number = NAMES.changelog_of(record.topic)
+            number = NAMES.generation_of(record.topic)
             assert number is not None
             self.logs[number].take(record)
         return len(new)
@@ -355,54 +257,9 @@ def test_what_was_committed_was_not_read_again(play: Play, number: int) -> None:
 # --- the tables
 
 
-Tables = dict[str, dict[str, dict[str, Any]]]
-Looked = Callable[[Held, list[tuple[str, Delta]]], None]
-
-
-def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None) -> Held:
-    """What the tables make of a changelog that comes in runs of any length."""
-    dice = random.Random(SEED)
-    held = Held(1, rejects_kept=10**6)
-    at = 0
-    while at < len(written):
-        size = dice.choice([1, 3, 30, 300])
-        some = [(record.key, record.value) for record in written[at : at + size]]
-        looked(held, held.apply(follow.decoded(1, at + len(some), some)))
-        at += size
-    return held
-
-
-def tables(held: Held) -> Tables:
-    return {
-        name: {row["_id"]: row for row in held.stores[name].snapshot().to_pylist()} for name in DATA
-    }
-
-
-def check(play: Play, number: int, held: Held) -> None:
-    truth = oracle.expected(play.sent.acknowledged, JOINS[number])
-    wrong = oracle.differences(tables(held), truth)
-    assert not wrong, _explained(play, wrong)
-
-
-def _explained(play: Play, wrong: list[oracle.Difference]) -> str:
-    shown = [f"{len(wrong)} rows are wrong"]
-    for one in wrong[:3]:
-        where = one.id.split("/")[-1].split("+")[0]
-        source = "accounts" if "accounts" in (one.table + one.id) else "users"
-        partition, offset = map(int, where.split("-"))
-        found, expected = (_short(row) for row in (one.found, one.expected))
-        shown.append(f"{one.table} {one.id} is {found}, should be {expected}")
-        shown.append(str(play.owner[rows.Position(source, partition, offset)]))
-    return "\n".join(shown)
-
-
-def _short(row: dict[str, Any] | None) -> str:
-    return "not there" if row is None else json.dumps(row, default=str)[-300:]
-
-
 @every_join
 def test_all_tables_equal_the_oracle(play: Play, number: int) -> None:
-    check(play, number, play.held(number))
+    check(play.sent.acknowledged, play.owner, JOINS[number], play.held(number))
 
 
 @every_join
@@ -411,7 +268,7 @@ def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: Play, numb
     for record in play.logs[number].written:
         newest.pop(record.key, None)
         newest[record.key] = record
-    check(play, number, fold(list(newest.values())))
+    check(play.sent.acknowledged, play.owner, JOINS[number], fold(list(newest.values())))
 
 
 @every_join
@@ -486,7 +343,7 @@ class Viewer:
                 version = self._version(row, self._shown.get(row_id, ()))
                 again = version < self._shown.get(row_id, ())
             if again or row_id in self._gone:
-                self.wrong.append(f"{row_id} came again as {_short(row)}")
+                self.wrong.append(f"{row_id} came again as {short(row)}")
             self._shown[row_id] = version
         for removed in delta.removed:
             if table != spec.FINAL or join != "left_outer" or "+" in removed:

@@ -140,7 +140,7 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(shown: Served, kaf
     assert plan["outcome"] == "accepted"
     assert plan["build"] == "generation 2, asking.users inner asking.accounts"
     assert plan["topics"]["asking.users"] == {"exists": True, "partitions": 2, "records": 0}
-    assert plan["slots"]["needed"] == 6
+    assert plan["slots"]["needed"] == 7
     plan = post(shown, "preview", b'{"usersTopic": "asking.user"}').json()
     assert (plan["outcome"], plan["reason"]) == (
         "rejected",

@@ -96,10 +96,16 @@ def test_after_rows_were_let_go_without_a_trace_nothing_is_told_from_before() ->
     assert store.since(2) is not None
 
 
-@given(RUNS, st.integers(1, 4))
-def test_a_viewer_of_a_big_table_has_the_newest_rows(runs: list[list[Change]], most: int) -> None:
-    store, view = Store(SCHEMA, most), Rows()
-    for seq, run in enumerate(runs, 1):
+@given(RUNS, st.integers(1, 4), st.integers(0, 3))
+def test_a_viewer_of_a_big_table_has_the_newest_rows(
+    runs: list[list[Change]], most: int, before: int
+) -> None:
+    store = Store(SCHEMA)
+    for seq, run in enumerate(runs[:before], 1):
+        _apply(store, run, seq)
+    store.limit(most)  # from now on somebody looks
+    view = _by_id(store.newest())
+    for seq, run in enumerate(runs[before:], before + 1):
         _take(view, _apply(store, run, seq))
         assert view == _by_id(store.newest())
         assert len(view) <= most
@@ -111,7 +117,8 @@ def test_a_viewer_of_a_big_table_has_the_newest_rows(runs: list[list[Change]], m
 
 
 def test_a_run_that_is_longer_than_what_is_shown_is_cut() -> None:
-    store = Store(SCHEMA, 10)
+    store = Store(SCHEMA)
+    store.limit(10)
     delta = _apply(store, [final(n, "a", 0) for n in range(100)], 1)
     assert [row["_id"] for row in plain(delta.upserts)] == [f"0-{n}" for n in range(90, 100)]
     assert store.since(0) is None  # which rows a viewer has let go is not known

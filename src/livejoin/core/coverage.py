@@ -1,4 +1,4 @@
-"""Which positions of each source partition left their mark, and whether the pins are reached."""
+"""Which input records left their mark, and whether all that must have are there."""
 
 from collections.abc import Iterable, Mapping
 
@@ -62,3 +62,33 @@ class Coverage:
             self._next[at] += 1
         if self._next[at] > self._pins[at]:
             self._open.discard(at)
+
+
+class Feeding:
+    """How far a feed is in the state. Now and then a record leaves a mark, and the last ones do."""
+
+    def __init__(self, start: int, ends: range) -> None:
+        self._start, self._at = start, start
+        self._last = ends
+        self._missing = set(ends) if start < ends.stop else set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is in the state."""
+        return not self._missing
+
+    @property
+    def total(self) -> int:
+        """How many records there are."""
+        return max(0, self._last.stop - self._start)
+
+    @property
+    def done(self) -> int:
+        """How many of them are known to be read, at least."""
+        return self.total if self.complete else self._at - self._start
+
+    def add(self, offsets: Iterable[int]) -> None:
+        """Marks of these records were seen."""
+        for offset in offsets:
+            self._missing.discard(offset)
+            self._at = max(self._at, min(offset, self._last.stop))

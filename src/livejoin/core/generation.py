@@ -18,6 +18,16 @@ class Reading:
     start: Offsets
     pins: Offsets
 
+    @property
+    def history(self) -> int:
+        """How many offsets there are from the start to the pins."""
+        return sum(pin + 1 - self.start[p] for p, pin in self.pins.items())
+
+    @property
+    def after_pins(self) -> Offsets:
+        """Where what comes after the pins begins."""
+        return {p: self.pins.get(p, offset - 1) + 1 for p, offset in self.start.items()}
+
 
 @dataclass(frozen=True)
 class Origin:

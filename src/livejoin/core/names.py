@@ -13,14 +13,23 @@ class Names:
         """Topic that carries all tables of one generation."""
         return f"{self._changelogs}{generation}"
 
-    def changelog_of(self, topic: str) -> int | None:
-        """The generation whose changelog a topic is."""
-        number = topic.removeprefix(self._changelogs)
-        return int(number) if number != topic and number.isdecimal() else None
+    def feed(self, generation: int) -> str:
+        """Topic by which one generation's state learns of its history."""
+        return f"{self._feeds}{generation}"
+
+    def generation_of(self, topic: str) -> int | None:
+        """The generation whose changelog or feed a topic is."""
+        kinds = (self._changelogs, self._feeds)
+        number = next((topic.removeprefix(kind) for kind in kinds if topic.startswith(kind)), "")
+        return int(number) if number.isdecimal() else None
 
     @property
     def _changelogs(self) -> str:
         return f"{self.prefix}.changelog."
+
+    @property
+    def _feeds(self) -> str:
+        return f"{self.prefix}.feed."
 
     @property
     def ledger(self) -> str:
@@ -59,4 +68,4 @@ class Names:
     def own(self, topic: str) -> bool:
         """Whether a topic is livejoin's own and so never an input."""
         mine = (self.ledger, self.logs, self.replies, self.leader, self.tokens, self.audit)
-        return topic in mine or topic.startswith(self._changelogs)
+        return topic in mine or topic.startswith((self._changelogs, self._feeds))

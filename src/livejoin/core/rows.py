@@ -15,11 +15,14 @@ from livejoin.core import spec
 # A tombstone has no row, yet it must be counted: its record stands in a table that nobody sees.
 TOMBSTONES = "tombstones"
 
+# Where a generation's state learns of its history. Some of its records leave a mark, no row.
+FEED = "feed"
+
 # Timestamp (ms), partition and offset of the newest input that may change; None is older than any.
 Version = tuple[int, int, int] | None
 
 _JOINED = f"{spec.FINAL}/".encode()
-_OWN_TABLE = {source.table: source.name for source in spec.SOURCES}
+_OWN_TABLE = {**{source.table: source.name for source in spec.SOURCES}, FEED: FEED}
 
 
 class Position(NamedTuple):

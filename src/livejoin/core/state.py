@@ -34,8 +34,8 @@ class Limits:
     max_rows: int = 2_000_000  # of a table
 
     def needed(self, partitions: int) -> int:
-        """How many slots a generation holds that reads so many partitions."""
-        return partitions + self.shuffle
+        """How many slots a generation holds that reads so many partitions, and maybe its feed."""
+        return partitions + 1 + self.shuffle
 
 
 @dataclass(frozen=True)

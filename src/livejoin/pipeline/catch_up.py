@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import TopicPartition
 
 from livejoin.core import rows
-from livejoin.core.coverage import Coverage
+from livejoin.core.coverage import Coverage, Feeding
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka, Topic
@@ -24,6 +24,7 @@ class Way:
     starts: Mapping[str, Offsets]
     pins: Mapping[str, Offsets]
     since: int
+    feeding: Feeding = field(default_factory=lambda: Feeding(0, range(0)))  # of its history
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class CatchUp:
 
     def follow(self) -> int | None:
         """The changelog offset from which on the tables are complete; None when told to stop."""
-        coverage = Coverage(self.way.starts, self.way.pins)
+        coverage, feeding = Coverage(self.way.starts, self.way.pins), self.way.feeding
         ready_at, told = self.way.since, -1
-        if coverage.complete:
+        if coverage.complete and feeding.complete:
             return ready_at
         look_at = time.monotonic() + _LOOK_S
         consumer = self.kafka.reader(self.names.group("catch-up"), fetch_wait_ms=10)
@@ -54,21 +55,25 @@ class CatchUp:
                 # values are not looked at, and so not copied
                 marks = rows.marks(message.key() or b"" for message in messages)
                 for (source, partition), offsets in marks.items():
-                    coverage.add(source, partition, offsets)
+                    if source == rows.FEED:
+                        feeding.add(offsets)
+                    else:
+                        coverage.add(source, partition, offsets)
+                done = coverage.done + feeding.done
                 if messages:
                     ready_at = (messages[-1].offset() or 0) + 1
-                if coverage.done != told:
+                if done != told:
                     look_at = time.monotonic() + _LOOK_S
                 elif time.monotonic() > look_at:
                     began = time.monotonic()
                     self._look(coverage)
                     # a long look is worth its time only now and then
                     look_at = time.monotonic() + _LOOK_S + 4 * (time.monotonic() - began)
-                if coverage.complete:
+                if coverage.complete and feeding.complete:
                     return ready_at
-                if coverage.done != told:
-                    told = coverage.done
-                    self.progressed(told, coverage.total)
+                if done != told:
+                    told = done
+                    self.progressed(told, coverage.total + feeding.total)
             return None
         finally:
             consumer.close()

@@ -8,6 +8,7 @@ Rows are written as JSON once, before they are kept: what is emitted is put toge
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,10 +19,14 @@ from livejoin.pipeline import parse
 
 # Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
 # another version is not taken over, its choice is built anew.
-VERSION = 3
+VERSION = 4
 
 _AT = ("ts", "partition", "offset")  # in the order in which versions are compared
 _RECORDS = "array<struct<key:string,value:string>>"
+
+# Where records of the feed go: what history tells of a key leaves no record of its own.
+HISTORY = "history/"
+MARK = f"{rows.FEED}/"
 
 
 def records(stream: DataFrame, source: spec.Source) -> DataFrame:
@@ -31,46 +36,59 @@ def records(stream: DataFrame, source: spec.Source) -> DataFrame:
     return stream.select(name, "topic", "value", "partition", "offset", ts)
 
 
-def changes(read: DataFrame, choice: spec.Choice) -> DataFrame:
-    """Records of all sources as changelog records, `key` and `value`."""
-    it = _columns(read.sparkSession, choice.join)
-    events = parse.parsed(read).select(it.group, it.event)
+def together(streams: Sequence[DataFrame]) -> DataFrame:
+    """Records of several sources as one."""
+    return functools.reduce(DataFrame.unionByName, streams)
+
+
+def changes(read: DataFrame, choice: spec.Choice, fed: DataFrame | None = None) -> DataFrame:
+    """Records of all sources as changelog records, `key` and `value`.
+
+    What was there before them may come by a feed (see `history`), sooner or later.
+    """
+    it = _columns(read.sparkSession, choice.join, fed is not None)
+    events = parse.parsed(read).select(*event(read.sparkSession))
+    if fed is not None:
+        nothing = F.lit(None).cast(fed.schema["kept"].dataType)
+        events = events.withColumn("kept", nothing).unionByName(fed)
     return events.groupBy("group").agg(*it.state).select(it.records)
 
 
 class _Columns(NamedTuple):
-    group: Column
-    event: Column
     state: tuple[Column, ...]
     records: Column
 
 
-# one session has three joins; a new one comes only after its JVM has died
-@functools.lru_cache(maxsize=3)
-def _columns(_session: SparkSession, join: spec.Join) -> _Columns:
+# one session has three joins, one of them also with a feed; a new one comes only after its JVM died
+@functools.lru_cache(maxsize=4)
+def _columns(_session: SparkSession, join: spec.Join, fed: bool) -> _Columns:  # noqa: FBT001 - cached
     """What is the same for all topics, made once, as in `parse`."""
-    row = F.struct(*(F.col("e")[name] for name in (*_AT, "text")))
-    of_user = F.when(_is_of(spec.USERS) & _keyed(), row)
-    of_account = F.when(_is_of(spec.ACCOUNTS) & _keyed(), row)
+    of_user, of_account = of(spec.USERS), of(spec.ACCOUNTS)
+    if fed:
+        of_user = F.coalesce(of_user, F.col("kept.user"))
+        of_account = F.coalesce(of_account, F.col("kept.account"))
     others = F.max(of_account) if join == "left" else F.collect_list(of_account)
     # a new users row changes that row, a new account all rows of its user, anything else none
-    touched = F.when(_is_of(spec.USERS), F.array(row)).when(_is_of(spec.ACCOUNTS), F.col("users"))
+    touched = F.when(is_of(spec.USERS), F.array(row())).when(is_of(spec.ACCOUNTS), F.col("users"))
+    if fed:
+        touched = touched.when(_is_history(), _changed_since())
     if join == "left":
-        changed = F.transform(touched, lambda user: _with_latest(user, F.col("others")))
+        changed = F.transform(touched, lambda user: with_latest(user, F.col("others")))
     else:
-        new = F.when(_is_of(spec.ACCOUNTS), F.array(row)).otherwise(F.col("others"))
+        new = F.when(is_of(spec.ACCOUNTS), F.array(row())).otherwise(F.col("others"))
         outer = join == "left_outer"
         changed = F.flatten(F.transform(touched, lambda user: _with_each(user, new, outer=outer)))
     nothing = F.array().cast(_RECORDS)
-    everything = F.concat(F.coalesce(changed, nothing), F.array(_own()))
+    mark = F.when(_is_history(), nothing).otherwise(F.array(own())) if fed else F.array(own())
+    everything = F.concat(F.coalesce(changed, nothing), mark)
     return _Columns(
-        *_event(),
         (F.collect_list(of_user).alias("users"), others.alias("others"), F.last("e").alias("e")),
         F.inline(everything),
     )
 
 
-def _event() -> tuple[Column, Column]:
+@functools.lru_cache(maxsize=1)
+def event(_session: SparkSession) -> tuple[Column, Column]:
     """The `group` whose state a record meets, and the record as an event `e`.
 
     A group is the key as a member of a JSON object, and the texts of its events go on from there.
@@ -110,16 +128,44 @@ def _prefix(source: spec.Source) -> str:
     return f"{source.table}/"
 
 
-def _keyed() -> Column:
+def keyed() -> Column:
+    """Whether the event has a key to be joined by."""
     return F.col("group").startswith('"')
 
 
-def _is_of(source: spec.Source) -> Column:
+def row() -> Column:
+    """The event as it is kept."""
+    return F.struct(*(F.col("e")[name] for name in (*_AT, "text")))
+
+
+def of(source: spec.Source) -> Column:
+    """The same where it is a row of this source, and has a key."""
+    return F.when(is_of(source) & keyed(), row())
+
+
+def is_of(source: spec.Source) -> Column:
     """Whether the event is a row of this source."""
     return F.col("e.into") == _prefix(source)
 
 
-def _with_latest(user: Column, account: Column) -> Column:
+def _is_history() -> Column:
+    return F.col("e.into") == HISTORY
+
+
+def _changed_since() -> Column:
+    """Which rows of its key are other ones than history alone gives, when a part of that comes.
+
+    History has shown all of its own rows, and says how many they are and with which account. Where
+    there are more, what came since did not know that account yet. Where there is a newer one, the
+    row that has just come does not show it yet.
+    """
+    users, others, e = F.col("users"), F.col("others"), F.col("e")
+    same = others["partition"].eqNullSafe(e["partition"]) & others["offset"].eqNullSafe(e["offset"])
+    more = F.size(users) > e["text"].cast("int")
+    return F.when(more, users).when(~same, F.slice(users, -1, 1))
+
+
+def with_latest(user: Column, account: Column) -> Column:
     """A users row with the latest account. Its version is the account's: only that may change."""
     ts = F.greatest(user["ts"], account["ts"])
     return _final(_at(user), ts, _row(user, account), account)
@@ -140,7 +186,7 @@ def _pair(user: Column, account: Column) -> Column:
     return _final(row_id, F.greatest(user["ts"], account["ts"]), _row(user, account))
 
 
-def _own() -> Column:
+def own() -> Column:
     """The event's own record, which is also its mark."""
     e = F.col("e")
     return _record(F.concat(e["into"], _at(e)), e["ts"], F.coalesce(_row(e), F.lit("")))
@@ -152,7 +198,7 @@ def _final(row_id: Column, ts: Column, row: Column, version_of: Column | None = 
 
 def _row(first: Column, other: Column | None = None) -> Column:
     """The member `row`: the key and what the texts say; null where the first has none."""
-    key = F.when(_keyed(), F.col("group")).otherwise(F.lit(""))
+    key = F.when(keyed(), F.col("group")).otherwise(F.lit(""))
     texts = [first["text"], *([] if other is None else [F.coalesce(other["text"], F.lit(""))])]
     return F.concat(F.lit('"row":{'), key, *texts, F.lit("},"))
 

@@ -69,8 +69,8 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
     values = _struct(F.when(_has(field), F.col(f"_quick.{field.name}")) for field in FIELDS)
     doubtful = F.col("value").isNotNull() & ~F.col("_sure")
     return (
-        ("_text", _once(text)),
-        ("_quick", _once(quick)),
+        ("_text", once(text)),
+        ("_quick", once(quick)),
         ("_sure", F.coalesce(_sure(), F.lit(col=False))),
         # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
         ("_exact", F.when(doubtful, _let(F.col("_text"), _exact))),
@@ -150,7 +150,7 @@ def _struct(cells: Iterable[Column]) -> Column:
     return F.struct(*(c.alias(field.name) for c, field in zip(cells, FIELDS, strict=True)))
 
 
-def _once(column: Column) -> Column:
+def once(column: Column) -> Column:
     """The same, evaluated once: Catalyst collapses projections and repeats what is used twice."""
     return F.explode(F.array(column))
 

@@ -5,24 +5,33 @@ Puts the parts of this room together.
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin import failpoints
 from livejoin.core import rows
+from livejoin.core.coverage import Feeding
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.errors import Spoilt
-from livejoin.kafka import MAX_RECORD_BYTES, Kafka, Topic, reachable
+from livejoin.errors import KafkaUnavailable, Spoilt
+from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka, Topic, reachable
 from livejoin.pipeline import positions, sources
 from livejoin.pipeline.catch_up import CatchUp, Way
+from livejoin.pipeline.checkpoints import Reached
+from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.queries import Queries
 from livejoin.reading import read_to_end
 
 _CHANGELOG = {
     "cleanup.policy": "compact",
     "min.compaction.lag.ms": "3600000",  # a follower that starts within an hour sees every version
+    "max.message.bytes": str(MAX_RECORD_BYTES),
+}
+_FEED = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
     "max.message.bytes": str(MAX_RECORD_BYTES),
 }
 _TAIL = 10_000  # newest records of a run, in which its furthest marks stand
@@ -41,17 +50,21 @@ class Pipeline:
         self._ways: dict[int, Way] = {}  # of the newest run of each generation
         self._furthest: dict[int, dict[tuple[str, int], int]] = {}  # marks of earlier runs
         self._running: dict[int, Generation] = {}
+        self._jobs: dict[int, Job] = {}  # of generations whose query starts when theirs is done
+        self._starting = threading.Lock()
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """Where a new generation reads, and what else its checkpoint will depend on."""
         start = {**self._start, **generation.start}
         readings = positions.resolve(self._kafka, self._names, generation.choice, start)
-        return readings, self._queries.fingerprint
+        return readings, self._queries.fingerprint(generation.choice, readings)
 
     def start(self, generation: Generation) -> None:
         """Have its changelog, and its query running. Spoilt where that would not be the same."""
         number = generation.number
-        sources.check_fingerprint(generation, self._queries.fingerprint)
+        sources.check_fingerprint(
+            generation, self._queries.fingerprint(generation.choice, generation.sources)
+        )
         topics = sources.topics_of(self._kafka, generation)
         reached = self._queries.checkpoints.reached(number)
         starts = sources.going_on(self._kafka, generation, topics, reached)
@@ -61,9 +74,12 @@ class Pipeline:
         failpoints.visit("before-changelog")
         self._kafka.make(self._names.changelog(number), _CHANGELOG)
         failpoints.visit("after-changelog")
-        written = self._end_of_changelog(number)
+        written = self._end_of(self._names.changelog(number))
         if written < (generation.ready_at or 0):
             raise Spoilt("its changelog was deleted")
+        by_batch = self._queries.by_batch(generation.choice, generation.sources)
+        if by_batch and not reached:  # what its job reads is no part of the query's way
+            starts = {s: dict(reading.after_pins) for s, reading in generation.sources.items()}
         pins: Mapping[str, Offsets]
         if reached is None:
             pins = {source: reading.pins for source, reading in generation.sources.items()}
@@ -71,20 +87,73 @@ class Pipeline:
             ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
             pins = positions.pins(self._kafka, self._names, topics, starts, ends)
         self._ways[number] = Way(topics, starts, pins, written)
-        self._queries.start(generation)
         self._running[number] = generation
+        if by_batch:
+            self._start_fed(generation, reached)
+        else:
+            self._queries.start(generation)
         failpoints.visit("after-start")
+
+    def _start_fed(self, generation: Generation, reached: Reached | None) -> None:
+        """Have its job running, or its query where a batch of that was finished before."""
+        number, feed = generation.number, self._names.feed(generation.number)
+        if reached:
+            if feed not in self._kafka.describe([feed]):
+                raise Spoilt("its feed was deleted")
+            self._ways[number] = self._fed(number, reached.get(feed, {}).get(0, 0))
+            self._queries.start(generation, 0)  # the checkpoint knows better
+            return
+        self._kafka.make(feed, _FEED)
+        # how long the feed will be is not known yet: its end is not seen before there is one
+        self._ways[number] = replace(self._ways[number], feeding=Feeding(0, range(1)))
+        # a job before it may have left something there
+        job = self._jobs[number] = self._queries.job(generation, self._end_of(feed))
+        job.start()
+
+    def _start_after(self, job: Job, generation: Generation) -> bool:
+        """Have its query running now that the job is done, unless it was stopped meanwhile."""
+        number, feed = generation.number, self._names.feed(generation.number)
+        with self._starting:
+            if self._jobs.get(number) is not job:
+                return False
+            self._mark_end(feed)
+            self._ways[number] = self._fed(number, job.fed_from)
+            self._queries.start(generation, job.fed_from)
+            del self._jobs[number]
+        return True
+
+    def _mark_end(self, feed: str) -> None:
+        """Each task of the query that has this has all of the feed."""
+        producer = self._kafka.producer()
+        for key in self._queries.ends_of_feed():
+            producer.produce(feed, key=key)
+        if producer.flush(ANSWER_S):
+            raise KafkaUnavailable(f'topic "{feed}" took no record within {ANSWER_S} s')
+
+    def _fed(self, generation: int, start: int) -> Way:
+        """A run's way with what is left of its feed."""
+        end = self._end_of(self._names.feed(generation))
+        ends = range(end - self._queries.shuffle_partitions, end)
+        return replace(
+            self._ways[generation],
+            since=self._end_of(self._names.changelog(generation)),
+            feeding=Feeding(start, ends),
+        )
 
     def stop(self, generation: int) -> None:
         """Have its query not running."""
         self._running.pop(generation, None)
+        with self._starting:
+            job = self._jobs.pop(generation, None)
+        if job is not None:
+            job.cancel()
         self._queries.stop(generation)
 
     def keep(self, numbers: frozenset[int], last: int) -> None:
-        """Have no changelog and no checkpoint of any other generation up to the last."""
-        topics = {self._names.changelog_of(topic): topic for topic in self._kafka.topics()}
-        gone = {n: t for n, t in topics.items() if n is not None and n <= last and n not in numbers}
-        for topic in gone.values():
+        """Have no topics and no checkpoint of any other generation up to the last."""
+        topics = {topic: self._names.generation_of(topic) for topic in self._kafka.topics()}
+        gone = [t for t, n in topics.items() if n is not None and n <= last and n not in numbers]
+        for topic in gone:
             failpoints.visit("before-delete")
             self._kafka.delete([topic])
             failpoints.visit("after-delete")
@@ -104,6 +173,18 @@ class Pipeline:
     ) -> int | None:
         """Follow its run to the pins: the offset where its tables are complete; None if stopped."""
         number = generation.number
+        job = self._jobs.get(number)
+        if job is not None:
+            # three steps for each record: read, joined, known to the query
+            total, after = job.records, progressed
+            if not job.wait(lambda steps: after(steps // 3, total), stopped):
+                return None
+            if not self._start_after(job, generation):
+                return None
+
+            def progressed(done: int, of: int) -> None:
+                after((2 * total + total * done // of) // 3, total)
+
         way = self._ways[number]
         return CatchUp(self._kafka, self._names, number, way, progressed, stopped).follow()
 
@@ -118,9 +199,9 @@ class Pipeline:
             return False
         furthest = self._furthest.setdefault(generation, {})
         before = dict(furthest)
-        since = max(way.since, self._end_of_changelog(generation) - _TAIL)
-        consumer = self._kafka.reader(self._names.group("catch-up"))
         changelog = self._names.changelog(generation)
+        since = max(way.since, self._end_of(changelog) - _TAIL)
+        consumer = self._kafka.reader(self._names.group("catch-up"))
         try:
             consumer.assign([TopicPartition(changelog, 0, since)])
             marks = rows.marks(record.key for record in read_to_end(consumer, changelog))
@@ -130,9 +211,9 @@ class Pipeline:
             consumer.close()
         return furthest != before
 
-    def _end_of_changelog(self, generation: int) -> int:
-        changelog = Topic(self._names.changelog(generation), "", partitions=(0,))
-        return self._kafka.offsets([changelog], OffsetSpec.latest())[changelog.name][0]
+    def _end_of(self, topic: str) -> int:
+        own = Topic(topic, "", partitions=(0,))
+        return self._kafka.offsets([own], OffsetSpec.latest())[topic][0]
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""

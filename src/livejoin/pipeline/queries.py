@@ -1,9 +1,9 @@
 """Running queries: one per generation, in Real-time Mode, with its own checkpoint and changelog."""
 
 import gc
-import json
 import re
 import threading
+from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import urlparse
 
@@ -14,12 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from livejoin.core import spec
-from livejoin.core.generation import Generation
+from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
-from livejoin.kafka import MAX_RECORD_BYTES, Kafka
-from livejoin.pipeline import join
+from livejoin.kafka import Kafka
+from livejoin.pipeline import history, join, options
 from livejoin.pipeline.checkpoints import Checkpoints
+from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.session import Session
 from livejoin.sections import Spark
 
@@ -66,16 +67,45 @@ class Queries:
         self._lock = threading.Lock()
 
     @property
-    def fingerprint(self) -> str:
-        """What a checkpoint depends on besides its sources."""
-        shuffle = self._settings.shuffle_partitions
-        return f"Spark {pyspark.__version__}, query {join.VERSION}, {shuffle} shuffle partitions"
+    def shuffle_partitions(self) -> int:
+        """Of each query's state."""
+        return self._settings.shuffle_partitions
 
-    def start(self, generation: Generation) -> None:
-        """Start a generation's query. It must not be running."""
+    def by_batch(self, choice: spec.Choice, sources: Mapping[str, Reading]) -> bool:
+        """Whether the history of such a generation is worth a batch job.
+
+        Not on a cluster: how far a job is there cannot be seen from here.
+        """
+        least = self._settings.history_records
+        many = sum(reading.history for reading in sources.values()) >= least > 0
+        return many and choice.join in history.JOINS and self._settings.local
+
+    def fingerprint(self, choice: spec.Choice, sources: Mapping[str, Reading]) -> str:
+        """What a checkpoint depends on besides its sources."""
+        shuffle = f"{self.shuffle_partitions} shuffle partitions"
+        query = f"Spark {pyspark.__version__}, query {join.VERSION}, {shuffle}"
+        return f"{query}, history by batch" if self.by_batch(choice, sources) else query
+
+    def job(self, generation: Generation, fed_from: int) -> Job:
+        """The batch job that joins a generation's history; the feed is as long as this before."""
+        return Job(self._session, self._kafka, self._names, generation, fed_from)
+
+    def ends_of_feed(self) -> list[str]:
+        """For each shuffle partition a key that goes there, and can be no user's."""
+        count = self.shuffle_partitions
+        text = (
+            f"SELECT transform(sequence(0, {64 * count}),"
+            f" i -> pmod(hash(concat('-feed-', i)), {count})) AS places"
+        )
+        (row,) = self._session.spark().sql(text).collect()
+        places: list[int] = row["places"]
+        return [f"-feed-{places.index(partition)}" for partition in range(count)]
+
+    def start(self, generation: Generation, fed_from: int | None = None) -> None:
+        """Start a generation's query, with a feed from this offset on. It must not be running."""
         spark = self._session.spark()
         try:
-            query = self._writer(self._changes(spark, generation), generation)
+            query = self._writer(self._changes(spark, generation, fed_from), generation)
         except (PySparkException, Py4JError) as error:
             raise self._named(error, generation.number) from error
         with self._lock:
@@ -144,37 +174,30 @@ class Queries:
             return Spoilt(f"its checkpoint cannot be used: {_cause(error)}")
         return QueryFailed(_cause(error))
 
-    def _changes(self, spark: SparkSession, generation: Generation) -> DataFrame:
-        streams = [self._records(spark, generation, source) for source in spec.SOURCES]
-        stream = streams[0]
-        for other in streams[1:]:
-            stream = stream.unionByName(other)
-        return join.changes(stream, generation.choice)
-
-    def _records(
-        self, spark: SparkSession, generation: Generation, source: spec.Source
+    def _changes(
+        self, spark: SparkSession, generation: Generation, fed_from: int | None
     ) -> DataFrame:
-        reading = generation.sources[source.name]
-        start = {reading.topic: {str(p): offset for p, offset in reading.start.items()}}
-        options = self._kafka.for_spark() | {
-            "subscribe": reading.topic,
-            "startingOffsets": json.dumps(start),
-            "kafka.isolation.level": "read_committed",
-            "kafka.fetch.max.bytes": str(MAX_RECORD_BYTES),
-            "kafka.max.poll.records": "5000",  # of a fetch of 1 MiB; 500 by default
-            "groupIdPrefix": self._names.group("pipeline"),
+        streams = []
+        for source in spec.SOURCES:
+            reading = generation.sources[source.name]
+            start = reading.start if fed_from is None else reading.after_pins
+            streams.append(join.records(self._stream(spark, reading.topic, start), source))
+        fed = None
+        if fed_from is not None:
+            feed = self._names.feed(generation.number)
+            fed = history.events(self._stream(spark, feed, {0: fed_from}))
+        return join.changes(join.together(streams), generation.choice, fed)
+
+    def _stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
+        asked = options.reading(self._kafka, self._names) | {
+            "subscribe": topic,
+            "startingOffsets": options.offsets(topic, start),
         }
-        return join.records(spark.readStream.format("kafka").options(**options).load(), source)
+        return spark.readStream.format("kafka").options(**asked).load()
 
     def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
-        options = self._kafka.for_spark() | {
+        asked = options.writing(self._kafka) | {
             "topic": self._names.changelog(generation.number),
-            "kafka.max.request.size": str(MAX_RECORD_BYTES),
-            "kafka.acks": "all",
-            # Without a wait most records travel alone, and broker and followers handle each: half
-            # of all CPU time while a history is read. It adds half of itself to the latency.
-            "kafka.linger.ms": "5",
-            "kafka.batch.size": str(256 << 10),
             "checkpointLocation": self.checkpoints.of(generation.number),
         }
         if urlparse(self.checkpoints.root).scheme in (
@@ -182,7 +205,7 @@ class Queries:
             "file",
         ):  # else FileContext is the safer one
             changes.sparkSession.conf.set(_FILES_BY, _LOCAL_FILES)
-        writer = changes.writeStream.format("kafka").options(**options).outputMode("update")
+        writer = changes.writeStream.format("kafka").options(**asked).outputMode("update")
         name = f"{self._names.prefix}-{generation.number}"
         batch = f"{self._settings.batch_s} seconds"
         writer = writer.queryName(name)

@@ -51,6 +51,7 @@ _DEFAULTS = {
     "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
     # how soon the state of a query that is gone is let go of; a minute by default
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
+    "spark.sql.adaptive.enabled": "false",  # the one batch job has one shuffle: nothing to adapt
     "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
     "spark.sql.session.timeZone": "UTC",
     # call sites for error messages: several calls to the JVM for each column that is made

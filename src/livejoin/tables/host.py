@@ -52,7 +52,6 @@ class Held:
 
     number: int
     rejects_kept: int
-    most: int | None = None  # rows of a table that viewers are shown
     least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
     seq: int = 0
     newest: int = 0  # source time in ms
@@ -69,11 +68,12 @@ class Held:
     )
 
     def __post_init__(self) -> None:
-        self.stores = {
-            name: Store(SCHEMAS[name], self.most) for name in DATA if name != spec.REJECTS
-        }
-        # of rejects not more than a few are kept in any case
-        self.stores[spec.REJECTS] = Store(SCHEMAS[spec.REJECTS])
+        self.stores = {name: Store(SCHEMAS[name]) for name in DATA}
+
+    def limit(self, most: int | None) -> None:
+        """Show viewers so many rows of a table; of rejects a few are kept in any case."""
+        for name, store in self.stores.items():
+            store.limit(None if name == spec.REJECTS else most)
 
     def apply(self, chunk: Chunk) -> list[tuple[str, Delta]]:
         """Take in the next run of the changelog."""
@@ -169,9 +169,7 @@ class Host:
         """
         self.state, self.followed = state, True
         for number in self._wanted() - self._held.keys():
-            self._held[number] = Held(
-                number, self._rejects_kept, self._viewer_rows, (ends or {}).get(number, 0)
-            )
+            self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
         self._move_if_ready()
         self._let_go()
 
@@ -285,6 +283,7 @@ class Host:
             pa.default_memory_pool().release_unused()  # it keeps what was freed; under 1 ms
 
     def _show(self, held: Held) -> None:
+        held.limit(self._viewer_rows)
         self._shown = held
         for one in self.audience:
             one.cut_over()

@@ -1,0 +1,126 @@
+"""What stands in the topics when a generation is asked for, joined by a batch job.
+
+The job writes the same changelog records as the stream would, a fraction of them: of all rows that
+a key went through, only the last. What the stream has to know of a key goes into a feed that it
+reads beside the topics, which it then begins behind the history. A record of the feed is one users
+row with the latest account of its key, or that account alone where there is no users row.
+"""
+
+import functools
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from livejoin.core import spec
+from livejoin.pipeline import join, parse
+
+JOINS: frozenset[spec.Join] = frozenset({"left"})  # pairs are as many as the stream would write
+MARK_EVERY = 1000  # records of a feed, to show how far it is
+
+_SEPARATOR = "\x01"  # stands in no JSON text
+_ROW = "struct<ts:bigint,partition:int,offset:bigint,text:string>"
+
+
+def records(read: DataFrame, partitions: int, changelog: str, feed: str) -> DataFrame:
+    """Records of all sources as Kafka records: `topic`, `key` and `value`."""
+    # sorted by a number first: the texts of all groups begin alike
+    of_key = Window.partitionBy("number", "group")
+    events = parse.parsed(read).select(*join.event(read.sparkSession))
+    known = (
+        events.repartition(partitions, "group")
+        .withColumn("number", F.hash("group"))
+        .withColumn("others", F.max(join.of(spec.ACCOUNTS)).over(of_key))
+        .withColumn("known", F.count(join.of(spec.USERS)).over(of_key))
+    )
+    latest = F.col("others")
+    joined = F.when(join.is_of(spec.USERS), join.with_latest(join.row(), latest))
+    fed = F.struct(F.col("group").alias("key"), _fed().alias("value"))
+    written = F.array(
+        _into(changelog, joined),
+        _into(changelog, join.own()),
+        _into(feed, F.when(fed["value"].isNotNull(), fed)),
+    )
+    # not F.filter, which has no code generation, nor then what it filters
+    return known.select(F.inline(written)).where("topic IS NOT NULL")
+
+
+def events(feed: DataFrame) -> DataFrame:
+    """A stream of the feed as events for the join: `group`, `e`, and what is `kept` of it.
+
+    A record without a value tells nothing of its key and only leaves a mark: it stands at the end.
+    """
+    it = _record(feed.sparkSession)
+    marked = F.col("r.parts").isNull() | (F.col("r.offset") % MARK_EVERY == 0)
+    both = F.array(F.when(F.col("r.parts").isNotNull(), it.history), F.when(marked, it.mark))
+    return feed.select(it.read).select(F.inline(both)).where("group IS NOT NULL")
+
+
+class _Record(NamedTuple):
+    read: Column
+    history: Column
+    mark: Column
+
+
+@functools.lru_cache(maxsize=1)
+def _record(_session: SparkSession) -> _Record:
+    """A record of the feed, and the events that it gives; made once, as in `join`."""
+    parts = F.split(F.col("value").cast("string"), _SEPARATOR)
+    at = "partition", "offset", F.unix_millis("timestamp").alias("ts")
+    read = F.struct(F.col("key").cast("string").alias("group"), *at, parts.alias("parts"))
+    r = F.col("r")
+    known, *cells = (r["parts"][i] for i in range(9))
+    user, account = _row(*cells[:4]), _row(*cells[4:])
+    # an event's place is that of the account which history has shown, and its text says how often
+    history = _event(join.HISTORY, account, known)
+    kept = F.struct(user.alias("user"), account.alias("account"))
+    nothing = F.lit(None)
+    return _Record(
+        parse.once(read).alias("r"),
+        F.struct(r["group"].alias("group"), history.alias("e"), kept.alias("kept")),
+        F.struct(
+            r["group"].alias("group"),
+            _event(join.MARK, r, nothing.cast("string")).alias("e"),
+            nothing.cast(f"struct<user:{_ROW},account:{_ROW}>").alias("kept"),
+        ),
+    )
+
+
+def _event(into: str, at: Column, text: Column) -> Column:
+    place = (at[name].alias(name) for name in ("ts", "partition", "offset"))
+    return F.struct(F.lit(into).alias("into"), *place, text.alias("text"))
+
+
+def _fed() -> Column:
+    """What the stream has to know of an event, as text; null where others tell it all."""
+    known, latest, e = F.col("known"), F.col("others"), F.col("e")
+    is_latest = (latest["partition"] == e["partition"]) & (latest["offset"] == e["offset"])
+    nobody = F.lit(_SEPARATOR.join([""] * 4))
+    user = F.when(join.of(spec.USERS).isNotNull(), _text(join.row()))
+    alone = F.when(join.of(spec.ACCOUNTS).isNotNull() & is_latest & (known == 0), nobody)
+    account = F.when(latest.isNotNull(), _text(latest)).otherwise(nobody)
+    between = F.lit(_SEPARATOR)
+    return F.concat(known.cast("string"), between, F.coalesce(user, alone), between, account)
+
+
+def _text(row: Column) -> Column:
+    return F.concat_ws(_SEPARATOR, *(row[name] for name in ("ts", "partition", "offset", "text")))
+
+
+def _row(ts: Column, partition: Column, offset: Column, text: Column) -> Column:
+    """A row as it was written by `_text`; null where there was none."""
+    row = F.struct(
+        ts.cast("bigint").alias("ts"),
+        partition.cast("int").alias("partition"),
+        offset.cast("bigint").alias("offset"),
+        text.alias("text"),
+    )
+    return F.when(ts != "", row)
+
+
+def _into(topic: str, record: Column) -> Column:
+    """A record with its topic; null where there is none."""
+    named = F.struct(
+        F.lit(topic).alias("topic"), record["key"].alias("key"), record["value"].alias("value")
+    )
+    return F.when(record.isNotNull(), named)

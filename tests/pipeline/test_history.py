@@ -1,0 +1,211 @@
+"""A history by batch, what comes after it by stream: all tables equal what the oracle computes.
+
+The examples of the joins, cut in two: one half stands in the topics when the generation is made.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from livejoin.core import rows, spec
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.errors import Spoilt
+from livejoin.kafka import Kafka
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.reading import Record, read_to_end
+from livejoin.sections import Spark
+from rig.examples import SEED, Example, check, examples, fold
+from rig.produce import Producers
+from rig.running import until
+
+NAMES = Names("history")
+SOURCES = {source.name: f"history.in.{source.name}" for source in spec.SOURCES}
+START_S = 120
+pytestmark = pytest.mark.timeout(300)
+
+
+class Play:
+    """Topics with a history, and generations that begin with it."""
+
+    def __init__(self, kafka: Kafka, session: Session, folder: Path) -> None:
+        for topic in SOURCES.values():
+            kafka.make(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
+        self.kafka = kafka
+        self.sent = Producers(kafka, SOURCES)
+        self.owner: dict[rows.Position, Example] = {}
+        self._offsets: Counter[tuple[str, int]] = Counter()
+        self.queries = {
+            seconds: Queries(
+                session,
+                kafka,
+                NAMES,
+                str(folder),
+                Spark(batch_s=seconds, history_records=1),
+            )
+            for seconds in (3600, 5)
+        }
+        start = dict.fromkeys(SOURCES, "earliest")
+        self.pipelines = {s: Pipeline(kafka, NAMES, q, start) for s, q in self.queries.items()}
+        self.running: set[int] = set()
+
+    def send(self, *parts: int) -> set[rows.Position]:
+        """Send parts of every example, mixed; where the records stand."""
+        inputs = [(e, one) for e in examples() for part in parts for one in e.parts[part]]
+        # in another order than their keys were made, the same each time
+        random.Random(SEED).shuffle(inputs)
+        new = set()
+        for example, one in inputs:
+            self.sent.send(one.source, one.value, partition=one.partition, timestamp=one.timestamp)
+            at = rows.Position(one.source, one.partition, self._offsets[one.source, one.partition])
+            self._offsets[one.source, one.partition] += 1
+            self.owner[at] = example
+            new.add(at)
+        self.sent.flush()
+        return new
+
+    def made(self, number: int) -> Generation:
+        choice = spec.Choice(SOURCES["users"], SOURCES["accounts"], "left")
+        asked = Generation(number, choice, time.time())
+        sources, fingerprint = self.pipelines[5].resolve(asked)
+        return replace(asked, sources=sources, fingerprint=fingerprint)
+
+    def start(self, generation: Generation, seconds: int) -> int:
+        """Start it and wait until it has its history; where in its changelog that is."""
+        self.running.add(generation.number)
+        pipeline = self.pipelines[seconds]
+        pipeline.start(generation)
+        ready_at = pipeline.catch_up(generation, lambda _done, _total: None, lambda: False)
+        assert ready_at is not None
+        return ready_at
+
+    def stop(self, number: int) -> None:
+        self.running.discard(number)
+        for pipeline in self.pipelines.values():
+            pipeline.stop(number)
+
+    def written(self, number: int) -> list[Record]:
+        consumer = self.kafka.reader("history.test")
+        try:
+            consumer.assign([TopicPartition(NAMES.changelog(number), 0, 0)])
+            return list(read_to_end(consumer, NAMES.changelog(number)))
+        finally:
+            consumer.close()
+
+    def until_marked(self, number: int, all_of: set[rows.Position], since: int = 0) -> None:
+        def marked() -> bool:
+            return all_of <= {rows.mark(record.key) for record in self.written(number)[since:]}
+
+        until(marked, f"the marks of {len(all_of)} records, seed {SEED}", START_S)
+
+    def check(self, number: int) -> None:
+        held = fold(self.written(number))
+        check(self.sent.acknowledged, self.owner, "left", held)
+        counts = held.counts()
+        for source, sent in self.sent.acknowledged.items():
+            assert counts[source]["read"] == len(sent)
+
+
+@pytest.fixture(scope="module")
+def play(
+    kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Play]:
+    made = Play(kafka, session, tmp_path_factory.mktemp("history"))
+    made.send(0, 1)
+    yield made
+    for number in list(made.running):
+        made.stop(number)
+
+
+def test_history_first_then_what_came_since(play: Play) -> None:
+    by_batch, late = play.made(1), play.made(2)
+    told: list[tuple[int, int]] = []
+    pipeline = play.pipelines[3600]
+    play.running.update({1, 2})
+    pipeline.start(by_batch)
+    ready_at = pipeline.catch_up(by_batch, lambda *one: told.append(one), lambda: False)
+    assert ready_at is not None
+    history = play.written(1)[:ready_at]
+    check(play.sent.acknowledged, play.owner, "left", fold(history))
+    # of each row only the last version was written: no row of the history changed on the way
+    keys = [record.key for record in history if not record.key.startswith(b"feed/")]
+    assert len(set(keys)) == len(keys) > len(play.owner)
+    done, totals = zip(*told, strict=True)
+    assert list(done) == sorted(done)
+    assert set(totals) == {len(play.owner)}
+
+    # another one's query runs, and has read what came since, before it learns of the history
+    play.kafka.make(NAMES.changelog(2))
+    play.kafka.make(NAMES.feed(2))
+    play.queries[3600].start(late, 0)
+    tail = play.send(2, 3)
+    play.until_marked(1, tail)
+    play.until_marked(2, tail)
+    job = play.queries[3600].job(late, 0)
+    job.start()
+    assert job.wait(lambda _steps: None, lambda: False)
+    ends = play.queries[3600].ends_of_feed()
+    producer = play.kafka.producer()
+    for key in ends:
+        producer.produce(NAMES.feed(2), key=key)
+    producer.flush()
+
+    def fed() -> bool:
+        marks = {rows.mark(record.key) for record in play.written(2)}
+        return sum(mark is not None and mark.source == rows.FEED for mark in marks) > len(ends)
+
+    until(fed, "the end of the feed", START_S)
+    play.check(1)
+    play.check(2)
+    # the examples have keys of both halves: some rows changed, and history was not emitted again
+    emitted = Counter(record.key for record in play.written(2))
+    again = sum(count > 1 for key, count in emitted.items() if key.startswith(b"final_ui/"))
+    assert 0 < again < len(emitted) / 2
+
+
+def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
+    generation = play.made(3)
+    pipeline = play.pipelines[5]
+    play.running.add(3)
+    # in its job: nobody waits for that any more, and nothing is written any more
+    pipeline.start(generation)
+    pipeline.stop(3)
+    assert pipeline.catch_up(generation, lambda _done, _total: None, lambda: True) is None
+    left = len(play.written(3))
+    # before a batch was finished: all is read again, by a job of its own
+    ready_at = play.start(generation, 3600)
+    play.stop(3)
+    again_at = play.start(generation, 5)
+    assert ready_at >= left + len(play.owner)
+    assert again_at >= ready_at + len(play.owner)
+    feed = NAMES.feed(3)
+
+    def finished() -> bool:
+        reached = play.queries[5].checkpoints.reached(3) or {}
+        return feed in reached
+
+    until(finished, "a batch that is finished", START_S)
+    play.stop(3)
+    before = len(play.written(3))
+    # afterwards: what comes since is read from the checkpoint on
+    tail = play.send(3)
+    play.start(generation, 3600)
+    play.until_marked(3, tail, before)
+    assert not [
+        r
+        for r in play.written(3)[before:]
+        if r.key.startswith(b"users_ui/") and rows.mark(r.key) not in tail
+    ]
+    play.stop(3)
+    play.check(3)
+    play.kafka.delete([feed])
+    with pytest.raises(Spoilt, match="its feed was deleted"):
+        play.pipelines[5].start(generation)

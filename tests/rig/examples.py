@@ -1,0 +1,161 @@
+"""Random records of a few keys each, what tables make of a changelog, and whether that is right."""
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from livejoin.core import rows, spec
+from livejoin.reading import Record
+from livejoin.tables import follow
+from livejoin.tables.host import DATA, Held
+from livejoin.tables.store import Delta
+from rig import oracle
+
+SEED = 20261115
+EXAMPLES = 120
+NOW = 1_700_000_000_000
+
+# How an example spells its userIds, in JSON; some spellings are one key. N is the example.
+FAMILIES = (
+    *((f'"N.{i}"',) for i in range(8)),
+    ('"N.a"', '"N.b"', '"N.c"'),
+    ('"N"', "N"),
+    ('"N.50"', "N.50", "N.5", "N5e-1"),
+    ('"kN"', '"KN"', '" kN"', '"kN "'),
+    ('"éN"', '"\\u00e9N"', '"e\u0301N"'),
+    ('"𝄞N"', '"\\ud834\\udd1eN"', '"☃N"'),
+    (f'"{"x" * 9000}Ny"', f'"{"x" * 9000}Nz"'),
+    ('"-users-0 N"', '"=/N+0-1"', '"\\u0000N"', '"]N}"', '"\u202eN\\n\\""'),
+)
+ANYBODY = ('""', "null", "", "true", '"true"')  # keys that examples share; "" leaves the field out
+BROKEN = (
+    b'{"userId": "cut', b"[]", b"7", b"", b'{"userId": "\xff"}', b'{"userId": {"a": 1}}',
+    b'{"age": "abc", "balance": "abc"}', b'{"age": 30.5, "balance": true}', b'{"userId": "x"} {}',
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Input:
+    """A record to be sent."""
+
+    source: str
+    value: bytes | None
+    partition: int
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """A history of a few keys, in four parts: a crash, a commit and a crash come in between."""
+
+    number: int
+    parts: tuple[tuple[Input, ...], ...]
+
+    def __str__(self) -> str:
+        lines = [f"example {self.number} of seed {SEED}"]
+        for number, part in enumerate(self.parts):
+            lines += [
+                f"  part {number} {one.source} partition {one.partition}"
+                f" at {one.timestamp - NOW}: {(one.value or b'tombstone')[-120:]!r}"
+                for one in part
+            ]
+        return "\n".join(lines)
+
+
+def examples() -> list[Example]:
+    """The same ones each time."""
+    dice = random.Random(SEED)
+    serial = iter(range(10**9))
+    return [_example(number, dice, serial) for number in range(EXAMPLES)]
+
+
+def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
+    family = [text.replace("N", str(1000 + number)) for text in dice.choice(FAMILIES)]
+    users = dice.choice([0.15, 0.4, 0.4, 0.8])
+    long = dice.random() < 0.05
+    inputs = [
+        _input(dice, family, users, serial) for _ in range(60 if long else dice.randint(3, 20))
+    ]
+    cuts = sorted(dice.randint(0, len(inputs)) for _ in range(3))
+    edges = [0, *cuts, len(inputs)]
+    return Example(number, tuple(tuple(inputs[a:b]) for a, b in itertools.pairwise(edges)))
+
+
+def _input(dice: random.Random, family: list[str], users: float, serial: Iterator[int]) -> Input:
+    source = "users" if dice.random() < users else "accounts"
+    # so few times that many are equal, and the newest is seldom the last
+    at = dice.randrange(2), NOW + dice.randrange(6)
+    kind = dice.random()
+    if kind < 0.06:
+        return Input(source, None, *at)
+    if kind < 0.14:
+        return Input(source, dice.choice(BROKEN), *at)
+    key = dice.choice(ANYBODY if kind < 0.19 else family)
+    number = next(serial)
+    # a row tells by these which record it comes from
+    own = (
+        {"name": f'"n{number}"', "email": '"e"', "age": dice.choice(["7", '"7"', "7.0", "null"])}
+        if source == "users"
+        else {"accountType": f'"t{number}"', "balance": f"{number}"}
+    )
+    if dice.random() < 0.2:
+        own.pop(dice.choice(sorted(own)))
+    if source == "accounts" and dice.random() < 0.03:
+        own = {}
+    cells = ({"userId": key} if key else {}) | own
+    text = ", ".join(f'"{name}": {cell}' for name, cell in cells.items())
+    return Input(source, f"{{{text}}}".encode(), *at)
+
+
+Tables = dict[str, dict[str, dict[str, Any]]]
+Looked = Callable[[Held, list[tuple[str, Delta]]], None]
+
+
+def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None) -> Held:
+    """What the tables make of a changelog that comes in runs of any length."""
+    dice = random.Random(SEED)
+    held = Held(1, rejects_kept=10**6)
+    at = 0
+    while at < len(written):
+        size = dice.choice([1, 3, 30, 300])
+        some = [(record.key, record.value) for record in written[at : at + size]]
+        looked(held, held.apply(follow.decoded(1, at + len(some), some)))
+        at += size
+    return held
+
+
+def tables(held: Held) -> Tables:
+    """All rows of the data tables by identity."""
+    return {
+        name: {row["_id"]: row for row in held.stores[name].snapshot().to_pylist()} for name in DATA
+    }
+
+
+Owners = Mapping[rows.Position, Example]
+Acknowledged = Mapping[str, Sequence[oracle.Sent]]
+
+
+def check(sent: Acknowledged, owner: Owners, join: spec.Join, held: Held) -> None:
+    """All tables equal what the oracle computes; if not, whose records are shown wrong."""
+    wrong = oracle.differences(tables(held), oracle.expected(sent, join))
+    assert not wrong, _explained(owner, wrong)
+
+
+def _explained(owner: Owners, wrong: list[oracle.Difference]) -> str:
+    shown = [f"{len(wrong)} rows are wrong"]
+    for one in wrong[:3]:
+        where = one.id.split("/")[-1].split("+")[0]
+        source = "accounts" if "accounts" in (one.table + one.id) else "users"
+        partition, offset = map(int, where.split("-"))
+        found, expected = (short(row) for row in (one.found, one.expected))
+        shown.append(f"{one.table} {one.id} is {found}, should be {expected}")
+        shown.append(str(owner[rows.Position(source, partition, offset)]))
+    return "\n".join(shown)
+
+
+def short(row: dict[str, Any] | None) -> str:
+    """The end of a row, for a message."""
+    return "not there" if row is None else json.dumps(row, default=str)[-300:]
