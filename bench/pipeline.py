@@ -59,6 +59,13 @@ def main() -> None:
     parser.add_argument("--warm-up", type=float, default=1, help="minutes before samples count")
     parser.add_argument("--rate", type=int, default=500, help="accounts/s: latency and crash")
     parser.add_argument("--records", type=int, default=1_000_000, help="per side: catch-up")
+    parser.add_argument(
+        "--history-records",
+        type=int,
+        default=Spark().history_records,
+        help="catch-up: from so many on by a batch job; 0: by the stream",
+    )
+    parser.add_argument("--shuffle-partitions", type=int, default=Spark().shuffle_partitions)
     parser.add_argument("--once", action="store_true", help="catch-up: in a cold JVM only")
     parser.add_argument("--batch-s", type=int, default=Spark().batch_s, help="latency and crash")
     parts.run(parser, PARTS, _measured, "pipeline")
@@ -220,7 +227,11 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
     count, figures = asked.records, Figures()
     with broker.broker(folder / "broker") as kafka:
         _fill(kafka, count)
-        limits = {"standby_s": 0, "build_stall_s": 600, "max_rows": 2 * count}
+        spark = {
+            "history_records": asked.history_records,
+            "shuffle_partitions": asked.shuffle_partitions,
+        }
+        limits = {"standby_s": 0, "build_stall_s": 600, "max_rows": 2 * count, "spark": spark}
         with running(kafka, folder / "run", name=NAME, topics=TOPICS, **limits) as live:
             began, used = time.monotonic(), dict.fromkeys(ROLES, 0.0)
             runs = (("cold", 1), ("warm", 2))[: 1 if asked.once else 2]
@@ -293,9 +304,9 @@ def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
 
 
 def state(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Bytes of a key and its state per write; half of the writes know of one side only."""
+    """Bytes of a key and its state: per write, of which half know of one side only; and on disk."""
     count, figures = asked.records // SMALLER, Figures()
-    settings = Spark(batch_s=5)
+    settings = Spark(batch_s=5, history_records=0)
     with (
         broker.broker(folder / "broker") as kafka,
         processes.only_one(folder / "lock", "folder") as lock,
@@ -316,6 +327,7 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
             figures[f"{join}, bytes per write"] = (
                 kept["rocksdbTotalBytesWritten"] / kept["rocksdbPutCount"]
             )
+            figures[f"{join}, bytes on disk per key"] = kept["rocksdbSstFileSize"] / count
     return figures
 
 
