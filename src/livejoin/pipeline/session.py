@@ -21,7 +21,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from livejoin import classes, jars, processes, properties, secret
-from livejoin.errors import MachineError, QueryFailed
+from livejoin.errors import MachineError, QueryFailed, first_line
 from livejoin.sections import Spark
 
 log = structlog.get_logger()
@@ -113,7 +113,10 @@ class Session:
                 raise QueryFailed("Spark was stopped")
             if self._spark is None or not self.alive:
                 self._forget()
-                self._spark = self._start()
+                try:
+                    self._spark = self._start()
+                except (Py4JError, OSError) as error:  # killed while it was being started
+                    raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
             return self._spark
 
     def watch(self, stop: threading.Event) -> None:
