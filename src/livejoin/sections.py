@@ -93,7 +93,8 @@ class Spark(_Section):
     # than 1 % of the time; a crash replays the batch, 45 s for 300 s at 500 messages/s.
     batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
     shuffle_partitions: int = Field(default=2, ge=1, le=256)
-    # A batch job takes half of the stream's time for a record, and about two seconds to start.
+    # A batch job takes less CPU for a record (decision 17) and has to be planned first. The number
+    # is a choice, not measured.
     history_records: int = Field(
         default=200_000,
         ge=0,

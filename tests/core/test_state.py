@@ -131,3 +131,5 @@ def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
     reading = Reading("users", "id", start={0: 10, 1: 0, 2: 7}, pins={0: 19, 1: 0})
     assert reading.history == 10 + 1
     assert reading.after_pins == {0: 20, 1: 1, 2: 7}
+    both = {"users": reading, "accounts": replace(reading, pins={2: 7})}
+    assert Generation(1, Choice("u", "a"), 0.0, sources=both).history == 11 + 1

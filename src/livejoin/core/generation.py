@@ -67,6 +67,11 @@ class Generation:
         """Whether it is known where to read."""
         return bool(self.sources)
 
+    @property
+    def history(self) -> int:
+        """How many offsets of its sources it must catch up with."""
+        return sum(reading.history for reading in self.sources.values())
+
     def partitions(self, topic: str) -> int | None:
         """How many partitions of a topic it reads, if it reads it."""
         found = (r for r in self.sources.values() if r.topic == topic)

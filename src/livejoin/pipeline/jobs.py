@@ -49,6 +49,7 @@ class Job:
         self._group = (
             f"{names.group('pipeline')}-history-{generation.number}-{uuid.uuid4().hex[:8]}"
         )
+        self._beans: _Beans | None = None
         self._steps_told = 0
         self._error: Exception | None = None
         self._cancelled = False
@@ -57,7 +58,7 @@ class Job:
     @property
     def records(self) -> int:
         """How many it reads, as far as offsets tell."""
-        return sum(reading.history for reading in self._generation.sources.values())
+        return self._generation.history
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -96,7 +97,7 @@ class Job:
         try:
             spark = self._session.spark()
             spark.sparkContext.setJobGroup(self._group, "history", interruptOnCancel=True)
-            partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+            partitions = self._session.shuffle_partitions
             names, number = self._names, self._generation.number
             written = history.records(
                 self._read(spark), partitions, names.changelog(number), names.feed(number)
@@ -130,7 +131,8 @@ class Job:
         if not self._session.alive:
             return 0
         try:
-            beans = _Beans(self._session.spark())
+            # once: to ask which methods there are takes dozens of calls
+            beans = self._beans = self._beans or _Beans(self._session.spark())
             read = beans.total(f"{_CONSUMERS},client-id=consumer-{self._group}*", _READ)
             written = beans.total(f"{_PRODUCERS},client-id={self._group}", _WRITTEN)
         except (PySparkException, Py4JError, OSError) as error:

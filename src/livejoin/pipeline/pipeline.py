@@ -57,14 +57,12 @@ class Pipeline:
         """Where a new generation reads, and what else its checkpoint will depend on."""
         start = {**self._start, **generation.start}
         readings = positions.resolve(self._kafka, self._names, generation.choice, start)
-        return readings, self._queries.fingerprint(generation.choice, readings)
+        return readings, self._queries.fingerprint(replace(generation, sources=readings))
 
     def start(self, generation: Generation) -> None:
         """Have its changelog, and its query running. Spoilt where that would not be the same."""
         number = generation.number
-        sources.check_fingerprint(
-            generation, self._queries.fingerprint(generation.choice, generation.sources)
-        )
+        sources.check_fingerprint(generation, self._queries.fingerprint(generation))
         topics = sources.topics_of(self._kafka, generation)
         reached = self._queries.checkpoints.reached(number)
         starts = sources.going_on(self._kafka, generation, topics, reached)
@@ -77,7 +75,7 @@ class Pipeline:
         written = self._end_of(self._names.changelog(number))
         if written < (generation.ready_at or 0):
             raise Spoilt("its changelog was deleted")
-        by_batch = self._queries.by_batch(generation.choice, generation.sources)
+        by_batch = self._queries.by_batch(generation)
         if by_batch and not reached:  # what its job reads is no part of the query's way
             starts = {s: dict(reading.after_pins) for s, reading in generation.sources.items()}
         pins: Mapping[str, Offsets]

@@ -3,7 +3,6 @@
 import gc
 import re
 import threading
-from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import urlparse
 
@@ -14,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from livejoin.core import spec
-from livejoin.core.generation import Generation, Offsets, Reading
+from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
 from livejoin.kafka import Kafka
@@ -68,23 +67,22 @@ class Queries:
 
     @property
     def shuffle_partitions(self) -> int:
-        """Of each query's state."""
-        return self._settings.shuffle_partitions
+        """Of each query's state, as Spark has it."""
+        return self._session.shuffle_partitions
 
-    def by_batch(self, choice: spec.Choice, sources: Mapping[str, Reading]) -> bool:
+    def by_batch(self, generation: Generation) -> bool:
         """Whether the history of such a generation is worth a batch job.
 
         Not on a cluster: how far a job is there cannot be seen from here.
         """
-        least = self._settings.history_records
-        many = sum(reading.history for reading in sources.values()) >= least > 0
-        return many and choice.join in history.JOINS and self._settings.local
+        many = generation.history >= self._settings.history_records > 0
+        return many and generation.choice.join in history.JOINS and self._settings.local
 
-    def fingerprint(self, choice: spec.Choice, sources: Mapping[str, Reading]) -> str:
+    def fingerprint(self, generation: Generation) -> str:
         """What a checkpoint depends on besides its sources."""
-        shuffle = f"{self.shuffle_partitions} shuffle partitions"
+        shuffle = f"{self._settings.shuffle_partitions} shuffle partitions"
         query = f"Spark {pyspark.__version__}, query {join.VERSION}, {shuffle}"
-        return f"{query}, history by batch" if self.by_batch(choice, sources) else query
+        return f"{query}, history by batch" if self.by_batch(generation) else query
 
     def job(self, generation: Generation, fed_from: int) -> Job:
         """The batch job that joins a generation's history; the feed is as long as this before."""

@@ -59,6 +59,7 @@ _DEFAULTS = {
 }
 
 _LOG_LEVEL = "spark.log.level"
+_SHUFFLE = "spark.sql.shuffle.partitions"
 _REDACTION = "spark.redaction.regex"
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -118,6 +119,11 @@ class Session:
                 except (Py4JError, OSError) as error:  # killed while it was being started
                     raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
             return self._spark
+
+    @property
+    def shuffle_partitions(self) -> int:
+        """As Spark has it: `spark.conf` may say another number than the setting."""
+        return int(str(self.spark().conf.get(_SHUFFLE)))
 
     def watch(self, stop: threading.Event) -> None:
         """End a JVM that does not answer any more, and with it every wait for it."""
@@ -195,7 +201,7 @@ class Session:
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
-            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+            _SHUFFLE: str(settings.shuffle_partitions),
             **given,
             # it would replace what is hidden anyhow
             _REDACTION: "|".join(filter(None, (secret.REDACTION, given.get(_REDACTION)))),
