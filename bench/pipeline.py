@@ -49,6 +49,7 @@ TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}
 USERS = 1000  # that accounts are sent for, in the parts with a steady rate
 PARTITIONS = 2
 ROLES = ("the broker", "Spark", "livejoin")
+COUNTING = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
 SMALLER = 10  # the state is measured with so many times fewer records than the catch-up
 
 
@@ -290,6 +291,7 @@ def _holds(live: Running, generation: int, records: int) -> bool:
 
 def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
     producer = kafka.producer()
+    producer.list_topics(TOPICS["accounts"], timeout=10)  # to connect may take half a second
     began = time.monotonic()
     _put(producer, "accounts", 0, {"userId": "u7", "accountType": "new", "balance": 1})
     producer.flush(60)
@@ -304,9 +306,10 @@ def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
 
 
 def state(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Bytes of a key and its state: per write, of which half know of one side only; and on disk."""
+    """Bytes of a key: per write, of which half know of one side only; and in the checkpoint."""
     count, figures = asked.records // SMALLER, Figures()
-    settings = Spark(batch_s=5, history_records=0)
+    # keys are counted here, to know when all are there
+    settings = Spark(batch_s=5, history_records=0, conf={COUNTING: "true"})
     with (
         broker.broker(folder / "broker") as kafka,
         processes.only_one(folder / "lock", "folder") as lock,
@@ -327,7 +330,9 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
             figures[f"{join}, bytes per write"] = (
                 kept["rocksdbTotalBytesWritten"] / kept["rocksdbPutCount"]
             )
-            figures[f"{join}, bytes on disk per key"] = kept["rocksdbSstFileSize"] / count
+            written = (folder / "checkpoints" / str(number)).rglob("*")
+            size = sum(file.stat().st_size for file in written if file.is_file())
+            figures[f"{join}, bytes of the checkpoint per key"] = size / count
     return figures
 
 

@@ -124,6 +124,14 @@ def test_random_objects_whole_and_damaged(session: Session, source: str) -> None
     check(session, source, values)
 
 
+def test_a_value_is_read_once(session: Session) -> None:
+    frame = session.spark().createDataFrame([("users", b"{}")], "source string, value binary")
+    plan = parse.parsed(frame).select("row.userId", "row.age", "reason")._jdf.queryExecution()
+    shown = plan.executedPlan().toString()
+    assert shown.count("from_json(") == 1
+    assert shown.count("tryValidateUTF8String(") == 1
+
+
 def test_a_tombstone_is_neither_row_nor_reject(session: Session) -> None:
     frame = session.spark().createDataFrame([("users", None)], "source string, value binary")
     (got,) = parse.parsed(frame).collect()

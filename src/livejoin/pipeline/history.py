@@ -27,11 +27,19 @@ def records(read: DataFrame, partitions: int, changelog: str, feed: str) -> Data
     # sorted by a number first: the texts of all groups begin alike
     of_key = Window.partitionBy("number", "group")
     events = parse.parsed(read).select(*join.event(read.sparkSession))
+    # an account stands in a column of its own: beside a copy of it, the sort would carry it twice
+    account, e = join.of(spec.ACCOUNTS), F.col("e")
+    apart = events.select("group", F.when(account.isNull(), e).alias("e"), account.alias("account"))
     known = (
-        events.repartition(partitions, "group")
+        apart.repartition(partitions, "group")
         .withColumn("number", F.hash("group"))
-        .withColumn("others", F.max(join.of(spec.ACCOUNTS)).over(of_key))
-        .withColumn("known", F.count(join.of(spec.USERS)).over(of_key))
+        # what has a key and is no account is a users row
+        .select(
+            "group",
+            F.coalesce("e", join.event_of(spec.ACCOUNTS, F.col("account"))).alias("e"),
+            F.max("account").over(of_key).alias("others"),
+            F.count("e").over(of_key).alias("known"),
+        )
     )
     latest = F.col("others")
     joined = F.when(join.is_of(spec.USERS), join.with_latest(join.row(), latest))
@@ -76,7 +84,7 @@ def _record(_session: SparkSession) -> _Record:
     kept = F.struct(user.alias("user"), account.alias("account"))
     nothing = F.lit(None)
     return _Record(
-        parse.once(read).alias("r"),
+        read.alias("r"),
         F.struct(r["group"].alias("group"), history.alias("e"), kept.alias("kept")),
         F.struct(
             r["group"].alias("group"),

@@ -150,19 +150,20 @@ class _Beans:
         gateway = spark.sparkContext._gateway  # noqa: SLF001
         assert jvm is not None
         assert gateway is not None
-        self._jvm, self._gateway = jvm, gateway
+        # names are looked up once: each part of one is sought as a class in all jars
+        self._object, self._name = jvm.java.lang.Object, jvm.javax.management.ObjectName
+        self._gateway = gateway
         self._server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
         methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
         self._methods = {str(method.getName()): method for method in methods}
 
     def total(self, pattern: str, attribute: str) -> int:
         """The sum of an attribute over all beans with such a name."""
-        name = self._jvm.javax.management.ObjectName(pattern)
-        found = self._call("queryNames", name, None)
+        found = self._call("queryNames", self._name(pattern), None)
         return sum(int(self._call("getAttribute", one, attribute)) for one in found)
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        given = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
+        given = self._gateway.new_array(self._object, len(arguments))
         for place, argument in enumerate(arguments):
             given[place] = argument
         return self._methods[method].invoke(self._server, given)

@@ -115,13 +115,13 @@ def event(_session: SparkSession) -> tuple[Column, Column]:
 def _members(*fields: Column | str, after: Column | None = None) -> Column:
     """The members of a JSON object as text: what stands between its braces, if anything."""
 
-    def inside(text: Column) -> Column:
-        members = F.substr(text, F.lit(2), F.length(text) - 2)
-        members = members if after is None else F.concat(after, members)
-        return F.when(text == "{}", F.lit("")).otherwise(members)
+    def members(text: Column) -> Column:
+        found = parse.inside(text)
+        found = found if after is None else F.concat(after, found)
+        return F.when(text == "{}", F.lit("")).otherwise(found)
 
-    # in a lambda the text is made once; trimming the braces away takes twice as long as this
-    return F.transform(F.array(F.to_json(F.struct(*fields))), inside)[0]
+    # in a lambda the text is made once
+    return F.transform(F.array(F.to_json(F.struct(*fields))), members)[0]
 
 
 def _prefix(source: spec.Source) -> str:
@@ -141,6 +141,11 @@ def row() -> Column:
 def of(source: spec.Source) -> Column:
     """The same where it is a row of this source, and has a key."""
     return F.when(is_of(source) & keyed(), row())
+
+
+def event_of(source: spec.Source, row: Column) -> Column:
+    """The event that `of` has such a row of."""
+    return F.struct(F.lit(_prefix(source)).alias("into"), *(row[name] for name in (*_AT, "text")))
 
 
 def is_of(source: spec.Source) -> Column:

@@ -53,7 +53,8 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
     """The columns of the parser in their order, made once per session.
 
     Each takes several calls to the JVM, a second in all; and lambdas are numbered as they are made,
-    so that code generated from the same column is found again.
+    so that code generated from the same column is found again. Catalyst keeps stages apart whose
+    columns are used more than once and are not cheap: nothing here is worked out twice.
     """
     fits = F.octet_length("value") <= MAX_VALUE_BYTES  # what does not is not even looked at
     text = F.when(fits, F.expr("try_validate_utf8(cast(value as string))"))
@@ -63,19 +64,37 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
         "allowSingleQuotes": "false",
         "allowNonNumericNumbers": "false",
     }
-    # what it cannot read costs an exception: most of that is seen by its ends
-    flat = F.col("_text").startswith("{") & (F.instr("_text", "}") == F.length("_text"))
-    quick = F.when(flat, F.from_json(F.col("_text"), f"{fields},{_DOUBT} string", options))
+    quick = F.from_json(F.col("_text"), f"{fields},{_DOUBT} string", options)
     values = _struct(F.when(_has(field), F.col(f"_quick.{field.name}")) for field in FIELDS)
     doubtful = F.col("value").isNotNull() & ~F.col("_sure")
     return (
-        ("_text", once(text)),
-        ("_quick", once(quick)),
+        ("_text", text),
+        ("_quick", F.when(_flat(), quick)),
         ("_sure", F.coalesce(_sure(), F.lit(col=False))),
-        # no _once from here on: a Generate would be interpreted whole for the rare parts' sake
         ("_exact", F.when(doubtful, _let(F.col("_text"), _exact))),
         ("row", F.when(F.col("_sure"), values).otherwise(F.col("_exact.row"))),
     )
+
+
+def _flat() -> Column:
+    """Whether a text looks like one object without any other inside.
+
+    What `from_json` cannot read costs an exception, and most of that is seen by its ends.
+    """
+    text = F.col("_text")
+    but_the_last = _bytes(text, 1, 1)
+    return text.startswith("{") & text.endswith("}") & ~but_the_last.contains("}")
+
+
+def inside(text: Column) -> Column:
+    """A text without its first and its last character, which take a byte each."""
+    return _bytes(text, 2, 2)
+
+
+def _bytes(text: Column, start: int, less: int) -> Column:
+    """A part of a text, cut by bytes: to count characters, all of them have to be looked at."""
+    cut = F.substr(text.cast("binary"), F.lit(start), F.octet_length(text) - less)
+    return cut.cast("string")
 
 
 def _sure() -> Column:
@@ -148,11 +167,6 @@ def _has(field: spec.Column) -> Column:
 
 def _struct(cells: Iterable[Column]) -> Column:
     return F.struct(*(c.alias(field.name) for c, field in zip(cells, FIELDS, strict=True)))
-
-
-def once(column: Column) -> Column:
-    """The same, evaluated once: Catalyst collapses projections and repeats what is used twice."""
-    return F.explode(F.array(column))
 
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:

@@ -49,6 +49,8 @@ _DEFAULTS = {
     "spark.rpc.netty.dispatcher.numThreads": "4",  # one per slot by default
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 by default: most of the latency
     "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
+    # a look for each key that is written; nobody asks how many there are
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # how soon the state of a query that is gone is let go of; a minute by default
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.adaptive.enabled": "false",  # the one batch job has one shuffle: nothing to adapt
