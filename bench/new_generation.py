@@ -51,10 +51,12 @@ class Timed(Queries):
         finally:
             self.took["plan"].append(time.perf_counter() - began)
 
-    def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
+    def _written(
+        self, changes: DataFrame, generation: Generation, called: str, batch_s: int
+    ) -> StreamingQuery:
         began = time.perf_counter()
         try:
-            return super()._writer(changes, generation)
+            return super()._written(changes, generation, called, batch_s)
         finally:
             self.took["start"].append(time.perf_counter() - began)
 

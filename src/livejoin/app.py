@@ -127,6 +127,7 @@ class Leader:
         crew.hire("spark", session.watch)
         crew.hire("queries", partial(queries.watch, executor))
         crew.hire("sources", partial(pipeline.watch, executor))
+        crew.hire("rehearsal", pipeline.rehearse)
         crew.hire("figures", partial(self._count, inbox))
         crew.hire("control-topic", control.run)
         started = facts.Started(time.time(), settings.choice, settings.limits)

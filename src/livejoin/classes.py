@@ -9,10 +9,13 @@ from pathlib import Path
 
 from livejoin import processes
 
+_REHEARSAL = 2  # counts on when more is done before an archive is made
+
 
 def archive(kind: str, java: str, *jars: Path) -> Path:
     """Where the archive for this Java and these jars is, or would be."""
-    parts = [str(Path(java).resolve()), *(f"{jar} {jar.stat().st_size}" for jar in sorted(jars))]
+    java = str(Path(java).resolve())
+    parts = [str(_REHEARSAL), java, *(f"{jar} {jar.stat().st_size}" for jar in sorted(jars))]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return processes.cache_folder() / "classes" / f"{kind}-{fingerprint}.jsa"
 

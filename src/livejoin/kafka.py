@@ -203,6 +203,11 @@ class Kafka:
                 raise missing(name)
             time.sleep(0.02)
 
+    def end_of(self, topic: str) -> int:
+        """Where a topic of one partition ends."""
+        own = Topic(topic, "", partitions=(0,))
+        return self.offsets([own], OffsetSpec.latest())[topic][0]
+
     def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
         """By topic one offset per partition. Ends are those of readers of what was committed."""
         asked = {TopicPartition(topic.name, p): spec for topic in topics for p in topic.partitions}

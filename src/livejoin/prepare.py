@@ -23,6 +23,14 @@ from livejoin.pipeline.queries import Queries
 from livejoin.sections import Spark
 
 _LIMIT_S = 180
+_LOOK_S = 0.2
+# All kinds of work that a JVM will have to do: a history by batch, and soon the end of a batch with
+# a snapshot of the state, which is otherwise due only after thousands of changes.
+_SETTINGS = Spark(
+    batch_s=5,
+    history_records=1,
+    conf={"spark.sql.streaming.stateStore.minDeltasForSnapshot": "1"},
+)
 
 
 def prepare() -> None:
@@ -38,7 +46,7 @@ def prepare() -> None:
             broker.broker(folder / "broker", archive_classes=True) as kafka,
             processes.only_one(folder / "lock", "folder") as lock,
             session.Session(
-                Spark(), lock=lock, log=folder / "spark.log", archive_classes=True
+                _SETTINGS, lock=lock, log=folder / "spark.log", archive_classes=True
             ) as spark,
         ):
             _rehearse(kafka, spark, folder)
@@ -51,7 +59,7 @@ def _rehearse(kafka: Kafka, spark: session.Session, folder: Path) -> None:
         kafka.make(topic)
         producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
     producer.flush(_LIMIT_S)
-    queries = Queries(spark, kafka, names, str(folder / "checkpoints"), Spark())
+    queries = Queries(spark, kafka, names, str(folder / "checkpoints"), _SETTINGS)
     start = {source.name: "earliest" for source in SOURCES}
     pipeline = Pipeline(kafka, names, queries, start)
     asked = Generation(1, choice, time.time())
@@ -63,6 +71,8 @@ def _rehearse(kafka: Kafka, spark: session.Session, folder: Path) -> None:
     timer.start()
     try:
         pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=late.is_set)
+        while not queries.checkpoints.reached(generation.number) and not late.wait(_LOOK_S):
+            pass
     finally:
         timer.cancel()
     pipeline.stop(generation.number)

@@ -17,6 +17,11 @@ from livejoin import properties, secret
 from livejoin.core.messages import topic_name
 
 _CLUSTER_SLOTS = 64  # where nobody says how many there are
+# what slots and checkpoints are reckoned by must not be said twice
+_OWN_SETTING = {
+    "spark.master": "spark.master",
+    "spark.sql.shuffle.partitions": "spark.shuffle_partitions",
+}
 
 
 def _topic_name(name: str) -> str:
@@ -106,6 +111,14 @@ class Spark(_Section):
         pattern=r"^(https?://\S+)?$",
         description="address of Spark's own pages, which the page links to",
     )
+
+    @field_validator("conf")
+    @classmethod
+    def _consistent(cls, conf: properties.Values) -> properties.Values:
+        for name in conf:
+            if name in _OWN_SETTING:
+                raise ValueError(f"{name} has a setting of its own: {_OWN_SETTING[name]}")
+        return conf
 
     @field_validator("conf")
     @classmethod

@@ -97,6 +97,20 @@ def test_spark_properties_are_text_as_well(write: Write) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("spark.master: yarn", "spark.master has a setting of its own: spark.master"),
+        ("spark.sql.shuffle.partitions: 8", "of its own: spark.shuffle_partitions"),
+    ],
+)
+def test_what_has_a_setting_is_not_said_in_sparks_configuration(
+    write: Write, said: str, instead: str
+) -> None:
+    with pytest.raises(SettingsError, match=instead):
+        settings.load(write(f"spark: {{conf: {{{said}}}}}"))
+
+
 def test_settings_do_not_change_once_read() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings.load().name = "other"

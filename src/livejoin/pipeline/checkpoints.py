@@ -24,8 +24,8 @@ class Checkpoints:
         self._session = session
         self.root = root.rstrip("/")
 
-    def of(self, generation: int) -> str:
-        """Where a generation's is."""
+    def of(self, generation: int | str) -> str:
+        """Where a generation's is, or one by another name."""
         return f"{self.root}/{generation}"
 
     def kept(self) -> list[int]:
@@ -34,7 +34,7 @@ class Checkpoints:
             names = _names(files, path(self.root))
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def forget(self, generation: int) -> None:
+    def forget(self, generation: int | str) -> None:
         """Remove a generation's."""
         with self._hadoop() as (files, path):
             where = path(self.of(generation))

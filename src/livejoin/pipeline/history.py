@@ -13,9 +13,15 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from livejoin.core import spec
+from livejoin.kafka import MAX_RECORD_BYTES
 from livejoin.pipeline import join, parse
 
 JOINS: frozenset[spec.Join] = frozenset({"left"})  # pairs are as many as the stream would write
+FEED = {  # its topic: read by one generation, and deleted with it
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "max.message.bytes": str(MAX_RECORD_BYTES),
+}
 MARK_EVERY = 1000  # records of a feed, to show how far it is
 
 _SEPARATOR = "\x01"  # stands in no JSON text

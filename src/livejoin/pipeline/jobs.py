@@ -77,7 +77,9 @@ class Job:
                 raise QueryFailed(f"the job could not be cancelled: {first_line(error)}") from error
         self._thread.join(_CANCEL_S)
         if self._thread.is_alive():
-            raise QueryFailed(f"the job did not end within {_CANCEL_S:.0f} s")
+            raise QueryFailed(
+                f"the job did not end within {_CANCEL_S:.0f} s", hint="Spark's log says why."
+            )
 
     def wait(self, progressed: Callable[[int], None], stopped: Callable[[], bool]) -> bool:
         """Wait for its end: whether all is written. `progressed` is told steps, two a record."""

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import rows, spec
-from livejoin.pipeline import parse
+from livejoin.pipeline import exact, parse
 
 # Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
 # another version is not taken over, its choice is built anew.
@@ -101,7 +101,7 @@ def event(_session: SparkSession) -> tuple[Column, Column]:
     start = F.base64(F.substring("value", 1, parse.RAW_BYTES))
     raw = F.translate(start, "\r\n", "").alias("raw")  # Spark breaks base64 into lines
     reject = _members("source", "topic", "partition", "offset", "ts", "reason", raw)
-    others = (row[c.name].alias(c.name) for c in parse.FIELDS if c.name != spec.KEY)
+    others = (row[c.name].alias(c.name) for c in exact.FIELDS if c.name != spec.KEY)
     comma = F.when(has_key, F.lit(",")).otherwise(F.lit(""))
     text = F.when(reason.isNotNull(), reject).when(row.isNotNull(), _members(*others, after=comma))
     tables = F.when(reason.isNotNull(), F.concat(F.lit(f"{spec.REJECTS}/"), source, F.lit("/")))

@@ -16,22 +16,18 @@ from livejoin.core.coverage import Feeding
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, Spoilt
-from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka, Topic, reachable
-from livejoin.pipeline import positions, sources
+from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka, reachable
+from livejoin.pipeline import history, positions, sources
 from livejoin.pipeline.catch_up import CatchUp, Way
 from livejoin.pipeline.checkpoints import Reached
 from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.rehearsal import Rehearsal
 from livejoin.reading import read_to_end
 
 _CHANGELOG = {
     "cleanup.policy": "compact",
     "min.compaction.lag.ms": "3600000",  # a follower that starts within an hour sees every version
-    "max.message.bytes": str(MAX_RECORD_BYTES),
-}
-_FEED = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
     "max.message.bytes": str(MAX_RECORD_BYTES),
 }
 _TAIL = 10_000  # newest records of a run, in which its furthest marks stand
@@ -52,6 +48,7 @@ class Pipeline:
         self._running: dict[int, Generation] = {}
         self._jobs: dict[int, Job] = {}  # of generations whose query starts when theirs is done
         self._starting = threading.Lock()
+        self._rehearsal = Rehearsal(queries, queries.batch_s / 4)
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """Where a new generation reads, and what else its checkpoint will depend on."""
@@ -62,6 +59,7 @@ class Pipeline:
     def start(self, generation: Generation) -> None:
         """Have its changelog, and its query running. Spoilt where that would not be the same."""
         number = generation.number
+        self._rehearsal.end()
         sources.check_fingerprint(generation, self._queries.fingerprint(generation))
         topics = sources.topics_of(self._kafka, generation)
         reached = self._queries.checkpoints.reached(number)
@@ -72,7 +70,7 @@ class Pipeline:
         failpoints.visit("before-changelog")
         self._kafka.make(self._names.changelog(number), _CHANGELOG)
         failpoints.visit("after-changelog")
-        written = self._end_of(self._names.changelog(number))
+        written = self._kafka.end_of(self._names.changelog(number))
         if written < (generation.ready_at or 0):
             raise Spoilt("its changelog was deleted")
         by_batch = self._queries.by_batch(generation)
@@ -101,11 +99,11 @@ class Pipeline:
             self._ways[number] = self._fed(number, reached.get(feed, {}).get(0, 0))
             self._queries.start(generation, 0)  # the checkpoint knows better
             return
-        self._kafka.make(feed, _FEED)
+        self._kafka.make(feed, history.FEED)
         # how long the feed will be is not known yet: its end is not seen before there is one
         self._ways[number] = replace(self._ways[number], feeding=Feeding(0, range(1)))
         # a job before it may have left something there
-        job = self._jobs[number] = self._queries.job(generation, self._end_of(feed))
+        job = self._jobs[number] = self._queries.job(generation, self._kafka.end_of(feed))
         job.start()
 
     def _start_after(self, job: Job, generation: Generation) -> bool:
@@ -130,11 +128,11 @@ class Pipeline:
 
     def _fed(self, generation: int, start: int) -> Way:
         """A run's way with what is left of its feed."""
-        end = self._end_of(self._names.feed(generation))
+        end = self._kafka.end_of(self._names.feed(generation))
         ends = range(end - self._queries.shuffle_partitions, end)
         return replace(
             self._ways[generation],
-            since=self._end_of(self._names.changelog(generation)),
+            since=self._kafka.end_of(self._names.changelog(generation)),
             feeding=Feeding(start, ends),
         )
 
@@ -184,7 +182,14 @@ class Pipeline:
                 after((2 * total + total * done // of) // 3, total)
 
         way = self._ways[number]
-        return CatchUp(self._kafka, self._names, number, way, progressed, stopped).follow()
+        ready_at = CatchUp(self._kafka, self._names, number, way, progressed, stopped).follow()
+        if ready_at is not None:
+            self._rehearsal.soon(generation)
+        return ready_at
+
+    def rehearse(self, stop: threading.Event) -> None:
+        """Have what is new to a JVM done once where nobody waits for it, until told to stop."""
+        self._rehearsal.run(self._running, stop)
 
     def watch(self, listener: sources.Listener, stop: threading.Event) -> None:
         """Report what becomes of the topics that are read, until told to stop."""
@@ -198,7 +203,7 @@ class Pipeline:
         furthest = self._furthest.setdefault(generation, {})
         before = dict(furthest)
         changelog = self._names.changelog(generation)
-        since = max(way.since, self._end_of(changelog) - _TAIL)
+        since = max(way.since, self._kafka.end_of(changelog) - _TAIL)
         consumer = self._kafka.reader(self._names.group("catch-up"))
         try:
             consumer.assign([TopicPartition(changelog, 0, since)])
@@ -208,10 +213,6 @@ class Pipeline:
         finally:
             consumer.close()
         return furthest != before
-
-    def _end_of(self, topic: str) -> int:
-        own = Topic(topic, "", partitions=(0,))
-        return self._kafka.offsets([own], OffsetSpec.latest())[topic][0]
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""

@@ -1,8 +1,10 @@
 """Running queries: one per generation, in Real-time Mode, with its own checkpoint and changelog."""
 
+import contextlib
 import gc
-import re
 import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlparse
 
@@ -13,27 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from livejoin.core import spec
-from livejoin.core.generation import Generation, Offsets
+from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
 from livejoin.kafka import Kafka
-from livejoin.pipeline import history, join, options
+from livejoin.pipeline import failures, history, join, options
 from livejoin.pipeline.checkpoints import Checkpoints
 from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.session import Session
 from livejoin.sections import Spark
 
 _WATCH_S = 0.5
-# which task was lost, in which stage, and the package of the error: nothing for people
-_IN_TASK = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
-# besides the checkpoint's own path: what an error says that comes from reading one
-_OF_CHECKPOINT = (
-    "STATE_STORE",
-    "STATE_DIRECTORY",
-    "StateSchemaCompatibilityChecker",
-    "HDFSMetadataLog",
-)
-
+_SHORTEST_S = 5  # batch that Spark takes
 # The default one starts ten processes (readlink, chmod) per checkpoint file on a local disk.
 _FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILES = (
@@ -64,10 +57,16 @@ class Queries:
         self._settings = settings
         self._running: dict[int, StreamingQuery] = {}
         self._lock = threading.Lock()
+        self._rehearsed: SparkSession | None = None
+
+    @property
+    def batch_s(self) -> int:
+        """How long a batch is."""
+        return self._settings.batch_s
 
     @property
     def shuffle_partitions(self) -> int:
-        """Of each query's state, as Spark has it."""
+        """Of each query's state."""
         return self._session.shuffle_partitions
 
     def by_batch(self, generation: Generation) -> bool:
@@ -80,7 +79,7 @@ class Queries:
 
     def fingerprint(self, generation: Generation) -> str:
         """What a checkpoint depends on besides its sources."""
-        shuffle = f"{self._settings.shuffle_partitions} shuffle partitions"
+        shuffle = f"{self.shuffle_partitions} shuffle partitions"
         query = f"Spark {pyspark.__version__}, query {join.VERSION}, {shuffle}"
         return f"{query}, history by batch" if self.by_batch(generation) else query
 
@@ -103,9 +102,10 @@ class Queries:
         """Start a generation's query, with a feed from this offset on. It must not be running."""
         spark = self._session.spark()
         try:
-            query = self._writer(self._changes(spark, generation, fed_from), generation)
+            changes = self._changes(spark, generation, fed_from)
+            query = self._written(changes, generation, str(generation.number), self.batch_s)
         except (PySparkException, Py4JError) as error:
-            raise self._named(error, generation.number) from error
+            raise failures.named(error, self.checkpoints.of(generation.number)) from error
         with self._lock:
             self._running[generation.number] = query
 
@@ -123,6 +123,35 @@ class Queries:
         # the plans of queries that are gone, 3 MB each.
         del query
         gc.collect()
+
+    @property
+    def worth_rehearsing(self) -> bool:
+        """Whether no batch has ended in this JVM, and none will soon."""
+        return self.batch_s > 10 * _SHORTEST_S and self._rehearsed is not self._session.started
+
+    @contextlib.contextmanager
+    def idle(self, generation: Generation) -> Iterator[Callable[[], int]]:
+        """A query like a generation's that reads nothing, in short batches; how many have ended.
+
+        It reads the generation's feed from its end on, where nothing comes any more.
+        """
+        spark = self._session.started
+        if spark is None:
+            raise QueryFailed("Spark's JVM is gone")
+        self._rehearsed = spark
+        feed = self._names.feed(generation.number)
+        self._kafka.make(feed, history.FEED)
+        nothing = Reading(feed, "", {0: self._kafka.end_of(feed)}, {})
+        alike = replace(generation, sources=dict.fromkeys(generation.sources, nothing))
+        called = f"{generation.number}/rehearsal"  # inside of what goes when the generation goes
+        self.checkpoints.forget(called)
+        changes = self._changes(spark, alike, None)
+        query = self._written(changes, alike, called, _SHORTEST_S)
+        try:
+            yield lambda: _ended(query)
+        finally:
+            query.stop()
+            self.checkpoints.forget(called)
 
     def watch(self, listener: Listener, stop: threading.Event) -> None:
         """Report queries that end by themselves, until told to stop."""
@@ -156,7 +185,9 @@ class Queries:
                 silent.add(query)
                 return None
             return QueryFailed(f"Spark does not answer: {first_line(lost)}")
-        return self._named(error, generation, trace) if error else QueryFailed("it stopped")
+        if error is None:
+            return QueryFailed("it stopped")
+        return failures.named(error, self.checkpoints.of(generation), trace)
 
     def _trace(self, query: StreamingQuery) -> str:
         """All that the JVM knows of how a query ended; pyspark leaves the causes out."""
@@ -164,13 +195,6 @@ class Queries:
         assert jvm is not None
         whole = jvm.org.apache.spark.util.Utils.exceptionString
         return str(whole(error.get())) if error.isDefined() else ""
-
-    def _named(self, error: Exception, generation: int, trace: str = "") -> LivejoinError:
-        """Spark's error as one of ours: whether its checkpoint is to blame."""
-        said = f"{error}{trace}"
-        if any(sign in said for sign in (self.checkpoints.of(generation), *_OF_CHECKPOINT)):
-            return Spoilt(f"its checkpoint cannot be used: {_cause(error)}")
-        return QueryFailed(_cause(error))
 
     def _changes(
         self, spark: SparkSession, generation: Generation, fed_from: int | None
@@ -193,10 +217,12 @@ class Queries:
         }
         return spark.readStream.format("kafka").options(**asked).load()
 
-    def _writer(self, changes: DataFrame, generation: Generation) -> StreamingQuery:
+    def _written(
+        self, changes: DataFrame, generation: Generation, called: str, batch_s: int
+    ) -> StreamingQuery:
         asked = options.writing(self._kafka) | {
             "topic": self._names.changelog(generation.number),
-            "checkpointLocation": self.checkpoints.of(generation.number),
+            "checkpointLocation": self.checkpoints.of(called),
         }
         if urlparse(self.checkpoints.root).scheme in (
             "",
@@ -204,14 +230,17 @@ class Queries:
         ):  # else FileContext is the safer one
             changes.sparkSession.conf.set(_FILES_BY, _LOCAL_FILES)
         writer = changes.writeStream.format("kafka").options(**asked).outputMode("update")
-        name = f"{self._names.prefix}-{generation.number}"
-        batch = f"{self._settings.batch_s} seconds"
-        writer = writer.queryName(name)
+        writer = writer.queryName(f"{self._names.prefix}-{called}")
+        batch = f"{batch_s} seconds"
         # pyspark's overloads leave realTime out
         query: StreamingQuery = writer.trigger(realTime=batch).start()  # type: ignore[call-overload]
         return query
 
 
-def _cause(error: Exception) -> str:
-    """What a query died of, in one line."""
-    return _IN_TASK.sub("", _IN_TASK.sub("", first_line(error)))
+def _ended(query: StreamingQuery) -> int:
+    """How many batches have ended."""
+    if not query.isActive:
+        error = query.exception()
+        raise QueryFailed(failures.cause(error) if error else "it stopped")
+    progress = query.lastProgress
+    return 0 if progress is None else int(progress["batchId"]) + 1

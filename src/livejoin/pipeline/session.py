@@ -61,7 +61,6 @@ _DEFAULTS = {
 }
 
 _LOG_LEVEL = "spark.log.level"
-_SHUFFLE = "spark.sql.shuffle.partitions"
 _REDACTION = "spark.redaction.regex"
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -109,6 +108,11 @@ class Session:
         """Whether there is a JVM that has not ended."""
         return self._jvm is not None and not self._jvm.gone
 
+    @property
+    def started(self) -> SparkSession | None:
+        """The session where there is one already, and its JVM has not ended."""
+        return self._spark if self.alive else None
+
     def spark(self) -> SparkSession:
         """The session, started if need be."""
         with self._starting:
@@ -124,8 +128,8 @@ class Session:
 
     @property
     def shuffle_partitions(self) -> int:
-        """As Spark has it: `spark.conf` may say another number than the setting."""
-        return int(str(self.spark().conf.get(_SHUFFLE)))
+        """Of each query's state."""
+        return self._settings.shuffle_partitions
 
     def watch(self, stop: threading.Event) -> None:
         """End a JVM that does not answer any more, and with it every wait for it."""
@@ -203,7 +207,7 @@ class Session:
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
-            _SHUFFLE: str(settings.shuffle_partitions),
+            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             **given,
             # it would replace what is hidden anyhow
             _REDACTION: "|".join(filter(None, (secret.REDACTION, given.get(_REDACTION)))),

@@ -1,0 +1,28 @@
+"""What a query died of, as one of our errors in one line."""
+
+import re
+
+from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
+
+# which task was lost, in which stage, and the package of the error: nothing for people
+_IN_TASK = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
+# besides the checkpoint's own path: what an error says that comes from reading one
+_OF_CHECKPOINT = (
+    "STATE_STORE",
+    "STATE_DIRECTORY",
+    "StateSchemaCompatibilityChecker",
+    "HDFSMetadataLog",
+)
+
+
+def named(error: Exception, checkpoint: str, trace: str = "") -> LivejoinError:
+    """Spark's error as one of ours: whether its checkpoint is to blame."""
+    said = f"{error}{trace}"
+    if any(sign in said for sign in (checkpoint, *_OF_CHECKPOINT)):
+        return Spoilt(f"its checkpoint cannot be used: {cause(error)}")
+    return QueryFailed(cause(error))
+
+
+def cause(error: Exception) -> str:
+    """What a query died of, in one line."""
+    return _IN_TASK.sub("", _IN_TASK.sub("", first_line(error)))
