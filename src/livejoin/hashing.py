@@ -12,6 +12,8 @@ Defined byte by byte, so that any program can compute it, and computed for whole
 All arithmetic is modulo 2^64; mix is the finaliser of splitmix64.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,11 +24,12 @@ _MASK = (1 << 64) - 1
 _INVERSE = pow(BASE, -1, 1 << 64)
 
 
-def of_rows(batch: pa.RecordBatch) -> np.ndarray:
-    """A number per row."""
+def of_rows(batch: pa.RecordBatch, same: Collection[str] = ()) -> np.ndarray:
+    """A number per row. Columns in which all cells are the `same` need not be gone through."""
     total = np.zeros(batch.num_rows, np.uint64)
-    for place, column in enumerate(batch.columns, start=1):
-        total += mix(_cells(column) + np.uint64(place * ODD & _MASK))
+    for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True), 1):
+        cells = column[:1] if name in same or column.null_count == len(column) else column
+        total += mix(_cells(cells) + np.uint64(place * ODD & _MASK))
     return mix(total)
 
 

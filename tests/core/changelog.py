@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from livejoin.core import spec
+from livejoin.core.bundles import Bundle
 from livejoin.core.rows import Change, Position, Version, pair_id
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 0, -1])
@@ -51,3 +52,21 @@ def changes(draw: st.DrawFn, table: str, versions: st.SearchStrategy[Version] = 
     """A row or a removal."""
     row = draw(st.none() | rows(table))
     return Change(table, draw(ids(table)), row, draw(TS), draw(versions))
+
+
+@st.composite
+def bundled(draw: st.DrawFn) -> Bundle:
+    """A bundle as a join writes it: what both sides have is the key, and one side comes once."""
+    columns = {c.name: c.type for c in spec.TABLES[spec.FINAL].columns}
+    sides = [("name", "email", "age"), ("accountType", "balance")]
+    shared, own = draw(st.permutations(sides))
+
+    def some(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: draw(CELLS[columns[name]]) for name in names if draw(st.booleans())}
+
+    found = draw(st.lists(ids(spec.FINAL), min_size=1, max_size=40, unique=True))
+    row = {spec.KEY: draw(TEXT), **some(shared)}
+    if draw(st.booleans()):
+        return Bundle(spec.FINAL, found, draw(TS), draw(VERSIONS))
+    each = [{"ts": draw(TS), **some(own)} for _ in found]
+    return Bundle(spec.FINAL, found, draw(TS), draw(VERSIONS), row, each)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.core import rows, spec
+from livejoin.core import bundles, rows, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
@@ -244,6 +244,14 @@ def test_what_was_not_committed_was_read_again_in_another_order(play: Play, numb
         twice = set(first) & set(second)
         assert twice, "no record was read twice: the crash missed"
         assert [m for m in first if m in twice] != [m for m in second if m in twice]
+
+
+@every_join
+def test_some_rows_came_in_bundles(play: Play, number: int) -> None:
+    log = play.logs[number]
+    for begin, end in (("", "crash"), ("again", "committed"), ("on again", "end")):
+        some = log.written[log.ends[begin] : log.ends[end]]
+        assert any(record.key.startswith(bundles.PREFIX.encode()) for record in some)
 
 
 @every_join

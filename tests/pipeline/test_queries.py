@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.core import rows, spec
+from livejoin.core import bundles, rows, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
@@ -123,14 +123,15 @@ def _with_topics(value: dict[str, Any], topics: dict[str, str]) -> dict[str, Any
 def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[str, Case]) -> None:
     case = cases[name].case
     written = [
-        Record("", offset, record["key"].encode(), json.dumps(record["value"]).encode())
+        Record("", offset, record["key"].encode(), _text(record))
         for offset, record in enumerate(case["records"])
     ]
     held, spelt_out = Held(1, rejects_kept=100), rows.Follower()
     for twice in (written, written):  # the log is at least once
         held.apply(follow.decoded(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
-            spelt_out.apply(rows.read(record.key, record.value))
+            for change in _changes(record):
+                spelt_out.apply(change)
     tables = {table: rows for table, rows in case["tables"].items() if table != "tombstones"}
     for table, expected in tables.items():
         assert spelt_out.table(table) == expected, table
@@ -147,6 +148,23 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
     )
 
 
+def _text(record: dict[str, Any]) -> bytes:
+    """A bundle has its layout, all else is any JSON."""
+    text = json.dumps(record["value"]).encode()
+    key = record["key"]
+    return bundles.read(key.encode(), text).value() if _bundled(key) else text
+
+
+def _changes(record: Record) -> list[rows.Change]:
+    if _bundled(record.key.decode()):
+        return bundles.read(record.key, record.value).changes()
+    return [rows.read(record.key, record.value)]
+
+
+def _bundled(key: str) -> bool:
+    return key.startswith(bundles.PREFIX)
+
+
 def test_the_vectors_show_every_kind_of_record() -> None:
     kinds: dict[str, set[str]] = defaultdict(set)
     for case in CASES:
@@ -156,6 +174,9 @@ def test_the_vectors_show_every_kind_of_record() -> None:
             kinds[case["join"]].add(record["key"].split("/")[0] + " " + shape + versioned)
     assert {"final_ui row", "final_ui row with a version", "users_ui row"} <= kinds["left"]
     assert "final_ui removal with a version" in kinds["left_outer"]
+    assert "bundle row with a version" in kinds["left"]
+    assert "bundle removal with a version" in kinds["left_outer"]
+    assert "bundle row" in kinds["inner"]
     assert any("rejects_ui row" in found for found in kinds.values())
     assert any("tombstones removal" in found for found in kinds.values())
 

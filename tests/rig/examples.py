@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from livejoin.core import rows, spec
+from livejoin.core import bundles, rows, spec
 from livejoin.reading import Record
 from livejoin.tables import follow
 from livejoin.tables.host import DATA, Held
@@ -16,6 +16,7 @@ from rig import oracle
 
 SEED = 20261115
 EXAMPLES = 120
+CROWDS = 2  # more of them, each with so many records of one key that rows come in bundles
 NOW = 1_700_000_000_000
 
 # How an example spells its userIds, in JSON; some spellings are one key. N is the example.
@@ -69,7 +70,8 @@ def examples() -> list[Example]:
     """The same ones each time."""
     dice = random.Random(SEED)
     serial = iter(range(10**9))
-    return [_example(number, dice, serial) for number in range(EXAMPLES)]
+    usual = [_example(number, dice, serial) for number in range(EXAMPLES)]
+    return usual + [_crowd(EXAMPLES + number, dice, serial) for number in range(CROWDS)]
 
 
 def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
@@ -79,8 +81,18 @@ def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example
     inputs = [
         _input(dice, family, users, serial) for _ in range(60 if long else dice.randint(3, 20))
     ]
-    cuts = sorted(dice.randint(0, len(inputs)) for _ in range(3))
-    edges = [0, *cuts, len(inputs)]
+    return _in_parts(number, inputs, [dice.randint(0, len(inputs)) for _ in range(3)])
+
+
+def _crowd(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
+    count = 6 * bundles.MANY
+    inputs = [_input(dice, [f'"{1000 + number}"'], 0.5, serial) for _ in range(count)]
+    # before the first crash there are many already
+    return _in_parts(number, inputs, [dice.randint(count // 2, count) for _ in range(3)])
+
+
+def _in_parts(number: int, inputs: list[Input], cuts: list[int]) -> Example:
+    edges = [0, *sorted(cuts), len(inputs)]
     return Example(number, tuple(tuple(inputs[a:b]) for a, b in itertools.pairwise(edges)))
 
 

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.changelog import DATA, changes
+from core.changelog import DATA, bundled, changes
+from livejoin import hashing
 from livejoin.core import spec
+from livejoin.core.bundles import Bundle
 from livejoin.core.rows import Change, Version
-from livejoin.tables import decode
-from tables.filled import chunk, plain, reject, tombstone, user
+from livejoin.tables import decode, follow
+from tables.filled import chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)
 
@@ -46,6 +48,33 @@ def test_a_run_of_records_is_decoded_as_the_definition_says(some: list[Change]) 
     assert records.versions.tolist() == [_version(change.version) for change in some]
     # as text, since 0.0 == -0.0
     assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
+
+
+@given(bundled())
+def test_a_bundle_is_decoded_as_the_definition_says(one: Bundle) -> None:
+    some = one.changes()
+    records = decode.bundle(one.table, one.value())
+    assert records.ids == [change.id for change in some]
+    assert records.present.tolist() == [change.row is not None for change in some]
+    assert records.versions.tolist() == [_version(change.version) for change in some]
+    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
+    if records.hashes is not None:
+        assert np.array_equal(records.hashes, hashing.of_rows(records.rows))
+
+
+def test_bundles_keep_their_place_among_other_records() -> None:
+    first, last = final(1, "Ada"), final(2, "Alan")
+    between = Bundle("final_ui", ("0-3", "0-4"), 5, None, {"userId": "a"}, ({"ts": 1}, {"ts": 2}))
+    records = [(one.key(), one.value()) for one in (first, between, between, last, user(1))]
+    decoded = follow.decoded(7, 42, records)
+    assert [(table, records.ids) for table, records in decoded.records] == [
+        ("final_ui", ["0-1"]),
+        ("final_ui", ["0-3", "0-4"]),
+        ("final_ui", ["0-3", "0-4"]),
+        ("final_ui", ["0-2"]),
+        ("users_ui", ["0-1"]),
+    ]
+    assert decoded.reached == {"users": {0: 2}}
 
 
 @pytest.mark.parametrize("table", DATA)

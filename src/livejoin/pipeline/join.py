@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import rows, spec
-from livejoin.pipeline import exact, parse
+from livejoin.pipeline import bundles, exact, parse
 
 # Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
 # another version is not taken over, its choice is built anew.
@@ -74,10 +74,12 @@ def _columns(_session: SparkSession, join: spec.Join, fed: bool) -> _Columns:  #
         touched = touched.when(_is_history(), _changed_since())
     if join == "left":
         changed = F.transform(touched, lambda user: with_latest(user, F.col("others")))
+        changed = F.coalesce(_many_with_latest(), changed)
     else:
         new = F.when(is_of(spec.ACCOUNTS), F.array(row())).otherwise(F.col("others"))
         outer = join == "left_outer"
         changed = F.flatten(F.transform(touched, lambda user: _with_each(user, new, outer=outer)))
+        changed = F.coalesce(_many_pairs(outer=outer), changed)
     nothing = F.array().cast(_RECORDS)
     mark = F.when(_is_history(), nothing).otherwise(F.array(own())) if fed else F.array(own())
     everything = F.concat(F.coalesce(changed, nothing), mark)
@@ -120,8 +122,7 @@ def _members(*fields: Column | str, after: Column | None = None) -> Column:
         found = found if after is None else F.concat(after, found)
         return F.when(text == "{}", F.lit("")).otherwise(found)
 
-    # in a lambda the text is made once
-    return F.transform(F.array(F.to_json(F.struct(*fields))), members)[0]
+    return bundles.once(F.to_json(F.struct(*fields)), members)
 
 
 def _prefix(source: spec.Source) -> str:
@@ -181,14 +182,52 @@ def _with_each(user: Column, accounts: Column, *, outer: bool) -> Column:
     pairs = F.transform(accounts, lambda account: _pair(user, account))
     if not outer:
         return pairs
-    gone = _final(_at(user), accounts[0]["ts"], F.lit(""), accounts[0])
+    gone = _gone(user, accounts[0])
     alone = _final(_at(user), user["ts"], _row(user))
     return F.when(F.size(accounts) == 0, F.array(alone)).otherwise(F.concat(pairs, F.array(gone)))
 
 
+def _gone(user: Column, account: Column) -> Column:
+    """The removal of the row without an account."""
+    return _final(_at(user), account["ts"], F.lit(""), account)
+
+
 def _pair(user: Column, account: Column) -> Column:
-    row_id = F.concat(_at(user), F.lit("+"), _at(account))
-    return _final(row_id, F.greatest(user["ts"], account["ts"]), _row(user, account))
+    ts = F.greatest(user["ts"], account["ts"])
+    return _final(_pair_id(user, account), ts, _row(user, account))
+
+
+def _pair_id(user: Column, account: Column) -> Column:
+    return F.concat(_at(user), F.lit("+"), _at(account))
+
+
+def _many_with_latest() -> Column:
+    """The rows of a user that has very many, when an account comes."""
+    users, account = F.col("users"), F.col("others")
+    shared = [*_shared(account), F.lit(","), _version(account)]
+    many = bundles.records(users, _at, shared)
+    return F.when(is_of(spec.ACCOUNTS) & bundles.worth(users), many)
+
+
+def _many_pairs(*, outer: bool) -> Column:
+    """The pairs of an event that meets very many records of the other source."""
+    event, users, accounts = row(), F.col("users"), F.col("others")
+    of_account = bundles.records(users, lambda user: _pair_id(user, event), _shared(event))
+    of_user = bundles.records(accounts, lambda account: _pair_id(event, account), _shared(event))
+    if outer:
+        gone = [F.lit('"ts":'), event["ts"], F.lit(","), _version(event)]
+        of_account = F.concat(of_account, bundles.records(users, _at, gone, removed=True))
+        of_user = F.concat(of_user, F.array(_gone(event, accounts[0])))
+    many = F.when(is_of(spec.ACCOUNTS) & bundles.worth(users), of_account)
+    return many.when(is_of(spec.USERS) & bundles.worth(accounts), of_user)
+
+
+def _shared(record: Column) -> list[Column]:
+    """The cells that all rows of a bundle have, and their time."""
+    return [
+        *(F.lit('"row":{'), F.col("group"), record["text"]),
+        *(F.lit('},"ts":'), record["ts"]),
+    ]
 
 
 def own() -> Column:
@@ -211,10 +250,14 @@ def _row(first: Column, other: Column | None = None) -> Column:
 def _record(key: Column, ts: Column, row: Column, version_of: Column | None = None) -> Column:
     parts = [F.lit("{"), row, F.lit('"ts":'), ts]
     if version_of is not None:
-        numbers = F.concat_ws(",", *(version_of[name] for name in _AT))
-        version = F.concat(F.lit(',"version":['), numbers, F.lit("]"))
+        version = F.concat(F.lit(","), _version(version_of))
         parts.append(F.when(version_of.isNotNull(), version).otherwise(F.lit("")))
     return F.struct(key.alias("key"), F.concat(*parts, F.lit("}")).alias("value"))
+
+
+def _version(record: Column) -> Column:
+    numbers = F.concat_ws(",", *(record[name] for name in _AT))
+    return F.concat(F.lit('"version":['), numbers, F.lit("]"))
 
 
 def _at(record: Column) -> Column:

@@ -1,10 +1,12 @@
 """Changelog records in bulk: one Arrow batch per table, never a Python object per cell."""
 
 import base64
+import functools
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from livejoin import hashing
-from livejoin.core import spec
+from livejoin.core import bundles, spec
 
 _ARROW = {
     "string": pa.string(),
@@ -24,6 +26,9 @@ _ARROW = {
 _READ = {**_ARROW, "timestamp": pa.int64()}
 _LOWEST = np.iinfo(np.int64).min
 _FEW = 32
+_IDS, _ROWS, _NEXT, _END = (
+    text.encode() for text in (bundles.IDS, bundles.ROWS, bundles.NEXT, bundles.END)
+)
 
 
 def schema(table: str) -> pa.Schema:
@@ -52,9 +57,53 @@ class Records:
 
 def records(table: str, ids: Sequence[str], values: Sequence[bytes]) -> Records:
     """Decode values of one data table."""
-    cells, ts, present, versions = (_few if len(values) <= _FEW else _many)(table, values)
+    parts = (_few if len(values) <= _FEW else _many)(table, values)
     if table == spec.REJECTS:
+        cells = parts[0]
         cells["raw"] = pa.array(map(_legible, cells["raw"].to_pylist()), pa.string())
+    return _records(table, list(ids), parts)
+
+
+def bundle(table: str, value: bytes) -> Records:
+    """Decode a bundle of rows, or of removals."""
+    head, _, rest = value.partition(_IDS)
+    told = json.loads(head + b"}")
+    shared = told.get("row", {})
+    ids, own, ts = _own(table, frozenset(shared), rest)
+    cells = dict(own)
+    for column in _cells_of(table):
+        if column.name in shared:
+            cells[column.name] = pa.repeat(_cell(shared[column.name], column), len(ids))
+    present = np.full(len(ids), "row" in told)
+    versions = np.full((len(ids), 3), told.get("version", _LOWEST))
+    times = pa.array(np.maximum(ts, told["ts"]))
+    return _records(table, ids, (cells, times, present, versions), shared)
+
+
+# An account that comes again for the same rows says the same of each: 5 ms for 5,000 are spared.
+@functools.lru_cache(maxsize=16)
+def _own(
+    table: str, shared: frozenset[str], text: bytes
+) -> tuple[list[str], Mapping[str, pa.Array], np.ndarray]:
+    """The identities in a bundle, the cells that each row has for itself, and their times."""
+    ids_text, _, rows = text.partition(_ROWS)
+    ids = json.loads(ids_text if rows else ids_text[: -len("}")])
+    own = [column for column in _cells_of(table) if column.name not in shared]
+    if not rows:
+        nothing = {column.name: pa.nulls(len(ids), _READ[column.type]) for column in own}
+        return ids, nothing, np.full(len(ids), _LOWEST)
+    # JSON has no line breaks of its own
+    lines = rows[: -len(_END)].replace(_NEXT, b"\n")
+    read = _read(lines, pa.schema([("ts", pa.int64()), *((c.name, _READ[c.type]) for c in own)]))
+    cells = {column.name: read.column(column.name).combine_chunks() for column in own}
+    return ids, cells, read.column("ts").to_numpy()
+
+
+_Parts = tuple[dict[str, pa.Array], pa.Array, np.ndarray, np.ndarray]
+
+
+def _records(table: str, ids: list[str], parts: _Parts, shared: Collection[str] = ()) -> Records:
+    cells, ts, present, versions = parts
     cells |= {spec.ID.name: pa.array(ids, pa.string()), spec.TS.name: ts}
     columns = [
         cell if cell.type == field.type else cell.cast(field.type)
@@ -62,11 +111,8 @@ def records(table: str, ids: Sequence[str], values: Sequence[bytes]) -> Records:
     ]
     rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
     # here, on the follower's thread: 100,000 rows would hold up the loop for a tenth of a second
-    hashes = hashing.of_rows(rows) if len(values) > _FEW else None
-    return Records(list(ids), rows, present, versions, hashes)
-
-
-_Parts = tuple[dict[str, pa.Array], pa.Array, np.ndarray, np.ndarray]
+    hashes = hashing.of_rows(rows, shared) if len(ids) > _FEW else None
+    return Records(ids, rows, present, versions, hashes)
 
 
 def _few(table: str, values: Sequence[bytes]) -> _Parts:
@@ -76,7 +122,7 @@ def _few(table: str, values: Sequence[bytes]) -> _Parts:
     cells = {}
     for column in _cells_of(table):
         texts = [None if row is None else row.get(column.name) for row in given]
-        if column.type == "double":  # a whole number is one as well
+        if column.type == "double":
             texts = [None if cell is None else float(cell) for cell in texts]
         cells[column.name] = pa.array(texts, _READ[column.type])
     versions = np.full((len(found), 3), _LOWEST)
@@ -89,20 +135,25 @@ def _few(table: str, values: Sequence[bytes]) -> _Parts:
 
 def _many(table: str, values: Sequence[bytes]) -> _Parts:
     """Many values, without a Python object per cell."""
-    read = _read(table, b"\n".join(values))
+    row = pa.struct([(c.name, _READ[c.type]) for c in _cells_of(table)])
+    shape = pa.schema([("row", row), ("ts", pa.int64()), ("version", pa.list_(pa.int64()))])
+    read = _read(b"\n".join(values), shape)
     row, ts = read.column("row").combine_chunks(), read.column("ts").combine_chunks()
     cells = {field.name: row.field(i) for i, field in enumerate(row.type)}
     present = pc.is_valid(row).to_numpy(zero_copy_only=False)
     return cells, ts, present, _versions(read.column("version").combine_chunks())
 
 
+def _cell(value: Any, column: spec.Column) -> pa.Scalar:
+    # a whole number is a double as well
+    return pa.scalar(float(value) if column.type == "double" else value, _READ[column.type])
+
+
 def _cells_of(table: str) -> list[spec.Column]:
     return [c for c in spec.TABLES[table].columns if c not in (spec.ID, spec.TS)]
 
 
-def _read(table: str, lines: bytes) -> pa.Table:
-    row = pa.struct([(c.name, _READ[c.type]) for c in _cells_of(table)])
-    shape = pa.schema([("row", row), ("ts", pa.int64()), ("version", pa.list_(pa.int64()))])
+def _read(lines: bytes, shape: pa.Schema) -> pa.Table:
     return pa.json.read_json(
         io.BytesIO(lines),
         read_options=pa.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),

@@ -111,7 +111,9 @@ class Store:
         left = self._leave()
         self._snapshot = self._shown = None
         first = max(0, self._first - base)  # of a run that is longer than what is shown
-        upserts = records.rows.slice(first).filter(pa.array(new[first:]))
+        upserts = records.rows.slice(first)
+        if not new[first:].all():
+            upserts = upserts.filter(pa.array(new[first:]))
         if self._size > 2 * len(self._row) + _SPARE:
             self._rebuild()
         gone = [row_id for row_id in removed if row_id not in self._row]
@@ -150,8 +152,11 @@ class Store:
         kept[known] = newer
         self._kill_all(there[known][newer])
         self._alive[own[kept]] = True
-        replaced = np.flatnonzero(known)[newer]
-        self._row.update((records.ids[row], base + row) for row in replaced.tolist())
+        if kept.all():  # as when an account comes for all rows of its user
+            self._row.update(zip(records.ids, own.tolist(), strict=True))
+        else:
+            replaced = np.flatnonzero(known)[newer]
+            self._row.update((records.ids[row], base + row) for row in replaced.tolist())
         return []
 
     def _put_each(self, records: Records, base: int, seq: int) -> list[str]:

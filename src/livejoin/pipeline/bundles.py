@@ -1,0 +1,51 @@
+"""Many rows that one event changed, as a few records of the changelog.
+
+A record costs everybody on its way, whatever its size: the sink, the broker, each follower. An
+account of a user with 10,000 rows would hold up all who stand behind it.
+"""
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from livejoin.core import bundles, spec
+
+Part = Callable[[Column], Column]
+
+
+def worth(many: Column) -> Column:
+    """Whether there are many, each of them small: there is a limit to what the topic takes."""
+    small = F.forall(many, lambda one: F.octet_length(one["text"]) <= bundles.SMALL_BYTES)
+    return (F.size(many) > bundles.MANY) & small
+
+
+def records(
+    many: Column, row_id: Part, shared: Sequence[Column], *, removed: bool = False
+) -> Column:
+    """Bundles of rows. What they share is said first and once; the rest is the same next time."""
+
+    def bundle(some: Column) -> Column:
+        ids = F.concat_ws('","', F.transform(some, row_id))
+        own = F.concat_ws(bundles.NEXT, F.transform(some, _own_cells))
+        end = [F.lit("}")] if removed else [F.lit(bundles.ROWS), own, F.lit(bundles.END)]
+        value = F.concat(
+            *(F.lit("{"), *shared),
+            *(F.lit(f'{bundles.IDS}["'), ids, F.lit('"]')),
+            *end,
+        )
+        key = F.concat(F.lit(f"{bundles.PREFIX}{spec.FINAL}/"), row_id(some[0]))
+        return F.struct(key.alias("key"), value.alias("value"))
+
+    starts = F.sequence(F.lit(1), F.size(many), F.lit(bundles.MOST))
+    return F.transform(starts, lambda at: once(F.slice(many, at, bundles.MOST), bundle))
+
+
+def _own_cells(one: Column) -> Column:
+    """The cells that a row has for itself, and their time."""
+    return F.concat(F.lit('{"ts":'), one["ts"], one["text"], F.lit("}"))
+
+
+def once(value: Column, use: Part) -> Column:
+    """What is used more than once is made once, in a lambda."""
+    return F.transform(F.array(value), use)[0]

@@ -1,0 +1,59 @@
+"""Which rows are bundled, and into how many bundles."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from livejoin.core import bundles as written
+from livejoin.pipeline import bundles
+from livejoin.pipeline.session import Session
+
+KEPT = "array<struct<ts:bigint,offset:bigint,text:string>>"
+FULL = ["x"] * written.MANY
+
+
+def _ask(session: Session, texts: list[str] | None, about: Callable[[Column], Column]) -> Any:
+    kept = None if texts is None else [(100 + n, n, text) for n, text in enumerate(texts)]
+    rows = session.spark().createDataFrame([(kept,)], f"many {KEPT}")
+    ((found,),) = rows.select(about(rows["many"])).collect()
+    return found
+
+
+def test_more_rows_than_fit_come_in_several_bundles(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(written, "MOST", 3)
+
+    def bundled(many: Column) -> Column:
+        shared = [F.lit('"row":{"userId":"a"},"ts":103')]
+        return bundles.records(many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared)
+
+    found = [
+        written.read(record["key"].encode(), record["value"].encode())
+        for record in _ask(session, [f',"name":"n{n}"' for n in range(7)], bundled)
+    ]
+    assert [one.key() for one in found] == [f"bundle/final_ui/0-{n}".encode() for n in (0, 3, 6)]
+    assert [(change.id, change.row, change.ts) for one in found for change in one.changes()] == [
+        (f"0-{n}", {"userId": "a", "name": f"n{n}"}, max(103, 100 + n)) for n in range(7)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "worth"),
+    [
+        (FULL, False),
+        ([*FULL, "x"], True),
+        ([*FULL, "x" * written.SMALL_BYTES], True),
+        ([*FULL, "x" * (written.SMALL_BYTES + 1)], False),
+        ([*FULL, "é" * written.SMALL_BYTES], False),
+        (None, False),
+    ],
+    ids=["few", "many", "as large as may be", "too large", "too large in bytes", "none at all"],
+)
+def test_many_small_rows_are_worth_a_bundle(
+    session: Session, texts: list[str] | None, *, worth: bool
+) -> None:
+    assert bool(_ask(session, texts, bundles.worth)) is worth
