@@ -26,6 +26,7 @@ _WAIT_S = 0.1
 _GATHER_S = 0.04  # where nobody looks on
 _GATHER_SHOWN_S = 0.005  # where they do
 _MEASURED_S = 0.1
+_PORTION_BYTES = 4 << 20  # 100,000 rows in bundles, or 10,000 with a record each several times
 _MUCH_PER_S = 2000
 
 
@@ -108,6 +109,20 @@ class Flow:
             self._much = self._count > _MUCH_PER_S * took_s
             self._since, self._count = time.monotonic(), 0
         return messages
+
+
+def portions(messages: list[Message]) -> Iterator[list[Message]]:
+    """Messages in portions that do not take long: each may hold thousands of rows."""
+    some: list[Message] = []
+    size = 0
+    for message in messages:
+        size += len(message)  # of its value
+        some.append(message)
+        if size >= _PORTION_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dict[Place, int]:

@@ -17,11 +17,11 @@ ROWS = Bundle(
     {"userId": "ada", "balance": 1.5},
     ({"ts": 40, "name": "Ada"}, {"ts": 60}),
 )
+KEY = b"bundle/final_ui/0-1"
 REMOVALS = Bundle("final_ui", ("0-1", "1-7"), 50, (50, 0, 3))
 
 
 def test_a_bundle_of_rows_has_a_line_for_each() -> None:
-    assert ROWS.key() == b"bundle/final_ui/0-1"
     assert ROWS.value().decode() == (
         '{"row":{"userId":"ada","balance":1.5},"ts":50,"version":[50,0,3],\n'
         '"ids":["0-1","1-7"],\n'
@@ -50,9 +50,9 @@ def test_a_bundle_of_removals_has_no_rows() -> None:
 @given(bundled())
 def test_a_bundle_is_json_and_reads_back(one: Bundle) -> None:
     json.loads(one.value())
-    assert bundles.read(one.key(), one.value()).changes() == one.changes()
+    assert bundles.read(KEY, one.value()).changes() == one.changes()
 
 
 def test_a_bundle_marks_nothing() -> None:
-    assert rows.mark(ROWS.key()) is None
-    assert rows.marks([ROWS.key(), b"users_ui/0-4"]) == {("users", 0): [4]}
+    assert rows.mark(KEY) is None
+    assert rows.marks([KEY, b"users_ui/0-4"]) == {("users", 0): [4]}

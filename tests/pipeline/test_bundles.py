@@ -1,6 +1,7 @@
 """Which rows are bundled, and into how many bundles."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,23 +23,35 @@ def _ask(session: Session, texts: list[str] | None, about: Callable[[Column], Co
     return found
 
 
+def _bundled(many: Column, *, growing: bool) -> Column:
+    shared = [F.lit('"row":{"userId":"a"},"ts":103')]
+    return bundles.records(
+        many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared, growing=growing
+    )
+
+
 def test_more_rows_than_fit_come_in_several_bundles(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(written, "MOST", 3)
 
-    def bundled(many: Column) -> Column:
-        shared = [F.lit('"row":{"userId":"a"},"ts":103')]
-        return bundles.records(many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared)
-
-    found = [
-        written.read(record["key"].encode(), record["value"].encode())
-        for record in _ask(session, [f',"name":"n{n}"' for n in range(7)], bundled)
-    ]
-    assert [one.key() for one in found] == [f"bundle/final_ui/0-{n}".encode() for n in (0, 3, 6)]
+    records = _ask(session, [f',"name":"n{n}"' for n in range(7)], partial(_bundled, growing=True))
+    assert [record["key"] for record in records] == [f"bundle/final_ui/0-{n}" for n in (0, 3, 6)]
+    found = [written.read(one["key"].encode(), one["value"].encode()) for one in records]
     assert [(change.id, change.row, change.ts) for one in found for change in one.changes()] == [
         (f"0-{n}", {"userId": "a", "name": f"n{n}"}, max(103, 100 + n)) for n in range(7)
     ]
+
+
+def test_other_rows_have_another_key_where_the_newest_bundle_does_not_hold_them_all(
+    session: Session,
+) -> None:
+    def keys(count: int, *, growing: bool) -> list[str]:
+        records = _ask(session, ["x"] * count, partial(_bundled, growing=growing))
+        return [record["key"] for record in records]
+
+    assert keys(3, growing=True) == keys(4, growing=True)
+    assert keys(3, growing=False) == keys(3, growing=False) != keys(4, growing=False)
 
 
 @pytest.mark.parametrize(
@@ -56,4 +69,8 @@ def test_more_rows_than_fit_come_in_several_bundles(
 def test_many_small_rows_are_worth_a_bundle(
     session: Session, texts: list[str] | None, *, worth: bool
 ) -> None:
-    assert bool(_ask(session, texts, bundles.worth)) is worth
+    def asked(shared: str) -> bool:
+        return bool(_ask(session, texts, lambda many: bundles.worth(many, F.lit(shared))))
+
+    assert asked("x" * written.SMALL_BYTES) is worth
+    assert not asked("x" * (written.SMALL_BYTES + 1))

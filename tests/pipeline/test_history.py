@@ -23,7 +23,7 @@ from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.reading import Record, read_to_end
 from livejoin.sections import Spark
-from rig.examples import SEED, Example, check, examples, fold
+from rig.examples import SEED, Example, check, examples, fold, small_bundles
 from rig.produce import Producers
 from rig.running import until
 
@@ -82,8 +82,9 @@ class Play:
         """Start it and wait until it has its history; where in its changelog that is."""
         self.running.add(generation.number)
         pipeline = self.pipelines[seconds]
-        pipeline.start(generation)
-        ready_at = pipeline.catch_up(generation, lambda _done, _total: None, lambda: False)
+        with small_bundles():
+            pipeline.start(generation)
+            ready_at = pipeline.catch_up(generation, lambda _done, _total: None, lambda: False)
         assert ready_at is not None
         return ready_at
 

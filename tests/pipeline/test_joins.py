@@ -6,6 +6,7 @@ what was not; where in its history a crash falls differs from example to example
 """
 
 import functools
+import json
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,19 @@ from livejoin.sections import Spark
 from livejoin.tables.host import Held
 from livejoin.tables.store import Delta
 from rig import oracle
-from rig.examples import NOW, SEED, Example, Input, check, examples, fold, short, tables
+from rig.examples import (
+    MOST,
+    NOW,
+    SEED,
+    Example,
+    Input,
+    check,
+    examples,
+    fold,
+    short,
+    small_bundles,
+    tables,
+)
 from rig.produce import Producers
 from rig.running import until
 from rig.watching import unjoined
@@ -37,6 +50,7 @@ JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by gen
 pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
+PREFIX = bundles.PREFIX.encode()
 SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
 
 # One partition of users begins with these: whoever reads it again is late, and users come last.
@@ -218,7 +232,8 @@ class Play:
 @pytest.fixture(scope="module")
 def play(kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory) -> Play:
     made = Play(kafka, session, tmp_path_factory.mktemp("joins"))
-    made.run()
+    with small_bundles():
+        made.run()
     assert made.owner.keys() == {
         rows.Position(source, one.partition, one.offset)
         for source, sent in made.sent.acknowledged.items()
@@ -250,8 +265,8 @@ def test_what_was_not_committed_was_read_again_in_another_order(play: Play, numb
 def test_some_rows_came_in_bundles(play: Play, number: int) -> None:
     log = play.logs[number]
     for begin, end in (("", "crash"), ("again", "committed"), ("on again", "end")):
-        some = log.written[log.ends[begin] : log.ends[end]]
-        assert any(record.key.startswith(bundles.PREFIX.encode()) for record in some)
+        some = [r for r in log.written[log.ends[begin] : log.ends[end]] if r.key.startswith(PREFIX)]
+        assert any(len(json.loads(record.value)["ids"]) == MOST for record in some)  # and a rest
 
 
 @every_join

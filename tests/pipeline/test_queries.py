@@ -20,7 +20,7 @@ from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
 from livejoin.reading import Record, arrived, plain
 from livejoin.sections import Spark
-from livejoin.tables import follow
+from livejoin.tables import chunks
 from livejoin.tables.host import Held
 from rig.running import until
 
@@ -58,7 +58,9 @@ class Case:
         asked = Generation(1, self.choice, time.time())
         sources, fingerprint = self.pipeline.resolve(asked)
         generation = replace(asked, sources=sources, fingerprint=fingerprint)
-        self.pipeline.start(generation)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(bundles, "MANY", self.case.get("many", bundles.MANY))
+            self.pipeline.start(generation)
         self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
         try:
             self._feed()
@@ -128,7 +130,7 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
     ]
     held, spelt_out = Held(1, rejects_kept=100), rows.Follower()
     for twice in (written, written):  # the log is at least once
-        held.apply(follow.decoded(1, len(twice), [(one.key, one.value) for one in twice]))
+        held.apply(chunks.decoded(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
             for change in _changes(record):
                 spelt_out.apply(change)

@@ -4,19 +4,23 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from livejoin.core import bundles, rows, spec
 from livejoin.reading import Record
-from livejoin.tables import follow
+from livejoin.tables import chunks
 from livejoin.tables.host import DATA, Held
 from livejoin.tables.store import Delta
 from rig import oracle
 
 SEED = 20261115
 EXAMPLES = 120
-CROWDS = 2  # more of them, each with so many records of one key that rows come in bundles
+CROWDS, CROWD = 2, 180  # more of them, with so many records of one key that rows come in bundles
+MANY, MOST = 25, 20  # rows where they do, and in a bundle, instead of hundreds and thousands
 NOW = 1_700_000_000_000
 
 # How an example spells its userIds, in JSON; some spellings are one key. N is the example.
@@ -85,10 +89,9 @@ def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example
 
 
 def _crowd(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
-    count = 6 * bundles.MANY
-    inputs = [_input(dice, [f'"{1000 + number}"'], 0.5, serial) for _ in range(count)]
+    inputs = [_input(dice, [f'"{1000 + number}"'], 0.5, serial) for _ in range(CROWD)]
     # before the first crash there are many already
-    return _in_parts(number, inputs, [dice.randint(count // 2, count) for _ in range(3)])
+    return _in_parts(number, inputs, [dice.randint(CROWD // 2, CROWD) for _ in range(3)])
 
 
 def _in_parts(number: int, inputs: list[Input], cuts: list[int]) -> Example:
@@ -122,6 +125,15 @@ def _input(dice: random.Random, family: list[str], users: float, serial: Iterato
     return Input(source, f"{{{text}}}".encode(), *at)
 
 
+@contextmanager
+def small_bundles() -> Iterator[None]:
+    """Queries that are started meanwhile bundle what these examples have many of."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bundles, "MANY", MANY)
+        patched.setattr(bundles, "MOST", MOST)
+        yield
+
+
 Tables = dict[str, dict[str, dict[str, Any]]]
 Looked = Callable[[Held, list[tuple[str, Delta]]], None]
 
@@ -134,7 +146,7 @@ def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
         some = [(record.key, record.value) for record in written[at : at + size]]
-        looked(held, held.apply(follow.decoded(1, at + len(some), some)))
+        looked(held, held.apply(chunks.decoded(1, at + len(some), some)))
         at += size
     return held
 

@@ -8,8 +8,8 @@ from livejoin.core.generation import Generation
 from livejoin.core.rows import TOMBSTONES, Change
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.tables import follow
-from livejoin.tables.host import Chunk
+from livejoin.tables import chunks
+from livejoin.tables.chunks import Chunk
 
 CHOICE = Choice("users", "accounts")
 REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}
@@ -17,7 +17,7 @@ REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: e
 
 def chunk(generation: int, end: int, *changes: Change) -> Chunk:
     """A run of records, the last of which stands just before `end`."""
-    return follow.decoded(generation, end, [(change.key(), change.value()) for change in changes])
+    return chunks.decoded(generation, end, [(change.key(), change.value()) for change in changes])
 
 
 def user(offset: int, name: str = "Ada", ts: int = 1000, **cells: Any) -> Change:

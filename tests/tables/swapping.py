@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from livejoin.core.rows import Change
-from livejoin.tables import follow, frames
+from livejoin.tables import chunks, frames
 from livejoin.tables.host import Host
 from tables.filled import final, live
 from tables.serving import LIMIT_S, served
@@ -41,7 +41,7 @@ def main(swaps: int, *, keep: bool) -> None:
             serving.follow(live(generation - 1, next_one=generation))
             for start in range(0, ROWS, _RUN):
                 some = records[start : start + _RUN]
-                chunk = follow.decoded(generation, start + len(some), some)
+                chunk = chunks.decoded(generation, start + len(some), some)
                 serving.do(lambda host, chunk=chunk: host.apply(chunk))  # type: ignore[misc]
             serving.follow(live(generation, ready_at=ROWS))
             if keep:

@@ -14,7 +14,7 @@ from livejoin import hashing
 from livejoin.core import spec
 from livejoin.core.bundles import Bundle
 from livejoin.core.rows import Change, Version
-from livejoin.tables import decode, follow
+from livejoin.tables import chunks, decode
 from tables.filled import chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)
@@ -65,8 +65,13 @@ def test_a_bundle_is_decoded_as_the_definition_says(one: Bundle) -> None:
 def test_bundles_keep_their_place_among_other_records() -> None:
     first, last = final(1, "Ada"), final(2, "Alan")
     between = Bundle("final_ui", ("0-3", "0-4"), 5, None, {"userId": "a"}, ({"ts": 1}, {"ts": 2}))
-    records = [(one.key(), one.value()) for one in (first, between, between, last, user(1))]
-    decoded = follow.decoded(7, 42, records)
+    bundle, unknown = b"bundle/final_ui/0-3", b"bundle/a_table_of_tomorrow/0-3"
+    records = [
+        (first.key(), first.value()),
+        *((bundle, between.value()), (unknown, between.value()), (bundle, between.value())),
+        *((one.key(), one.value()) for one in (last, user(1))),
+    ]
+    decoded = chunks.decoded(7, 42, records)
     assert [(table, records.ids) for table, records in decoded.records] == [
         ("final_ui", ["0-1"]),
         ("final_ui", ["0-3", "0-4"]),

@@ -11,10 +11,10 @@ from typing import Any
 
 from livejoin.core.rows import Change, Version
 
-PREFIX = "bundle/"  # of a key, then that of the first row
-MANY = 32  # rows that come one by one
+PREFIX = "bundle/"  # of a key
+MANY = 500  # rows that come one by one: up to 300 to 500 a follower has more to do with a bundle
 MOST = 5000  # rows of a bundle: of 500, a follower takes two and a half times as long
-SMALL_BYTES = 1024  # of what a row has of its own at most, so that no bundle is over 8 MiB
+SMALL_BYTES = 1024  # of what rows share, and of what each has of its own, at most
 
 IDS = ',\n"ids":'
 ROWS = ',\n"rows":[\n'
@@ -32,10 +32,6 @@ class Bundle:
     version: Version = None
     row: Mapping[str, Any] | None = None
     rows: Sequence[Mapping[str, Any]] = ()  # with a `ts` each
-
-    def key(self) -> bytes:
-        """The record's Kafka key."""
-        return f"{PREFIX}{self.table}/{self.ids[0]}".encode()
 
     def value(self) -> bytes:
         """The record's Kafka value."""

@@ -14,16 +14,26 @@ from livejoin.core import bundles, spec
 Part = Callable[[Column], Column]
 
 
-def worth(many: Column) -> Column:
-    """Whether there are many, each of them small: there is a limit to what the topic takes."""
+def worth(many: Column, shared: Column) -> Column:
+    """Whether there are many, and all is small: what is shared is in each row that is shown."""
     small = F.forall(many, lambda one: F.octet_length(one["text"]) <= bundles.SMALL_BYTES)
-    return (F.size(many) > bundles.MANY) & small
+    one_is_small = F.octet_length(shared) <= bundles.SMALL_BYTES
+    return (F.size(many) > bundles.MANY) & one_is_small & small
 
 
 def records(
-    many: Column, row_id: Part, shared: Sequence[Column], *, removed: bool = False
+    many: Column,
+    row_id: Part,
+    shared: Sequence[Column],
+    *,
+    growing: bool = False,
+    removed: bool = False,
 ) -> Column:
-    """Bundles of rows. What they share is said first and once; the rest is the same next time."""
+    """Bundles of rows. What they share is said first and once.
+
+    Where the same rows come again and again, only ever more of them, the newest bundle is all that
+    compaction has to keep. Elsewhere it must keep those with other rows as well.
+    """
 
     def bundle(some: Column) -> Column:
         ids = F.concat_ws('","', F.transform(some, row_id))
@@ -34,7 +44,8 @@ def records(
             *(F.lit(f'{bundles.IDS}["'), ids, F.lit('"]')),
             *end,
         )
-        key = F.concat(F.lit(f"{bundles.PREFIX}{spec.FINAL}/"), row_id(some[0]))
+        which = [] if growing else [F.lit("~"), F.hex(F.xxhash64(ids))]
+        key = F.concat(F.lit(f"{bundles.PREFIX}{spec.FINAL}/"), row_id(some[0]), *which)
         return F.struct(key.alias("key"), value.alias("value"))
 
     starts = F.sequence(F.lit(1), F.size(many), F.lit(bundles.MOST))

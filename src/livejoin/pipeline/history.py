@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from livejoin.core import spec
 from livejoin.kafka import MAX_RECORD_BYTES
 from livejoin.pipeline import join, parse
+from livejoin.pipeline.changelog import own, with_latest
+from livejoin.pipeline.events import event, event_of, is_of, of, row
 
 JOINS: frozenset[spec.Join] = frozenset({"left"})  # pairs are as many as the stream would write
 FEED = {  # its topic: read by one generation, and deleted with it
@@ -32,9 +34,9 @@ def records(read: DataFrame, partitions: int, changelog: str, feed: str) -> Data
     """Records of all sources as Kafka records: `topic`, `key` and `value`."""
     # sorted by a number first: the texts of all groups begin alike
     of_key = Window.partitionBy("number", "group")
-    events = parse.parsed(read).select(*join.event(read.sparkSession))
+    events = parse.parsed(read).select(*event(read.sparkSession))
     # an account stands in a column of its own: beside a copy of it, the sort would carry it twice
-    account, e = join.of(spec.ACCOUNTS), F.col("e")
+    account, e = of(spec.ACCOUNTS), F.col("e")
     apart = events.select("group", F.when(account.isNull(), e).alias("e"), account.alias("account"))
     known = (
         apart.repartition(partitions, "group")
@@ -42,17 +44,17 @@ def records(read: DataFrame, partitions: int, changelog: str, feed: str) -> Data
         # what has a key and is no account is a users row
         .select(
             "group",
-            F.coalesce("e", join.event_of(spec.ACCOUNTS, F.col("account"))).alias("e"),
+            F.coalesce("e", event_of(spec.ACCOUNTS, F.col("account"))).alias("e"),
             F.max("account").over(of_key).alias("others"),
             F.count("e").over(of_key).alias("known"),
         )
     )
     latest = F.col("others")
-    joined = F.when(join.is_of(spec.USERS), join.with_latest(join.row(), latest))
+    joined = F.when(is_of(spec.USERS), with_latest(row(), latest))
     fed = F.struct(F.col("group").alias("key"), _fed().alias("value"))
     written = F.array(
         _into(changelog, joined),
-        _into(changelog, join.own()),
+        _into(changelog, own()),
         _into(feed, F.when(fed["value"].isNotNull(), fed)),
     )
     # not F.filter, which has no code generation, nor then what it filters
@@ -110,8 +112,8 @@ def _fed() -> Column:
     known, latest, e = F.col("known"), F.col("others"), F.col("e")
     is_latest = (latest["partition"] == e["partition"]) & (latest["offset"] == e["offset"])
     nobody = F.lit(_SEPARATOR.join([""] * 4))
-    user = F.when(join.of(spec.USERS).isNotNull(), _text(join.row()))
-    alone = F.when(join.of(spec.ACCOUNTS).isNotNull() & is_latest & (known == 0), nobody)
+    user = F.when(of(spec.USERS).isNotNull(), _text(row()))
+    alone = F.when(of(spec.ACCOUNTS).isNotNull() & is_latest & (known == 0), nobody)
     account = F.when(latest.isNotNull(), _text(latest)).otherwise(nobody)
     between = F.lit(_SEPARATOR)
     return F.concat(known.cast("string"), between, F.coalesce(user, alone), between, account)

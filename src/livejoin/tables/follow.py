@@ -9,14 +9,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core import bundles, rows, spec
+from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.core.state import (
     GENERATION_KEY,
@@ -28,19 +27,17 @@ from livejoin.core.state import (
 )
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import ANSWER_S, Kafka, Topic, wait_until_reachable
-from livejoin.reading import Flow
-from livejoin.tables import decode, lag
-from livejoin.tables.host import Chunk, Host
+from livejoin.reading import Flow, portions
+from livejoin.tables.chunks import Pair, decoded
+from livejoin.tables.host import Host
 
 log = structlog.get_logger()
 
 _AGAIN_S = 1.0
 _STARTING = 5  # looks for a ledger: an orchestrator that was just started makes one in a moment
 _SAY_S = 1.0
-_BUNDLE = bundles.PREFIX.encode()
 
 Post = Callable[[Callable[[], None]], object]
-Pair = tuple[bytes, bytes]  # key and value of a record
 
 
 class Follower:
@@ -105,7 +102,8 @@ class Follower:
 
             flow = Flow(consumer, deleted)
             while not stop.is_set():
-                self._take(flow.next(shown=not self._building))
+                for some in portions(flow.next(shown=not self._building)):
+                    self._take(some)
                 self._say_that_we_read()
                 if gone:
                     consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
@@ -216,37 +214,6 @@ class Follower:
             self._post(partial(self._host.system.log, tables[spec.LOGS]))
         if spec.CONTROL in tables:
             self._post(partial(self._host.system.show_control, tables[spec.CONTROL]))
-
-
-def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
-    """Records of a changelog up to `seq`, as runs of a table each."""
-    runs: list[tuple[str, decode.Records]] = []
-    tombstones: list[str] = []
-    reached: lag.BySource = {}
-    for bundled, some in groupby(records, _is_bundle):
-        if bundled:
-            runs += [_bundle(*record) for record in some]
-            continue
-        ids: dict[str, list[str]] = defaultdict(list)
-        values: dict[str, list[bytes]] = defaultdict(list)
-        for key, value in some:
-            table, _, row_id = key.decode().partition("/")
-            ids[table].append(row_id)
-            values[table].append(value)
-        reached = lag.further(reached, lag.reached(ids))
-        tombstones += ids.pop(rows.TOMBSTONES, [])
-        known = [table for table in ids if table in spec.TABLES]
-        runs += [(table, decode.records(table, ids[table], values[table])) for table in known]
-    return Chunk(generation, seq, runs, tombstones, reached)
-
-
-def _is_bundle(record: Pair) -> bool:
-    return record[0].startswith(_BUNDLE)
-
-
-def _bundle(key: bytes, value: bytes) -> tuple[str, decode.Records]:
-    table = key.decode().split("/", 2)[1]
-    return table, decode.bundle(table, value)
 
 
 def tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:

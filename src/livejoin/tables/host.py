@@ -6,7 +6,7 @@ has been read.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from livejoin.core import spec
 from livejoin.core.facts import Counted
 from livejoin.core.state import State
-from livejoin.tables.decode import SCHEMAS, Records
+from livejoin.tables.chunks import Chunk
+from livejoin.tables.decode import SCHEMAS
 from livejoin.tables.lag import BySource, Lag, Shown, further
 from livejoin.tables.signs import Signs
 from livejoin.tables.store import Delta, Store
@@ -33,17 +34,6 @@ class Audience(Protocol):
 
     def cut_over(self) -> None:
         """All data tables show another generation now."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A run of one generation's changelog, decoded, up to but not including `seq`."""
-
-    generation: int
-    seq: int
-    records: Sequence[tuple[str, Records]]
-    tombstones: Sequence[str] = ()
-    reached: BySource = field(default_factory=dict)  # of the topics
 
 
 @dataclass

@@ -1,0 +1,53 @@
+"""A run of a changelog, decoded: what the follower hands to the tables."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from livejoin.core import bundles, rows, spec
+from livejoin.tables import decode, lag
+from livejoin.tables.decode import Records
+from livejoin.tables.lag import BySource
+
+Pair = tuple[bytes, bytes]  # key and value of a record
+
+_BUNDLE = bundles.PREFIX.encode()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A run of one generation's changelog, decoded, up to but not including `seq`."""
+
+    generation: int
+    seq: int
+    records: Sequence[tuple[str, Records]]
+    tombstones: Sequence[str] = ()
+    reached: BySource = field(default_factory=dict)  # of the topics
+
+
+def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
+    """Records of a changelog up to `seq`, as runs of a table each."""
+    runs: list[tuple[str, Records]] = []
+    tombstones: list[str] = []
+    reached: BySource = {}
+    for bundled, some in groupby(records, _is_bundle):
+        if bundled:
+            named = [(key.decode().split("/", 2)[1], value) for key, value in some]
+            runs += [(t, decode.bundle(t, value)) for t, value in named if t in spec.TABLES]
+            continue
+        ids: dict[str, list[str]] = defaultdict(list)
+        values: dict[str, list[bytes]] = defaultdict(list)
+        for key, value in some:
+            table, _, row_id = key.decode().partition("/")
+            ids[table].append(row_id)
+            values[table].append(value)
+        reached = lag.further(reached, lag.reached(ids))
+        tombstones += ids.pop(rows.TOMBSTONES, [])
+        known = [table for table in ids if table in spec.TABLES]
+        runs += [(table, decode.records(table, ids[table], values[table])) for table in known]
+    return Chunk(generation, seq, runs, tombstones, reached)
+
+
+def _is_bundle(record: Pair) -> bool:
+    return record[0].startswith(_BUNDLE)
