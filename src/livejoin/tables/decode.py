@@ -99,7 +99,7 @@ def _own(
     return ids, cells, read.column("ts").to_numpy()
 
 
-# An account that comes again for the same rows says the same of each: 5 ms for 5,000 are spared.
+# An account that comes again for the same rows says the same of each: 3 of 5 ms for 5,000.
 _kept = functools.lru_cache(maxsize=8)(_own)
 
 _Parts = tuple[dict[str, pa.Array], pa.Array, np.ndarray, np.ndarray]
