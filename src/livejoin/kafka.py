@@ -42,6 +42,7 @@ class Topic:
     id: str
     partitions: tuple[int, ...]
     readable: bool = True
+    writable: bool = True
 
 
 class Kafka:
@@ -156,6 +157,7 @@ class Kafka:
                 str(it.topic_id),
                 tuple(sorted(p.id for p in it.partitions)),
                 AclOperation.READ in it.authorized_operations,
+                AclOperation.WRITE in it.authorized_operations,
             )
         return found
 

@@ -131,6 +131,17 @@ def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None
         assert not one.status()["stale"]
 
 
+def test_a5_a_refused_write_that_nothing_follows(guarded: Kafka, tmp_path: Path) -> None:
+    """Spark learns of it when it writes again, or when its batch ends, in 300 s."""
+    with world(guarded, tmp_path, "a5b") as one:
+        play(one, [ExpectOracle("a")])
+        deny(guarded, "a5b.changelog.1", AclOperation.WRITE)
+        play(one, [Produce("a", 1), WaitState("restarting", "may not be written", limit_s=15)])
+        one.watcher.replaying = True
+        allow(guarded, "a5b.changelog.1")
+        play(one, [WaitState("live"), Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
+
+
 def _busy(one: World, over_s: float = 10) -> float:
     """How many cores livejoin and its JVM use."""
     pids = [one.live.pid, *descendants(one.live.pid)]

@@ -187,7 +187,8 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_LOOK_S", 0.05)
     generation, told, stop = one.generation, Told(), threading.Event()
     watching = threading.Thread(
-        target=sources.watch, args=(one.kafka, lambda: [generation], told, stop)
+        target=sources.watch,
+        args=(one.kafka, one.names.changelog, lambda: [generation], told, stop),
     )
     watching.start()
     try:

@@ -70,6 +70,7 @@ class Pipeline:
         failpoints.visit("before-changelog")
         self._kafka.make(self._names.changelog(number), _CHANGELOG)
         failpoints.visit("after-changelog")
+        sources.check_writable(self._kafka, self._names.changelog(number))
         written = self._kafka.end_of(self._names.changelog(number))
         if written < (generation.ready_at or 0):
             raise Spoilt("its changelog was deleted")
@@ -193,7 +194,8 @@ class Pipeline:
 
     def watch(self, listener: sources.Listener, stop: threading.Event) -> None:
         """Report what becomes of the topics that are read, until told to stop."""
-        sources.watch(self._kafka, lambda: list(self._running.values()), listener, stop)
+        running = lambda: list(self._running.values())  # noqa: E731 - a name says what it is
+        sources.watch(self._kafka, self._names.changelog, running, listener, stop)
 
     def read_on(self, generation: int) -> bool:
         """Whether its last run got further than every run before it."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Reading
-from livejoin.errors import KafkaUnavailable, Spoilt, TopicMissing
+from livejoin.errors import KafkaUnavailable, QueryFailed, Spoilt, TopicMissing
 from livejoin.kafka import Kafka, Topic
 from livejoin.kafka_errors import forbidden, missing
 from livejoin.pipeline.checkpoints import Reached
@@ -50,6 +50,16 @@ def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
     return {source: found[reading.topic] for source, reading in readings.items()}
 
 
+def check_writable(kafka: Kafka, changelog: str) -> None:
+    """Spark learns that a write was refused when it writes again, or when its batch ends."""
+    topic = kafka.describe([changelog]).get(changelog)
+    if topic is not None and not topic.writable:
+        raise QueryFailed(
+            f'Authorization failed: topic "{changelog}" may not be written',
+            hint="Ask for the right to write it.",
+        )
+
+
 def going_on(
     kafka: Kafka, generation: Generation, topics: Mapping[str, Topic], reached: Reached | None
 ) -> dict[str, dict[int, int]]:
@@ -73,6 +83,7 @@ def going_on(
 
 def watch(
     kafka: Kafka,
+    changelog: Callable[[int], str],
     running: Callable[[], Iterable[Generation]],
     listener: Listener,
     stop: threading.Event,
@@ -83,9 +94,10 @@ def watch(
             number = generation.number
             try:
                 topics = topics_of(kafka, generation)
+                check_writable(kafka, changelog(number))
             except Spoilt as error:
                 listener.spoilt(number, error.message)
-            except TopicMissing as error:
+            except (TopicMissing, QueryFailed) as error:
                 listener.looked(number, error.message)
             except KafkaUnavailable:
                 continue  # the tables say so, and queries wait
