@@ -58,7 +58,12 @@ class Change:
             fields = {"row": cells, **fields}
         if self.version is not None:
             fields["version"] = list(self.version)
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+        return as_json(fields).encode()
+
+
+def as_json(value: Any) -> str:
+    """Text as the changelog has it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def read(key: bytes, value: bytes) -> Change:

@@ -4,14 +4,13 @@ A record costs everybody on its way, whatever its size: the sink, the broker, ea
 account of a user with 10,000 rows would hold up all who stand behind it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from livejoin.core import bundles, spec
-
-Part = Callable[[Column], Column]
+from livejoin.pipeline.events import Part, once
 
 
 def worth(many: Column, shared: Column) -> Column:
@@ -55,8 +54,3 @@ def records(
 def _own_cells(one: Column) -> Column:
     """The cells that a row has for itself, and their time."""
     return F.concat(F.lit('{"ts":'), one["ts"], one["text"], F.lit("}"))
-
-
-def once(value: Column, use: Part) -> Column:
-    """What is used more than once is made once, in a lambda."""
-    return F.transform(F.array(value), use)[0]

@@ -4,15 +4,17 @@ Rows are written as JSON once, before they are kept: what is emitted is put toge
 """
 
 import functools
+from collections.abc import Callable
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import rows, spec
 from livejoin.pipeline import exact, parse
-from livejoin.pipeline.bundles import once
 
 AT = ("ts", "partition", "offset")  # in the order in which versions are compared
+
+Part = Callable[[Column], Column]
 
 
 @functools.lru_cache(maxsize=1)
@@ -83,3 +85,8 @@ def is_of(source: spec.Source) -> Column:
 def at(record: Column) -> Column:
     """A record's position, as identities have it."""
     return F.concat(record["partition"], F.lit("-"), record["offset"])
+
+
+def once(value: Column, use: Part) -> Column:
+    """What is used more than once is made once, in a lambda."""
+    return F.transform(F.array(value), use)[0]

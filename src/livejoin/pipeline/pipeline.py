@@ -194,8 +194,13 @@ class Pipeline:
 
     def watch(self, listener: sources.Listener, stop: threading.Event) -> None:
         """Report what becomes of the topics that are read, until told to stop."""
-        running = lambda: list(self._running.values())  # noqa: E731 - a name says what it is
-        sources.watch(self._kafka, self._names.changelog, running, listener, stop)
+        sources.watch(
+            self._kafka,
+            self._names.changelog,
+            lambda: list(self._running.values()),
+            listener,
+            stop,
+        )
 
     def read_on(self, generation: int) -> bool:
         """Whether its last run got further than every run before it."""
