@@ -99,6 +99,15 @@ def _read(payload: bytes | memoryview) -> list[dict[str, Any]]:
         return plain(stream.read_all())
 
 
+def all_until_the_end(connection: socket.socket) -> bytes:
+    """What comes until the other side ends it."""
+    found = b""
+    with contextlib.suppress(ConnectionError):
+        while more := connection.recv(65536):
+            found += more
+    return found
+
+
 class Served:
     """A host that is served. What is done to it is done on the loop that owns it."""
 
@@ -112,6 +121,18 @@ class Served:
             work(self._host)
 
         asyncio.run_coroutine_threadsafe(doing(), self._loop).result(LIMIT_S)
+
+    def knock(self, address: str = "127.0.0.1") -> socket.socket:
+        """A bare connection from this address of the loopback."""
+        return socket.create_connection(("127.0.0.1", self.port), LIMIT_S, (address, 0))
+
+    def turns_away(self, address: str = "127.0.0.1") -> bool:
+        """One more is sent off without a byte. It may be told while it connects already."""
+        try:
+            with self.knock(address) as one_more:
+                return all_until_the_end(one_more) == b""
+        except ConnectionResetError:
+            return True
 
     def apply(self, generation: int, end: int, *changes: Change) -> None:
         self.do(lambda host: host.apply(chunk(generation, end, *changes)))

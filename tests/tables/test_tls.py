@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -102,20 +101,18 @@ def test_a_cookie_does_not_go_in_the_clear(locked: Locked) -> None:
 
 
 def test_who_speaks_in_the_clear_gets_no_answer(locked: Locked) -> None:
-    with socket.create_connection(("127.0.0.1", locked.shown.port), LIMIT_S) as clear:
+    with locked.shown.knock() as clear:
         clear.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             assert b"HTTP" not in clear.recv(65536)
 
 
 def test_who_never_agrees_on_keys_counts_until_it_leaves(locked: Locked) -> None:
-    address = ("127.0.0.1", locked.shown.port)
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_OF_ONE):
-            stack.enter_context(socket.create_connection(address, LIMIT_S))
+            stack.enter_context(locked.shown.knock())
         until(lambda: locked.doors.inside.total() == MOST_OF_ONE, "they are inside", LIMIT_S)
-        with socket.create_connection(address, LIMIT_S) as one_more, contextlib.suppress(OSError):
-            assert one_more.recv(1) == b""
+        assert locked.shown.turns_away()
         assert locked.doors.refused == 1
     until(lambda: not locked.doors.inside, "they have left", LIMIT_S)
     assert _ask(locked, locked.trust(), "/livez").status == 200
