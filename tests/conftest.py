@@ -1,6 +1,7 @@
 """What is slow to start is started once: a broker, and a Spark session in this process."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from livejoin.sections import Spark
 from rig.running import COLD
 
 os.environ.pop("LIVEJOIN_URL", None)
+# rows made here pass through a Python of Spark's, which must be this one
+os.environ["PYSPARK_PYTHON"] = sys.executable
 settings.register_profile("livejoin", deadline=None)  # a busy machine is no failure
 settings.load_profile("livejoin")
 

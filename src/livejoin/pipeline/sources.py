@@ -22,6 +22,9 @@ class Listener(Protocol):
     def looked(self, generation: int, why: str) -> None:
         """Why one of its topics cannot be read, or nothing."""
 
+    def died(self, generation: int, why: str) -> None:
+        """Its query has to be started again."""
+
     def grew(self, generation: int, sources: Mapping[str, Reading]) -> None:
         """A topic has more partitions: what it would read with them."""
 
@@ -89,6 +92,7 @@ def watch(
     stop: threading.Event,
 ) -> None:
     """Look at the topics of the running generations now and then, until told to stop."""
+    refused: set[int] = set()
     while not stop.wait(_LOOK_S):
         for generation in running():
             number = generation.number
@@ -97,11 +101,18 @@ def watch(
                 check_writable(kafka, changelog(number))
             except Spoilt as error:
                 listener.spoilt(number, error.message)
-            except (TopicMissing, QueryFailed) as error:
+            except TopicMissing as error:
+                listener.looked(number, error.message)
+            except QueryFailed as error:
+                refused.add(number)
                 listener.looked(number, error.message)
             except KafkaUnavailable:
                 continue  # the tables say so, and queries wait
             else:
+                if number in refused:
+                    # if anything was refused, nobody else would have it written again
+                    refused.remove(number)
+                    listener.died(number, "its changelog could not be written for a while")
                 listener.looked(number, "")
                 grown = {s: _with_all(r, topics[s]) for s, r in generation.sources.items()}
                 if grown != generation.sources:
