@@ -24,7 +24,7 @@ from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role
 from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, TopicMissing
-from livejoin.kafka import Kafka, wait_until_reachable
+from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.session import Session
@@ -70,7 +70,7 @@ class Leader:
         """Stand by or lead, until told to stop."""
         while not stop.is_set():
             try:
-                wait_until_reachable(self.kafka, _TRY_S)
+                self.kafka.wait_until_reachable(_TRY_S)
                 Leadership(self.kafka, self.names, self.lead).run(stop)
             except (KafkaUnavailable, TopicMissing) as error:
                 log.warning("waiting for Kafka", why=str(error))

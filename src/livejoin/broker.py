@@ -11,7 +11,7 @@ from pathlib import Path
 
 from livejoin import classes, jars, processes
 from livejoin.errors import BrokerError, KafkaUnavailable
-from livejoin.kafka import MAX_RECORD_BYTES, Kafka, wait_until_reachable
+from livejoin.kafka import MAX_RECORD_BYTES, Kafka
 
 _START_S = 60  # 3 s on a quiet machine
 _JVM_OPTIONS = (
@@ -63,7 +63,7 @@ def broker(
         try:
             kafka = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
             try:
-                wait_until_reachable(kafka, _START_S)
+                kafka.wait_until_reachable(_START_S)
             except KafkaUnavailable as error:
                 ended = "ended" if child.gone else f"did not answer within {_START_S} s"
                 raise BrokerError(

@@ -171,7 +171,7 @@ def doctor(config: Config = None, output: Output = "table") -> None:
 def _checks(config: Path | None) -> Any:
     """Yield each check's name, whether it passed, and what was found."""
     from livejoin import jars, settings  # noqa: PLC0415 - as above
-    from livejoin.kafka import Kafka, wait_until_reachable  # noqa: PLC0415 - as above
+    from livejoin.kafka import Kafka  # noqa: PLC0415 - as above
 
     system = platform.system()
     known = system in ("Linux", "Darwin")
@@ -196,7 +196,7 @@ def _checks(config: Path | None) -> Any:
     kafka = Kafka(chosen.kafka)
 
     def reach() -> str:
-        wait_until_reachable(kafka, _REACH_S)
+        kafka.wait_until_reachable(_REACH_S)
         return kafka.address
 
     reached = _check("kafka", reach)

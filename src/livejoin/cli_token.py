@@ -116,12 +116,12 @@ def sign_in(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
 def _topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     """Kafka with the topics that are needed, and how to note what is done here."""
     from livejoin import settings, tokens  # noqa: PLC0415 - as above
-    from livejoin.kafka import Kafka, wait_until_reachable  # noqa: PLC0415 - as above
+    from livejoin.kafka import Kafka  # noqa: PLC0415 - as above
     from livejoin.tables.audit import row  # noqa: PLC0415 - as above
 
     chosen = settings.load(config)
     kafka, names = Kafka(chosen.kafka), Names(chosen.name)
-    wait_until_reachable(kafka, 10)
+    kafka.wait_until_reachable(10)
     tokens.make_topics(kafka, names)
 
     def note(action: str, **more: str) -> None:

@@ -16,7 +16,13 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ClusterMetadata,
+    NewTopic,
+    OffsetSpec,
+)
 
 from livejoin import properties
 from livejoin.core.nearest import nearest
@@ -29,7 +35,9 @@ Client = TypeVar("Client")
 _REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
 # It also calls these a failure of transport: an alert, and TLS that is spoken on one side only.
 _REFUSAL = ("SSL alert", "SSL_HANDSHAKE", "listener?")
+_UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
 _RECENT_S = 30  # why no token can be had is told every 10 s
+_TRY_S = 2.0  # one of several questions; and the last one of somebody who leaves
 ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
 
@@ -53,6 +61,11 @@ class Kafka:
         self._clients = properties.understood(properties.opened(block))
         self._admin: AdminClient | None = None
         self._trouble: tuple[KafkaError, float] | None = None
+        self._leaving = False
+
+    def leave(self) -> None:
+        """We are stopping: from now on nobody waits long for an answer."""
+        self._leaving = True
 
     @property
     def address(self) -> str:
@@ -133,12 +146,17 @@ class Kafka:
 
     def _answer(self, future: Any, topic: str, doing: str = "read") -> Any:
         """What the cluster answers about a topic, or an error of ours."""
-        try:
-            return future.result(ANSWER_S)
-        except KafkaException as error:
-            raise named(error, topic, doing) from error
-        except TimeoutError as error:
-            raise self._unavailable("no answer") from error
+        until = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return future.result(_TRY_S)
+            except KafkaException as error:
+                if error.args[0].code() in _UNANSWERED:
+                    raise self._unavailable(error.args[0].str()) from error
+                raise named(error, topic, doing) from error
+            except TimeoutError as error:
+                if self._leaving or time.monotonic() > until:
+                    raise self._unavailable("no answer") from error
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist."""
@@ -181,10 +199,26 @@ class Kafka:
 
     def topics(self) -> list[str]:
         """The names of all topics that may be seen."""
+        return sorted(self.wait_until_reachable(ANSWER_S).topics)
+
+    def wait_until_reachable(self, limit_s: float) -> ClusterMetadata:
+        """What the cluster consists of, once it answers; or raise what it last said."""
+        until = time.monotonic() + limit_s
+        while True:
+            left = until - time.monotonic()
+            try:
+                return self.admin.list_topics(timeout=max(0.1, min(left, _TRY_S)))
+            except KafkaException as error:
+                if self._leaving or left <= 0:
+                    raise self._unavailable(error.args[0].str()) from error
+
+    def reachable(self, limit_s: float = 0) -> bool:
+        """Whether the cluster answers, now or within a time."""
         try:
-            return sorted(self.admin.list_topics(timeout=ANSWER_S).topics)
-        except KafkaException as error:
-            raise self._unavailable(error.args[0].str()) from error
+            self.wait_until_reachable(limit_s)
+        except KafkaUnavailable:
+            return False
+        return True
 
     def delete(self, names: Iterable[str]) -> None:
         """Have these topics gone."""
@@ -246,30 +280,6 @@ class Kafka:
             hint="Check bootstrap.servers and security.protocol of kafka, and that the broker"
             " runs; it is tried again.",
         )
-
-
-def wait_until_reachable(kafka: Kafka, limit_s: float) -> None:
-    """Return once the cluster answers, or raise what it last said."""
-    until = time.monotonic() + limit_s
-    admin = kafka.admin
-    while True:
-        left = until - time.monotonic()
-        try:
-            admin.list_topics(timeout=max(0.1, min(left, 2)))
-        except KafkaException as error:
-            if left <= 0:
-                raise kafka._unavailable(error.args[0].str()) from error  # noqa: SLF001 - our own
-        else:
-            return
-
-
-def reachable(kafka: Kafka, limit_s: float = 0) -> bool:
-    """Whether the cluster answers, now or within a time."""
-    try:
-        wait_until_reachable(kafka, limit_s)
-    except KafkaUnavailable:
-        return False
-    return True
 
 
 def _unknown(topic: str, known: Iterable[str]) -> str:

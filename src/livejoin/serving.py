@@ -186,6 +186,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
         await serve(host, asking, taken, stop, access)
     finally:
         log.info("stopping")
+        kafka.leave()
         await asyncio.to_thread(crew.dismiss)
         await asyncio.to_thread(access.audit.close, _AUDIT_S)
     crew.raise_failure()

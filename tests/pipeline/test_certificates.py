@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import Kafka, wait_until_reachable
+from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
 from rig.authority import Authority
 from rig.secure import Secure, secure
@@ -57,7 +57,7 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
     for case, (block, rdkafka, java) in wrong(guarded, tmp_path).items():
         kafka = Kafka(block)
         with pytest.raises(KafkaUnavailable) as refused:
-            wait_until_reachable(kafka, 1)
+            kafka.wait_until_reachable(1)
         assert "refuses us, or is not who it should be" in str(refused.value), case
         assert rdkafka.lower() in str(refused.value).lower(), case
         # where nobody answers, Java tells nothing but that; else it may take its time
@@ -67,7 +67,7 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
             spark.read.format("kafka").options(**options).load().count()
         assert java in str(died.value), case
     good = Kafka(guarded.block("SSL"))
-    wait_until_reachable(good, 20)
+    good.wait_until_reachable(20)
     assert (
         spark.read.format("kafka").options(**good.for_spark(), subscribe="d5").load().count() == 0
     )

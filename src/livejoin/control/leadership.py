@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from livejoin.control import beat
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import Kafka, reachable
+from livejoin.kafka import Kafka
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Leadership:
                 said = said and self._thread is None
                 if waited_s >= _ELECTION_S and not said:
                     # without a broker nobody is elected, and the tables say so
-                    said, waited_s = reachable(self._kafka, _ANSWER_S), 0.0
+                    said, waited_s = self._kafka.reachable(_ANSWER_S), 0.0
                     if said:
                         log.info("another livejoin leads; standing by", name=self._names.prefix)
         finally:

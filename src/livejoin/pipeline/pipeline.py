@@ -16,7 +16,7 @@ from livejoin.core.coverage import Feeding
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, Spoilt
-from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka, reachable
+from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka
 from livejoin.pipeline import history, positions, sources
 from livejoin.pipeline.catch_up import CatchUp, Way
 from livejoin.pipeline.checkpoints import Reached
@@ -223,4 +223,4 @@ class Pipeline:
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""
-        return reachable(self._kafka)
+        return self._kafka.reachable()

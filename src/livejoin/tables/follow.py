@@ -26,7 +26,7 @@ from livejoin.core.state import (
     from_json,
 )
 from livejoin.errors import KafkaUnavailable, LivejoinError
-from livejoin.kafka import ANSWER_S, Kafka, Topic, wait_until_reachable
+from livejoin.kafka import ANSWER_S, Kafka, Topic
 from livejoin.reading import Flow, portions
 from livejoin.tables.chunks import Pair, decoded
 from livejoin.tables.host import Host
@@ -70,6 +70,7 @@ class Follower:
 
     def _follow(self, stop: threading.Event) -> None:
         names = self._names
+        self._wait_for_kafka(stop)  # which is named sooner than that a question has no answer
         found = self._kafka.describe([names.ledger, names.logs, names.leader])
         if len(found) < 3:
             self._looks += 1
@@ -110,6 +111,7 @@ class Follower:
                     reading, gone = reading - gone, set()
                 if lost.is_set():
                     self._wait_for_kafka(stop)
+                    self._post(partial(self._host.trouble_with, ""))
                     lost.clear()
                 reading = self._adjust(consumer, reading)
         finally:
@@ -132,14 +134,14 @@ class Follower:
             self._post(self._host.signs.read)
 
     def _wait_for_kafka(self, stop: threading.Event) -> None:
-        """What is shown grows old and says so. Afterwards the consumer goes on where it was."""
+        """What is shown grows old and says so. Afterwards a consumer goes on where it was."""
         while not stop.is_set():
             try:
-                wait_until_reachable(self._kafka, _AGAIN_S)
-                break
+                self._kafka.wait_until_reachable(_AGAIN_S)
             except KafkaUnavailable as error:
                 self._post(partial(self._host.trouble_with, error.message))
-        self._post(partial(self._host.trouble_with, ""))
+            else:
+                return
 
     def _start_over_if_new(self, ledger: Topic) -> None:
         if self._ledger_id not in ("", ledger.id):
