@@ -191,7 +191,8 @@ class Executor:
             else:
                 self._inbox.put(facts.Ran(number))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            self.died(number, str(error))
+            if not ended.is_set():  # else it is about a run that is over
+                self.died(number, str(error))
 
     def _stop_query(self, number: int) -> None:
         try:
@@ -201,11 +202,16 @@ class Executor:
         except LivejoinError as error:
             why = str(error)
             log.error("could not stop a query", generation=number, why=why)  # noqa: TRY400 - no trace for people
+        except Exception:
+            log.exception("could not stop a query", generation=number)  # whatever it is, we go on
 
     def _clean(self, keep: plan.Keep) -> bool:
         try:
             self._pipeline.keep(keep.numbers, keep.last)
         except LivejoinError as error:
             log.warning("could not remove what is left over, trying again", why=str(error))
+            return False
+        except Exception:
+            log.exception("could not remove what is left over, trying again")
             return False
         return True

@@ -87,10 +87,10 @@ class Checkpoints:
     def _hadoop(self) -> Iterator[tuple[Callable[[Any], Any], Callable[[str], Any]]]:
         """The file system of a path and paths, as Hadoop knows them: not every one is local."""
         spark = self._session.spark()
-        jvm, conf = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001
         assert jvm is not None
-        path = jvm.org.apache.hadoop.fs.Path
         try:
+            conf, path = session.sessionState().newHadoopConf(), jvm.org.apache.hadoop.fs.Path
             yield lambda where: where.getFileSystem(conf), path
         except (Py4JError, OSError) as error:
             raise QueryFailed(f"checkpoints are out of reach: {first_line(error)}") from error

@@ -106,6 +106,8 @@ class Queries:
             query = self._written(changes, generation, str(generation.number), self.batch_s)
         except (PySparkException, Py4JError) as error:
             raise failures.named(error, self.checkpoints.of(generation.number)) from error
+        except OSError as error:
+            raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
         with self._lock:
             self._running[generation.number] = query
 
@@ -117,7 +119,7 @@ class Queries:
             return
         try:
             query.stop()
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, OSError) as error:  # OSError: its JVM died meanwhile
             raise QueryFailed(f"the query could not be stopped: {first_line(error)}") from error
         # What stands for a Java object here is a cycle: until those are collected, the JVM keeps
         # the plans of queries that are gone, 3 MB each.
@@ -164,7 +166,9 @@ class Queries:
                 if error is None:
                     continue
                 with self._lock:
-                    self._running.pop(number, None)
+                    if self._running.get(number) is not query:
+                        continue  # it was stopped, and perhaps started again, while we looked
+                    del self._running[number]
                 told = listener.spoilt if isinstance(error, Spoilt) else listener.died
                 told(number, error.message)
 

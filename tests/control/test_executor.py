@@ -1,0 +1,107 @@
+"""What carries out the steps outlives whatever a step dies of."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from fakes import FakePipeline, World, topics
+from livejoin.control.executor import Executor, Inbox
+from livejoin.core import facts, plan
+from livejoin.core.generation import Generation
+from livejoin.core.spec import Choice
+from rig.running import until
+
+LIMIT_S = 20
+ONE, TWO = (Generation(number, Choice("users", "accounts"), 0.0) for number in (1, 2))
+GONE = [ConnectionRefusedError("the JVM is gone"), KeyError("what nobody thought of")]
+
+
+class Broken(FakePipeline):
+    """One in which something goes wrong, once."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.stopping: list[Exception] = []
+        self.cleaning: list[Exception] = []
+        self.late = threading.Event()  # what ends a way that does not end by itself
+        self.following = threading.Event()
+
+    def stop(self, generation: int) -> None:
+        if self.stopping:
+            raise self.stopping.pop()
+        super().stop(generation)
+
+    def keep(self, numbers: frozenset[int], last: int) -> None:
+        if self.cleaning:
+            raise self.cleaning.pop()
+        super().keep(numbers, last)
+
+    def catch_up(
+        self,
+        generation: Generation,
+        progressed: Callable[[int, int], None],
+        stopped: Callable[[], bool],
+    ) -> int | None:
+        if generation.number == 1:
+            self.following.set()
+            assert self.late.wait(LIMIT_S)
+            raise OSError("too late")
+        return super().catch_up(generation, progressed, stopped)
+
+
+@pytest.fixture
+def world() -> World:
+    return World(topics=topics("users", "accounts"))
+
+
+@pytest.fixture
+def pipeline(world: World) -> Broken:
+    return Broken(world)
+
+
+@contextmanager
+def at_work(pipeline: Broken) -> Iterator[tuple[Executor, Inbox]]:
+    inbox: Inbox = queue.Queue()
+    executor = Executor(inbox, pipeline)
+    try:
+        yield executor, inbox
+    finally:
+        pipeline.late.set()
+        executor.close()
+
+
+@pytest.mark.parametrize("error", GONE)
+def test_a_query_that_cannot_be_stopped_holds_up_no_other(
+    world: World, pipeline: Broken, error: Exception
+) -> None:
+    pipeline.stopping = [error]
+    with at_work(pipeline) as (executor, _):
+        executor.carry_out(plan.Run((ONE,)))
+        until(lambda: 1 in world.running, "the first runs", LIMIT_S)
+        executor.carry_out(plan.Run((TWO,)))
+        until(lambda: 2 in world.running, "the second runs", LIMIT_S)
+
+
+@pytest.mark.parametrize("error", GONE)
+def test_what_could_not_be_removed_is_removed_later(
+    world: World, pipeline: Broken, error: Exception
+) -> None:
+    pipeline.cleaning = [error]
+    world.changelogs.add(1)
+    with at_work(pipeline) as (executor, _):
+        executor.carry_out(plan.Keep(frozenset(), 1))
+        until(lambda: not world.changelogs, "nothing is left", LIMIT_S)
+
+
+def test_what_a_run_dies_of_after_its_end_is_not_told(world: World, pipeline: Broken) -> None:
+    with at_work(pipeline) as (executor, inbox):
+        executor.carry_out(plan.Run((ONE,)))
+        assert pipeline.following.wait(LIMIT_S)
+        executor.carry_out(plan.Run((TWO,)))
+        until(lambda: 1 not in world.running, "the first is stopped", LIMIT_S)
+        pipeline.late.set()
+    told = [inbox.get_nowait() for _ in range(inbox.qsize())]
+    assert not any(isinstance(fact, facts.Died) for fact in told)

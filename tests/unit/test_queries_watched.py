@@ -1,0 +1,44 @@
+"""A query that was stopped and started again while others were looked at is not taken for dead."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from livejoin.core.names import Names
+from livejoin.errors import QueryFailed
+from livejoin.kafka import Kafka
+from livejoin.pipeline import queries
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.sections import Spark
+
+
+def test_a_query_that_was_started_meanwhile_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(queries, "_WATCH_S", 0)
+    # it has ended whenever it is asked: one by itself, one because it was stopped
+    monkeypatch.setattr(Queries, "_end_of", lambda *_: QueryFailed("it stopped"))
+    kafka = Kafka({"bootstrap.servers": "127.0.0.1:9"})
+    session = Session(Spark(), lock=0, log=tmp_path / "log")
+    watched = Queries(session, kafka, Names("x"), str(tmp_path), Spark())
+    dead, old, new = (object() for _ in range(3))
+    stop = threading.Event()
+    told = []
+
+    class Restarting:
+        def died(self, generation: int, _why: str) -> None:
+            told.append(generation)
+            running[7] = new
+            stop.set()
+
+        def spoilt(self, generation: int, why: str) -> None:
+            raise AssertionError(generation, why)
+
+    running: dict[int, Any] = watched._running
+    running.update({5: dead, 7: old})
+    watched.watch(Restarting(), stop)
+    assert told == [5]
+    assert running == {7: new}
