@@ -172,13 +172,13 @@ class Told:
         self.why: str | None = None
         self.readings: dict[str, Reading] = {}
         self.spoilt_by = ""
-        self.died_of = ""
+        self.again = ""
 
     def looked(self, _generation: int, why: str) -> None:
         self.why = why
 
-    def died(self, _generation: int, why: str) -> None:
-        self.died_of = why
+    def outdated(self, _generation: int, why: str) -> None:
+        self.again = why
 
     def grew(self, _generation: int, readings: dict[str, Reading]) -> None:
         self.readings = dict(readings)
@@ -206,7 +206,7 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: "does not exist" in (told.why or ""), "the loss is told")
         one.kafka.make(one.accounts)
         until(lambda: "made again" in told.spoilt_by, "that it is another one is told")
-        assert not told.died_of, "nothing was refused"
+        assert not told.again, "nothing was refused"
     finally:
         stop.set()
         watching.join()

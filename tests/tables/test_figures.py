@@ -11,8 +11,9 @@ from livejoin.core.rows import Change
 from livejoin.core.state import Limits
 from livejoin.tables import live as socket
 from livejoin.tables.host import Host
+from rig.running import until
 from tables.filled import chunk, live, reject, tombstone, user
-from tables.serving import Served, served
+from tables.serving import LIMIT_S, Served, served
 
 
 def account(offset: int, user_id: str | None) -> Change:
@@ -37,6 +38,15 @@ def figures(serving: Served) -> dict[str, Any]:
 def test_users_with_and_without_an_account_are_counted() -> None:
     with served(shown()) as serving:
         assert figures(serving)["matched"] == {"users": 4, "matched": 2, "unmatched": 2}
+
+
+def test_a_leader_is_told_figures_also_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "HEARTBEAT_S", 0.05)
+    host = shown()
+    with served(host):
+        until(lambda: host.counted, "they are counted", LIMIT_S)
+    assert host.counted[1].sizes["accounts_ui"] == 4
+    assert host.counted[1].figures == {"read": 10, "rejected": 1, "tombstones": 1, "rows": 0}
 
 
 def test_matching_is_done_again_when_another_generation_is_shown() -> None:

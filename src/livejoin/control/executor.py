@@ -106,6 +106,10 @@ class Executor:
             counts = False
         self._inbox.put(facts.Died(generation, why, counts))
 
+    def outdated(self, generation: int, why: str) -> None:
+        """A query has to be started again, through no fault of its own."""
+        self._inbox.put(facts.Died(generation, why, counts=False))
+
     def spoilt(self, generation: int, why: str) -> None:
         """A generation can never run again."""
         self._inbox.put(facts.Spoilt(generation, why))

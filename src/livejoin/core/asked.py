@@ -127,7 +127,7 @@ def _no_way_back(state: State) -> str:
         )
     health = state.of(standby)
     # one that is just being started, like everything after a restart, is no worse than what is live
-    down = health.restarts or health.blocked
+    down = health.broken or health.blocked or (health.restarts and health.trouble)
     return f"generation {standby.number} is down: {health.wrong}" if down else ""
 
 

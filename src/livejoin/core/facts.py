@@ -115,9 +115,10 @@ class CaughtUp:
 
 @dataclass(frozen=True)
 class Died:
-    """A generation's query ended by itself.
+    """A generation's query ended by itself, or has to end.
 
-    `counts` is false where it had moved on, or Kafka was out of reach.
+    `counts` is false where it had moved on, where Kafka was out of reach, or where it could not
+    help it.
     """
 
     generation: int

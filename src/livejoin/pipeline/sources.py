@@ -22,8 +22,8 @@ class Listener(Protocol):
     def looked(self, generation: int, why: str) -> None:
         """Why one of its topics cannot be read, or nothing."""
 
-    def died(self, generation: int, why: str) -> None:
-        """Its query has to be started again."""
+    def outdated(self, generation: int, why: str) -> None:
+        """Its query has to be started again, through no fault of its own."""
 
     def grew(self, generation: int, sources: Mapping[str, Reading]) -> None:
         """A topic has more partitions: what it would read with them."""
@@ -94,7 +94,9 @@ def watch(
     """Look at the topics of the running generations now and then, until told to stop."""
     refused: set[int] = set()
     while not stop.wait(_LOOK_S):
-        for generation in running():
+        there = list(running())
+        refused &= {generation.number for generation in there}  # a new run knows nothing of it
+        for generation in there:
             number = generation.number
             try:
                 topics = topics_of(kafka, generation)
@@ -112,7 +114,7 @@ def watch(
                 if number in refused:
                     # if anything was refused, nobody else would have it written again
                     refused.remove(number)
-                    listener.died(number, "its changelog could not be written for a while")
+                    listener.outdated(number, "its changelog could not be written for a while")
                 listener.looked(number, "")
                 grown = {s: _with_all(r, topics[s]) for s, r in generation.sources.items()}
                 if grown != generation.sources:

@@ -141,9 +141,9 @@ class Live:
             await asyncio.sleep(HEARTBEAT_S)
             self._watchers.check()
             self._wake_those_ahead()  # reading on does not always change a row
+            self._host.count()  # not only for viewers: the leader looks at the figures too
             if not self._viewers:
                 continue
-            self._host.count()
             self._flush_now()  # the figures are those of what has been sent
             wanted = frozenset[str]().union(*(viewer.tables for viewer in self._viewers))
             shown = {name: self._host.store(name).shown() for name in sorted(wanted)}
