@@ -112,7 +112,7 @@ class FakePipeline:
             readings[source] = Reading(topic, self._world.topics[topic], {0: 0}, {0: 9})
         return readings, FINGERPRINT
 
-    def start(self, generation: Generation) -> None:
+    def start(self, generation: Generation) -> Mapping[str, Reading] | None:
         world, number = self._world, generation.number
         world.visit("before start")
         with world.lock:
@@ -121,6 +121,7 @@ class FakePipeline:
             world.running.add(number)
             world.most_running = max(world.most_running, len(world.running))
         world.visit("after start")
+        return None
 
     def stop(self, generation: int) -> None:
         self._world.visit("before stop")

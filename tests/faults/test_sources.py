@@ -120,10 +120,10 @@ def test_a11_a_topic_that_is_gone_for_a_while(kafka: Kafka, tmp_path: Path) -> N
     with world(kafka, tmp_path, "a11b", seed=SEED) as one:
         topic = one.topics("a")["users"]
         kafka.delete([topic])
-        one.producers["a"].acknowledged["users"].clear()
         play(one, [WaitState("restarting", f'topic "{topic}" does not exist', limit_s=SAID_S)])
         assert one.live.table("users_ui"), "the last rows stay"
         kafka.make(topic, partitions=2)
+        one.producers["a"].made_again("users")
         play(one, [Produce("a", 50)])
         until(lambda: one.status()["generation"] == 2, "it is built anew", BACK_S)
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
@@ -138,7 +138,7 @@ def _make_again(one: World, source: str) -> None:
     one.kafka.delete([topic])
     until(lambda: not one.kafka.describe([topic]), "the topic is gone")
     one.kafka.make(topic, partitions=2)
-    one.producers["a"].acknowledged[source].clear()
+    one.producers["a"].made_again(source)
     one.watcher.replaying = True
 
 
@@ -161,6 +161,27 @@ def test_a12_more_partitions_under_load(kafka: Kafka, tmp_path: Path) -> None:
         _grow(kafka, users, 20)
         play(one, [WaitState("failed", "31 task slots are needed and Spark has 16")])
         assert one.live.table("final_ui"), "the last rows stay"
+
+
+@pytest.mark.parametrize("history", [0, 1], ids=["by stream", "by batch"])
+def test_a12_more_partitions_while_livejoin_is_down(
+    kafka: Kafka, tmp_path: Path, history: int
+) -> None:
+    """Before a batch has ended, too: then there is no checkpoint that knows of any partition."""
+    name = f"a12-down-{history}"
+    with world(kafka, tmp_path, name, seed=SEED, spark={"history_records": history}) as one:
+        play(one, [ExpectOracle("a")])
+        one.watcher.replaying = True
+        assert one.live.stop() == 0
+        for topic in one.topics("a").values():
+            _grow(kafka, topic, 4)
+        one.producers["a"].sees_partitions("accounts", 4)
+        play(one, [Produce("a", 200)])
+        one.live.start()
+        play(one, [WaitState("live")])
+        until(partial(_has_partitions, one, 4), "rows of new partitions arrive", BACK_S)
+        play(one, [ExpectOracle("a"), ExpectLive("a")])
+        assert one.status()["generation"] == 1
 
 
 def _grow(kafka: Kafka, topic: str, count: int) -> None:

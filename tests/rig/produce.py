@@ -8,28 +8,49 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, Producer
 
 from livejoin.kafka import Kafka
 from rig.oracle import Sent
+from rig.running import until
 
 
 class Producers:
     """Feeds the topics of the sources."""
 
     def __init__(self, kafka: Kafka, topics: dict[str, str], tag: str = "t") -> None:
+        self._kafka = kafka
         self._topics = topics
         self._tag = tag  # of every userId, so that topics share none
-        self._producer = kafka.producer(
+        self._producer = self._made()
+        self._failed: list[str] = []
+        self.people = 50  # that random records are about
+        self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
+
+    def _made(self) -> Producer:
+        return self._kafka.producer(
             **{
                 "message.max.bytes": 8 << 20,
                 "topic.metadata.refresh.interval.ms": 1000,  # partitions may be added
                 "delivery.timeout.ms": 600_000,  # and brokers be away
             }
         )
-        self._failed: list[str] = []
-        self.people = 50  # that random records are about
-        self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
+
+    def made_again(self, source: str) -> None:
+        """Its topic is another one now: nothing is in it, and a client that knew it may hang."""
+        self.acknowledged[source].clear()
+        self._producer = self._made()
+
+    def sees_partitions(self, source: str, count: int) -> None:
+        """Wait until the client knows that a topic has so many."""
+        topic = self._topics[source]
+
+        def known() -> bool:
+            return (
+                len(self._producer.list_topics(topic, timeout=10).topics[topic].partitions) == count
+            )
+
+        until(known, f"{topic} has {count} partitions", 30)
 
     def send(
         self,

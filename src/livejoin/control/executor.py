@@ -26,8 +26,11 @@ class Pipeline(Protocol):
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """Where a new generation would read, and what else its checkpoint will depend on."""
 
-    def start(self, generation: Generation) -> None:
-        """Have its query running; Spoilt where it can never run again."""
+    def start(self, generation: Generation) -> Mapping[str, Reading] | None:
+        """Have its query running; Spoilt where it can never run again.
+
+        Where there is more to read than it was made for: what it has to read, and nothing runs.
+        """
 
     def stop(self, generation: int) -> None:
         """Have its query not running."""
@@ -168,7 +171,7 @@ class Executor:
         self._started[number] = generation
         ended = self._ended[number] = threading.Event()
         try:
-            self._pipeline.start(generation)
+            more = self._pipeline.start(generation)
         except Spoilt as error:
             self.spoilt(number, error.message)
         except TopicMissing as error:  # it is waited for
@@ -176,7 +179,10 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self.died(number, str(error))
         else:
-            self._workers.submit(self._follow, generation, ended)
+            if more is not None:
+                self.grew(number, more)
+            else:
+                self._workers.submit(self._follow, generation, ended)
 
     def _follow(self, generation: Generation, ended: threading.Event) -> None:
         number = generation.number

@@ -56,12 +56,17 @@ class Pipeline:
         readings = positions.resolve(self._kafka, self._names, generation.choice, start)
         return readings, self._queries.fingerprint(replace(generation, sources=readings))
 
-    def start(self, generation: Generation) -> None:
-        """Have its changelog, and its query running. Spoilt where that would not be the same."""
+    def start(self, generation: Generation) -> Mapping[str, Reading] | None:
+        """Have its changelog, and its query running. Spoilt where that would not be the same.
+
+        Where its topics have more partitions by now, nothing is started: what it has to read then.
+        """
         number = generation.number
         self._rehearsal.end()
         sources.check_fingerprint(generation, self._queries.fingerprint(generation))
         topics = sources.topics_of(self._kafka, generation)
+        if more := sources.grown(generation, topics):
+            return more
         reached = self._queries.checkpoints.reached(number)
         starts = sources.going_on(self._kafka, generation, topics, reached)
         if reached == {}:
@@ -90,6 +95,7 @@ class Pipeline:
         else:
             self._queries.start(generation)
         failpoints.visit("after-start")
+        return None
 
     def _start_fed(self, generation: Generation, reached: Reached | None) -> None:
         """Have its job running, or its query where a batch of that was finished before."""

@@ -84,6 +84,12 @@ def going_on(
     return starts
 
 
+def grown(generation: Generation, topics: Mapping[str, Topic]) -> dict[str, Reading] | None:
+    """What a generation would read with the partitions that are new, if any are."""
+    more = {s: _with_all(reading, topics[s]) for s, reading in generation.sources.items()}
+    return None if more == generation.sources else more
+
+
 def watch(
     kafka: Kafka,
     changelog: Callable[[int], str],
@@ -116,9 +122,9 @@ def watch(
                     refused.remove(number)
                     listener.outdated(number, "its changelog could not be written for a while")
                 listener.looked(number, "")
-                grown = {s: _with_all(r, topics[s]) for s, r in generation.sources.items()}
-                if grown != generation.sources:
-                    listener.grew(number, grown)
+                more = grown(generation, topics)
+                if more is not None:
+                    listener.grew(number, more)
 
 
 def _with_all(reading: Reading, topic: Topic) -> Reading:
