@@ -158,6 +158,20 @@ def test_a_repeat_is_not_told() -> None:
     assert watcher.heard == []
 
 
+def test_a_changelog_that_is_read_again_from_its_beginning_moves_nothing_back() -> None:
+    host = Host()
+    host.follow(live(1))
+    runs = [chunk(1, end, *(user(n) for n in range(end - 10, end))) for end in range(10, 60, 10)]
+    for run in runs[:4]:
+        host.apply(run)
+    for run in runs:  # and then one that is new
+        host.apply(run)
+        assert host.seq >= 40
+    delta = host.store("users_ui").since(30)
+    assert delta is not None
+    assert {row["_id"] for row in plain(delta.upserts)} == {f"0-{n}" for n in range(30, 50)}
+
+
 def test_a_changelog_that_nobody_asked_for_is_ignored() -> None:
     host = _host()
     host.follow(live(1))

@@ -67,6 +67,8 @@ class Held:
 
     def apply(self, chunk: Chunk) -> list[tuple[str, Delta]]:
         """Take in the next run of the changelog."""
+        if chunk.seq <= self.seq:
+            return []  # read again, by a follower that had to begin anew
         deltas = []
         for table, records in chunk.records:
             delta = self.stores[table].apply(records, chunk.seq)
