@@ -203,14 +203,15 @@ class Kafka:
 
     def wait_until_reachable(self, limit_s: float) -> ClusterMetadata:
         """What the cluster consists of, once it answers; or raise what it last said."""
-        until = time.monotonic() + limit_s
+        until, try_s = time.monotonic() + limit_s, _TRY_S
         while True:
             left = until - time.monotonic()
             try:
-                return self.admin.list_topics(timeout=max(0.1, min(left, _TRY_S)))
+                return self.admin.list_topics(timeout=max(0.1, min(left, try_s)))
             except KafkaException as error:
                 if self._leaving or left <= 0:
                     raise self._unavailable(error.args[0].str()) from error
+            try_s *= 2  # a large cluster takes its time
 
     def reachable(self, limit_s: float = 0) -> bool:
         """Whether the cluster answers, now or within a time."""

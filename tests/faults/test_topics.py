@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from livejoin import broker
 from livejoin.kafka import Kafka
-from rig.running import descendants
+from rig.running import descendants, until
 from rig.world import (
     ExpectLive,
     ExpectNothingLeft,
@@ -111,6 +111,29 @@ def test_a8_a_right_that_is_taken_away_and_given_back(guarded: Kafka, tmp_path: 
         one.watcher.replaying = True
         allow(guarded, users)
         play(one, [Produce("a", 50), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
+
+
+def test_a8_a_changelog_that_may_not_be_read(guarded: Kafka, tmp_path: Path) -> None:
+    with world(guarded, tmp_path, "a8c") as one:
+        play(one, [ExpectOracle("a")])
+        deny(guarded, "a8c.changelog.1")
+        said = 'topic "a8c.changelog.1" may not be read'
+        until(lambda: said in (one.status()["stale"] or ""), "it is named", 15)
+        assert one.live.table("users_ui"), "the last rows stay"
+        allow(guarded, "a8c.changelog.1")
+        play(one, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
+        assert not one.status()["stale"]
+
+
+def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
+    """Nobody but livejoin should: what it held is built anew."""
+    with world(guarded, tmp_path, "a8d") as one:
+        play(one, [ExpectOracle("a")])
+        one.watcher.replaying = True
+        guarded.delete(["a8d.changelog.1"])
+        until(lambda: one.status()["generation"] == 2, "it is built anew", 60)
+        assert "generation 1 cannot go on: its changelog was deleted" in one.live.log.read_text()
+        play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
 
 
 def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ class Told:
 def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_LOOK_S", 0.05)
     generation, told, stop = one.generation, Told(), threading.Event()
+    one.kafka.make(one.names.changelog(1))
     watching = threading.Thread(
         target=sources.watch,
         args=(one.kafka, one.names.changelog, lambda: [generation], told, stop),
@@ -202,6 +203,9 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: told.readings, "the new partition is told")
         assert told.readings["users"].start == {0: 0, 1: 0, 2: 0}
         assert told.readings["accounts"] == generation.sources["accounts"]
+        one.kafka.delete([one.names.changelog(1)])
+        until(lambda: told.spoilt_by == "its changelog was deleted", "that loss is told")
+        one.kafka.make(one.names.changelog(1))
         one.kafka.delete([one.accounts])
         until(lambda: "does not exist" in (told.why or ""), "the loss is told")
         one.kafka.make(one.accounts)

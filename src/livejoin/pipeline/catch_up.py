@@ -14,6 +14,7 @@ from livejoin.kafka import Kafka, Topic
 from livejoin.reading import Flow, Place, there
 
 _LOOK_S = 1.0  # without a mark before gaps are looked into
+_LOOK_AT = 100_000  # offsets at a time: read in half a second where each holds a record
 
 
 @dataclass(frozen=True)
@@ -66,21 +67,29 @@ class CatchUp:
                     look_at = time.monotonic() + _LOOK_S
                 elif time.monotonic() > look_at:
                     began = time.monotonic()
-                    self._look(coverage)
+                    self._look(coverage, feeding)
                     # a long look is worth its time only now and then
                     look_at = time.monotonic() + _LOOK_S + 4 * (time.monotonic() - began)
                 if coverage.complete and feeding.complete:
                     return ready_at
                 if done != told:
                     told = done
-                    self.progressed(told, coverage.total + feeding.total)
+                    self._tell(coverage, feeding)
             return None
         finally:
             consumer.close()
 
-    def _look(self, coverage: Coverage) -> None:
+    def _look(self, coverage: Coverage, feeding: Feeding) -> None:
         """Which of the marks that are missing have no record to come from."""
         for (source, partition), gap in coverage.gaps().items():
             place = Place(self.way.topics[source].name, partition)
-            found = set(there(self.kafka, self.names.group("pins"), place, gap))
-            coverage.absent(source, partition, (at for at in gap if at not in found))
+            for first in range(gap.start, gap.stop, _LOOK_AT):
+                if self.stopped():
+                    return
+                some = range(first, min(first + _LOOK_AT, gap.stop))
+                found = set(there(self.kafka, self.names.group("pins"), place, some))
+                coverage.absent(source, partition, (at for at in some if at not in found))
+                self._tell(coverage, feeding)  # a long look is no stall
+
+    def _tell(self, coverage: Coverage, feeding: Feeding) -> None:
+        self.progressed(coverage.done + feeding.done, coverage.total + feeding.total)

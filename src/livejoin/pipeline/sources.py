@@ -56,7 +56,9 @@ def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
 def check_writable(kafka: Kafka, changelog: str) -> None:
     """Spark learns that a write was refused when it writes again, or when its batch ends."""
     topic = kafka.describe([changelog]).get(changelog)
-    if topic is not None and not topic.writable:
+    if topic is None:
+        raise Spoilt("its changelog was deleted")
+    if not topic.writable:
         raise QueryFailed(
             f'Authorization failed: topic "{changelog}" may not be written',
             hint="Ask for the right to write it.",

@@ -27,6 +27,7 @@ from livejoin.core.state import (
 )
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import ANSWER_S, Kafka, Topic
+from livejoin.kafka_errors import forbidden
 from livejoin.reading import Flow, portions
 from livejoin.tables.chunks import Pair, decoded
 from livejoin.tables.host import Host
@@ -34,6 +35,7 @@ from livejoin.tables.host import Host
 log = structlog.get_logger()
 
 _AGAIN_S = 1.0
+_REACH_S = 4.0  # for the cluster to answer, before it is said that it does not
 _STARTING = 5  # looks for a ledger: an orchestrator that was just started makes one in a moment
 _SAY_S = 1.0
 
@@ -58,6 +60,7 @@ class Follower:
         # changelog topics that are read, or will be once they exist
         self._generations: dict[str, int] = {}
         self._building = False
+        self._forbidden = ""  # a changelog that may not be read
 
     def run(self, stop: threading.Event) -> None:
         """Follow. Trouble is told to the host and tried again."""
@@ -135,9 +138,10 @@ class Follower:
 
     def _wait_for_kafka(self, stop: threading.Event) -> None:
         """What is shown grows old and says so. Afterwards a consumer goes on where it was."""
+        self._forbidden = ""  # is said again where it still holds
         while not stop.is_set():
             try:
-                self._kafka.wait_until_reachable(_AGAIN_S)
+                self._kafka.wait_until_reachable(_REACH_S)
             except KafkaUnavailable as error:
                 self._post(partial(self._host.trouble_with, error.message))
             else:
@@ -156,9 +160,17 @@ class Follower:
         wanted = self._generations.keys()
         if gone := reading - wanted:
             consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
-        if new := self._kafka.describe(wanted - reading) if wanted - reading else {}:
+        found = self._kafka.describe(wanted - reading) if wanted - reading else {}
+        if new := {topic for topic, it in found.items() if it.readable}:
             consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in new])
-        return (reading - gone) | new.keys()
+        self._say_what_is_forbidden(min(found.keys() - new, default=""))
+        return (reading - gone) | new
+
+    def _say_what_is_forbidden(self, changelog: str) -> None:
+        if changelog != self._forbidden:
+            self._forbidden = changelog
+            why = str(forbidden(changelog)) if changelog else ""
+            self._post(partial(self._host.trouble_with, why))
 
     def _take(self, messages: list[Message]) -> None:
         topics: dict[str, list[Pair]] = defaultdict(list)
