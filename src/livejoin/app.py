@@ -98,6 +98,7 @@ class Leader:
             try:
                 self._lead(session, over)
             finally:
+                session.close()  # it may still be starting
                 warm.join()
 
     def _lock(self, folder: Path, over: threading.Event, stack: contextlib.ExitStack) -> int | None:

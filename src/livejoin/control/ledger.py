@@ -31,7 +31,8 @@ from livejoin.reading import read_to_end
 
 log = structlog.get_logger()
 
-_WRITE_S = 10
+_LEAD_S = 10  # to fence whoever wrote before
+_WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
 
 
 class _Out(NamedTuple):
@@ -64,7 +65,7 @@ class Ledger:
         self._kafka.make(names.leader, beat.CONFIG)
         self._producer = self._kafka.producer(**{"transactional.id": names.leader})
         try:
-            self._producer.init_transactions(_WRITE_S)
+            self._producer.init_transactions(_LEAD_S)
         except KafkaException as error:
             raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
         failpoints.visit("after-lead")

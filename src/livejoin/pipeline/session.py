@@ -193,7 +193,7 @@ class Session:
     def _address(self, answer: Path) -> tuple[int, str]:
         until = time.monotonic() + _JVM_START_S
         while not answer.exists():
-            if not self.alive or time.monotonic() > until:
+            if self._closed or not self.alive or time.monotonic() > until:
                 raise QueryFailed(
                     "Spark's JVM did not start", hint=f"Its log says why: {self._log}."
                 )
