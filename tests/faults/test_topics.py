@@ -53,28 +53,31 @@ def one(guarded: Kafka, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def deny(kafka: Kafka, topic: str, what: AclOperation = AclOperation.READ) -> None:
+def deny(
+    kafka: Kafka,
+    name: str,
+    what: AclOperation = AclOperation.READ,
+    of: ResourceType = ResourceType.TOPIC,
+) -> None:
     """Take one right away. Without the other rule all would be gone."""
-    rules = [_rule(topic, what, AclPermissionType.DENY)]
-    rules += [_rule(topic, AclOperation.ALL, AclPermissionType.ALLOW)]
+    rules = [_rule(of, name, what, AclPermissionType.DENY)]
+    rules += [_rule(of, name, AclOperation.ALL, AclPermissionType.ALLOW)]
     for done in kafka.admin.create_acls(rules).values():
         done.result(10)
 
 
-def allow(kafka: Kafka, topic: str) -> None:
+def allow(kafka: Kafka, name: str, of: ResourceType = ResourceType.TOPIC) -> None:
     """Give it back."""
     rule = AclBindingFilter(
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, EVERYBODY, "*",
+        of, name, ResourcePatternType.LITERAL, EVERYBODY, "*",
         AclOperation.ANY, AclPermissionType.DENY,
     )  # fmt: skip
     for done in kafka.admin.delete_acls([rule]).values():
         done.result(10)
 
 
-def _rule(topic: str, what: AclOperation, kind: AclPermissionType) -> AclBinding:
-    return AclBinding(
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, EVERYBODY, "*", what, kind
-    )
+def _rule(of: ResourceType, name: str, what: AclOperation, kind: AclPermissionType) -> AclBinding:
+    return AclBinding(of, name, ResourcePatternType.LITERAL, EVERYBODY, "*", what, kind)
 
 
 def test_a8_topics_that_cannot_be_read(one: World, guarded: Kafka) -> None:
@@ -134,6 +137,22 @@ def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
         until(lambda: one.status()["generation"] == 2, "it is built anew", 60)
         assert "generation 1 cannot go on: its changelog was deleted" in one.live.log.read_text()
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
+
+
+def test_a8_a_transactional_id_that_may_not_be_used_any_more(
+    guarded: Kafka, tmp_path: Path
+) -> None:
+    with world(guarded, tmp_path, "a8e") as one:
+        play(one, [ExpectOracle("a")])
+        mine = "a8e.leader", AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
+        deny(guarded, *mine)
+        heartbeat = Send({"joinType": "left"})  # something to write
+        play(one, [heartbeat, WaitState("waiting", "the transactional id a8e.leader")])
+        assert one.live.ended is None
+        assert one.live.table("final_ui"), "the last rows stay"
+        one.watcher.replaying = True
+        allow(guarded, mine[0], mine[2])
+        play(one, [WaitState("live"), Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
 
 
 def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from livejoin.core.state import (
     to_json,
 )
 from livejoin.core.told import Ended, Line, Reply, Told, row_id
-from livejoin.errors import Deposed, KafkaUnavailable
+from livejoin.errors import Deposed, KafkaUnavailable, TopicMissing
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
 
@@ -149,6 +149,12 @@ class Ledger:
             raise self._named(error.args[0]) from error
 
     def _named(self, error: KafkaError) -> Exception:
+        if error.fatal() and error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            # this producer is done for; whoever stands for election again has another one
+            return TopicMissing(
+                f"the transactional id {self._names.leader} may not be used: {error.str()}",
+                hint="Ask for the right to describe it and to write with it; it is tried again.",
+            )
         if error.fatal():
             return Deposed(
                 f"{self._names.ledger} may not be written any more: {error.str()}",
