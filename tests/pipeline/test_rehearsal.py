@@ -74,14 +74,20 @@ def test_a_rehearsal_makes_way_and_leaves_nothing(
     assert running() == {"rehearsed-1"}
 
 
-def test_while_three_generations_run_there_is_no_room_for_it(
-    queries: Queries, live: Generation
+def test_it_takes_no_slots_that_another_query_needs(
+    kafka: Kafka, session: Session, live: Generation, tmp_path: Path
 ) -> None:
+    """A query whose slots are taken when its batch ends dies of it."""
+    few = Spark(batch_s=3600, master="local[9]")  # it and the live one hold five each
+    queries = Queries(session, kafka, NAMES, str(tmp_path), few)
     rehearsal, stop = Rehearsal(queries, after_s=0), threading.Event()
     rehearsal.soon(live)
-    thread = threading.Thread(target=rehearsal.run, args=(dict.fromkeys((1, 2, 3), live), stop))
+    thread = threading.Thread(target=rehearsal.run, args=({1: live}, stop))
     thread.start()
     thread.join(2)
     stop.set()
     thread.join(30)
     assert queries.worth_rehearsing  # still
+    enough = few.model_copy(update={"master": "local[10]"})
+    assert Queries(session, kafka, NAMES, "", enough).has_room_beside([live])
+    assert not Queries(session, kafka, NAMES, "", enough).has_room_beside([live, live])

@@ -72,6 +72,11 @@ class Generation:
         """How many offsets of its sources it must catch up with."""
         return sum(reading.history for reading in self.sources.values())
 
+    @property
+    def partitions_read(self) -> int:
+        """How many partitions it reads in all."""
+        return sum(len(reading.start) for reading in self.sources.values())
+
     def partitions(self, topic: str) -> int | None:
         """How many partitions of a topic it reads, if it reads it."""
         found = (r for r in self.sources.values() if r.topic == topic)

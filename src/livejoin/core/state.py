@@ -117,9 +117,7 @@ class State:
 
     def slots_of(self, generation: Generation | None) -> int:
         """How many task slots a generation holds."""
-        if generation is None:
-            return 0
-        return self.limits.needed(sum(len(r.start) for r in generation.sources.values()))
+        return 0 if generation is None else self.limits.needed(generation.partitions_read)
 
     @property
     def standby_until(self) -> float | None:

@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlparse
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
+from livejoin.core.state import Limits
 from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
 from livejoin.kafka import Kafka
 from livejoin.pipeline import failures, history, join, options
@@ -130,6 +131,12 @@ class Queries:
     def worth_rehearsing(self) -> bool:
         """Whether no batch has ended in this JVM, and none will soon."""
         return self.batch_s > 10 * _SHORTEST_S and self._rehearsed is not self._session.started
+
+    def has_room_beside(self, running: Iterable[Generation]) -> bool:
+        """Whether slots are left for an idle query: one that takes them from another ends that."""
+        limits = Limits(slots=self._settings.task_slots, shuffle=self.shuffle_partitions)
+        held = sum(limits.needed(generation.partitions_read) for generation in running)
+        return held + limits.needed(len(spec.SOURCES)) <= limits.slots
 
     @contextlib.contextmanager
     def idle(self, generation: Generation) -> Iterator[Callable[[], int]]:

@@ -22,7 +22,6 @@ log = structlog.get_logger()
 _LOOK_S = 0.5
 _END_S = 20.0
 _ENDS = 3  # of batches: after two of them the next one took 1.2 s, after three 0.8
-_MOST = 3  # generations that slots are reserved for; the query holds less than any of them
 
 
 class _Due(NamedTuple):
@@ -57,10 +56,11 @@ class Rehearsal:
         """Have it when it is due, until told to stop."""
         while not stop.wait(_LOOK_S):
             due = self._due
-            if due is None or time.monotonic() < due.at or len(running) >= _MOST:
+            if due is None or time.monotonic() < due.at:
                 continue
             with self._at_work:
-                if self._due is due:  # nobody needed its slots just now
+                # nobody needed its slots just now, and there are enough
+                if self._due is due and self._queries.has_room_beside(list(running.values())):
                     self._rehearse(due, stop)
 
     def _rehearse(self, due: _Due, stop: threading.Event) -> None:
