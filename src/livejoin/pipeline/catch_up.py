@@ -14,7 +14,7 @@ from livejoin.kafka import Kafka, Topic
 from livejoin.reading import Flow, Place, there
 
 _LOOK_S = 1.0  # without a mark before gaps are looked into
-_LOOK_AT = 100_000  # offsets at a time: read in half a second where each holds a record
+_LOOK_AT = 100_000  # offsets at a time: after each it can be stopped, and has come further
 
 
 @dataclass(frozen=True)

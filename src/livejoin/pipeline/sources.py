@@ -54,7 +54,7 @@ def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
 
 
 def check_writable(kafka: Kafka, changelog: str) -> None:
-    """Spark learns that a write was refused when it writes again, or when its batch ends."""
+    """It is there, and ours to write: Spark learns of a refused write when it writes again."""
     topic = kafka.describe([changelog]).get(changelog)
     if topic is None:
         raise Spoilt("its changelog was deleted")
