@@ -175,11 +175,11 @@ class Executor:
         except Spoilt as error:
             self.spoilt(number, error.message)
         except TopicMissing as error:  # it is waited for
-            self._inbox.put(facts.Died(number, error.message, counts=False))
+            self.outdated(number, error.message)
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             self.died(number, str(error))
         else:
-            if more is not None:
+            if more:
                 self.grew(number, more)
             else:
                 self._workers.submit(self._follow, generation, ended)

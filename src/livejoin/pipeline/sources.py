@@ -124,8 +124,7 @@ def watch(
                     refused.remove(number)
                     listener.outdated(number, "its changelog could not be written for a while")
                 listener.looked(number, "")
-                more = grown(generation, topics)
-                if more is not None:
+                if more := grown(generation, topics):
                     listener.grew(number, more)
 
 
