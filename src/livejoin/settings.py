@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     rejects_kept: int = Field(default=10_000, ge=1, description="per source")
     control_kept: int = Field(default=10_000, ge=1)
     # Every table server holds every row in memory.
-    max_rows: int = Field(default=2_000_000, ge=1, description="of a table; more fail a generation")
+    max_rows: int = Field(default=2_000_000, ge=1, description="of a table: the newest stay")
     # A browser takes 100,000 rows in 0.5 s; a million took 6 s and a gigabyte.
     viewer_rows: int = Field(default=200_000, ge=1, description="per table")
 

@@ -247,8 +247,8 @@ class World:
         if chance < 0.2:
             return Grew(number, self._grown(generation))
         if chance < 0.23:
-            sizes = {"final_ui": 3_000_000 if random.random() < 0.05 else 1}
-            return Counted(number, {"read": random.randrange(10)}, sizes)
+            capped = ("final_ui",) if random.random() < 0.05 else ()
+            return Counted(number, {"read": random.randrange(10)}, capped)
         if chance < 0.35:
             return Ran(number)
         done = self.done.get(number, 0) + random.randrange(4)

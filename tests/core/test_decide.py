@@ -62,8 +62,7 @@ UNREACHABLE = Died(1, "no broker", counts=False)
 NO_TOPIC = Looked(1, "no topic")
 GREW = Grew(1, reading(A, 3))
 TOO_MANY = "6 task slots are needed and Spark has 5"
-TOO_LARGE = Counted(1, {"read": 7}, {"users_ui": 5, "final_ui": 2_000_001})
-LARGE = "has more than 2000000 rows in final_ui, which is max_rows"
+FULL = Counted(1, {"read": 7}, ("final_ui",))
 
 
 def _ticks(start: float, end: float) -> list[Fact]:
@@ -306,16 +305,12 @@ RULES: dict[str, Rule] = {
     "figures are remembered": Rule(
         [*LIVE, Counted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
     ),
-    "a table that is too large gives a generation up": Rule(
-        [*LIVE, TOO_LARGE], (1, None, None), 1, {"broken": True, "trouble": LARGE}
+    "a table that is full is known, and nothing is given up": Rule(
+        [*LIVE, FULL], (1, None, None), 1, {"broken": False, "trouble": "", "capped": ("final_ui",)}
     ),
-    "one that was given up is given up once": Rule(
-        [*LIVE_DOWN, TOO_LARGE], (1, None, None), 1, {"broken": True, "figures": {"read": 7}}
+    "a build whose table is full goes on": Rule(
+        [*SWAP_READS, replace(FULL, generation=2)], (1, None, 2)
     ),
-    "a build whose table is too large has failed": Rule(
-        [*SWAP_READS, replace(TOO_LARGE, generation=2)], (1, None, None)
-    ),
-    "a standby whose table is too large is retired": Rule([*SWAPPED, TOO_LARGE], (2, None, None)),
     "after a start a query is down until it is through": Rule(
         [*LIVE, STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
     ),
@@ -490,6 +485,25 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [*SWAPPED, Listened("control")],
         ["INFO listening to control from message 1 on"],
     ),
+    "a table that is full is said": (
+        [*LIVE, FULL],
+        [
+            (
+                "WARN generation 1: final_ui has 2000000 rows, which is max_rows: the oldest leave"
+                " as new ones come"
+            )
+        ],
+    ),
+    "and that once for each": (
+        [*LIVE, FULL, replace(FULL, capped=("final_ui", "users_ui", "accounts_ui"))],
+        [
+            (
+                "WARN generation 1: users_ui and accounts_ui have 2000000 rows, which is max_rows:"
+                " the oldest leave as new ones come"
+            )
+        ],
+    ),
+    "and not again": ([*LIVE, FULL, FULL], []),
     "not listening says why": ([*LIVE, Deafened("boom")], ["ERROR not listening: boom"]),
     "not listening is said once": ([*LIVE, Deafened("boom"), Deafened("boom")], []),
     "not listening for another reason says so": (

@@ -18,7 +18,7 @@ COLUMNS = {
     ),
     "generations": (
         "generation usersTopic accountsTopic joinType state by requestedAt liveAt retiredAt"
-        " catchUpSeconds read rejected tombstones rows message _id"
+        " catchUpSeconds read rejected tombstones rows message sources _id"
     ),
 }
 TYPES = {

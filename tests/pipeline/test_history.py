@@ -110,7 +110,7 @@ class Play:
     def check(self, number: int) -> None:
         held = fold(self.written(number))
         check(self.sent.acknowledged, self.owner, "left", held)
-        counts = held.counts()
+        counts = held.read.counts()
         for source, sent in self.sent.acknowledged.items():
             assert counts[source]["read"] == len(sent)
 

@@ -297,7 +297,7 @@ def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: Play, numb
 @every_join
 def test_every_record_is_a_row_a_reject_or_a_tombstone(play: Play, number: int) -> None:
     truth = oracle.expected(play.sent.acknowledged, JOINS[number])
-    counts = play.held(number).counts()
+    counts = play.held(number).read.counts()
     for source, sent in play.sent.acknowledged.items():
         rejected = sum(row["source"] == source for row in truth.tables["rejects_ui"].values())
         assert counts[source] == {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from livejoin.core import bundles, rows, spec
+from livejoin.core.generation import Generation
 from livejoin.reading import Record
 from livejoin.tables import chunks
 from livejoin.tables.host import DATA, Held
@@ -141,7 +142,7 @@ Looked = Callable[[Held, list[tuple[str, Delta]]], None]
 def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None) -> Held:
     """What the tables make of a changelog that comes in runs of any length."""
     dice = random.Random(SEED)
-    held = Held(1, rejects_kept=10**6)
+    held = Held(Generation(1, spec.Choice("", "", "left_outer"), 0.0), rejects_kept=10**6)
     at = 0
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])

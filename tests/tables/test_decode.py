@@ -15,6 +15,7 @@ from livejoin.core import spec
 from livejoin.core.bundles import Bundle
 from livejoin.core.rows import Change, Version
 from livejoin.tables import chunks, decode
+from livejoin.tables.marks import Read, reached
 from tables.filled import chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)
@@ -79,7 +80,7 @@ def test_bundles_keep_their_place_among_other_records() -> None:
         ("final_ui", ["0-2"]),
         ("users_ui", ["0-1"]),
     ]
-    assert decoded.reached == {"users": {0: 2}}
+    assert reached(decoded.marks) == {"users": {0: 2}}
 
 
 @pytest.mark.parametrize("table", DATA)
@@ -139,4 +140,9 @@ def test_a_stretch_of_the_changelog_becomes_one_run_per_table_with_tombstones_ap
         "users_ui": ["0-1", "0-4"],
         "rejects_ui": ["users/0-2"],
     }
-    assert decoded.tombstones == ["accounts/0-3"]
+    counted = Read()
+    counted.add(decoded.marks)
+    assert counted.counts() == {
+        "users": {"read": 3, "rows": 2, "rejected": 1, "tombstones": 0},
+        "accounts": {"read": 1, "rows": 0, "rejected": 0, "tombstones": 1},
+    }

@@ -186,6 +186,7 @@ def test_the_status_adds_viewers_and_exact_counts_to_the_row(shown: Served) -> N
             "users": {"read": 4, "rows": 3, "rejected": 1, "tombstones": 0},
             "accounts": {"read": 1, "rows": 0, "rejected": 0, "tombstones": 1},
         },
+        "capped": {},
     }
 
 

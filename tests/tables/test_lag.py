@@ -19,7 +19,8 @@ from livejoin.kafka import Topic
 from livejoin.reading import Place, Span
 from livejoin.tables import lag
 from livejoin.tables.host import Host
-from livejoin.tables.lag import Ends, Lag, Shown, further, reached
+from livejoin.tables.lag import Ends, Lag, Shown
+from livejoin.tables.marks import further, marks, reached
 from tables.filled import chunk, reject, tombstone, user
 
 READINGS = {
@@ -42,12 +43,12 @@ class Clock:
 
 
 def test_rows_rejects_and_tombstones_tell_how_far_a_source_was_read() -> None:
-    found = chunk(1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)).reached
-    assert found == {"users": {0: 8}, "accounts": {0: 3}}
+    found = chunk(1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)).marks
+    assert reached(found) == {"users": {0: 8}, "accounts": {0: 3}}
 
 
 def test_joined_rows_tell_nothing() -> None:
-    assert reached({"final_ui": ["0-1", "0-2+0-9"]}) == {}
+    assert reached(marks({"final_ui": ["0-1", "0-2+0-9"]})) == {}
 
 
 PLACES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**62)), min_size=1, max_size=20)
@@ -59,9 +60,9 @@ def test_the_furthest_offset_of_each_partition_counts(places: list[tuple[int, in
     for partition, offset in places:
         expected[partition] = max(expected.get(partition, 0), offset + 1)
     ids = [f"{partition}-{offset}" for partition, offset in places]
-    assert reached({"users_ui": ids}) == {"users": expected}
+    assert reached(marks({"users_ui": ids})) == {"users": expected}
     half = len(ids) // 2
-    parts = (reached({"users_ui": some}) for some in (ids[:half], ids[half:]))
+    parts = (reached(marks({"users_ui": some})) for some in (ids[:half], ids[half:]))
     assert further(*parts) == {"users": expected}
 
 
@@ -276,4 +277,4 @@ def test_it_asks_until_told_to_stop(
 def test_a_shuffled_changelog_is_read_to_the_same_end() -> None:
     ids = [f"{n % 3}-{n // 3}" for n in range(3000)]
     random.Random(1).shuffle(ids)
-    assert reached({"accounts_ui": ids}) == {"accounts": {0: 1000, 1: 1000, 2: 1000}}
+    assert reached(marks({"accounts_ui": ids})) == {"accounts": {0: 1000, 1: 1000, 2: 1000}}

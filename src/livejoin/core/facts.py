@@ -155,8 +155,8 @@ class Counted:
     """What became of the records that a generation has read so far, by column of its row."""
 
     generation: int
-    figures: Mapping[str, int]
-    sizes: Mapping[str, int] = field(default_factory=dict)  # rows by table
+    figures: Mapping[str, int | str]
+    capped: tuple[str, ...] = ()  # tables that hold as many rows as they may: the oldest leave
 
 
 OfBuild = Resolved | NotResolved | Progressed | CaughtUp

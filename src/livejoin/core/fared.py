@@ -69,14 +69,14 @@ def looked(state: State, generation: Generation, why: str) -> State:
 
 
 def counted(state: State, generation: Generation, fact: facts.Counted) -> State:
-    """Its figures are known. A table that is too large for the servers' memory ends it."""
-    state = state.faring(generation, figures=fact.figures)
-    most = state.limits.max_rows
-    large = min((table for table, size in fact.sizes.items() if size > most), default="")
-    if not large or state.of(generation).broken:
+    """Its figures are known, and which of its tables hold as many rows as they may."""
+    new = [table for table in fact.capped if table not in state.of(generation).capped]
+    state = state.faring(generation, figures=fact.figures, capped=fact.capped)
+    if not new:
         return state
-    why = f"has more than {most} rows in {large}, which is max_rows"
-    return _given_up(state.faring(generation, trouble=why), generation, why)
+    most = f"{generation.max_rows} rows, which is max_rows: the oldest leave as new ones come"
+    which = f"generation {generation.number}: {' and '.join(new)}"
+    return say(state, "WARN", f"{which} {'has' if len(new) == 1 else 'have'} {most}")
 
 
 def grew(state: State, grown: Generation) -> State:

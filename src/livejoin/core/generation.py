@@ -61,6 +61,7 @@ class Generation:
     ready_at: int | None = None  # changelog offset from which on its tables are complete
     live_at: float | None = None  # when it went live or was last confirmed
     took_s: float | None = None  # from the request to complete tables
+    max_rows: int = 2_000_000  # of a table: another setting counts from the next generation on
 
     @property
     def resolved(self) -> bool:

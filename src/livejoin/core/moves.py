@@ -51,7 +51,9 @@ def build(
         state = say(state, "INFO", f"superseded: {old} by generation {number}")
         state = tallied(state, "superseded")
         state = end(state, old, "superseded", f"by generation {number}")
-    asked = Generation(number, choice, state.now, by, origin, start or {})
+    asked = Generation(
+        number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
+    )
     state = replace(state, building=asked, last_number=number, wanted=choice)
     return state.faring(asked, moved_at=state.now)
 

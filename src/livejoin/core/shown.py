@@ -88,7 +88,10 @@ def _live(state: State) -> str:
     if health.wrong:
         how = "is down" if health.trouble else "waits"
         return f"generation {live.number} {how}: {health.wrong}"
-    return "" if state.building else f"generation {live.number} is live"
+    if state.building:
+        return ""
+    newest = f"; {' and '.join(health.capped)}: only the newest {live.max_rows} rows"
+    return f"generation {live.number} is live{newest if health.capped else ''}"
 
 
 def _building(state: State) -> str:

@@ -115,7 +115,7 @@ _SYSTEM = {
         "generation int64, usersTopic string, accountsTopic string, joinType string, state string,"
         " by string, requestedAt timestamp, liveAt timestamp, retiredAt timestamp,"
         " catchUpSeconds double, read int64, rejected int64, tombstones int64, rows int64,"
-        " message string"
+        " message string, sources string"
     ),
 }
 

@@ -52,7 +52,9 @@ class Health:
     moved_at: float = 0.0  # when a build last came further
     began_at: float = 0.0  # when a build began to read
     blocked: str = ""  # why one of its topics cannot be read
-    figures: Mapping[str, int] = field(default_factory=dict)  # what became of the records read
+    # what became of the records read
+    figures: Mapping[str, int | str] = field(default_factory=dict)
+    capped: tuple[str, ...] = ()  # tables that hold as many rows as they may
 
     @property
     def wrong(self) -> str:

@@ -88,7 +88,7 @@ class Ended:
     end: End
     at: float
     message: str
-    figures: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, int | str] = field(default_factory=dict)
 
 
 Told = Line | Reply | Ended

@@ -1,14 +1,14 @@
 """A run of a changelog, decoded: what the follower hands to the tables."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from livejoin.core import bundles, rows, spec
-from livejoin.tables import decode, lag
+from livejoin.core import bundles, spec
+from livejoin.tables import decode, marks
 from livejoin.tables.decode import Records
-from livejoin.tables.lag import BySource
+from livejoin.tables.marks import Marks, Place
 
 Pair = tuple[bytes, bytes]  # key and value of a record
 
@@ -22,15 +22,13 @@ class Chunk:
     generation: int
     seq: int
     records: Sequence[tuple[str, Records]]
-    tombstones: Sequence[str] = ()
-    reached: BySource = field(default_factory=dict)  # of the topics
+    marks: Mapping[Place, Marks] = field(default_factory=dict)
 
 
 def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
     """Records of a changelog up to `seq`, as runs of a table each."""
     runs: list[tuple[str, Records]] = []
-    tombstones: list[str] = []
-    reached: BySource = {}
+    all_ids: dict[str, list[str]] = defaultdict(list)
     for bundled, some in groupby(records, _is_bundle):
         if bundled:
             named = [(key.decode().split("/", 2)[1], value) for key, value in some]
@@ -42,11 +40,11 @@ def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
             table, _, row_id = key.decode().partition("/")
             ids[table].append(row_id)
             values[table].append(value)
-        reached = lag.further(reached, lag.reached(ids))
-        tombstones += ids.pop(rows.TOMBSTONES, [])
+        for table, mine in ids.items():
+            all_ids[table] += mine
         known = [table for table in ids if table in spec.TABLES]
         runs += [(table, decode.records(table, ids[table], values[table])) for table in known]
-    return Chunk(generation, seq, runs, tombstones, reached)
+    return Chunk(generation, seq, runs, marks.marks(all_ids))
 
 
 def _is_bundle(record: Pair) -> bool:

@@ -49,6 +49,12 @@ class Records:
     versions: np.ndarray  # three int64 each; the lowest where there is none
     hashes: np.ndarray | None = None  # of the rows, where there are many
 
+    @functools.cached_property
+    def times(self) -> np.ndarray:
+        """The rows' `_ts` in ms; of a removal, that of what caused it."""
+        found: np.ndarray = self.rows.column(spec.TS.name).cast(pa.int64()).to_numpy()
+        return found
+
     @staticmethod
     def made(ids: list[str], rows: pa.RecordBatch, version: int) -> "Records":
         """Rows that did not come from a changelog, all of one version."""

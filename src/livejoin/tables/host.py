@@ -5,22 +5,22 @@ ledger says from which changelog offset on it is complete, and the names move on
 has been read.
 """
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from livejoin.core import spec
 from livejoin.core.facts import Counted
+from livejoin.core.generation import Generation
+from livejoin.core.rows import as_json
 from livejoin.core.state import State
 from livejoin.tables.chunks import Chunk
 from livejoin.tables.decode import SCHEMAS
-from livejoin.tables.lag import BySource, Lag, Shown, further
+from livejoin.tables.lag import Lag, Shown
+from livejoin.tables.marks import Read
 from livejoin.tables.signs import Signs
-from livejoin.tables.store import Delta, Store
+from livejoin.tables.store import Cap, Delta, Store
 from livejoin.tables.system import System
 
 DATA = tuple(name for name, table in spec.TABLES.items() if table.data)
@@ -36,29 +36,20 @@ class Audience(Protocol):
         """All data tables show another generation now."""
 
 
-@dataclass
 class Held:
     """One generation's tables, shown or not."""
 
-    number: int
-    rejects_kept: int
-    least: int = 0  # how much of the changelog was there when we began: all of it, before it shows
-    seq: int = 0
-    newest: int = 0  # source time in ms
-    reached: BySource = field(default_factory=dict)  # replaced as a whole: others look at it
-    stores: dict[str, Store] = field(init=False)
-    rejected: dict[str, set[str]] = field(
-        default_factory=lambda: {s.name: set() for s in spec.SOURCES}
-    )
-    tombstones: dict[str, set[str]] = field(
-        default_factory=lambda: {s.name: set() for s in spec.SOURCES}
-    )
-    shown_rejects: dict[str, deque[str]] = field(
-        default_factory=lambda: {s.name: deque() for s in spec.SOURCES}
-    )
-
-    def __post_init__(self) -> None:
-        self.stores = {name: Store(SCHEMAS[name]) for name in DATA}
+    def __init__(self, generation: Generation, rejects_kept: int, least: int = 0) -> None:
+        self.number, self.max_rows = generation.number, generation.max_rows
+        self.least = least  # how long the changelog was when we began: all that before it shows
+        self.seq = 0
+        self.newest = 0  # source time in ms
+        self.read = Read()
+        rejects = Cap(rejects_kept, groups=tuple(source.name for source in spec.SOURCES))
+        rows = Cap(generation.max_rows, null_rows=generation.choice.join == "left_outer")
+        self.stores = {
+            name: Store(SCHEMAS[name], rejects if name == spec.REJECTS else rows) for name in DATA
+        }
 
     def limit(self, most: int | None) -> None:
         """Show viewers so many rows of a table; of rejects a few are kept in any case."""
@@ -71,59 +62,16 @@ class Held:
             return []  # read again, by a follower that had to begin anew
         deltas = []
         for table, records in chunk.records:
-            delta = self.stores[table].apply(records, chunk.seq)
-            if table == spec.REJECTS:
-                delta = self._trim(delta, chunk.seq)
-            deltas.append((table, delta))
-            self.newest = max(self.newest, pc.max(records.rows.column("_ts")).value or 0)
-        for row_id in chunk.tombstones:
-            self.tombstones[row_id.partition("/")[0]].add(row_id)
+            deltas.append((table, self.stores[table].apply(records, chunk.seq)))
+            self.newest = max(self.newest, int(records.times.max(initial=0)))
+        self.read.add(chunk.marks)
         self.seq = chunk.seq
-        self.reached = further(self.reached, chunk.reached)
         return deltas
 
-    def _trim(self, delta: Delta, seq: int) -> Delta:
-        """Keep the newest rejects of each source; all of them count."""
-        removed = list(delta.removed)
-        new = []
-        for row_id in delta.upserts.column("_id").to_pylist():
-            source = row_id.partition("/")[0]
-            again = row_id in self.rejected[source]
-            self.rejected[source].add(row_id)
-            shown = self.shown_rejects[source]
-            if again and row_id not in shown:  # written again after a crash, let go long ago
-                removed.append(row_id)
-                continue
-            new.append(row_id)
-            shown.append(row_id)
-            if len(shown) > self.rejects_kept:
-                removed.append(shown.popleft())
-        self.stores[spec.REJECTS].drop(removed, seq)
-        gone = set(removed)
-        keep = pa.array(
-            [row_id not in gone for row_id in delta.upserts.column("_id").to_pylist()], pa.bool_()
-        )
-        fresh = set(new)
-        return Delta(
-            delta.upserts.filter(keep), [row_id for row_id in removed if row_id not in fresh]
-        )
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Records read per source, and what became of them."""
-        counts = {}
-        for source in spec.SOURCES:
-            rows = len(self.stores[source.table])
-            rejected, tombstones = (
-                len(self.rejected[source.name]),
-                len(self.tombstones[source.name]),
-            )
-            counts[source.name] = {
-                "read": rows + rejected + tombstones,
-                "rows": rows,
-                "rejected": rejected,
-                "tombstones": tombstones,
-            }
-        return counts
+    def capped(self) -> dict[str, int]:
+        """The tables that older rows had to leave, and the lowest `_ts` that is there."""
+        found = {name: self.stores[name].capped_from for name in DATA if name != spec.REJECTS}
+        return {name: ts for name, ts in found.items() if ts is not None}
 
 
 class Host:
@@ -142,7 +90,7 @@ class Host:
         self._rejects_kept = rejects_kept
         self._viewer_rows = viewer_rows
         self._held: dict[int, Held] = {}
-        self._nothing = Held(0, rejects_kept)
+        self._nothing = Held(Generation(0, spec.Choice("", ""), 0.0), rejects_kept)
         self._shown: Held = self._nothing
         self.audience: list[Audience] = []
         self.system = System(self._tell, logs_kept=logs_kept, control_kept=control_kept)
@@ -160,8 +108,11 @@ class Host:
         A server that starts reads that far before it shows a generation: its viewers have seen it.
         """
         self.state, self.followed = state, True
-        for number in self._wanted() - self._held.keys():
-            self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
+        for generation in state.wants:
+            number = generation.number
+            if number not in self._held:
+                least = (ends or {}).get(number, 0)
+                self._held[number] = Held(generation, self._rejects_kept, least)
         self._move_if_ready()
         self._let_go()
 
@@ -195,20 +146,13 @@ class Host:
 
     def count(self) -> None:
         """Bring the figures of the generations up to date."""
-        sums: dict[int, dict[str, int]] = {}
-        for number, held in self._held.items():
-            counts = held.counts().values()
-            names = ("read", "rejected", "tombstones")
-            sums[number] = {name: sum(count[name] for count in counts) for name in names}
-            sums[number]["rows"] = len(held.stores[spec.FINAL])
+        figures = {number: _figures(held) for number, held in self._held.items()}
         self.counted = {
-            number: Counted(
-                number, sums[number], {table: len(store) for table, store in held.stores.items()}
-            )
+            number: Counted(number, figures[number], tuple(held.capped()))
             for number, held in self._held.items()
         }
         known = {row["generation"] for row in self.system.generations()}
-        self.system.show_generations({n: row for n, row in sums.items() if n in known})
+        self.system.show_generations({n: row for n, row in figures.items() if n in known})
 
     # --- asked by readers
 
@@ -231,7 +175,7 @@ class Host:
         """The same with what it has read; nothing where the ledger does not know it any more."""
         held = self._shown
         generation = self.state.find(held.number)
-        return None if generation is None else Shown(generation, held.reached)
+        return None if generation is None else Shown(generation, held.read.reached)
 
     @property
     def seq(self) -> int:
@@ -245,7 +189,12 @@ class Host:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """What became of the records that the shown generation has read."""
-        return self._shown.counts()
+        return self._shown.read.counts()
+
+    def capped(self) -> dict[str, dict[str, int]]:
+        """The tables that hold as many rows as they may: how many, and their lowest `_ts`."""
+        most = self._shown.max_rows
+        return {name: {"rows": most, "from": ts} for name, ts in self._shown.capped().items()}
 
     @property
     def stale(self) -> str:
@@ -284,3 +233,14 @@ class Host:
         if not delta.empty:
             for one in self.audience:
                 one.changed(table, delta)
+
+
+def _figures(held: Held) -> dict[str, int | str]:
+    """What became of the records that a generation has read: cells of its row."""
+    counts = held.read.counts()
+    names = ("read", "rejected", "tombstones")
+    return {
+        **{name: sum(count[name] for count in counts.values()) for name in names},
+        "rows": len(held.stores[spec.FINAL]),
+        "sources": as_json(counts),
+    }

@@ -114,6 +114,7 @@ class _Asked:
                 "viewers": len(self._live),
                 "stale": host.stale or None,
                 "sources": sources,
+                "capped": host.capped(),
             }
         )
 

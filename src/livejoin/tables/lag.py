@@ -11,61 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core import rows, spec
 from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, TopicMissing
 from livejoin.kafka import Kafka
 from livejoin.kafka_errors import missing
 from livejoin.reading import Place, Span, last_readable
+from livejoin.tables.marks import BySource
 
 log = structlog.get_logger()
 
 _LOOK_S = 5.0
 _KEPT = 720  # looks, an hour of them; after that every other one is let go
-
-BySource = Mapping[str, Offsets]  # the offset after the last one, by source and partition
-_OWN = {source.table: source.name for source in spec.SOURCES}
-
-
-def reached(ids: Mapping[str, Sequence[str]]) -> dict[str, dict[int, int]]:
-    """How far a run of changelog records came, from the identities in each table."""
-    places: dict[str, list[str]] = {}
-    for table, some in ids.items():
-        if table in _OWN:
-            places.setdefault(_OWN[table], []).extend(some)
-        elif table in (spec.REJECTS, rows.TOMBSTONES):
-            for row_id in some:
-                source, _, place = row_id.partition("/")
-                places.setdefault(source, []).append(place)
-    return {source: _furthest(some) for source, some in places.items() if some}
-
-
-def _furthest(places: list[str]) -> dict[int, int]:
-    """By partition. Nearly every record passes here: no Python object per record."""
-    parts = pc.split_pattern(pa.array(places, pa.string()), "-").flatten().cast(pa.int64())
-    pairs = parts.to_numpy().reshape(-1, 2)
-    return {
-        int(partition): int(pairs[pairs[:, 0] == partition, 1].max()) + 1
-        for partition in np.unique(pairs[:, 0])
-    }
-
-
-def further(one: BySource, other: BySource) -> dict[str, dict[int, int]]:
-    """What both together have reached."""
-    found = {source: dict(offsets) for source, offsets in one.items()}
-    for source, offsets in other.items():
-        mine = found.setdefault(source, {})
-        for partition, offset in offsets.items():
-            mine[partition] = max(offset, mine.get(partition, 0))
-    return found
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,7 @@ class Live:
             wanted = frozenset[str]().union(*(viewer.tables for viewer in self._viewers))
             shown = {name: self._host.store(name).shown() for name in sorted(wanted)}
             tables = {name: {"rows": rows, "hash": text} for name, (rows, text) in shown.items()}
+            capped: dict[str, Any] = {"capped": of} if (of := self._host.capped()) else {}
             self._send(
                 "heartbeat",
                 (),
@@ -156,6 +157,7 @@ class Live:
                 tables=tables,
                 viewers=len(self),
                 sources=sources(self._host),
+                **capped,
             )
 
     # --- one viewer

@@ -89,6 +89,13 @@ def schemas() -> Json:
             viewers=COUNT,
             stale={**_MAYBE, "description": "why the rows may be old"},
             sources=_object(**{source.name: counts for source in spec.SOURCES}),
+            capped={
+                "type": "object",
+                "description": "by table that holds `max_rows` rows: how many, from which `_ts` on",
+                "additionalProperties": _object(
+                    rows=COUNT, **{"from": {"type": "integer", "description": "ms"}}
+                ),
+            },
         ),
         "Figures": _object(
             generation=_OR_NULL,

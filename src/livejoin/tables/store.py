@@ -1,21 +1,27 @@
-"""One table in memory: rows by identity, newest version wins, removals remembered; its hash.
+"""One table in memory: rows by identity, newest version wins, at most so many of them; its hash.
 
-Rows stand in the order of their last change, so that what changed since a point of the changelog,
-and the newest so many, are each the end of it.
+Which rows stay is decided by their rank alone (see `rank`), so that all servers hold the same rows
+at the same point of the changelog, whenever they began to read it.
 """
 
-from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from livejoin import hashing
+from livejoin.core import spec
 from livejoin.tables.decode import Records
+from livejoin.tables.rank import Top, rank
+from livejoin.tables.segments import Frozen, Rows
+from livejoin.tables.sums import Sums
 
-_SPARE = 10_000  # dead rows that are not worth a rebuild
-_MANY_CHUNKS = 512
+_REMEMBERED = 100_000  # rows that left, for viewers that resume
+_REMOVALS = 10_000  # that are kept in any case
+
+Version = tuple[int, ...]
+_NO_VERSION: Version = (np.iinfo(np.int64).min,) * 3  # as it is decoded
 
 
 @dataclass(frozen=True)
@@ -31,165 +37,252 @@ class Delta:
         return not self.upserts.num_rows and not self.removed
 
 
-class Store:
-    """Rows in the order of arrival: one that is replaced dies in place, the new one goes last.
+@dataclass(frozen=True)
+class Cap:
+    """How many rows a table holds at most, in all or of each group."""
 
-    Viewers may be shown the newest rows only; nobody else is limited.
+    rows: int
+    groups: tuple[str, ...] = ()  # what identities begin with, before a slash
+    null_rows: bool = False  # whether a pair takes the place of its user's row without one
+
+
+class Store:
+    """Rows in the order of their last change: one that is replaced goes last.
+
+    Viewers may be shown only the highest-ranked of them.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, cap: Cap | None = None) -> None:
         self.schema = schema
-        self._most: int | None = None
-        self._chunks: list[pa.RecordBatch] = []
-        self._size = 0
-        self._row: dict[str, int] = {}
-        # by identity: the version, and where in the changelog; in the order of the latter
-        self._removed: dict[str, tuple[tuple[int, ...], int]] = {}
-        self._dropped_at = 0  # where in the changelog rows were last let go without a trace
-        self._first = 0  # of the rows that viewers are shown
-        self._inside = 0  # how many those are
-        self._outside = 0  # sum of the hashes of the rows before them
-        self._alive = np.zeros(0, bool)
-        self._at = np.zeros(0, np.int64)  # where in the changelog a row came
-        self._hash = np.zeros(0, np.uint64)
-        self._known = np.zeros(0, bool)  # whether the hash is there
-        self._version = np.zeros((0, 3), np.int64)
-        self._sum = 0  # of the rows below _hashed
-        self._hashed = 0
+        self._rows = Rows(schema)
+        self._sums = Sums(self._rows)
+        self._ranked = spec.TS.name in schema.names
+        self._row: dict[str, int] = {}  # the position by identity
+        # removals by identity, their version and time: a row that comes late must stay away
+        self._removed: dict[str, tuple[Version, int]] = {}
+        self._removals = _REMOVALS  # when it is worth looking which of them still count
+        self._left: deque[tuple[str, int]] = deque()  # who left, and where in the changelog
+        self._forgotten_at = 0  # where in the changelog somebody left who is not remembered
+        self._groups = cap.groups if cap else ()
+        self._null_rows = cap is not None and cap.null_rows
+        numbers = range(len(self._groups)) if self._groups else (None,)
+        self._caps = [Top(cap.rows, self._rows, "alive", n) for n in numbers] if cap else []
+        self._capped = False
+        self._window: Top | None = None
+        self._inside = 0  # rows that viewers are shown
         self._snapshot: pa.Table | None = None
         self._shown: pa.Table | None = None
+        self.late: set[str] = set()  # identities whose winning record was followed by an older one
 
     def __len__(self) -> int:
         return len(self._row)
 
     def limit(self, most: int | None) -> None:
-        """Show viewers so many of the newest rows. Before they look it would cost for nothing."""
-        self._most, self._shown = most, None
-        self._leave()
+        """Show viewers so many rows, those of the highest rank."""
+        if most == (self._window.most if self._window else None):
+            return
+        self._shown = None
+        self._rows.inside[:] = self._rows.alive
+        self._inside = len(self)
+        self._sums.show_all()
+        self._window = None if most is None else Top(most, self._rows, "inside")
+        self._leave_window()
 
     @property
     def limited(self) -> bool:
         """Whether viewers are shown only some of the rows."""
-        return self._first > 0
+        return self._inside < len(self)
 
     @property
-    def ids(self) -> AbstractSet[str]:
-        """The identities of all rows."""
-        return self._row.keys()
+    def capped_from(self) -> int | None:
+        """The lowest `_ts` that is there, once rows had to go; None before that."""
+        ranks = [top.lowest(self._row) for top in self._caps] if self._capped else []
+        return min((one[0] for one in ranks if one is not None), default=None)
 
     @property
     def hash(self) -> str:
-        """The hash of all rows in any order, 16 hex digits. Rows are hashed when somebody asks."""
-        self._hash_waiting()
-        return hashing.text(self._sum)
+        """The hash of all rows in any order, 16 hex digits."""
+        return self._sums.all
 
     def shown(self) -> tuple[int, str]:
         """How many rows viewers are shown, and the hash of those."""
-        self._hash_waiting()
-        return self._inside, hashing.text(self._sum - self._outside)
+        return self._inside, self._sums.inside
 
     def apply(self, records: Records, seq: int = 0) -> Delta:
         """Take in a run of records, in order; `seq` is where in the changelog it ends."""
-        base, count = self._size, len(records.ids)
-        self._grow(base + count)
-        self._version[base : base + count] = records.versions
-        self._at[base : base + count] = seq
-        self._known[base : base + count] = records.hashes is not None
+        rows = self._rows
+        own = rows.append(records.rows, seq)
+        rows.version[own] = records.versions
+        if self._ranked:
+            rows.ts[own] = records.times
+        if self._groups:
+            rows.group[own] = [self._groups.index(i.partition("/")[0]) for i in records.ids]
         if records.hashes is not None:
-            self._hash[base : base + count] = records.hashes
-        self._alive[base : base + count] = False
-        plain = not self._removed and records.present.all() and len(set(records.ids)) == count
-        removed = self._put_all(records, base) if plain else self._put_each(records, base, seq)
-        self._chunks.append(records.rows)
-        self._size += count
-        if len(self._chunks) > _MANY_CHUNKS:
-            self._chunks = (
-                pa.Table.from_batches(self._chunks, self.schema).combine_chunks().to_batches()
-            )
-        new = self._alive[base : base + count]
-        self._inside += int(np.count_nonzero(new))
-        left = self._leave()
+            rows.hash[own], rows.known[own] = records.hashes, True
+        plain = records.present.all() and len(set(records.ids)) == len(records.ids)
+        if plain and self._removed.keys().isdisjoint(records.ids):
+            self._put_all(records, own)
+            gone: list[str] = []
+        else:
+            gone = self._put_each(records, own)
+        if self._null_rows:
+            gone += self._without_null_rows(records)
+        self._sums.add(own)
+        gone += self._leave(own)
+        self._remember(gone, seq)
         self._snapshot = self._shown = None
-        first = max(0, self._first - base)  # of a run that is longer than what is shown
-        upserts = records.rows.slice(first)
-        if not new[first:].all():
-            upserts = upserts.filter(pa.array(new[first:]))
-        if self._size > 2 * len(self._row) + _SPARE:
-            self._rebuild()
-        gone = [row_id for row_id in removed if row_id not in self._row]
-        return Delta(upserts, gone + left)
+        new = rows.inside[own]
+        upserts = records.rows if new.all() else records.rows.filter(pa.array(new))
+        if (due := rows.due()) is not None:
+            self._sums.settle()  # rows are about to be moved
+            rows.compact(due, lambda ids, at: self._row.update(zip(ids, at, strict=True)))
+        return Delta(upserts, [row_id for row_id in gone if not self._is_shown(row_id)])
 
-    def _leave(self) -> list[str]:
-        """The oldest rows beyond what viewers are shown."""
-        if self._most is None or self._inside <= self._most:
-            return []
-        alive = np.flatnonzero(self._alive[self._first : self._size])
-        first = self._first + int(alive[len(alive) - self._most])
-        left: list[str] = []
-        for start, chunk in self._chunks_from(self._first):
-            if start >= first:
-                break
-            some = chunk.slice(0, first - start).column("_id")
-            left += some.filter(pa.array(self._alive[start : start + len(some)])).to_pylist()
-        hashed = slice(self._first, min(first, self._hashed))
-        if hashed.stop > hashed.start:
-            self._outside += hashing.total(self._hash[hashed][self._alive[hashed]])
-        self._first, self._inside = first, self._most
-        return left
-
-    def _put_all(self, records: Records, base: int) -> list[str]:
+    def _put_all(self, records: Records, own: np.ndarray) -> None:
         """Rows that do not meet one another, all at once: a fifth of the time of one by one."""
-        count = len(records.ids)
-        own = np.arange(base, base + count)
+        count, rows = len(records.ids), self._rows
         # one look per row, by which those that are new have their place
         there = np.fromiter(map(self._row.setdefault, records.ids, own.tolist()), np.int64, count)
         known = there != own
-        new, old = records.versions[known], self._version[there[known]]
+        if not known.any():
+            self._add(own)
+            return
+        new, old = records.versions[known], rows.version[there[known]]
         differs = new != old
         first = differs.argmax(axis=1)[:, None]  # the first part that differs decides
         newer = differs.any(axis=1) & np.take_along_axis(new > old, first, 1)[:, 0]
         kept = ~known
         kept[known] = newer
-        self._kill_all(there[known][newer])
-        self._alive[own[kept]] = True
+        self._kill(there[known][newer])
+        self._add(own[kept])
+        again = np.flatnonzero(known)
+        older = differs.any(axis=1) & ~newer
+        if self.late:
+            self.late.difference_update(records.ids[row] for row in again[~older].tolist())
+        self.late.update(records.ids[row] for row in again[older].tolist())
         if kept.all():  # as when an account comes for all rows of its user
             self._row.update(zip(records.ids, own.tolist(), strict=True))
         else:
-            replaced = np.flatnonzero(known)[newer]
-            self._row.update((records.ids[row], base + row) for row in replaced.tolist())
-        return []
+            self._row.update((records.ids[row], int(own[row])) for row in again[newer].tolist())
 
-    def _put_each(self, records: Records, base: int, seq: int) -> list[str]:
+    def _put_each(self, records: Records, own: np.ndarray) -> list[str]:
         """One record after the other; the identities of rows that were removed."""
-        removed = []
-        for row, (row_id, present) in enumerate(
-            zip(records.ids, records.present.tolist(), strict=True), base
+        removed: list[str] = []
+        versions = list(map(tuple, records.versions.tolist()))
+        for place, (row_id, present) in enumerate(
+            zip(records.ids, records.present.tolist(), strict=True)
         ):
-            there = self._row.get(row_id)
-            if there is None:
-                gone = self._removed.get(row_id)
-                if gone is not None and tuple(self._version[row]) <= gone[0]:
-                    continue
-            elif tuple(self._version[row]) <= tuple(self._version[there]):
+            version, before = versions[place], self._version_of(row_id)
+            if before is not None and version <= before:
+                (self.late.add if version < before else self.late.discard)(row_id)
                 continue
-            else:
-                self._kill(there)
+            self.late.discard(row_id)
+            there = self._row.pop(row_id, None)
+            if there is not None:
+                removed += self._kill(np.array([there]), [row_id])
             if present:
-                self._row[row_id] = row
-                self._alive[row] = True
+                self._row[row_id] = int(own[place])
+                self._add(own[place : place + 1])
             else:
-                if self._row.pop(row_id, None) is not None:
-                    removed.append(row_id)
-                self._removed.pop(row_id, None)  # it goes last
-                self._removed[row_id] = tuple(self._version[row]), seq
+                self._remove(row_id, version, int(records.times[place]))
         return removed
 
-    def drop(self, ids: Sequence[str], seq: int = 0) -> None:
-        """Let rows go for good, without remembering them."""
+    def _version_of(self, row_id: str) -> Version | None:
+        """The version of what is known of a row, be it there or removed."""
+        there = self._row.get(row_id)
+        if there is not None:
+            return tuple(self._rows.version[there].tolist())
+        return self._removed[row_id][0] if row_id in self._removed else None
+
+    def _without_null_rows(self, records: Records) -> list[str]:
+        """A pair takes the place of its user's row without one, in the same step.
+
+        Otherwise the table would be smaller for a moment, and servers that read in other portions
+        would let other rows go. The removal that follows in the changelog finds nothing to do.
+        """
+        gone = []
+        for row_id, ts in zip(records.ids, records.times.tolist(), strict=True):
+            user, is_pair, _account = row_id.partition("+")
+            if not is_pair:
+                continue
+            version = self._version_of(user) or _NO_VERSION
+            self._remove(user, version, ts)
+            there = self._row.pop(user, None)
+            if there is not None:
+                gone += self._kill(np.array([there]), [user])
+        return gone
+
+    def _remove(self, row_id: str, version: Version, ts: int) -> None:
+        """Remember a removal, as long as anything that caused it is there."""
+        before = self._removed.get(row_id)
+        self._removed[row_id] = version, max(ts, before[1]) if before else ts
+
+    def _add(self, positions: np.ndarray) -> None:
+        self._rows.revive(positions)
+        self._inside += len(positions)
+
+    def _kill(self, positions: np.ndarray, ids: Sequence[str] = ()) -> list[str]:
+        """Let rows die; of these identities, those that viewers were shown."""
+        self._sums.remove(positions)
+        inside = self._rows.inside[positions]
+        self._inside -= int(np.count_nonzero(inside))
+        self._rows.kill(positions)
+        return [ids[place] for place in np.flatnonzero(inside).tolist()] if ids else []
+
+    def _leave(self, own: np.ndarray) -> list[str]:
+        """Whoever has to go, from the table or from what viewers are shown: their identities."""
+        rows = self._rows
+        gone: list[str] = []
+        for number, top in enumerate(self._caps):
+            new = own[rows.alive[own]]
+            mine = new[rows.group[new] == number] if self._groups else new
+            top.added(mine)
+            size = len(rows.living(rows.alive, number)) if self._groups else len(self)
+            if size > top.most:
+                gone += self._drop(*top.surplus(size - top.most, self._row))
+                self._capped = True
+        if len(self._removed) > self._removals:
+            self._forget_removals()
+        if self._window:
+            self._window.added(own[rows.inside[own]])
+            gone += self._leave_window()
+        return gone
+
+    def _drop(self, positions: np.ndarray, ids: Sequence[str]) -> list[str]:
         for row_id in ids:
-            self._kill(self._row.pop(row_id))
+            del self._row[row_id]
+        self.late.difference_update(ids)
+        return self._kill(positions, ids)
+
+    def _leave_window(self) -> list[str]:
+        if self._window is None or self._inside <= self._window.most:
+            return []
+        positions, ids = self._window.surplus(self._inside - self._window.most, self._row)
+        self._sums.hide(positions)
+        self._rows.inside[positions] = False
+        self._inside -= len(positions)
+        return ids
+
+    def _forget_removals(self) -> None:
+        """A row that ranks below a full table's lowest one stays away by itself."""
+        floor = self._caps[0].lowest(self._row) if self._capped else None
+        if floor is not None:
+            self._removed = {i: it for i, it in self._removed.items() if rank(it[1], i) >= floor}
+        self._removals = max(_REMOVALS, 2 * len(self._removed))
+
+    def _is_shown(self, row_id: str) -> bool:
+        there = self._row.get(row_id)
+        return there is not None and bool(self._rows.inside[there])
+
+    def _remember(self, gone: Sequence[str], seq: int) -> None:
+        self._left.extend((row_id, seq) for row_id in gone)
+        while len(self._left) > _REMEMBERED:
+            self._forgotten_at = self._left.popleft()[1]
+
+    def drop(self, ids: Sequence[str]) -> None:
+        """Let rows go for good, without remembering them."""
         if ids:
-            self._dropped_at = seq
+            self._drop(np.array([self._row[row_id] for row_id in ids]), ids)
             self._snapshot = self._shown = None
 
     def since(self, seq: int) -> Delta | None:
@@ -197,64 +290,28 @@ class Store:
 
         None where that cannot be told, or is no less than all rows.
         """
-        if self.limited or self._dropped_at > seq:
+        if self._forgotten_at > seq:
             return None
-        first = int(np.searchsorted(self._at[: self._size], seq, side="right"))
-        new = int(np.count_nonzero(self._alive[first : self._size]))
-        removed = []
-        for row_id, (_version, at) in reversed(self._removed.items()):
+        removed: dict[str, None] = {}
+        for row_id, at in reversed(self._left):
             if at <= seq:
                 break
-            if row_id not in self._row:
-                removed.append(row_id)
-        if new + len(removed) >= max(1, len(self)):
+            if not self._is_shown(row_id):
+                removed[row_id] = None
+        rows = self._rows
+        new = int(np.count_nonzero(rows.inside & (rows.at > seq)))
+        if new + len(removed) >= max(1, self._inside):
             return None
-        return Delta(self._rows_from(first), removed)
+        return Delta(rows.freeze(rows.inside, seq).table(), list(removed))
 
-    def _hash_waiting(self) -> None:
-        unknown = ~self._known[self._hashed : self._size]
-        if unknown.any():
-            # together: 500 rows that came one by one would hold up everybody for half a second
-            waiting = [chunk for _start, chunk in self._chunks_from(self._hashed)]
-            some = pa.Table.from_batches(waiting, self.schema).filter(pa.array(unknown))
-            hashes = [hashing.of_rows(chunk) for chunk in some.combine_chunks().to_batches()]
-            self._hash[self._hashed + np.flatnonzero(unknown)] = np.concatenate(hashes)
-            self._known[self._hashed : self._size] = True
-        new, outside = slice(self._hashed, self._size), slice(self._hashed, self._first)
-        self._sum += hashing.total(self._hash[new][self._alive[new]])
-        if outside.stop > outside.start:
-            self._outside += hashing.total(self._hash[outside][self._alive[outside]])
-        self._hashed = self._size
-
-    def _kill(self, row: int) -> None:
-        self._alive[row] = False
-        if self._first <= row < self._size:  # those of a run that is being put are not counted yet
-            self._inside -= 1
-        if row < self._hashed:
-            self._sum -= int(self._hash[row])
-            if row < self._first:
-                self._outside -= int(self._hash[row])
-
-    def _kill_all(self, rows: np.ndarray) -> None:
-        self._alive[rows] = False
-        self._inside -= int(np.count_nonzero(rows >= self._first))
-        hashed = rows[rows < self._hashed]
-        self._sum -= hashing.total(self._hash[hashed])
-        self._outside -= hashing.total(self._hash[hashed[hashed < self._first]])
-
-    def _chunks_from(self, row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The chunks from a row on, each with the number of its first row."""
-        at = 0
-        for chunk in self._chunks:
-            if at + chunk.num_rows > row:
-                skip = max(0, row - at)
-                yield at + skip, chunk.slice(skip)
-            at += chunk.num_rows
+    def freeze(self) -> Frozen:
+        """All rows as they are now, to be put together elsewhere."""
+        return self._rows.freeze(self._rows.alive)
 
     def snapshot(self) -> pa.Table:
         """All rows, in the order of their last change."""
         if self._snapshot is None:
-            self._snapshot = self._rows_from(0)
+            self._snapshot = self.freeze().table()
         return self._snapshot
 
     def newest(self) -> pa.Table:
@@ -262,35 +319,5 @@ class Store:
         if not self.limited:
             return self.snapshot()
         if self._shown is None:
-            self._shown = self._rows_from(self._first)
+            self._shown = self._rows.freeze(self._rows.inside).table()
         return self._shown
-
-    def _rows_from(self, row: int) -> pa.Table:
-        parts = []
-        for start, chunk in self._chunks_from(row):
-            alive = self._alive[start : start + chunk.num_rows]
-            parts.append(chunk if alive.all() else chunk.filter(pa.array(alive)))
-        return pa.Table.from_batches(parts, self.schema).combine_chunks()
-
-    def _grow(self, size: int) -> None:
-        if size <= len(self._alive):
-            return
-        room = max(1024, 1 << (size - 1).bit_length())
-        for name in ("_alive", "_at", "_hash", "_known", "_version"):
-            old = getattr(self, name)
-            new = np.zeros((room, *old.shape[1:]), old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
-
-    def _rebuild(self) -> None:
-        """Forget dead rows."""
-        self._hash_waiting()  # rows are about to be renumbered
-        alive = np.flatnonzero(self._alive[: self._size])
-        whole = self.snapshot()
-        self._hash, self._version = self._hash[alive], self._version[alive]
-        self._known = self._known[alive]
-        self._at, self._first = self._at[alive], int(np.searchsorted(alive, self._first))
-        self._alive = np.ones(len(alive), bool)
-        self._chunks = whole.to_batches()
-        self._size = self._hashed = len(alive)
-        self._row = {row_id: row for row, row_id in enumerate(whole.column("_id").to_pylist())}
