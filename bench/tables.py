@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection
@@ -50,8 +51,8 @@ def _measured(part: str, asked: argparse.Namespace) -> Figures:
         return PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
 
 
-def _steady(
-    cluster: Ledgered, count: int, rate: float, audience: Audience, viewers: int
+def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who looks
+    cluster: Ledgered, count: int, rate: float, audience: Audience, viewers: int, row_from: int = 0
 ) -> tuple[list[float], float]:
     """Ms from handing each change to a producer until each viewer has it; and seconds to join."""
     first = cluster.ends[1]
@@ -66,7 +67,7 @@ def _steady(
             if stop.wait(max(0.0, began + number / rate - time.monotonic())):
                 return
             sent.append(time.monotonic())
-            cluster.put(1, row("final_ui", number % 1000, "changed", number))
+            cluster.put(1, row("final_ui", row_from + number % 1000, "changed", first + number))
             cluster.flush()
 
     async def look() -> float:
@@ -130,6 +131,51 @@ def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     }
 
 
+def readers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+    """Live frames of a table of 1,000,000 rows, alone and while ten others read it over HTTP."""
+    count, rate = asked.records, 200
+    cluster.lead(cluster.generation(1, count, ("final_ui",)))
+    figures: Figures = {}
+    with cluster.server(viewer_rows=5000) as server:
+        for beside in ("alone", "beside 10 readers"):
+            with contextlib.ExitStack() as stack:
+                answers = stack.enter_context(_polling(server.url)) if beside != "alone" else []
+                changes = int(asked.seconds * rate)
+                took, _ = _steady(cluster, changes, rate, Audience(server), 5, count - 1000)
+                figures |= {f"{beside}: {p}": ms for p, ms in _shares(took, 50, 99).items()}
+                if answers:
+                    figures["answers per second"] = len(answers) / asked.seconds
+                    figures["an answer takes, s"] = sum(answers) / len(answers)
+    ratio = figures["beside 10 readers: p99, ms"] / figures["alone: p99, ms"]
+    return {**figures, "p99 beside readers / alone": ratio}
+
+
+# Ten readers: of the whole table, of its richest, of a filter; each asks again when it has read.
+_POLLS = """
+import http.client, sys, threading, time
+paths = ["format=arrow", "format=csv&columns=_id,balance", "sort=-balance&limit=100"]
+paths += ["filter=age>=30&limit=1000", "limit=100"]
+def poll(path):
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=120)
+    while True:
+        began = time.monotonic()
+        connection.request("GET", "/api/v1/tables/final_ui?" + path)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        while answer.read(1 << 20):
+            pass
+        print(time.monotonic() - began, flush=True)
+        time.sleep(0.5)
+for path in 2 * paths:
+    threading.Thread(target=poll, args=(path,)).start()
+"""
+
+
+def _polling(url: str) -> contextlib.AbstractContextManager[list[float]]:
+    """Ten who read a table again and again: seconds that each answer took."""
+    return _beside(_POLLS, url, float)
+
+
 def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     """A cutover of 100,000 rows for 20 viewers, while others ask for something small."""
     old, new = cluster.generation(1, 100_000), cluster.generation(2, 100_000)
@@ -169,25 +215,36 @@ while True:
 """
 
 
-@contextlib.contextmanager
-def _asking(url: str) -> Iterator[list[tuple[float, float]]]:
+def _asking(url: str) -> contextlib.AbstractContextManager[list[tuple[float, float]]]:
     """Somebody who asks for something small again and again: when, and how many ms it took."""
+
+    def read(line: str) -> tuple[float, float]:
+        at, took = line.split()
+        return float(at), float(took)
+
+    return _beside(_ASKS, url, read)
+
+
+Line = TypeVar("Line")
+
+
+@contextlib.contextmanager
+def _beside(program: str, url: str, read: Callable[[str], Line]) -> Iterator[list[Line]]:
+    """Another process that asks the server; what it prints, line by line."""
     port = url.rstrip("/").rpartition(":")[2]
-    waits: list[tuple[float, float]] = []
-    command = [sys.executable, "-c", _ASKS, port]
+    found: list[Line] = []
+    command = [sys.executable, "-c", program, port]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = process.stdout
 
         def note() -> None:
-            for line in lines:
-                at, took = line.split()
-                waits.append((float(at), float(took)))
+            found.extend(map(read, lines))
 
         thread = threading.Thread(target=note)
         thread.start()
         try:
-            yield waits
+            yield found
         finally:
             process.kill()
             thread.join()
@@ -258,6 +315,7 @@ def _cpu_s(pid: int) -> float:
 PARTS: dict[str, Callable[[argparse.Namespace, Ledgered], Figures]] = {
     "latency": latency,
     "viewers": viewers,
+    "readers": readers,
     "cutover": cutover,
     "ingest": ingest,
 }

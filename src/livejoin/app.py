@@ -4,7 +4,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from livejoin.control.ledger import Ledger
 from livejoin.core import facts
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
+from livejoin.core.rows import Change
 from livejoin.core.tokens import Role
 from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, TopicMissing
 from livejoin.kafka import Kafka
@@ -50,7 +51,11 @@ def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None)
     jars.jars("spark")
 
     def stand(crew: Crew, of: TableServer) -> None:
-        leader = Leader(settings, of.kafka, of.names, of.show_status, lambda: of.host.counted)
+        leader = Leader(
+            *(settings, of.kafka, of.names, of.show_status),
+            lambda: of.host.counted,
+            lambda: of.host.overtaken,
+        )
         crew.hire("leader", leader.run)
 
     return serving.run(settings, announce, stand)
@@ -65,6 +70,7 @@ class Leader:
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
     counted: Callable[[], CountedBy]  # as our tables hold them
+    overtaken: Callable[[], Mapping[int, Sequence[Change]]]  # winners that an older record followed
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -130,6 +136,7 @@ class Leader:
         crew.hire("sources", partial(pipeline.watch, executor))
         crew.hire("rehearsal", pipeline.rehearse)
         crew.hire("figures", partial(self._count, inbox))
+        crew.hire("rewrite", partial(self._rewrite, pipeline))
         crew.hire("control-topic", control.run)
         started = facts.Started(time.time(), settings.choice, settings.limits)
         try:
@@ -149,6 +156,20 @@ class Leader:
                 if fact != told.get(number):
                     inbox.put(fact)
             told = now
+
+    def _rewrite(self, pipeline: Pipeline, stop: threading.Event) -> None:
+        """Write winners again, behind the older records that followed them."""
+        done: Mapping[int, Sequence[Change]] = {}
+        while not stop.wait(_COUNT_S):
+            now = self.overtaken()
+            if now is done:
+                continue
+            for number, changes in now.items():
+                try:
+                    pipeline.rewrite(number, changes)
+                except LivejoinError as error:  # they are still overtaken at the next look
+                    log.warning("rows are not written again yet", why=str(error))
+            done = now
 
     def _waiting(self, why: str) -> None:
         self.show_status({"state": "waiting", "progress": 0, "message": why})

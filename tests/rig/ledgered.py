@@ -42,12 +42,12 @@ class Ledgered:
         kafka.make(self._names.leader)
         self.ends: dict[int, int] = {}
 
-    def generation(self, number: int, count: int) -> Generation:
-        """A changelog with so many rows in each data table."""
+    def generation(self, number: int, count: int, tables: Sequence[str] = DATA) -> Generation:
+        """A changelog with so many rows in each of these tables."""
         topic = self._names.changelog(number)
         self.kafka.make(topic, {"cleanup.policy": "compact"})
         for n in range(count):
-            for table in DATA:
+            for table in tables:
                 self.put(number, row(table, n, f"generation {number}"))
         self.flush()
         reading = {s.name: Reading(s.name, "", {0: 0}, {0: -1}) for s in spec.SOURCES}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from livejoin.core.rows import Change, Follower
-from livejoin.tables import decode, rank, segments, store
+from livejoin.tables import decode, rank, remembered, segments, store
 from livejoin.tables.store import Cap, Store
 from tables.filled import plain
 
@@ -127,7 +127,7 @@ def _small(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(segments, "_MANY_BATCHES", 2)
         patch.setattr(rank, "_LOWEST_ROWS", 2)
         patch.setattr(rank, "_FEW", 100 if request.param == "one at a time" else 0)
-        patch.setattr(store, "_REMOVALS", 1)
+        patch.setattr(remembered, "_FEW", 1)
         yield
 
 

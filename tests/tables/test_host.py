@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import spec
+from livejoin.core import rows, spec
 from livejoin.core.rows import Change
 from livejoin.core.state import State
 from livejoin.tables.host import DATA, Host
@@ -369,3 +369,21 @@ def test_a_server_that_starts_shows_a_generation_once_it_has_read_all_that_there
         host.apply(run)
         shown.append((host.generation, len(host.store("final_ui"))))
     assert shown == [(None, 0), (1, 3)]
+
+
+def test_a_winner_that_an_older_record_follows_is_named_once_that_lasts() -> None:
+    host = _host()
+    host.follow(live(1))
+    winner = Change("final_ui", "0-0", {"userId": "u0", "age": 5}, 1000, (7, 0, 0))
+    host.apply(chunk(1, 2, winner, final(0, "old", 3)))
+    host.find_overtaken()
+    assert host.overtaken == {}, "it may be followed by the winner in a moment"
+    host.find_overtaken()
+    ((number, changes),) = host.overtaken.items()
+    (change,) = changes
+    assert number == 1
+    assert change.key() == winner.key()
+    assert rows.read(change.key(), change.value()) == winner
+    host.apply(chunk(1, 3, change))
+    host.find_overtaken()
+    assert host.overtaken == {}

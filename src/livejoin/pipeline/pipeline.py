@@ -4,9 +4,10 @@ Puts the parts of this room together.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import structlog
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -24,6 +25,8 @@ from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.rehearsal import Rehearsal
 from livejoin.reading import read_to_end
+
+log = structlog.get_logger()
 
 _CHANGELOG = {
     "cleanup.policy": "compact",
@@ -47,6 +50,7 @@ class Pipeline:
         self._furthest: dict[int, dict[tuple[str, int], int]] = {}  # marks of earlier runs
         self._running: dict[int, Generation] = {}
         self._jobs: dict[int, Job] = {}  # of generations whose query starts when theirs is done
+        self._through: set[int] = set()  # generations whose newest run has read all it had to
         self._starting = threading.Lock()
         self._rehearsal = Rehearsal(queries, queries.batch_s / 4)
 
@@ -62,6 +66,7 @@ class Pipeline:
         Where its topics have more partitions by now, nothing is started: what it has to read then.
         """
         number = generation.number
+        self._through.discard(number)
         self._rehearsal.end()
         sources.check_fingerprint(generation, self._queries.fingerprint(generation))
         topics = sources.topics_of(self._kafka, generation)
@@ -127,11 +132,14 @@ class Pipeline:
 
     def _mark_end(self, feed: str) -> None:
         """Each task of the query that has this has all of the feed."""
+        self._produce(feed, [(key.encode(), None) for key in self._queries.ends_of_feed()])
+
+    def _produce(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         producer = self._kafka.producer()
-        for key in self._queries.ends_of_feed():
-            producer.produce(feed, key=key)
+        for key, value in records:
+            producer.produce(topic, value, key)
         if producer.flush(ANSWER_S):
-            raise KafkaUnavailable(f'topic "{feed}" took no record within {ANSWER_S} s')
+            raise KafkaUnavailable(f'topic "{topic}" took no record within {ANSWER_S} s')
 
     def _fed(self, generation: int, start: int) -> Way:
         """A run's way with what is left of its feed."""
@@ -191,8 +199,21 @@ class Pipeline:
         way = self._ways[number]
         ready_at = CatchUp(self._kafka, self._names, number, way, progressed, stopped).follow()
         if ready_at is not None:
+            self._through.add(number)
             self._rehearsal.soon(generation)
         return ready_at
+
+    def rewrite(self, generation: int, changes: Sequence[rows.Change]) -> None:
+        """Write rows of a generation again, unless its run is still reading what it read before.
+
+        Compaction keeps the last record of a key: behind a late one there must be the winner.
+        """
+        if generation not in self._running or generation not in self._through:
+            return
+        self._produce(
+            self._names.changelog(generation), [(one.key(), one.value()) for one in changes]
+        )
+        log.info("wrote rows again that came late", generation=generation, rows=len(changes))
 
     def rehearse(self, stop: threading.Event) -> None:
         """Have what is new to a JVM done once where nobody waits for it, until told to stop."""

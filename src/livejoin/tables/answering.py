@@ -2,8 +2,8 @@
 
 import hashlib
 import json
+from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -14,39 +14,45 @@ from livejoin.errors import AskError
 from livejoin.tables import query
 from livejoin.tables.formats import FORMATS
 from livejoin.tables.host import Host
+from livejoin.tables.snapshots import Snapshots
 
 GENERATION = "livejoin-generation"
 SEQ = "livejoin-seq"
 TOTAL = "livejoin-total"
 
 
-async def answer(request: Request, host: Host, name: str) -> Response:
+async def answer(request: Request, host: Host, snapshots: Snapshots, name: str) -> Response:
     """A table's rows as they are now. Called on the loop that owns them, which copies nothing."""
     asked = query.parameters(request.query_params.multi_items())
     form = asked.get("format", "json")
     if form not in FORMATS:
         raise AskError(f"unknown format {shown(form)}", hint=f"Known are {', '.join(FORMATS)}.")
     wanted = query.read(asked, host.store(name).schema)
-    tag = _tag(host, name, asked)
+    # `seq` counts what comes by the changelog, which livejoin's own tables do not
+    data, store = spec.ALL_TABLES[name].data, host.store(name)
+    rows = [host.generation, host.seq] if data else [store.hash]
+    tag = _tag(name, asked, rows)
     # a cache may keep it, and asks each time whether it still holds
     headers = {"etag": tag, "cache-control": "no-cache"}
     if _known(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    head = {"table": name, "generation": host.generation, "seq": host.seq}
-    found = await run_in_threadpool(query.run, wanted, host.store(name).snapshot())
-    headers |= {SEQ: str(head["seq"]), TOTAL: str(found.total)}
-    if head["generation"] is not None:
-        headers[GENERATION] = str(head["generation"])
+    now = await snapshots.of(name)
+    if data:  # what others waited for may be newer than the question
+        headers["etag"] = _tag(name, asked, [now.generation, now.seq])
+    head = {"table": name, "generation": now.generation, "seq": now.seq}
+    found = await snapshots.work(now.rows, query.run, wanted, now.rows)
+    headers |= {SEQ: str(now.seq), TOTAL: str(found.total)}
+    if now.generation is not None:
+        headers[GENERATION] = str(now.generation)
     pieces = iter(()) if request.method == "HEAD" else FORMATS[form].write(found, head)
-    return StreamingResponse(pieces, headers=headers, media_type=FORMATS[form].media_type)
+    return StreamingResponse(
+        snapshots.pieces(found.rows, pieces), headers=headers, media_type=FORMATS[form].media_type
+    )
 
 
-def _tag(host: Host, name: str, asked: dict[str, str]) -> str:
+def _tag(name: str, asked: dict[str, str], rows: list[Any]) -> str:
     """What is the same exactly as long as the rows are. Weak: `seq` may move on meanwhile."""
-    store = host.store(name)
-    # `seq` counts what comes by the changelog, which livejoin's own tables do not
-    rows = [host.generation, host.seq] if spec.ALL_TABLES[name].data else [store.hash]
-    parts = [__version__, name, len(store), *rows, sorted(asked.items())]
+    parts = [__version__, name, *rows, sorted(asked.items())]
     return f'W/"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}"'
 
 

@@ -85,7 +85,7 @@ class Figures:
                 made, of, found = self._known
                 if of == at or (of[0] == at[0] and now - made < _KEPT_S):
                     return found
-            tables = (host.store(s.table).snapshot() for s in (spec.USERS, spec.ACCOUNTS))
-            found = await run_in_threadpool(matched, *tables)
+            tables = [host.store(s.table).freeze() for s in (spec.USERS, spec.ACCOUNTS)]
+            found = await run_in_threadpool(lambda: matched(*(one.table() for one in tables)))
             self._known = now, at, found
             return found

@@ -5,7 +5,7 @@ ledger says from which changelog offset on it is complete, and the names move on
 has been read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from livejoin.core import spec
 from livejoin.core.facts import Counted
 from livejoin.core.generation import Generation
-from livejoin.core.rows import as_json
+from livejoin.core.rows import Change, as_json
 from livejoin.core.state import State
 from livejoin.tables.chunks import Chunk
 from livejoin.tables.decode import SCHEMAS
@@ -22,6 +22,8 @@ from livejoin.tables.marks import Read
 from livejoin.tables.signs import Signs
 from livejoin.tables.store import Cap, Delta, Store
 from livejoin.tables.system import System
+
+_OVERTAKEN = 1000  # winners to be written again at a time
 
 DATA = tuple(name for name, table in spec.TABLES.items() if table.data)
 
@@ -68,6 +70,12 @@ class Held:
         self.seq = chunk.seq
         return deltas
 
+    def winners(self, ids: Iterable[str]) -> list[Change]:
+        """The records of joined rows that count, to be written again."""
+        store = self.stores[spec.FINAL]
+        found = [(row_id, *store.winner(row_id)) for row_id in ids]
+        return [Change(spec.FINAL, i, row, ts, version) for i, row, ts, version in found]
+
     def capped(self) -> dict[str, int]:
         """The tables that older rows had to leave, and the lowest `_ts` that is there."""
         found = {name: self.stores[name].capped_from for name in DATA if name != spec.REJECTS}
@@ -98,7 +106,10 @@ class Host:
         self.signs = Signs()
         self.lag = Lag()
         self.followed = False  # whether a ledger was read
-        self.counted: Mapping[int, Counted] = {}  # by generation, replaced as a whole
+        # both by generation, replaced as a whole: others look at them from their threads
+        self.counted: Mapping[int, Counted] = {}
+        self.overtaken: Mapping[int, Sequence[Change]] = {}
+        self._late: dict[int, set[str]] = {}
 
     # --- told by the follower
 
@@ -153,6 +164,21 @@ class Host:
         }
         known = {row["generation"] for row in self.system.generations()}
         self.system.show_generations({n: row for n, row in figures.items() if n in known})
+
+    def find_overtaken(self) -> None:
+        """Find the winning records that an older one has followed, for longer than a moment.
+
+        A changelog's compaction keeps the last record of a key, not the winner. During a replay
+        most of them are followed by the winner again, and need no help.
+        """
+        late = {number: set(held.stores[spec.FINAL].late) for number, held in self._held.items()}
+        waited = {number: ids & self._late.get(number, set()) for number, ids in late.items()}
+        self.overtaken = {
+            number: self._held[number].winners(sorted(ids)[:_OVERTAKEN])
+            for number, ids in waited.items()
+            if ids
+        }
+        self._late = late
 
     # --- asked by readers
 

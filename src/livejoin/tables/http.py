@@ -31,6 +31,7 @@ from livejoin.tables.metrics import Metrics
 from livejoin.tables.problems import problem
 from livejoin.tables.requests import Requests
 from livejoin.tables.signing_in import SigningIn, who
+from livejoin.tables.snapshots import Snapshots
 from livejoin.tables.topics import MOST_MESSAGES, Topics
 
 _STATIC = Path(__file__).with_name("static")
@@ -91,6 +92,7 @@ class _Asked:
     def __init__(self, host: Host, live: Live) -> None:
         self._host = host
         self._live = live
+        self._snapshots = Snapshots(host)
 
     async def tables(self, request: Request) -> Response:
         listed = [
@@ -131,7 +133,7 @@ class _Asked:
         if name not in there:
             listed = ", ".join(there)
             raise HTTPException(404, f"there is no table {name[:100]!r}; there are {listed}")
-        return await answer(request, self._host, name)
+        return await answer(request, self._host, self._snapshots, name)
 
 
 def _tables(request: Request) -> dict[str, spec.Table]:

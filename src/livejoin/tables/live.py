@@ -142,6 +142,7 @@ class Live:
             self._watchers.check()
             self._wake_those_ahead()  # reading on does not always change a row
             self._host.count()  # not only for viewers: the leader looks at the figures too
+            self._host.find_overtaken()
             if not self._viewers:
                 continue
             self._flush_now()  # the figures are those of what has been sent

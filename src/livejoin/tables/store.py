@@ -4,24 +4,22 @@ Which rows stay is decided by their rank alone (see `rank`), so that all servers
 at the same point of the changelog, whenever they began to read it.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from livejoin.core import spec
 from livejoin.tables.decode import Records
-from livejoin.tables.rank import Top, rank
+from livejoin.tables.rank import Top
+from livejoin.tables.remembered import Left, Removals, Version
 from livejoin.tables.segments import Frozen, Rows
 from livejoin.tables.sums import Sums
 
-_REMEMBERED = 100_000  # rows that left, for viewers that resume
-_REMOVALS = 10_000  # that are kept in any case
-
-Version = tuple[int, ...]
-_NO_VERSION: Version = (np.iinfo(np.int64).min,) * 3  # as it is decoded
+_LOWEST = int(np.iinfo(np.int64).min)
+_NO_VERSION: Version = (_LOWEST, _LOWEST, _LOWEST)  # as it is decoded
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,8 @@ class Store:
         self._sums = Sums(self._rows)
         self._ranked = spec.TS.name in schema.names
         self._row: dict[str, int] = {}  # the position by identity
-        # removals by identity, their version and time: a row that comes late must stay away
-        self._removed: dict[str, tuple[Version, int]] = {}
-        self._removals = _REMOVALS  # when it is worth looking which of them still count
-        self._left: deque[tuple[str, int]] = deque()  # who left, and where in the changelog
-        self._forgotten_at = 0  # where in the changelog somebody left who is not remembered
+        self._removed = Removals()
+        self._left = Left()
         self._groups = cap.groups if cap else ()
         self._null_rows = cap is not None and cap.null_rows
         numbers = range(len(self._groups)) if self._groups else (None,)
@@ -120,7 +115,7 @@ class Store:
         if records.hashes is not None:
             rows.hash[own], rows.known[own] = records.hashes, True
         plain = records.present.all() and len(set(records.ids)) == len(records.ids)
-        if plain and self._removed.keys().isdisjoint(records.ids):
+        if plain and not self._removed.meet(records.ids):
             self._put_all(records, own)
             gone: list[str] = []
         else:
@@ -129,7 +124,7 @@ class Store:
             gone += self._without_null_rows(records)
         self._sums.add(own)
         gone += self._leave(own)
-        self._remember(gone, seq)
+        self._left.add(gone, seq)
         self._snapshot = self._shown = None
         new = rows.inside[own]
         upserts = records.rows if new.all() else records.rows.filter(pa.array(new))
@@ -168,7 +163,7 @@ class Store:
     def _put_each(self, records: Records, own: np.ndarray) -> list[str]:
         """One record after the other; the identities of rows that were removed."""
         removed: list[str] = []
-        versions = list(map(tuple, records.versions.tolist()))
+        versions: list[Version] = list(map(tuple, records.versions.tolist()))
         for place, (row_id, present) in enumerate(
             zip(records.ids, records.present.tolist(), strict=True)
         ):
@@ -184,15 +179,16 @@ class Store:
                 self._row[row_id] = int(own[place])
                 self._add(own[place : place + 1])
             else:
-                self._remove(row_id, version, int(records.times[place]))
+                self._removed.add(row_id, version, int(records.times[place]))
         return removed
 
     def _version_of(self, row_id: str) -> Version | None:
         """The version of what is known of a row, be it there or removed."""
         there = self._row.get(row_id)
         if there is not None:
-            return tuple(self._rows.version[there].tolist())
-        return self._removed[row_id][0] if row_id in self._removed else None
+            return self._version_at(there)
+        removed = self._removed.get(row_id)
+        return removed[0] if removed else None
 
     def _without_null_rows(self, records: Records) -> list[str]:
         """A pair takes the place of its user's row without one, in the same step.
@@ -206,16 +202,11 @@ class Store:
             if not is_pair:
                 continue
             version = self._version_of(user) or _NO_VERSION
-            self._remove(user, version, ts)
+            self._removed.add(user, version, ts)
             there = self._row.pop(user, None)
             if there is not None:
                 gone += self._kill(np.array([there]), [user])
         return gone
-
-    def _remove(self, row_id: str, version: Version, ts: int) -> None:
-        """Remember a removal, as long as anything that caused it is there."""
-        before = self._removed.get(row_id)
-        self._removed[row_id] = version, max(ts, before[1]) if before else ts
 
     def _add(self, positions: np.ndarray) -> None:
         self._rows.revive(positions)
@@ -241,8 +232,8 @@ class Store:
             if size > top.most:
                 gone += self._drop(*top.surplus(size - top.most, self._row))
                 self._capped = True
-        if len(self._removed) > self._removals:
-            self._forget_removals()
+        if self._removed.many:
+            self._removed.forget_below(self._caps[0].lowest(self._row) if self._capped else None)
         if self._window:
             self._window.added(own[rows.inside[own]])
             gone += self._leave_window()
@@ -263,21 +254,9 @@ class Store:
         self._inside -= len(positions)
         return ids
 
-    def _forget_removals(self) -> None:
-        """A row that ranks below a full table's lowest one stays away by itself."""
-        floor = self._caps[0].lowest(self._row) if self._capped else None
-        if floor is not None:
-            self._removed = {i: it for i, it in self._removed.items() if rank(it[1], i) >= floor}
-        self._removals = max(_REMOVALS, 2 * len(self._removed))
-
     def _is_shown(self, row_id: str) -> bool:
         there = self._row.get(row_id)
         return there is not None and bool(self._rows.inside[there])
-
-    def _remember(self, gone: Sequence[str], seq: int) -> None:
-        self._left.extend((row_id, seq) for row_id in gone)
-        while len(self._left) > _REMEMBERED:
-            self._forgotten_at = self._left.popleft()[1]
 
     def drop(self, ids: Sequence[str]) -> None:
         """Let rows go for good, without remembering them."""
@@ -290,19 +269,29 @@ class Store:
 
         None where that cannot be told, or is no less than all rows.
         """
-        if self._forgotten_at > seq:
+        if not self._left.knows(seq):
             return None
-        removed: dict[str, None] = {}
-        for row_id, at in reversed(self._left):
-            if at <= seq:
-                break
-            if not self._is_shown(row_id):
-                removed[row_id] = None
+        removed = dict.fromkeys(i for i in self._left.since(seq) if not self._is_shown(i))
         rows = self._rows
         new = int(np.count_nonzero(rows.inside & (rows.at > seq)))
         if new + len(removed) >= max(1, self._inside):
             return None
         return Delta(rows.freeze(rows.inside, seq).table(), list(removed))
+
+    def winner(self, row_id: str) -> tuple[dict[str, Any] | None, int, Version | None]:
+        """What counts of an identity: its cells, or none where it was removed; time; version."""
+        there = self._row.get(row_id)
+        if there is None:
+            removed = self._removed.get(row_id)
+            assert removed is not None, "it is there, or was removed"
+            return None, removed[1], removed[0]
+        (cells,) = self._rows.cells(np.array([there])).drop_columns(["_id", "_ts"]).to_pylist()
+        version = self._version_at(there)
+        return cells, int(self._rows.ts[there]), None if version == _NO_VERSION else version
+
+    def _version_at(self, position: int) -> Version:
+        first, second, third = self._rows.version[position].tolist()
+        return first, second, third
 
     def freeze(self) -> Frozen:
         """All rows as they are now, to be put together elsewhere."""
