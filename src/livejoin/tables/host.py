@@ -161,7 +161,11 @@ class Host:
         """
         self.state, self.followed = state, True
         for number in self._wanted() - self._held.keys():
-            self._held[number] = Held(number, self._rejects_kept, (ends or {}).get(number, 0))
+            self._held[number] = Held(number, self._rejects_kept)
+        for number, end in (ends or {}).items():
+            held = self._held[number]
+            if not held.seq:  # it may have been held before it had a changelog
+                held.least = end
         self._move_if_ready()
         self._let_go()
 
