@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 FROM = "127.0.0.2"
 _KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 _BOMB = gzip.compress(bytes(50 << 20))  # 50 KB
-_TABLES = ("users_ui", "accounts_ui", "final_ui", "rejects_ui", "generations", "control_raw")
-_TABLES += ("orchestrator_logs", "orchestrator_status")
+_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui", "generations", "control_raw"]
+_TABLES += ["orchestrator_logs", "orchestrator_status"]
 _SETS = [some for size in range(len(_TABLES)) for some in itertools.combinations(_TABLES, size + 1)]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

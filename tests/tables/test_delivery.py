@@ -14,6 +14,7 @@ from livejoin.tables.host import Host
 from livejoin.tables.showing import Showing
 from livejoin.tables.viewer import BUFFER_BYTES, Frame, Subscription, Viewer
 from rig.lean import Lean, lean, leave
+from rig.running import until
 from tables.filled import chunk, final, live, user
 from tables.serving import LIMIT_S, Served, served
 
@@ -219,6 +220,19 @@ def test_a_bad_subscription_in_the_middle_of_a_frame_ends_the_socket_with_a_reas
         code, reason = one.closed
         assert code == 1008
         assert "there is no table 'nothing'" in reason
+
+    asyncio.run(look())
+
+
+def test_one_that_asks_for_nonsense_and_takes_nothing_is_cut_off(shown: Served) -> None:
+    def nobody_left() -> bool:
+        return bool(shown.get("/api/v1/status").json()["viewers"] == 0)
+
+    async def look() -> None:
+        one = await _stopped(shown)
+        one.ask("nothing")
+        await asyncio.to_thread(until, nobody_left, "the server has let go of it", LIMIT_S)
+        await leave([one])
 
     asyncio.run(look())
 

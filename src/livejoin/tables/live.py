@@ -20,7 +20,7 @@ from livejoin.tables.delivery import Delivery
 from livejoin.tables.figures import sources
 from livejoin.tables.guests import Guests
 from livejoin.tables.host import DATA, Host
-from livejoin.tables.revoking import Watchers
+from livejoin.tables.revoking import Watchers, send_away
 from livejoin.tables.sent import Sent
 from livejoin.tables.showing import Showing
 from livejoin.tables.store import Delta
@@ -210,11 +210,10 @@ class Live:
                     await sending
         except (AskError, TimeoutError, KeyError) as error:
             why = str(error) if isinstance(error, AskError) else "expected a subscription as text"
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                if viewer is None or not viewer.midway:  # nothing else can go into a frame
-                    told = self._showing.header("error", message=why)
-                    await socket.send_bytes(frames.frame(told))
-                await socket.close(_POLICY, why.encode()[:_REASON_BYTES].decode(errors="ignore"))
+            midway = viewer is not None and viewer.midway  # nothing else can go into a frame
+            told = frames.frame(self._showing.header("error", message=why))
+            reason = why.encode()[:_REASON_BYTES].decode(errors="ignore")
+            await send_away(socket, _POLICY, reason, b"" if midway else told)
         except WebSocketDisconnect:
             pass
         finally:
