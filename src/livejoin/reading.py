@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -53,21 +54,27 @@ class Span(NamedTuple):
     end: int
 
 
-Gone = Callable[[str], bool]
+@dataclass(frozen=True)
+class Events:
+    """Who is told, by topic, of what comes between records."""
+
+    # it cannot be read any more; the answer says whether that is fine
+    gone: Callable[[str], bool] = lambda _: False
+    ended: Callable[[str], object] = lambda _: None  # all that stood in it was read
+
+
+_NO_EVENTS = Events()
 
 
 def arrived(
     consumer: Consumer,
     most: int,
     wait_s: float,
-    gone: Gone = lambda _: False,
+    events: Events = _NO_EVENTS,
     *,
     gather_s: float = 0,
 ) -> list[Message]:
-    """What has arrived, as soon as anything has, or a while after that. Events are left out.
-
-    `gone` is told of a topic that cannot be read any more, and answers whether that is fine.
-    """
+    """What has arrived, as soon as anything has, or a while after that. Events are left out."""
     # consume alone would wait for the whole number
     first = consumer.poll(wait_s)
     if first is None:
@@ -77,7 +84,9 @@ def arrived(
         error = message.error()
         if error is None:
             messages.append(message)
-        elif error.code() in _GONE and not gone(message.topic() or ""):
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            events.ended(message.topic() or "")
+        elif error.code() in _GONE and not events.gone(message.topic() or ""):
             raise named(KafkaException(error), message.topic() or "")
     return messages
 
@@ -88,9 +97,9 @@ class Flow:
     Each batch has a cost of its own, whatever its size.
     """
 
-    def __init__(self, consumer: Consumer, gone: Gone = lambda _: False) -> None:
+    def __init__(self, consumer: Consumer, events: Events = _NO_EVENTS) -> None:
         self._consumer = consumer
-        self._gone = gone
+        self._events = events
         self._much = False
         self._since, self._count = time.monotonic(), 0
 
@@ -101,7 +110,7 @@ class Flow:
         """
         gather_s = _GATHER_SHOWN_S if shown else _GATHER_S
         messages = arrived(
-            self._consumer, _MOST, _WAIT_S, self._gone, gather_s=gather_s if self._much else 0
+            self._consumer, _MOST, _WAIT_S, self._events, gather_s=gather_s if self._much else 0
         )
         self._count += len(messages)
         took_s = time.monotonic() - self._since

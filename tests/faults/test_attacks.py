@@ -14,7 +14,8 @@ from rig import attack
 from rig.ledgered import Audience, Ledgered
 from rig.running import memory_kib
 
-KINDS = ("handshakes", "loris", "frames", "bombs", "subscriptions")
+KINDS = ("handshakes", "loris", "frames", "bombs", "subscriptions", "sets")
+ROWS = 100_000
 SECONDS, RATE = 20, 50.0
 GROWN_KIB = 150 << 10
 GRAIN_S = 0.02  # two frames: below it nobody differs
@@ -22,7 +23,7 @@ GRAIN_S = 0.02  # two frames: below it nobody differs
 
 def test_d8_attacks_take_bounded_memory_and_delay_nobody(kafka: Kafka, tmp_path: Path) -> None:
     cluster = Ledgered(kafka, tmp_path, "d8")
-    cluster.lead(cluster.generation(1, 1000))
+    cluster.lead(cluster.generation(1, ROWS))
     names = Names("d8")
     tokens.make_topics(kafka, names)
     good, bad = (tokens.make(kafka, names, "viewer", who, None) for who in ("good", "bad"))

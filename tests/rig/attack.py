@@ -6,16 +6,20 @@ They come from another address of the loopback than everybody else, and print wh
 import asyncio
 import contextlib
 import gzip
+import itertools
 import json
 import os
 import struct
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 FROM = "127.0.0.2"
 _KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 _BOMB = gzip.compress(bytes(50 << 20))  # 50 KB
+_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui", "generations", "control_raw"]
+_TABLES += ["orchestrator_logs", "orchestrator_status"]
+_SETS = [some for size in range(len(_TABLES)) for some in itertools.combinations(_TABLES, size + 1)]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -27,6 +31,7 @@ class Attack:
         self._token = token
         self.done = 0
         self.refused = 0
+        self._numbers = itertools.count()
 
     async def _open(self) -> Streams:
         return await asyncio.open_connection("127.0.0.1", self._port, local_addr=(FROM, 0))
@@ -95,14 +100,36 @@ class Attack:
     async def subscriptions(self) -> None:
         """Ten thousand subscriptions over one socket."""
         reader, writer = await self._socket()
-        text = json.dumps({"subscribe": ["final_ui"]}).encode()
-        frame = b"\x81" + bytes([0x80 | len(text)]) + b"\0\0\0\0" + text
+        frame = _asks(["final_ui"])
         reading = asyncio.create_task(reader.read())
         for _ in range(100):
             writer.write(frame * 100)
             await writer.drain()
         await reading
         self.refused += 1
+
+    async def sets(self) -> None:
+        """One set of tables after the other, of which little is read, or nothing."""
+        number = next(self._numbers)
+        reader, writer = await self._socket()
+        for tables in itertools.cycle(_SETS[number % len(_SETS) :] + _SETS):
+            writer.write(_asks(tables))
+            if reader.at_eof() or writer.is_closing():
+                break
+            if number % 2:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1 << 16), 0.1)
+            await asyncio.sleep(0.2)
+        writer.close()
+        self.refused += 1
+
+
+def _asks(tables: Sequence[str]) -> bytes:
+    """A subscription as a frame."""
+    text = json.dumps({"subscribe": tables}).encode()
+    short = len(text) < 126
+    length = bytes([0x80 | len(text)]) if short else b"\xfe" + struct.pack("!H", len(text))
+    return b"\x81" + length + b"\0\0\0\0" + text
 
 
 async def _over_and_over(one: Attack, what: Callable[[], Awaitable[None]], until: float) -> None:
@@ -119,7 +146,7 @@ async def _over_and_over(one: Attack, what: Callable[[], Awaitable[None]], until
 
 async def main(kind: str, port: int, seconds: float, token: str) -> None:
     """Attack for a while, many at once."""
-    at_once = {"handshakes": 100, "loris": 3000, "frames": 4, "bombs": 4, "subscriptions": 4}[kind]
+    at_once = {"handshakes": 100, "loris": 3000, "sets": 240}.get(kind, 4)
     one = Attack(port, token)
     until = time.monotonic() + seconds
     what = getattr(one, kind)

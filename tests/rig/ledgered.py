@@ -29,7 +29,7 @@ DATA = ("users_ui", "accounts_ui", "final_ui")
 class Ledgered:
     """Kafka with the ledger and changelogs of a livejoin that nobody leads."""
 
-    def __init__(self, kafka: Kafka, folder: Path, name: str) -> None:
+    def __init__(self, kafka: Kafka, folder: Path, name: str, *, led: bool = True) -> None:
         self.kafka = kafka
         self._folder = folder
         self._name = name
@@ -39,7 +39,8 @@ class Ledgered:
         )
         kafka.make(self._names.ledger, {"cleanup.policy": "compact"})
         kafka.make(self._names.logs)
-        kafka.make(self._names.leader)
+        if led:  # a server waits for all three topics
+            kafka.make(self._names.leader)
         self.ends: dict[int, int] = {}
 
     def generation(self, number: int, count: int, tables: Sequence[str] = DATA) -> Generation:
@@ -50,6 +51,10 @@ class Ledgered:
             for table in tables:
                 self.put(number, row(table, n, f"generation {number}"))
         self.flush()
+        return self.described(number)
+
+    def described(self, number: int) -> Generation:
+        """A generation as the ledger tells of it, complete with what was written of it so far."""
         reading = {s.name: Reading(s.name, "", {0: 0}, {0: -1}) for s in spec.SOURCES}
         choice = spec.Choice("users", "accounts")
         return Generation(number, choice, 0.0, sources=reading, ready_at=self.ends.get(number, 0))

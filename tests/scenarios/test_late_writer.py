@@ -19,7 +19,8 @@ NAME = "late"
 @pytest.fixture(scope="module")
 def one(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with world(kafka, tmp_path_factory.mktemp(NAME), NAME, spark={"conf": COLD}) as made:
-        play(made, [Produce("a", 30), ExpectOracle("a")])
+        made.producers["a"].people = 10  # so that many have an account
+        play(made, [Produce("a", 60), ExpectOracle("a")])
         yield made
 
 

@@ -14,7 +14,9 @@ import h11
 import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import State
 
 log = structlog.get_logger()
 
@@ -24,6 +26,7 @@ TAKE_S = 60.0  # until some of an answer was taken
 NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
 CLOSE_S = 1.0  # until one that was sent away has to be gone
 _READ_BYTES = 2 << 10  # of a viewer in one go: 62 small frames, parsed in 0.2 ms; others wait
+_WAITING_BYTES = 64 << 10  # for a viewer, in a socket's buffer; more waits until it is taken
 _REFUSED_AT_ONCE = 64  # then it is everybody else's turn
 _RESET = struct.pack("ii", 1, 0)  # a refused one leaves nothing behind, not even in the system
 _TURN_S = 5.0  # a new one waits at most so long for its turn
@@ -198,16 +201,32 @@ class Watching(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the application cut it off: closing it in good form waits for the other side."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "abort": self.transport.abort}
+        more = {"abort": self.transport.abort, "writable": self.writable}
+        self.app_state = {**self.app_state, **more}
+        self.transport.set_write_buffer_limits(_WAITING_BYTES)  # TLS would take 512 KiB
         self.close_timeout = CLOSE_S
         if hasattr(transport, "max_size"):  # asyncio's, of one read; TLS has records of its own
             transport.max_size = _READ_BYTES
 
     async def send(self, message: Any) -> None:
         """Send; an answer instead of a handshake ends it too, which uvicorn would complain of."""
+        if "more" in message:
+            await self._send_fragment(message["bytes"], last=not message["more"])
+            return
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True
+
+    async def _send_fragment(self, data: bytes | memoryview, *, last: bool) -> None:
+        """Send some of a message: whoever is slow takes no more memory than this much of it."""
+        await self.writable.wait()
+        if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        if self.conn.expect_continuation_frame:
+            self.conn.send_continuation(data, last)
+        else:
+            self.conn.send_binary(data, last)
+        self.transport.write(b"".join(self.conn.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         """Read on; of one that was sent away little more than that it has seen it."""

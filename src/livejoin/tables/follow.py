@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from livejoin.core.state import (
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import ANSWER_S, Kafka, Topic
 from livejoin.kafka_errors import forbidden
-from livejoin.reading import Flow, portions
+from livejoin.reading import Events, Flow, portions
 from livejoin.tables.chunks import Pair, decoded
 from livejoin.tables.host import Host
 
@@ -57,8 +57,12 @@ class Follower:
         self._looks = 0  # for a ledger
         self._alone = False
         self._said_at = 0.0
+        # of the ledger, by key, what was read before its end was reached; None from then on
+        self._past: dict[bytes, bytes] | None = {}
+        self._ended = False  # whether it was reached just now
         # changelog topics that are read, or will be once they exist
         self._generations: dict[str, int] = {}
+        self._measured: set[str] = set()  # those of them whose length was asked for
         self._building = False
         self._forbidden = ""  # a changelog that may not be read
 
@@ -95,7 +99,8 @@ class Follower:
                     tail(consumer, names.leader, 1),
                 ]
             )
-            self._generations = {}
+            self._generations, self._measured = {}, set()
+            self._past, self._ended = {}, False
             reading: set[str] = set()
             gone: set[str] = set()
 
@@ -104,10 +109,9 @@ class Follower:
                 gone.add(topic)
                 return topic in reading
 
-            flow = Flow(consumer, deleted)
+            flow = Flow(consumer, Events(deleted, self._reach_end))
             while not stop.is_set():
-                for some in portions(flow.next(shown=not self._building)):
-                    self._take(some)
+                self._take_all(flow.next(shown=not self._building))
                 self._say_that_we_read()
                 if gone:
                     consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
@@ -172,17 +176,28 @@ class Follower:
             why = str(forbidden(changelog)) if changelog else ""
             self._post(partial(self._host.trouble_with, why))
 
+    def _reach_end(self, topic: str) -> None:
+        """All that stood in a topic was read, transaction markers and holes included."""
+        if topic == self._names.ledger and self._past is not None:
+            self._ended = True
+
+    def _take_all(self, messages: list[Message]) -> None:
+        """The ledger first and in one go: of what was read together only the newest counts."""
+        ledger = [one for one in messages if one.topic() == self._names.ledger]
+        if ledger or self._ended:
+            self._take_ledger([_pair(one) for one in ledger])
+        for some in portions([one for one in messages if one.topic() != self._names.ledger]):
+            self._take(some)
+
     def _take(self, messages: list[Message]) -> None:
         topics: dict[str, list[Pair]] = defaultdict(list)
         ends: dict[str, int] = {}
         for message in messages:
             topic = message.topic() or ""
-            topics[topic].append((message.key() or b"", message.value() or b""))
+            topics[topic].append(_pair(message))
             ends[topic] = (message.offset() or 0) + 1
         for topic, some in topics.items():
-            if topic == self._names.ledger:
-                self._take_ledger(some)
-            elif topic == self._names.logs:
+            if topic == self._names.logs:
                 self._take_logs(some)
             elif topic == self._names.leader:
                 self._take_beats(some)
@@ -196,7 +211,17 @@ class Follower:
             self._post(partial(self._host.signs.led, beats[-1]))
 
     def _take_ledger(self, records: Sequence[Pair]) -> None:
-        self._post(self._host.signs.led)  # whoever writes it leads
+        """Act on the newest of each key, once the ledger's end was reached.
+
+        What stands before it is the past: generations that are gone, or were not complete yet.
+        """
+        if records:
+            self._post(self._host.signs.led)  # whoever writes it leads
+        if self._past is not None:
+            self._past.update(records)
+            if not self._ended:
+                return
+            records, self._past, self._ended = list(self._past.items()), None, False
         newest = {key: json.loads(value) for key, value in records if value}
         rows = {
             row["generation"]: row for key, row in newest.items() if key.startswith(GENERATION_KEY)
@@ -206,17 +231,18 @@ class Follower:
         if STATE_KEY in newest:
             state = from_json(newest[STATE_KEY])
             self._building = state.building is not None
-            known = self._generations.keys()
             self._generations = {self._names.changelog(n): n for n in _numbers(state)}
-            ends = self._ends(self._generations.keys() - known)
-            self._post(partial(self._host.follow, state, ends))
+            self._post(partial(self._host.follow, state, self._ends()))
         if STATUS_KEY in newest:
             self._post(partial(self._host.show_status, newest[STATUS_KEY]))
 
-    def _ends(self, changelogs: Iterable[str]) -> dict[int, int]:
-        """How long changelogs are that are new to us, by generation."""
-        found = self._kafka.describe(changelogs).values() if changelogs else ()
+    def _ends(self) -> dict[int, int]:
+        """How long changelogs are that are new to us, by generation; those that exist."""
+        self._measured &= self._generations.keys()
+        new = self._generations.keys() - self._measured
+        found = self._kafka.describe(new).values() if new else ()
         ends = self._kafka.offsets(found, OffsetSpec.latest()) if found else {}
+        self._measured |= ends.keys()
         return {self._generations[topic]: offsets[0] for topic, offsets in ends.items()}
 
     def _take_logs(self, records: Sequence[Pair]) -> None:
@@ -228,6 +254,10 @@ class Follower:
             self._post(partial(self._host.system.log, tables[spec.LOGS]))
         if spec.CONTROL in tables:
             self._post(partial(self._host.system.show_control, tables[spec.CONTROL]))
+
+
+def _pair(message: Message) -> Pair:
+    return message.key() or b"", message.value() or b""
 
 
 def tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,11 +44,32 @@ def changes(table: str, upserts: pa.Table | pa.RecordBatch, removed: Sequence[st
     return [*parts, removal(table, removed)] if removed else parts
 
 
+def head(header: dict[str, Any], parts: Sequence[Part] = ()) -> bytes:
+    """What stands before the payloads of a frame."""
+    listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
+    text = json.dumps({**header, "parts": listed}, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(text)) + text
+
+
 def frame(header: dict[str, Any], parts: Sequence[Part] = ()) -> bytes:
     """Put a frame together."""
-    listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
-    head = json.dumps({**header, "parts": listed}, separators=(",", ":")).encode()
-    return b"".join((_LENGTH.pack(len(head)), head, *(p.payload for p in parts)))
+    return b"".join((head(header, parts), *(p.payload for p in parts)))
+
+
+def fragments(pieces: Sequence[bytes | memoryview], most: int) -> Iterator[bytes | memoryview]:
+    """All bytes of the pieces, in runs of this many; only the last one is shorter."""
+    some: list[memoryview] = []
+    room = most
+    for piece in pieces:
+        left = memoryview(piece)
+        while left:
+            some.append(left[:room])
+            left, room = left[room:], room - len(some[-1])
+            if not room:
+                yield some[0] if len(some) == 1 else b"".join(some)
+                some, room = [], most
+    if some:
+        yield b"".join(some)
 
 
 def read(data: bytes) -> tuple[dict[str, Any], list[Part]]:

@@ -41,9 +41,9 @@ class Audience(Protocol):
 class Held:
     """One generation's tables, shown or not."""
 
-    def __init__(self, generation: Generation, rejects_kept: int, least: int = 0) -> None:
+    def __init__(self, generation: Generation, rejects_kept: int) -> None:
         self.number, self.max_rows = generation.number, generation.max_rows
-        self.least = least  # how long the changelog was when we began: all that before it shows
+        self.least = 0  # how long the changelog was when we began: all that before it shows
         self.seq = 0
         self.newest = 0  # source time in ms
         self.read = Read()
@@ -120,10 +120,12 @@ class Host:
         """
         self.state, self.followed = state, True
         for generation in state.wants:
-            number = generation.number
-            if number not in self._held:
-                least = (ends or {}).get(number, 0)
-                self._held[number] = Held(generation, self._rejects_kept, least)
+            if generation.number not in self._held:
+                self._held[generation.number] = Held(generation, self._rejects_kept)
+        for number, end in (ends or {}).items():
+            held = self._held[number]
+            if not held.seq:  # it may have been held before it had a changelog
+                held.least = end
         self._move_if_ready()
         self._let_go()
 

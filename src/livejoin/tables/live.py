@@ -5,7 +5,8 @@ One that comes back, or was too slow, is told what it misses: each row that chan
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +16,11 @@ from livejoin.core import spec
 from livejoin.core.tokens import includes
 from livejoin.errors import AskError
 from livejoin.tables import frames
+from livejoin.tables.delivery import Delivery
 from livejoin.tables.figures import sources
 from livejoin.tables.guests import Guests
 from livejoin.tables.host import DATA, Host
-from livejoin.tables.revoking import Watchers
+from livejoin.tables.revoking import Watchers, send_away
 from livejoin.tables.sent import Sent
 from livejoin.tables.showing import Showing
 from livejoin.tables.store import Delta
@@ -31,8 +33,7 @@ HEARTBEAT_S = 1.0
 FLUSH_S = 0.02
 _CLOSEST_S = 0.005
 _SHARE = 10  # of the loop's time, at most one in so many goes into frames
-_LARGE = 1 << 20
-_COPIED_PER_S = 500e6  # bytes of a frame into a socket's buffers, where memory is slow
+_SMALL_ROWS = 2000  # a cutover with so few rows goes out at once
 _FIRST_MESSAGE_S = 10
 _BEHIND_S = 10  # how long a viewer waits that has seen more than we have read
 _GOING_AWAY, _POLICY, _TRY_AGAIN = 1001, 1008, 1013
@@ -51,11 +52,11 @@ class Live:
         self._closed = False
         self._flushed_at = 0.0
         self._apart_s = _CLOSEST_S
-        self._free_at = 0.0  # when the next large frame may go
         self._since: float | None = None  # when the first change came that waits
         self.sent = Sent()
         self._timer: asyncio.TimerHandle | None = None
         self._showing = Showing(host)
+        self._delivery = Delivery(self._showing)
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
         self._watchers = Watchers(guests)
         host.audience.append(self)
@@ -109,11 +110,7 @@ class Live:
         since, self._since = self._since, None
         if not self._viewers:
             return
-        if moved:  # whoever holds some of this generation already misses only the rest
-            for viewer in self._viewers:
-                if viewer.held and viewer.held.generation == self._host.generation:
-                    viewer.miss()
-        parts = [self._showing.snapshot(table) for table in DATA] if moved else []
+        parts = self._cutover() if moved else []
         for table in (t for t in spec.ALL_TABLES if t in upserts or removed.get(t)):
             rows = pa.Table.from_batches(upserts.get(table, ()), self._host.store(table).schema)
             parts += frames.changes(table, rows, list(removed.get(table, ())))
@@ -121,19 +118,38 @@ class Live:
         took_s = asyncio.get_running_loop().time() - self._flushed_at
         self._apart_s = min(FLUSH_S, max(_CLOSEST_S, _SHARE * took_s))
 
-    def _send(
-        self, kind: str, parts: Iterable[frames.Part], since: float | None = None, **more: Any
-    ) -> None:
-        """One frame for each set of tables that somebody subscribed to."""
-        header, held = self._showing.header(kind, **more), self._showing.held()
-        made: dict[frozenset[str], bytes] = {}
+    def _cutover(self) -> list[frames.Part]:
+        """All data tables, where they are small; large frames are made when they can be sent."""
+        small = sum(len(self._host.store(table)) for table in DATA) <= _SMALL_ROWS
         for viewer in self._viewers:
-            if viewer.tables not in made:
-                mine = [part for part in parts if part.table in viewer.tables]
-                nothing = not mine and kind == "data"
-                made[viewer.tables] = b"" if nothing else frames.frame(_for(header, viewer), mine)
-            if made[viewer.tables]:
-                viewer.offer(Frame(made[viewer.tables], held, since))
+            # whoever holds some of this generation already misses only the rest
+            again = viewer.held and viewer.held.generation == self._host.generation
+            if again or not (small or viewer.tables.isdisjoint(DATA)):
+                viewer.miss()
+        return [part for table in DATA for part in self._showing.whole(table)] if small else []
+
+    def _send(
+        self, kind: str, parts: Sequence[frames.Part], since: float | None = None, **more: Any
+    ) -> None:
+        """One frame for all who get the same parts, whatever else they subscribed to."""
+        header, held = self._showing.header(kind, **more), self._showing.held()
+        made: dict[tuple[tuple[int, ...], frozenset[str]], Frame] = {}
+        known: dict[frozenset[str], Frame | None] = {}
+        for viewer in self._viewers:
+            tables = viewer.tables
+            if tables not in known:
+                mine = tuple(at for at, part in enumerate(parts) if part.table in tables)
+                what = mine, tables.intersection(spec.RESTRICTED)
+                if not mine and kind == "data":
+                    known[tables] = None
+                    continue
+                if what not in made:
+                    told = _for(header, viewer)
+                    made[what] = Frame.of(told, (parts[at] for at in mine), held, since)
+                known[tables] = made[what]
+            frame = known[tables]
+            if frame is not None:
+                viewer.offer(frame)
 
     async def beat(self) -> None:
         """Send a heartbeat every second, for ever: silence means a stall."""
@@ -197,9 +213,10 @@ class Live:
                     await sending
         except (AskError, TimeoutError, KeyError) as error:
             why = str(error) if isinstance(error, AskError) else "expected a subscription as text"
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await socket.send_bytes(frames.frame(self._showing.header("error", message=why)))
-                await socket.close(_POLICY, why.encode()[:_REASON_BYTES].decode(errors="ignore"))
+            midway = viewer is not None and viewer.midway  # nothing else can go into a frame
+            told = frames.frame(self._showing.header("error", message=why))
+            reason = why.encode()[:_REASON_BYTES].decode(errors="ignore")
+            await send_away(socket, _POLICY, reason, b"" if midway else told)
         except WebSocketDisconnect:
             pass
         finally:
@@ -230,28 +247,24 @@ class Live:
                 await socket.close(_GOING_AWAY, "livejoin is stopping")
                 return
             if viewer.missing:
-                self._flush_now()  # what is pending is in it, and need not come again
-                viewer.miss_no_more(Frame(self._showing.missed(viewer), self._showing.held()))
-            while viewer.waiting and not viewer.missing:
-                await self._hand_over(socket, viewer)
+                make = partial(self._missed, viewer)
+                self._note(viewer, await self._delivery.send_missed(socket, viewer, make))
+            while viewer.waiting and not viewer.missing and not viewer.leaving:
+                frame = viewer.take()
+                await self._delivery.send(socket, viewer, frame)
+                self._note(viewer, frame)
 
-    async def _hand_over(self, socket: WebSocket, viewer: Viewer) -> None:
-        frame, asked = viewer.take(), viewer.asked
-        await self._turn(len(frame.data))
-        await socket.send_bytes(frame.data)
-        if viewer.asked is asked:  # else it holds nothing yet of what it wants now
-            viewer.took(frame.held)
+    def _missed(self, viewer: Viewer) -> Frame:
+        viewer.miss()  # whatever waits is in it
+        self._flush_now()  # so is what is pending
+        viewer.miss_no_more()
+        return self._showing.missed(viewer)
+
+    def _note(self, viewer: Viewer, frame: Frame) -> None:
+        """A frame is on its way."""
+        viewer.took(frame.held)
         now = asyncio.get_running_loop().time()
         self.sent.frame(None if frame.since is None else now - frame.since)
-
-    async def _turn(self, size: int) -> None:
-        """Large frames go one after the other, and in between there is time for everybody else."""
-        if size < _LARGE:
-            return
-        now = asyncio.get_running_loop().time()
-        wait_s = max(0.0, self._free_at - now)
-        self._free_at = now + wait_s + size / _COPIED_PER_S
-        await asyncio.sleep(wait_s)
 
     def close(self) -> None:
         """Send every viewer away, with the code that says to come back."""

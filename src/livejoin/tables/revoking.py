@@ -33,14 +33,18 @@ class Watchers:
         """Send away those whose token was revoked or has expired, or whose session has."""
         for socket, who in self._open.items():
             if not self._guests.still(who):
-                task = asyncio.create_task(_send_away(socket))
+                why = "your token or session does not count any more"
+                task = asyncio.create_task(send_away(socket, NOT_KNOWN, why))
                 self._sending.add(task)  # else nobody holds it
                 task.add_done_callback(self._sending.discard)
 
 
-async def _send_away(socket: WebSocket) -> None:
+async def send_away(socket: WebSocket, code: int, why: str, last: bytes = b"") -> None:
+    """Close a socket, after a last frame where there is one."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(_LEAVE_S):
-            await socket.close(NOT_KNOWN, "your token or session does not count any more")
+            if last:
+                await socket.send_bytes(last)
+            await socket.close(code, why)
             return
     socket.state.abort()  # it takes nothing: it would wait for the rest of a frame for ever

@@ -1,30 +1,58 @@
-"""Frames of what a host shows: each is encoded once, however many get it."""
+"""What a host shows, as parts of frames: each is encoded once for all viewers, whatever they want.
+
+A snapshot is kept after rows have changed: whoever comes next gets it with what changed since. So
+few versions of a large table are in memory at a time, however many viewers take them, and when.
+"""
 
 import time
+import weakref
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from livejoin.core import spec
 from livejoin.tables import frames
+from livejoin.tables.frames import Part
 from livejoin.tables.host import DATA, Host
-from livejoin.tables.viewer import Held, Viewer
+from livejoin.tables.store import Store
+from livejoin.tables.viewer import Frame, Held, Viewer
+
+# Parts that are not the newest any more, and which somebody is still taking: so many bytes of
+# them, and one frame more, may be in memory.
+OLD_BYTES = 128 << 20
+_SMALL = 64 << 10  # a snapshot below it is made anew when rows have changed
+_FEW = 4  # one row in so many may have changed before a large one is
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """A table as it was encoded, and when that was."""
+
+    part: Part
+    store: Store
+    seq: int
+    rows: weakref.ref[pa.Table]  # the store keeps them until they change
 
 
 class Showing:
-    """What is shown now, as parts of frames."""
+    """What is shown now."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._snapshots: dict[str, tuple[Any, frames.Part]] = {}
-        # all there is of the tables that were asked for last, until something changes
-        self._whole: tuple[frozenset[str], bytes] | None = None
+        self._snapshots: dict[str, _Snapshot] = {}
+        # by table and what is held of it, until something changes
+        self._changes: dict[tuple[str, int], list[Part] | None] = {}
+        self._made: list[weakref.ref[Part]] = []
 
     def change(self) -> None:
-        """Something is about to be sent: who comes next gets another whole."""
-        self._whole = None
+        """Something is about to be sent: what was missed before is not all any more."""
+        self._changes.clear()
 
     def move(self) -> None:
         """Another generation is shown: the old one's rows are let go, whoever watches."""
         self._snapshots.clear()
+        self._changes.clear()
 
     def held(self) -> Held | None:
         """What viewers hold once they have all that was sent."""
@@ -45,33 +73,63 @@ class Showing:
             **more,
         }
 
-    def snapshot(self, table: str) -> frames.Part:
-        """A table's snapshot, encoded once however many ask for it."""
-        rows = self._host.store(table).newest()
-        known = self._snapshots.get(table)
-        if known is None or known[0] is not rows:
-            self._snapshots[table] = known = (rows, frames.part(table, "snapshot", rows))
-        return known[1]
-
-    def missed(self, viewer: Viewer) -> bytes:
+    def missed(self, viewer: Viewer) -> Frame:
         """All that a viewer does not hold; its data tables by what changed, where that is less."""
         held, now = viewer.held, self.held()
-        if held is None and self._whole and self._whole[0] == viewer.tables:
-            return self._whole[1]  # as for the one before
         since = held.seq if held and now and held.generation == now.generation else None
-        parts: list[frames.Part] = []
+        parts: list[Part] = []
         for table in spec.ALL_TABLES:
             if table not in viewer.tables or (table in DATA and held and now is None):
                 continue  # while nothing is live, viewers keep what they have
-            store = self._host.store(table)
-            delta = store.since(since) if since is not None and table in DATA else None
-            if delta is None:
-                parts.append(self.snapshot(table))
-            else:
-                parts += frames.changes(table, delta.upserts, delta.removed)
-        moved = held is not None and now is not None and since is None
+            changed = self._since(table, since) if since is not None and table in DATA else None
+            parts += self.whole(table) if changed is None else changed
+        moved = now is not None and since is None and not (held is None and viewer.fresh)
         more = {} if since is None else {"resumed": True}
-        frame = frames.frame(self.header("cutover" if moved else "data", **more), parts)
-        if held is None:
-            self._whole = viewer.tables, frame
-        return frame
+        header = self.header("cutover" if moved else "data", **more)
+        return Frame.of(header, parts, now)
+
+    def whole(self, table: str) -> list[Part]:
+        """All rows of a table: a snapshot, and what has changed since it was encoded."""
+        store, known = self._host.store(table), self._snapshots.get(table)
+        known = known if known is not None and known.store is store else None
+        if known is not None and table in DATA:  # others have no seq
+            large = len(known.part.payload) > _SMALL
+            changed = self._since(table, known.seq, len(store) // _FEW if large else 0)
+            if changed is not None:
+                return [known.part, *changed]
+        rows = store.newest()
+        if known is None or known.rows() is not rows:
+            part = self._counted(frames.part(table, "snapshot", rows))
+            known = _Snapshot(part, store, self._host.seq, weakref.ref(rows))
+            self._snapshots[table] = known
+        return [known.part]
+
+    def _since(self, table: str, seq: int, most: int | None = None) -> list[Part] | None:
+        """What changed in a data table; None where that is not known, or is more than `most`."""
+        if (table, seq) not in self._changes:
+            delta = self._host.store(table).since(seq)
+            parts = None
+            if delta is not None:
+                if most is not None and delta.upserts.num_rows + len(delta.removed) > most:
+                    return None
+                parts = frames.changes(table, delta.upserts, delta.removed)
+            self._changes[table, seq] = parts and [self._counted(part) for part in parts]
+        return self._changes[table, seq]
+
+    # --- memory
+
+    def _counted(self, part: Part) -> Part:
+        self._made.append(weakref.ref(part))
+        return part
+
+    def is_old(self, part: Part) -> bool:
+        """Whether a part is kept only by those who take it."""
+        known = self._snapshots.get(part.table)
+        return known is None or known.part is not part
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there is no room for more large parts until old ones were taken."""
+        there = [part for one in self._made if (part := one()) is not None]
+        self._made = [weakref.ref(part) for part in there]
+        return sum(len(part.payload) for part in there if self.is_old(part)) > OLD_BYTES

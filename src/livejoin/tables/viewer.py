@@ -4,11 +4,13 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple, Self
 
 from livejoin.core import spec
 from livejoin.errors import AskError
+from livejoin.tables import frames
+from livejoin.tables.frames import Part
 
 BUFFER_BYTES = 1 << 20  # per viewer; what does not fit is told again, each row once
 ASKS = 30
@@ -26,9 +28,30 @@ class Held(NamedTuple):
 class Frame(NamedTuple):
     """A frame that is to be sent, after which a viewer holds this much."""
 
-    data: bytes
+    head: bytes
+    parts: tuple[Part, ...]  # shared with the frames of other viewers
+    size: int
     held: Held | None
     since: float | None = None  # when the first of its changes came
+
+    @classmethod
+    def of(
+        cls,
+        header: dict[str, Any],
+        parts: Iterable[Part],
+        held: Held | None,
+        since: float | None = None,
+    ) -> Self:
+        """A frame with this header."""
+        chosen = tuple(parts)
+        head = frames.head(header, chosen)
+        size = len(head) + sum(len(part.payload) for part in chosen)
+        return cls(head, chosen, size, held, since)
+
+    @property
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """Its bytes, one after the other."""
+        return (self.head, *(part.payload for part in self.parts))
 
 
 class Subscription(NamedTuple):
@@ -44,6 +67,7 @@ class Viewer:
     def __init__(self, asked: Subscription) -> None:
         self.wake = asyncio.Event()
         self.leaving = False
+        self.midway = False  # whether a frame was sent in part
         self.ask(asked)
 
     def ask(self, asked: Subscription) -> None:
@@ -51,17 +75,18 @@ class Viewer:
         self.asked = asked
         self.tables = asked.tables
         self.held = asked.resume
+        self.fresh = True  # it was sent nothing of them
         self.miss()
 
     def offer(self, frame: Frame) -> None:
-        """Queue a frame, or have the viewer miss all that waits."""
+        """Queue a frame, or have the viewer miss all that waits: no large one ever waits."""
         if self.missing:
             return
-        if self.waiting and self.size + len(frame.data) > BUFFER_BYTES:
+        if self.size + frame.size > BUFFER_BYTES:
             self.miss()
             return
         self.waiting.append(frame)
-        self.size += len(frame.data)
+        self.size += frame.size
         self.wake.set()
 
     def miss(self) -> None:
@@ -71,20 +96,23 @@ class Viewer:
         self.missing = True
         self.wake.set()
 
-    def miss_no_more(self, frame: Frame) -> None:
-        """Queue all that was missed."""
+    def miss_no_more(self) -> None:
+        """What was missed is about to be sent: from now on frames wait again."""
         self.missing = False
-        self.offer(frame)
+        self._answered = self.asked
 
     def take(self) -> Frame:
         """The next frame that waits; nobody else keeps it for this viewer."""
         frame = self.waiting.popleft()
-        self.size -= len(frame.data)
+        self.size -= frame.size
+        self._answered = self.asked
         return frame
 
     def took(self, held: Held | None) -> None:
         """A frame is on its way. While nothing is live, viewers keep what they have."""
-        self.held = held or self.held
+        if self._answered is self.asked:  # else it holds nothing yet of what it wants now
+            self.held = held or self.held
+            self.fresh = False
 
     def leave(self) -> None:
         """Have its socket closed."""

@@ -1,0 +1,92 @@
+"""A21: a table server that starts over a ledger with a long past."""
+
+import json
+from pathlib import Path
+
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from livejoin.core.names import Names
+from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.kafka import Kafka
+from rig.ledgered import DATA, Ledgered
+from rig.protocol import Replica
+from rig.running import Running, running, until
+
+PAST, ROWS = 1000, 2000
+RECEIVE_S = 30
+SEGMENT = 1 << 20  # the smallest that brokers take
+IDS = tuple(f"{number:032d}" for number in range(1000))  # a state is as long as they get
+
+
+def _write_past(kafka: Kafka, ledgered: Ledgered, name: str) -> int:
+    """A state for each of many generations, each in a transaction, as a leader writes them.
+
+    How many bytes there were.
+    """
+    producer = kafka.producer(**{"transactional.id": f"{name}-leader"})
+    producer.init_transactions(30)
+    ledger, live, written = Names(name).ledger, None, 0
+    for number in range(1, PAST + 1):
+        # complete as soon as it is there: a server that obeyed would show it, without a row
+        old, live = live, ledgered.described(number)
+        state = State(last_number=number, live=live, standby=old, ids=IDS)
+        status = {"state": "live", "generation": number, "message": ""}
+        text = json.dumps(to_json(state))
+        written += len(text)
+        producer.begin_transaction()
+        producer.produce(ledger, text, STATE_KEY)
+        producer.produce(ledger, json.dumps(status), STATUS_KEY)
+        producer.commit_transaction(30)
+    return written
+
+
+def _first_shown(server: Running, last: int, released: Kafka | None, leader: str) -> list[int]:
+    """Which generations somebody is shown who watches from the start, up to a checked heartbeat."""
+    replica = Replica()
+    shown: list[int] = []
+    address = server.url.replace("http", "ws") + "api/v1/live"
+    protocols = [Subprotocol("livejoin.v1")]
+    with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
+        socket.send(json.dumps({"subscribe": DATA}))
+        while True:
+            frame = socket.recv(RECEIVE_S)
+            assert isinstance(frame, bytes)
+            told = replica.take(frame)
+            if told["generation"] is not None and told["generation"] not in shown[-1:]:
+                shown.append(told["generation"])
+                held = {table: len(rows) for table, rows in replica.tables.items()}
+                assert shown[-1] != last or held == dict.fromkeys(DATA, ROWS)
+            if told["type"] == "heartbeat" and told["generation"] == last:
+                return shown
+            if released is not None:
+                released.make(leader)  # now there is all that a server waits for
+                released = None
+
+
+def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_whole(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    name = "a21"
+    ledger = Names(name).ledger
+    kafka.make(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT)})
+    ledgered = Ledgered(kafka, tmp_path, name, led=False)
+    segments = _write_past(kafka, ledgered, name) // SEGMENT
+    assert segments >= 20
+    ledgered.lead(ledgered.generation(PAST + 1, ROWS), standby=ledgered.described(PAST))
+    settings = {"command": "serve", "name": name, "viewer_rows": 10**9}
+    with running(kafka, tmp_path / "first", **settings) as server:
+        until(lambda: _answers(server), "the server answers")
+        shown = _first_shown(server, PAST + 1, kafka, Names(name).leader)
+        assert shown == [PAST + 1]
+    with running(kafka, tmp_path / "second", **settings) as server:
+        until(lambda: _answers(server), "the server answers")
+        assert _first_shown(server, PAST + 1, None, "") == [PAST + 1]
+    print(f"\nA21: {PAST + 1} states in {segments} segments; shown: {shown}")
+
+
+def _answers(server: Running) -> bool:
+    try:
+        return bool(server.ask("livez"))
+    except AssertionError:
+        return False
