@@ -44,7 +44,7 @@ def _write_late(one: World, change: Change) -> None:
 
 def test_an_older_account_is_followed_by_the_newer_one(one: World) -> None:
     table = one.live.table("final_ui")
-    row_id = next(i for i, row in table.items() if row["accountType"] is not None)
+    row_id = next(i for i, row in table.items() if row["balance"] is not None)
     winner = _last(one, f"final_ui/{row_id}".encode())
     assert winner.version is not None
     older = Change("final_ui", row_id, {"userId": "of another time"}, winner.ts - 1, (0, 0, 0))
