@@ -131,7 +131,7 @@ class Leader:
         crew.hire("rehearsal", pipeline.rehearse)
         crew.hire("figures", partial(self._count, inbox))
         crew.hire("control-topic", control.run)
-        started = facts.Started(time.time(), settings.choice, settings.limits)
+        started = facts.Started(time.time(), time.monotonic(), settings.choice, settings.limits)
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
         finally:
