@@ -147,6 +147,7 @@ def settled(two: Two, pair: str = "a") -> None:
 
 def taken_over(two: Two, jvm: int) -> float:
     """Wait until the other one leads; its JVM is there only when the first one's is gone."""
+    two.second.watcher.replaying = True  # its query reads again what the last batch had read
     began = time.monotonic()
     until(lambda: not alive(jvm), "the frozen leader's JVM is gone", SESSION_S + 5)
     gone_s = time.monotonic() - began
