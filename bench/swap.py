@@ -77,13 +77,13 @@ def _fold() -> float:
     for offset in range(HISTORY):
         raw = b'{"usersTopic":"users_%d","joinType":"inner","id":"%d"}' % (offset % 7, offset)
         history.add(understood(offset, 1.0, "kafka", raw, RULES))
-    state = decide(State(), facts.Started(1.0, Choice("users", "accounts")))
+    state = decide(State(), facts.Started(1.0, 1.0, Choice("users", "accounts")))
     decide(state, history.folded("t", HISTORY))
     return time.perf_counter() - began
 
 
 def _decide() -> list[float]:
-    state = decide(State(), facts.Started(1.0, Choice("users", "accounts")))
+    state = decide(State(), facts.Started(1.0, 1.0, Choice("users", "accounts")))
     state = decide(state, facts.Folded("t", 0, messages.Request()))
     took = []
     for offset in range(5000):

@@ -10,7 +10,7 @@ export class WayBack {
   #button = byId<HTMLButtonElement>("rollback");
   #live: Generation | undefined;
   #standby: Generation | undefined;
-  #until: number | null = null;
+  #until: number | null = null; // by the page's own clock that only goes on
   #forbidden = "";
 
   /** `back` is told which generation is live: two who go back at the same time do not undo each other. */
@@ -34,8 +34,11 @@ export class WayBack {
   }
 
   async #ask(): Promise<void> {
-    const answer = await ask<{ standbyUntil: number | null }>("api/v1/figures");
-    if (answer.ok) this.#until = answer.body.standbyUntil;
+    const answer = await ask<{ standbySeconds: number | null }>("api/v1/figures");
+    if (answer.ok) {
+      const left = answer.body.standbySeconds;
+      this.#until = left === null ? null : performance.now() + 1000 * left;
+    }
     this.#show();
   }
 
@@ -44,7 +47,7 @@ export class WayBack {
     this.#button.disabled = !standby || Boolean(this.#forbidden);
     this.#button.title = this.#forbidden;
     put(this.#button, standby ? `Roll back to generation ${standby.generation}` : "Roll back");
-    const left = this.#until === null ? "" : ` for another ${span(Math.max(0, this.#until - Date.now()))}`;
+    const left = this.#until === null ? "" : ` for another ${span(Math.max(0, this.#until - performance.now()))}`;
     const none = "No generation stands by: there was no swap yet, or its time is over.";
     put(byId("rollback-to"), standby ? `${choice(standby)}, standing by${left}` : none);
   }

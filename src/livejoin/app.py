@@ -17,14 +17,20 @@ from livejoin import jars, processes, serving, tokens
 from livejoin.control import loop
 from livejoin.control.executor import Executor, Inbox
 from livejoin.control.inbox import ControlTopic
-from livejoin.control.leadership import Leadership
+from livejoin.control.leadership import SESSION_S, Leadership, Term
 from livejoin.control.ledger import Ledger
 from livejoin.core import facts
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.rows import Change
 from livejoin.core.tokens import Role
-from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, TopicMissing
+from livejoin.errors import (
+    Deposed,
+    KafkaUnavailable,
+    LivejoinError,
+    MachineError,
+    TopicMissing,
+)
 from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -37,6 +43,8 @@ log = structlog.get_logger()
 _TRY_S = 5
 _AGAIN_S = 1.0
 _COUNT_S = 1.0
+# We may have been heard by the group 2 s before we fell silent: our JVM is gone when its session is
+_SILENT_S = SESSION_S - 3
 
 CountedBy = Mapping[int, facts.Counted]  # generation
 
@@ -83,8 +91,9 @@ class Leader:
                 self._waiting(str(error))
                 stop.wait(_AGAIN_S)
 
-    def lead(self, over: threading.Event) -> None:
+    def lead(self, term: Term) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
+        over = term.over
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock(folder, over, stack)
@@ -97,8 +106,10 @@ class Leader:
                     lock=lock,
                     log=folder / "spark.log",
                     java_options=self.kafka.java_options,
+                    silent_s=_SILENT_S,
                 )
             )
+            term.on_loss = session.kill
             warm = threading.Thread(target=_warm, args=(session,), name="warm-up")
             warm.start()  # the JVM takes seconds to start, and the ledger can be read meanwhile
             try:
@@ -138,9 +149,12 @@ class Leader:
         crew.hire("figures", partial(self._count, inbox))
         crew.hire("rewrite", partial(self._rewrite, pipeline))
         crew.hire("control-topic", control.run)
-        started = facts.Started(time.time(), settings.choice, settings.limits)
+        started = facts.Started(time.time(), time.monotonic(), settings.choice, settings.limits)
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
+        except Deposed:
+            session.kill()  # another one leads already
+            raise
         finally:
             session.close()  # first: it ends whatever waits for Spark, even for a frozen JVM
             crew.dismiss()

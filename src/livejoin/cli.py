@@ -155,8 +155,8 @@ cli.add_typer(cli_token.token, name="token")
 def doctor(config: Config = None, output: Output = "table") -> None:
     """Check this machine and the settings: Java, jars, Kafka, topics.
 
-    One line each: system, java, jars, settings, kafka, topics. Jars that are still to be downloaded
-    are no failure. Ends with code 1 if a check did not pass.
+    One line each: system, java, jars, settings, kafka, topics, leader (a topic of livejoin's own).
+    Jars that are still to be downloaded are no failure. Ends with code 1 if a check did not pass.
     """
     checks = list(_checks(config))
     if output == "json":
@@ -171,6 +171,7 @@ def doctor(config: Config = None, output: Output = "table") -> None:
 def _checks(config: Path | None) -> Any:
     """Yield each check's name, whether it passed, and what was found."""
     from livejoin import jars, settings  # noqa: PLC0415 - as above
+    from livejoin.control.leadership import check_topic  # noqa: PLC0415 - as above
     from livejoin.kafka import Kafka  # noqa: PLC0415 - as above
 
     system = platform.system()
@@ -210,6 +211,13 @@ def _checks(config: Path | None) -> Any:
             else " and ".join(topics)
         )
         yield "topics", not absent, found
+
+        def one_leader() -> str:
+            names = Names(chosen.name)
+            check_topic(kafka, names)
+            return f"one partition, or none yet: {names.leader}"
+
+        yield _check("leader", one_leader)
 
 
 def _check(name: str, work: Any) -> tuple[str, bool, str]:

@@ -8,8 +8,10 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,26 +21,16 @@ from livejoin.errors import MachineError
 
 JAVA_AT_LEAST = 17
 
-# The child's standard input is our pipe. When we are gone, kill -9 included, the pipe closes and
-# the guard ends the child. A signal to the shell goes on to the child, and the shell ends with the
-# child's code.
-_GUARDED = """
-exec 3<&0
-"$@" <&3 3<&- &
-child=$!
-(read -r _ <&3; kill -9 $child) 2>/dev/null &
-guard=$!
-exec 3<&-
-trap 'kill -TERM $child 2>/dev/null' TERM
-wait $child; code=$?
-while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
-kill $guard 2>/dev/null
-exit $code
-"""
+_GUARD = Path(__file__).with_name("guard.py")
+_BEAT_S = 1.0
+_KILLED_S = 10
 
 
 class Child:
-    """A process of ours: ended by `close`, and by our own death."""
+    """A process of ours: ended by `close`, and by our own death.
+
+    Where `silent_s` is given also by our silence for so long: somebody stopped us, or the machine.
+    """
 
     def __init__(
         self,
@@ -47,13 +39,14 @@ class Child:
         log: Path | None = None,
         env: dict[str, str] | None = None,
         keep: Sequence[int] = (),
+        silent_s: float = 0,
     ) -> None:
         log_file: IO[bytes] | int = subprocess.DEVNULL
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
             log_file = log.open("ab")
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARDED, "livejoin", *command],
+            [sys.executable, "-I", "-S", str(_GUARD), str(silent_s), *command],
             stdin=subprocess.PIPE,
             stdout=log_file,
             stderr=log_file,
@@ -63,6 +56,21 @@ class Child:
         )
         if not isinstance(log_file, int):
             log_file.close()
+        self._ending = threading.Event()
+        self._beats: threading.Thread | None = None
+        if silent_s:  # a thread of its own: whatever else we do, we are heard
+            self._beats = threading.Thread(target=self._beat, name="guard-beat")
+            self._beats.start()
+
+    def _beat(self) -> None:
+        assert self._process.stdin is not None
+        pipe = self._process.stdin.fileno()
+        os.set_blocking(pipe, False)  # a guard that is frozen itself must not hold us up
+        with contextlib.suppress(BrokenPipeError):  # the guard is gone, and so is the child
+            while not self._ending.is_set():
+                with contextlib.suppress(BlockingIOError):
+                    os.write(pipe, b".")
+                self._ending.wait(_BEAT_S)
 
     @property
     def gone(self) -> bool:
@@ -75,9 +83,23 @@ class Child:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
-        if self._process.stdin is not None:
-            self._process.stdin.close()  # the guard ends what is left
+        self._hang_up()  # the guard ends what is left
         self._process.wait(grace_s)
+
+    def kill(self) -> None:
+        """End it at once, guard and all."""
+        if not self.gone:
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(_KILLED_S)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._ending.set()
+        if self._beats is not None:
+            self._beats.join()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
 
 def java() -> str:

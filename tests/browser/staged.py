@@ -88,7 +88,7 @@ class Stage:
     def start(self) -> None:
         """Generation 1, live."""
         choice = Choice("users_a", "accounts_a")
-        self._take(facts.Started(time.time(), choice, Limits()))
+        self._take(facts.Started(time.time(), time.monotonic(), choice, Limits()))
         self._take(facts.Folded("id", 0, Request()))
         self._take(facts.Listened("control"))
         self._build_if_asked()
@@ -103,7 +103,7 @@ class Stage:
             name: found if isinstance(found, str) else facts.Found(1, self.count)
             for name, found in self.kafka.find(list(names)).items()
         }
-        self._take(facts.Ticked(time.time()))
+        self._take(facts.Ticked(time.time(), time.monotonic()))
         self._take(facts.Asked(inbound.origin, inbound.request, inbound.wrong, topics))
         self._build_if_asked()
 
@@ -119,7 +119,7 @@ class Stage:
     def progress(self, percent: int) -> None:
         """The build is so far."""
         building = self._building()
-        self._take(facts.Ticked(time.time()))
+        self._take(facts.Ticked(time.time(), time.monotonic()))
         self._take(facts.Progressed(building.number, percent, 100))
 
     def finish(self) -> None:
@@ -127,7 +127,7 @@ class Stage:
         building = self._building()
         joined = list(_rows(building.choice, self.count))
         self.put(building.number, *joined)
-        self._take(facts.Ticked(time.time()))
+        self._take(facts.Ticked(time.time(), time.monotonic()))
         self._take(facts.CaughtUp(building.number, self._end.get(building.number, 0)))
 
     def fail(self, why: str) -> None:

@@ -75,7 +75,7 @@ class Process:
         feeding.start()
         watched = _Watched(ledger, self)
         try:
-            state = decide(state, facts.Started(time.time(), SETTINGS))
+            state = decide(state, facts.Started(time.time(), time.monotonic(), SETTINGS))
             loop.run(state, inbox, watched, executor, self._stop)
         finally:
             self._stop.set()

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -10,12 +10,12 @@ import pytest
 from fakes import FakePipeline, World, topics
 from livejoin.control.executor import Executor, Inbox
 from livejoin.core import facts, plan
-from livejoin.core.generation import Generation
+from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
 from rig.running import until
 
 LIMIT_S = 20
-ONE, TWO = (Generation(number, Choice("users", "accounts"), 0.0) for number in (1, 2))
+ONE, TWO, *MORE = (Generation(n, Choice("users", "accounts"), 0.0) for n in range(1, 21))
 GONE = [ConnectionRefusedError("the JVM is gone"), KeyError("what nobody thought of")]
 
 
@@ -28,6 +28,14 @@ class Broken(FakePipeline):
         self.cleaning: list[Exception] = []
         self.late = threading.Event()  # what ends a way that does not end by itself
         self.following = threading.Event()
+        self.slow: dict[int, threading.Event] = {}  # what lets a resolve go on, by generation
+        self.resolving: list[int] = []
+
+    def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
+        self.resolving.append(generation.number)
+        if generation.number in self.slow:
+            assert self.slow[generation.number].wait(LIMIT_S)
+        return super().resolve(generation)
 
     def stop(self, generation: int) -> None:
         if self.stopping:
@@ -105,3 +113,39 @@ def test_what_a_run_dies_of_after_its_end_is_not_told(world: World, pipeline: Br
         pipeline.late.set()
     told = [inbox.get_nowait() for _ in range(inbox.qsize())]
     assert not any(isinstance(fact, facts.Died) for fact in told)
+
+
+def test_superseded_generations_are_not_resolved_and_keep_no_run_waiting(
+    world: World, pipeline: Broken
+) -> None:
+    pipeline.slow = {generation.number: threading.Event() for generation in MORE}
+    *superseded, newest = MORE
+    with at_work(pipeline) as (executor, inbox):
+        try:
+            for generation in MORE:  # a burst of messages, each of which supersedes the one before
+                executor.carry_out(plan.Resolve(generation))
+            executor.carry_out(plan.Run((TWO,)))
+            until(lambda: _told(inbox, facts.CaughtUp), "a run is followed meanwhile", LIMIT_S)
+            for slow in pipeline.slow.values():
+                slow.set()
+            until(lambda: _told(inbox, facts.Resolved, newest.number), "the newest", LIMIT_S)
+        finally:
+            for slow in pipeline.slow.values():
+                slow.set()
+    assert len([g for g in superseded if g.number in pipeline.resolving]) <= 1
+    assert world.running == {2}
+
+
+def _told(inbox: Inbox, kind: type[facts.OfGeneration], number: int = 2) -> bool:
+    with inbox.mutex:
+        return any(isinstance(f, kind) and f.generation == number for f in inbox.queue)
+
+
+def test_what_could_not_be_resolved_is_resolved_when_asked_for_again(pipeline: Broken) -> None:
+    with at_work(pipeline) as (executor, inbox):
+        pipeline._world.topics.pop("users")
+        executor.carry_out(plan.Resolve(ONE))
+        until(lambda: _told(inbox, facts.NotResolved, 1), "it is missing", LIMIT_S)
+        pipeline._world.topics["users"] = "again"
+        executor.carry_out(plan.Resolve(ONE))
+        until(lambda: _told(inbox, facts.Resolved, 1), "it is there", LIMIT_S)

@@ -25,7 +25,7 @@ from livejoin.core.inbound import understood
 from livejoin.core.messages import Request, Rules
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
-from livejoin.core.state import State
+from livejoin.core.state import Limits, State
 from livejoin.core.told import Ended, Line, Reply
 
 A = Choice("users", "accounts")
@@ -72,21 +72,31 @@ def reading(choice: Choice, partitions: int = 1) -> dict[str, Reading]:
     }
 
 
+def ticked(at: float, ahead_s: float = 0.0) -> Ticked:
+    """Time has passed. Both clocks show the same, unless the one on the wall was set."""
+    return Ticked(at + ahead_s, at)
+
+
+def started(at: float, choice: Choice, limits: Limits | None = None) -> Started:
+    """A process starts, and both clocks show the same."""
+    return Started(at, at, choice, limits or Limits())
+
+
 def died(number: int) -> Died:
     return Died(number, "boom", counts=True)
 
 
-STARTED = Started(at=100.0, choice=A)
+STARTED = started(at=100.0, choice=A)
 FOLDED = Folded("id-c", 0, Request())
 FIRST: list[Fact] = [STARTED, FOLDED]
 FIRST_READS: list[Fact] = [*FIRST, Resolved(1, reading(A))]
 WAITING: list[Fact] = [*FIRST, NotResolved(1, "no users", missing=True)]
 # it dies at once, is tried again every time, and given up
 FIRST_FAILED: list[Fact] = [*FIRST_READS, *[died(1)] * (MAX_RESTARTS + 1)]
-LIVE: list[Fact] = [*FIRST_READS, Ticked(104.0), CaughtUp(1, ready_at=77)]
+LIVE: list[Fact] = [*FIRST_READS, ticked(104.0), CaughtUp(1, ready_at=77)]
 SWAPPING: list[Fact] = [*LIVE, ask_for(0, B)]
 SWAP_READS: list[Fact] = [*SWAPPING, Resolved(2, reading(B))]
-SWAPPED: list[Fact] = [*SWAP_READS, Ticked(108.0), CaughtUp(2, ready_at=5)]
+SWAPPED: list[Fact] = [*SWAP_READS, ticked(108.0), CaughtUp(2, ready_at=5)]
 FURTHER: list[Fact] = [*SWAPPED, ask_for(1, C)]
 FURTHER_READS: list[Fact] = [*FURTHER, Resolved(3, reading(C))]
 LIVE_DOWN: list[Fact] = [*LIVE, *[died(1)] * (MAX_RESTARTS + 1)]

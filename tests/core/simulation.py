@@ -134,16 +134,30 @@ def read(raw: bytes) -> Inbound:
 
 @dataclass
 class World:
-    """What is outside: topics, queries, the control topic's records, a clock."""
+    """What is outside: topics, queries, the control topic's records, two clocks."""
 
     random: Random
-    now: float = 1000.0
+    now: float = 1000.0  # of the clock that only goes on
+    ahead_s: float = 1e9  # of it: the clock on the wall, which is set now and then
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 1))  # name: id
     made: int = 1  # how many topics were ever made anew
     messages: list[bytes] = field(default_factory=list)
     control: int = 1  # which control topic this is
     done: dict[int, int] = field(default_factory=dict)  # by generation: records read
     cursed: set[int] = field(default_factory=set)  # generations that die whenever they run
+
+    @property
+    def wall(self) -> float:
+        """What the clock on the wall shows."""
+        return self.now + self.ahead_s
+
+    def set_clock(self) -> None:
+        """The clock on the wall is set, by an hour or a day."""
+        self.ahead_s += self.random.choice((-86400.0, -3600.0, 3600.0, 86400.0))
+
+    def tick(self, ago_s: float = 0.0) -> Ticked:
+        """What the clocks show, or showed."""
+        return Ticked(self.wall - ago_s, self.now - ago_s)
 
     def message(self) -> bytes:
         """Somebody writes a control message."""
@@ -180,7 +194,7 @@ class World:
     def asked(self, offset: int) -> Asked:
         """A message of the control topic is read."""
         one = read(self.messages[offset])
-        origin = replace(one.origin, offset=offset, at=self.now)
+        origin = replace(one.origin, offset=offset, at=self.wall)
         named = one.request.topics if one.request else ()
         return Asked(origin, one.request, one.wrong, {name: self._found(name) for name in named})
 
@@ -287,6 +301,8 @@ class Simulation:
         self._steps = plan(self.state)
         self._numbers: dict[int, Choice] = {}
         self._gone: set[int] = set()
+        # when the names last moved in this process, by the clock that only goes on
+        self._moved: float | None = None
 
     def run(self) -> Iterator[Fact]:
         """Let it all happen; gives every fact after it was decided and written down."""
@@ -314,7 +330,7 @@ class Simulation:
         limits = Limits(
             standby_s=random.choice((0.0, 60.0, 900.0, inf)), slots=random.choice((23, 512))
         )
-        yield Started(world.now, CHOICE, limits)
+        yield Started(world.wall, world.now, CHOICE, limits)
         while self.state.topic_id != world.topic_id:
             if random.random() < 0.25:
                 yield world.folded()
@@ -345,7 +361,9 @@ class Simulation:
             world.change_topics()
         pause = random.choice((0.5, 1.0, 2.0, 4.0, 4.0))
         world.now += pause if random.random() < 0.95 else random.choice((30.0, 1000.0))
-        return Ticked(world.now)
+        if random.random() < 0.05:
+            world.set_clock()
+        return world.tick()
 
     def _control(self) -> Fact:
         random, world = self.random, self.world
@@ -363,8 +381,8 @@ class Simulation:
         choices: tuple[Callable[[], Fact], ...] = (
             lambda: Listened("control"),
             lambda: Deafened(random.choice(("no such topic", "two partitions"))),
-            lambda: Ticked(world.now - random.choice((0.0, 5.0))),
-            lambda: Started(world.now, CHOICE),
+            lambda: world.tick(random.choice((0.0, 5.0))),
+            lambda: Started(world.wall, world.now, CHOICE),
             lambda: Resolved(number, {"users": Reading("users", "1", {0: 0}, {})}),
             lambda: NotResolved(number, "late", missing=True),
             lambda: Ran(number),
@@ -414,6 +432,8 @@ class Simulation:
         _hold(to_json(self.state) == data, "the ledger says something else than", data)
         self._durable, self._steps = self.state, plan(self.state)
         self.world.now += self.random.choice((1.0, 30.0))
+        if self.random.random() < 0.2:
+            self.world.set_clock()
 
     def _check(self, before: State, fact: Fact, after: State) -> None:
         if after is before:
@@ -432,6 +452,7 @@ class Simulation:
         left = {generation.number for generation in before.wants}.difference(numbers)
         _hold(left == told, "gone, and nobody was told:", left)
         self._check_plan(after, numbers)
+        self._check_standby(before, fact, after)
         if isinstance(fact, Asked):
             self._check_asked(before, fact, after)
 
@@ -445,6 +466,18 @@ class Simulation:
             _hold(generation.resolved, "it runs without being resolved:", generation)
             _hold(generation.number in keep.numbers, "it runs without being kept:", generation)
 
+    def _check_standby(self, before: State, fact: Fact, after: State) -> None:
+        """It stands by for its time, whatever the clock on the wall shows."""
+        most = after.limits.standby_s
+        if isinstance(fact, Started):  # what was before is known by the clock on the wall only
+            self._moved = None
+            _hold(0 <= after.up - after.moved_up <= most, "stood by for", after.moved_up)
+        elif after.live != before.live and _number(after.live) != _number(before.live):
+            self._moved = after.up
+        elif isinstance(fact, Ticked) and before.standby and self._moved is not None:
+            over = max(fact.up, before.up) >= self._moved + most
+            _hold(over == (after.standby is None), "a standby ends early or late at", fact)
+
     def _check_asked(self, before: State, fact: Asked, after: State) -> None:
         offset = fact.origin.offset
         _hold(offset >= before.position, "decided twice:", fact)
@@ -457,6 +490,10 @@ class Simulation:
         if outcome in ("rejected", "repeated", "previewed"):
             _hold(bool(reason), "no reason for", fact)
             _hold(after.wants == before.wants, "without effect, and yet it had one:", fact)
+
+
+def _number(generation: Generation | None) -> int | None:
+    return generation.number if generation else None
 
 
 def _hold(holds: bool, why: str, what: object) -> None:  # noqa: FBT001

@@ -32,6 +32,8 @@ from core.histories import (
     reading,
     replies,
     said_by,
+    started,
+    ticked,
     told,
 )
 from livejoin.core.decide import decide
@@ -44,8 +46,6 @@ from livejoin.core.facts import (
     Ran,
     Resolved,
     Spoilt,
-    Started,
-    Ticked,
 )
 from livejoin.core.messages import Request
 from livejoin.core.spec import Choice
@@ -310,7 +310,7 @@ RULES: dict[str, Rule] = {
         FIRST, ask(0, action="rollback"), "rejected", (None, None, 1), A, NO_STANDBY
     ),
     "no rollback once the standby is retired": Rule(
-        [*SWAPPED, Ticked(1008.0)],
+        [*SWAPPED, ticked(1008.0)],
         ask(1, action="rollback"),
         "rejected",
         (2, None, None),
@@ -442,7 +442,7 @@ RULES: dict[str, Rule] = {
         " give Spark more in spark.master",
     ),
     "fewer slots than what is live already holds": Rule(
-        [*LIVE, Started(at=110.0, choice=A, limits=Limits(slots=3, shuffle=1))],
+        [*LIVE, started(at=110.0, choice=A, limits=Limits(slots=3, shuffle=1))],
         ask_for(0, B),
         "rejected",
         (1, None, None),
@@ -670,7 +670,7 @@ def test_the_raw_text_in_the_log_is_cut() -> None:
 
 
 def test_a_heartbeat_refreshes_when_the_choice_was_last_confirmed() -> None:
-    state = after([*LIVE, Ticked(109.0), ask_for(0, A)])
+    state = after([*LIVE, ticked(109.0), ask_for(0, A)])
     before = after(LIVE).live
     assert before is not None
     assert state.live == replace(before, live_at=109.0)
@@ -723,7 +723,7 @@ def test_a_cancelled_build_ends_as_superseded() -> None:
 
 
 def test_a_rollback_ends_nothing_and_moves_the_time_of_the_standby() -> None:
-    history = [*SWAPPED, Ticked(112.0), ask(1, action="rollback")]
+    history = [*SWAPPED, ticked(112.0), ask(1, action="rollback")]
     assert ends(history) == []
     state = after(history)
     assert (state.moved_at, state.standby_until) == (112.0, 1012.0)

@@ -151,5 +151,12 @@ def test_of_a_feed_that_was_read_to_its_end_nothing_is_waited_for(start: int) ->
     assert (feeding.done, feeding.total, feeding.complete) == (0, 0, True)
 
 
+def test_ends_that_a_committed_batch_has_read_are_not_waited_for() -> None:
+    feeding = Feeding(9, range(8, 11))  # the end at 8 was read by a batch that was committed
+    assert (feeding.done, feeding.total, feeding.complete) == (0, 2, False)
+    feeding.add([9, 10])
+    assert (feeding.done, feeding.complete) == (2, True)
+
+
 def test_without_a_feed_nothing_is_waited_for() -> None:
     assert Feeding(0, range(0)).complete

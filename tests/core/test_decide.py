@@ -33,6 +33,8 @@ from core.histories import (
     numbers,
     reading,
     replies,
+    started,
+    ticked,
 )
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
@@ -49,8 +51,6 @@ from livejoin.core.facts import (
     Ran,
     Resolved,
     Spoilt,
-    Started,
-    Ticked,
 )
 from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
@@ -67,7 +67,7 @@ FULL = Counted(1, {"read": 7}, ("final_ui",))
 
 def _ticks(start: float, end: float) -> list[Fact]:
     """Time that passes as it does: in small steps."""
-    return [Ticked(start + second) for second in range(1, round(end - start) + 1)]
+    return [ticked(start + second) for second in range(1, round(end - start) + 1)]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Rule:
 
 RULES: dict[str, Rule] = {
     "a first start builds nothing before the past is known": Rule([STARTED], (None, None, None)),
-    "nor does time": Rule([STARTED, Ticked(101.0)], (None, None, None)),
+    "nor does time": Rule([STARTED, ticked(101.0)], (None, None, None)),
     "then what is wanted is built": Rule(FIRST, (None, None, 1)),
     "a topic that is not there is waited for": Rule(
         WAITING, (None, None, 1), 1, {"trouble": "no users", "try_again_at": 102.0}
@@ -95,7 +95,7 @@ RULES: dict[str, Rule] = {
         {"trouble": "no broker", "try_again_at": 102.0},
     ),
     "waiting ends when the topic is there": Rule(
-        [*WAITING, Ticked(103.0), Resolved(1, reading(A))],
+        [*WAITING, ticked(103.0), Resolved(1, reading(A))],
         (None, None, 1),
         1,
         {"trouble": "", "try_again_at": 0.0, "moved_at": 103.0, "began_at": 103.0},
@@ -116,13 +116,13 @@ RULES: dict[str, Rule] = {
         {"trouble": ""},
     ),
     "progress is noted, and when": Rule(
-        [*FIRST_READS, Ticked(103.0), Progressed(1, 4, 10)],
+        [*FIRST_READS, ticked(103.0), Progressed(1, 4, 10)],
         (None, None, 1),
         1,
         {"done": 4, "total": 10, "moved_at": 103.0, "percent": 40},
     ),
     "no progress is noted as such": Rule(
-        [*FIRST_READS, Progressed(1, 4, 10), Ticked(103.0), Progressed(1, 4, 12)],
+        [*FIRST_READS, Progressed(1, 4, 10), ticked(103.0), Progressed(1, 4, 12)],
         (None, None, 1),
         1,
         {"done": 4, "total": 12, "moved_at": 100.0},
@@ -143,10 +143,10 @@ RULES: dict[str, Rule] = {
     ),
     "what is live cannot catch up again": Rule([*LIVE, CaughtUp(1, 99)], (1, None, None)),
     "nor can what stands by": Rule([*SWAPPED, CaughtUp(1, 99)], (2, 1, None)),
-    "a standby is retired after standby_s": Rule([*SWAPPED, Ticked(1008.0)], (2, None, None)),
-    "and not before": Rule([*SWAPPED, Ticked(1007.9)], (2, 1, None)),
+    "a standby is retired after standby_s": Rule([*SWAPPED, ticked(1008.0)], (2, None, None)),
+    "and not before": Rule([*SWAPPED, ticked(1007.9)], (2, 1, None)),
     "a standby may stay until the next swap": Rule(
-        [*limited(SWAPPED, standby_s=math.inf), Ticked(9e9)], (2, 1, None)
+        [*limited(SWAPPED, standby_s=math.inf), ticked(9e9)], (2, 1, None)
     ),
     "a build that stalls has failed": Rule([*SWAP_READS, *_ticks(104, 165)], (1, None, None)),
     "and not a moment before": Rule([*SWAP_READS, *_ticks(104, 164)], (1, None, 2)),
@@ -161,7 +161,7 @@ RULES: dict[str, Rule] = {
     ),
     "then it has stalled": Rule([*FIRST_READS, *_ticks(100, 281)], (None, None, None)),
     "time in which livejoin itself stood still does not count": Rule(
-        [*SWAP_READS, Ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
+        [*SWAP_READS, ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
     ),
     "a live query that died is tried again after a second": Rule(
         [*LIVE, died(1)],
@@ -259,13 +259,13 @@ RULES: dict[str, Rule] = {
         [*SWAP_READS, died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"trouble": ""}
     ),
     "less than before is no progress": Rule(
-        [*SWAP_READS, Progressed(2, 5, 10), Ticked(106.0), Progressed(2, 0, 10)],
+        [*SWAP_READS, Progressed(2, 5, 10), ticked(106.0), Progressed(2, 0, 10)],
         (1, None, 2),
         2,
         {"done": 5, "moved_at": 104.0},
     ),
     "but a new run of a build begins anew": Rule(
-        [*SWAP_READS, Progressed(2, 5, 10), died(2), Ticked(106.0), Progressed(2, 1, 10)],
+        [*SWAP_READS, Progressed(2, 5, 10), died(2), ticked(106.0), Progressed(2, 1, 10)],
         (1, None, 2),
         2,
         {"done": 1, "moved_at": 106.0},
@@ -375,7 +375,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "what stood by long enough says so": (
-        [*SWAPPED, Ticked(1008.0)],
+        [*SWAPPED, ticked(1008.0)],
         ["INFO retired: generation 1, users left accounts: stood by for 900 s"],
     ),
     "a failure says what failed, why, and that the old one goes on": (
@@ -435,7 +435,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "and that once": ([*LIVE, GREW, GREW], []),
     "running again is said once": ([*LIVE, died(1), Ran(1), Ran(1)], []),
-    "time says nothing": ([STARTED, Ticked(101.0)], []),
+    "time says nothing": ([STARTED, ticked(101.0)], []),
     "giving up says what died how often and why, and what to do": (
         LIVE_DOWN,
         [
@@ -530,7 +530,7 @@ REPLIES: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
         [(0, "failed", 2)],
     ),
     "it retired": (
-        [*SWAPPED, ask(1, action="rollback"), Ticked(2000.0)],
+        [*SWAPPED, ask(1, action="rollback"), ticked(2000.0)],
         [(0, "retired", 2)],
     ),
     "progress is no outcome": ([*SWAP_READS, Progressed(2, 1, 2)], []),
@@ -545,7 +545,7 @@ def test_replies(rule: str) -> None:
 
 ENDS: dict[str, tuple[list[Fact], list[tuple[int, str, str]]]] = {
     "failed": ([*SWAP_READS, Spoilt(2, "x")], [(2, "failed", "x")]),
-    "retired by time": ([*SWAPPED, Ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
+    "retired by time": ([*SWAPPED, ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
     "retired by a swap": (
         [*FURTHER_READS, CaughtUp(3, 9)],
         [(1, "retired", "a further swap took its place")],
@@ -590,18 +590,13 @@ def test_where_a_generation_reads_is_decided_once() -> None:
     assert decide(state, Resolved(1, later)) is state
 
 
-def test_time_goes_on_and_never_back() -> None:
-    assert after([STARTED, Ticked(101.0)]).now == 101.0
-    assert after([STARTED, Ticked(99.0)]).now == 100.0
-
-
 def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gives_up() -> None:
     state, waits = after(LIVE), []
     live = state.live
     assert live is not None
     for _ in range(MAX_RESTARTS):
         state = decide(state, died(1))
-        waits.append(state.of(live).try_again_at - state.now)
+        waits.append(state.of(live).try_again_at - state.up)
         assert not state.of(live).broken
     assert waits == [1, 2, 4, 8, 16]
     state = decide(state, died(1))
@@ -638,7 +633,7 @@ RESTARTS: dict[str, tuple[Sequence[Fact], str]] = {
 def test_a_restart_goes_on_whatever_the_settings_say(rule: str) -> None:
     history, line = RESTARTS[rule]
     before = after(history)
-    state = decide(from_json(to_json(before)), Started(at=200.0, choice=C))
+    state = decide(from_json(to_json(before)), started(at=200.0, choice=C))
     assert numbers(state) == numbers(before)
     assert (state.wanted, state.position, state.now) == (before.wanted, before.position, 200.0)
     assert [one.msg for one in state.untold if isinstance(one, Line)] == [line]
@@ -647,7 +642,7 @@ def test_a_restart_goes_on_whatever_the_settings_say(rule: str) -> None:
 def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted() -> None:
     failed = [*FIRST, ask_for(0, B), Resolved(2, reading(B)), Spoilt(2, "x")]
     durable = from_json(to_json(after(failed)))
-    state = after([Started(at=200.0, choice=A), Ticked(201.0)], durable)
+    state = after([started(at=200.0, choice=A), ticked(201.0)], durable)
     assert numbers(state) == (None, None, 3)
     assert state.building is not None
     assert state.building.choice == B
@@ -655,20 +650,20 @@ def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted
 
 def test_after_a_restart_what_was_given_up_is_tried_again() -> None:
     durable = from_json(to_json(after(LIVE_DOWN)))
-    state = decide(durable, Started(at=200.0, choice=A))
+    state = decide(durable, started(at=200.0, choice=A))
     assert [generation.number for generation in state.running()] == [1]
 
 
 def test_after_a_restart_a_build_has_as_much_time_again() -> None:
     durable = from_json(to_json(after(SWAP_READS)))
-    state = after([Started(at=900.0, choice=A), Ran(1), *_ticks(900, 960)], durable)
+    state = after([started(at=900.0, choice=A), Ran(1), *_ticks(900, 960)], durable)
     assert numbers(state) == (1, None, 2)
     assert numbers(after(_ticks(960, 961), state)) == (1, None, None)
 
 
 def test_the_limits_are_those_of_the_newest_start() -> None:
-    state = after([*SWAPPED, Started(at=200.0, choice=A, limits=Limits(standby_s=0))])
-    assert numbers(after([Ticked(201.0)], state)) == (2, None, None)
+    state = after([*SWAPPED, started(at=200.0, choice=A, limits=Limits(standby_s=0))])
+    assert numbers(after([ticked(201.0)], state)) == (2, None, None)
 
 
 def test_messages_that_were_deleted_unread_are_named() -> None:

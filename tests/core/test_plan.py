@@ -20,8 +20,10 @@ from core.histories import (
     after,
     ask,
     died,
+    started,
+    ticked,
 )
-from livejoin.core.facts import Fact, NotResolved, Ran, Spoilt, Started, Ticked
+from livejoin.core.facts import Fact, NotResolved, Ran, Spoilt
 from livejoin.core.plan import Keep, Resolve, Run, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import State, from_json, to_json
@@ -31,7 +33,7 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
     "nothing wanted, nothing runs and nothing is kept": ([STARTED], [], [], set()),
     "what is asked for is resolved": (FIRST, [1], [], {1}),
     "not before the next try": (WAITING, [], [], {1}),
-    "at the time of the next try": ([*WAITING, Ticked(102.0)], [1], [], {1}),
+    "at the time of the next try": ([*WAITING, ticked(102.0)], [1], [], {1}),
     "what is resolved runs": (FIRST_READS, [], [1], {1}),
     "what is live runs": (LIVE, [], [1], {1}),
     "what is live runs while the next is resolved": (SWAPPING, [2], [1], {1, 2}),
@@ -57,9 +59,9 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
         {1, 2},
     ),
     "what failed is not kept": (FIRST_FAILED, [], [], set()),
-    "what is retired is not kept": ([*SWAPPED, Ticked(2000.0)], [], [2], {2}),
+    "what is retired is not kept": ([*SWAPPED, ticked(2000.0)], [], [2], {2}),
     "a query that died is stopped until the next try": ([*LIVE, died(1)], [], [], {1}),
-    "then it runs": ([*LIVE, died(1), Ticked(105.0)], [], [1], {1}),
+    "then it runs": ([*LIVE, died(1), ticked(105.0)], [], [1], {1}),
     "a query that runs again before that is not stopped for longer": (
         [*LIVE, died(1), Ran(1)],
         [],
@@ -100,5 +102,5 @@ def test_what_still_runs_is_not_removed(rule: str) -> None:
 @pytest.mark.parametrize("rule", STEPS)
 def test_after_a_crash_the_same_is_kept(rule: str) -> None:
     before = after(STEPS[rule][0])
-    again = after([Started(200.0, Choice("x", "y"))], from_json(to_json(before)))
+    again = after([started(200.0, Choice("x", "y"))], from_json(to_json(before)))
     assert _steps(again)[2] == _steps(before)[2]

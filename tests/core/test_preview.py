@@ -100,7 +100,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
             "reason": "rolled back",
             "resolvesTo": A_IS,
             "build": None,
-            "now": {"live": G1, "standby": G2},
+            "now": {"live": G2, "standby": G1},
             "afterwards": {"live": G1, "standby": G2},
             "stopped": [3],
         },

@@ -21,9 +21,11 @@ from core.histories import (
     ask,
     ask_for,
     died,
+    started,
+    ticked,
     told,
 )
-from livejoin.core.facts import Counted, Deafened, Fact, Progressed, Spoilt, Started, Ticked
+from livejoin.core.facts import Counted, Deafened, Fact, Progressed, Spoilt
 from livejoin.core.shown import ended_row, generation_rows, stale, status, time_left
 from livejoin.core.spec import TABLES
 from livejoin.core.state import State, from_json, to_json
@@ -40,7 +42,7 @@ IS_LIVE = {
 BUILDING_1 = "building generation 1, users left accounts"
 BUILDING_2 = "building generation 2, users_b inner accounts_b"
 AGAIN_2 = "building generation 2, users left accounts"
-HALF: list[Fact] = [Ticked(106.0), Progressed(2, 4, 10)]
+HALF: list[Fact] = [ticked(106.0), Progressed(2, 4, 10)]
 
 STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
     "nothing is known yet": (
@@ -65,7 +67,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         | {"state": "waiting", "progress": 0, "message": "a build failed and is tried again soon"},
     ),
     "a build shows how far it is, and how long it will take": (
-        [*FIRST_READS, Ticked(104.0), Progressed(1, 4, 10)],
+        [*FIRST_READS, ticked(104.0), Progressed(1, 4, 10)],
         NOTHING
         | {"state": "building", "progress": 40, "message": f"{BUILDING_1}: 40 %, about 6 s left"},
     ),
@@ -74,7 +76,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         IS_LIVE | {"state": "live", "progress": 100, "message": "generation 1 is live"},
     ),
     "when it was last confirmed": (
-        [*LIVE, Ticked(105.25), ask_for(0, A)],
+        [*LIVE, ticked(105.25), ask_for(0, A)],
         IS_LIVE | {"state": "live", "lastApplied": "1970-01-01T00:01:45.250Z"},
     ),
     "what is live stays shown while the next is built": (
@@ -83,7 +85,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         | {"state": "building", "progress": 40, "message": f"{BUILDING_2}: 40 %, about 3 s left"},
     ),
     "after a rollback what is live again": (
-        [*SWAPPED, Ticked(109.0), ask(1, action="rollback")],
+        [*SWAPPED, ticked(109.0), ask(1, action="rollback")],
         IS_LIVE | {"state": "live", "progress": 100, "lastApplied": "1970-01-01T00:01:49.000Z"},
     ),
     "what is live is down, and why": (
@@ -143,10 +145,10 @@ def test_the_status_row_has_the_columns_of_its_table() -> None:
 
 LEFT: dict[str, tuple[Sequence[Fact], float | None]] = {
     "nothing is being built": (LIVE, None),
-    "nothing is read yet": ([*SWAP_READS, Ticked(106.0)], None),
+    "nothing is read yet": ([*SWAP_READS, ticked(106.0)], None),
     "no time has passed": ([*SWAP_READS, Progressed(2, 4, 10)], None),
     "by the speed so far": ([*SWAP_READS, *HALF], 3.0),
-    "all is read, and not yet seen": ([*SWAP_READS, Ticked(106.0), Progressed(2, 12, 10)], 0.0),
+    "all is read, and not yet seen": ([*SWAP_READS, ticked(106.0), Progressed(2, 12, 10)], 0.0),
 }
 
 
@@ -158,7 +160,7 @@ def test_time_left(rule: str) -> None:
 
 def test_the_time_left_goes_by_the_speed_since_the_last_start() -> None:
     durable = from_json(to_json(after(SWAP_READS)))
-    state = after([Started(1000.0, A), Ticked(1002.0), Progressed(2, 4, 10)], durable)
+    state = after([started(1000.0, A), ticked(1002.0), Progressed(2, 4, 10)], durable)
     assert time_left(state) == 3.0
 
 
@@ -209,7 +211,7 @@ def test_a_build_has_no_times_yet() -> None:
 
 
 ENDED: dict[str, tuple[Sequence[Fact], int, str, int | None, str]] = {
-    "retired": ([*SWAPPED, Ticked(2000.0)], 2_000_000, "retired", 104_000, "stood by for 900 s"),
+    "retired": ([*SWAPPED, ticked(2000.0)], 2_000_000, "retired", 104_000, "stood by for 900 s"),
     "failed": ([*SWAP_READS, Spoilt(2, "another topic")], 104_000, "failed", None, "another topic"),
     "superseded": (
         [*SWAPPING, ask(1, joinType="left")],
@@ -235,7 +237,7 @@ def test_the_last_row_of_a_generation(rule: str) -> None:
 
 
 def test_the_last_row_keeps_the_figures() -> None:
-    (ended,) = told([*SWAPPED, Counted(1, {"read": 7, "rows": 3}), Ticked(1008.0)])[2]
+    (ended,) = told([*SWAPPED, Counted(1, {"read": 7, "rows": 3}), ticked(1008.0)])[2]
     row = ended_row(ended)
     assert (row["generation"], row["read"], row["rows"]) == (1, 7, 3)
 

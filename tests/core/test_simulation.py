@@ -17,7 +17,7 @@ import pytest
 from core import simulation
 from core.simulation import FACT_NAMES, FACTS, KINDS, Broken, Decide, Simulation
 from livejoin.core.decide import decide
-from livejoin.core.facts import Asked, CaughtUp, Fact, Folded, Resolved, Ticked
+from livejoin.core.facts import Asked, CaughtUp, Fact, Folded, Resolved, Started, Ticked
 from livejoin.core.state import State
 from livejoin.core.told import Line, Reply
 
@@ -127,6 +127,11 @@ def _forgets_standby(state: State, fact: Fact) -> State:
     return replace(after, standby=None) if isinstance(fact, Folded) else after
 
 
+def _by_the_wall(state: State, fact: Fact) -> State:
+    """Durations are measured by the clock that people look at."""
+    return decide(state, replace(fact, up=fact.at) if isinstance(fact, Ticked | Started) else fact)
+
+
 BROKEN: dict[str, tuple[Decide, str]] = {
     "the position is lost": (_lost_position, "a step back"),
     "a message is not answered": (_no_reply, "not answered once"),
@@ -135,6 +140,7 @@ BROKEN: dict[str, tuple[Decide, str]] = {
     "live before it is complete": (_live_too_early, "not complete"),
     "an invalid message ends a build": (_garbage_cancels, "gone|health|without effect"),
     "a message is decided twice": (_twice, "decided twice|step back"),
+    "durations are measured by the clock on the wall": (_by_the_wall, "early or late"),
     "a generation is lost in silence": (_forgets_standby, "gone|health"),
 }
 

@@ -76,6 +76,8 @@ def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) 
         state,
         untold=(Line(1, 0.0, "INFO", "ready"),),
         now=9.0,
+        up=9.0,
+        moved_up=8.0,
         limits=Limits(slots=1),
         health={1: Health(trouble="boom", broken=True)},
         deaf="boom",

@@ -29,6 +29,8 @@ from core.histories import (
     died,
     reading,
     said_by,
+    started,
+    ticked,
 )
 from core.simulation import FACT_NAMES, KINDS, kind
 from livejoin.core.decide import decide
@@ -46,8 +48,6 @@ from livejoin.core.facts import (
     Ran,
     Resolved,
     Spoilt,
-    Started,
-    Ticked,
 )
 from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation
@@ -93,7 +93,7 @@ def _number(generation: Generation | None) -> int:
 
 
 def _stalled(state: State) -> list[Fact]:
-    return [Ticked(state.now + 4 * step) for step in range(1, 17)]
+    return [ticked(state.now + 4 * step) for step in range(1, 17)]
 
 
 def _asks_for(state: State, generation: Generation | None) -> list[Fact] | None:
@@ -142,16 +142,16 @@ def _grew(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None
 OFTEN = [died] * (MAX_RESTARTS + 1)
 TIMES = f"{len(OFTEN)} times in a row"
 ROWS = (
-    Row("Started", "livejoin was killed and starts again", lambda s: [Started(s.now + 1, A)]),
-    Row("Ticked", "a second has passed", lambda s: [Ticked(s.now + 1)]),
+    Row("Started", "livejoin was killed and starts again", lambda s: [started(s.now + 1, A)]),
+    Row("Ticked", "a second has passed", lambda s: [ticked(s.now + 1)]),
     Row("Ticked", "`build_stall_s` have passed without progress", _stalled),
     Row(
         "Ticked",
         "10 s have passed since a build failed",
-        lambda s: [Ticked(s.now + 11)],
+        lambda s: [ticked(s.now + 11)],
         first=lambda s: [_spoilt(_number(s.building))],
     ),
-    Row("Ticked", "`standby_s` have passed", lambda s: [Ticked(s.now + 901)]),
+    Row("Ticked", "`standby_s` have passed", lambda s: [ticked(s.now + 901)]),
     Row("Folded", "the control topic holds nothing", lambda _: [Folded("new", 0, Request())]),
     Row(
         "Folded",
@@ -243,7 +243,7 @@ def _roles(state: State) -> dict[int, str]:
 def _run(row: Row, name: str) -> Run | None:
     """None where the row cannot come."""
     state = after(HISTORIES[name][row.resolved])
-    before = after(row.first(state), replace(state, now=state.now + 0.5))
+    before = after(row.first(state), replace(state, now=state.now + 0.5, up=state.up + 0.5))
     before = replace(before, untold=())
     facts = row.facts(before)
     if facts is None or (row.name == "Asked" and not before.topic_id):
@@ -299,7 +299,7 @@ def _health(run: Run) -> Iterator[str]:
             yield f"{name} runs again"
         elif (was.broken and not now.broken) or _due(run, was, now):
             yield f"{name} tried again"
-        elif now.try_again_at > max(was.try_again_at, run.after.now):
+        elif now.try_again_at > max(was.try_again_at, run.after.up):
             yield f"restart {name} later" if generation.resolved else "ask again later"
         yield from _since(name, was, now)
         if old.resolved and generation.sources != old.sources and not now.broken:
@@ -315,8 +315,8 @@ def _since(name: str, was: Health, now: Health) -> Iterator[str]:
 
 def _due(run: Run, was: Health, now: Health) -> bool:
     """Whether the time for the next try has come."""
-    waited = not now.broken and was.try_again_at > run.before.now
-    return waited and now.try_again_at <= run.after.now
+    waited = not now.broken and was.try_again_at > run.before.up
+    return waited and now.try_again_at <= run.after.up
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

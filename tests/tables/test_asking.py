@@ -126,7 +126,7 @@ def test_reading_what_is_for_asking_is_no_method(path: str, shown: Served) -> No
 
 
 def live(users: str, accounts: str) -> State:
-    state = decide(State(), Started(1.0, Choice(users, accounts)))
+    state = decide(State(), Started(1.0, 1.0, Choice(users, accounts)))
     state = decide(state, Folded("t", 0, Request()))
     reading = Reading("x", "id", {0: 0, 1: 0}, {})
     state = decide(state, Resolved(1, {"users": reading, "accounts": reading}))

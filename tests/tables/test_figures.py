@@ -89,12 +89,17 @@ def test_a_source_tells_what_became_of_its_records_and_its_lag_once_that_is_know
 
 def test_it_tells_how_long_there_is_a_way_back_and_where_spark_is() -> None:
     with served(shown()) as serving:
-        assert figures(serving)["standbyUntil"] is None
+        none = figures(serving)
+        assert (none["standbyUntil"], none["standbySeconds"]) == (None, None)
         assert figures(serving)["sparkUi"] == "http://spark.example/"
         moved_at = time.time()
         both = replace(live(1), standby=live(2).live, moved_at=moved_at)
         serving.follow(both)
-        assert figures(serving)["standbyUntil"] == int((moved_at + Limits().standby_s) * 1000)
+        found = figures(serving)
+        assert found["standbyUntil"] == int((moved_at + Limits().standby_s) * 1000)
+        assert 0 < Limits().standby_s - found["standbySeconds"] < 60
+        serving.follow(replace(both, moved_at=moved_at - 3600))
+        assert figures(serving)["standbySeconds"] == 0
 
 
 def test_a_heartbeat_tells_viewers_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,15 @@ LIMIT_S = 20
 WAITS = "import os, signal, sys; os.write(int(sys.argv[1]), b'!'); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
 PARENT = f"""
-import sys
+import os, sys
 from livejoin.processes import Child
-pipe = sys.argv[1]
-child = Child([sys.executable, "-c", {WAITS!r}, pipe], keep=[int(pipe)])
+pipe, silent_s = sys.argv[1], float(sys.argv[2])
+child = Child([sys.executable, "-c", {WAITS!r}, pipe], keep=[int(pipe)], silent_s=silent_s)
+os.close(int(pipe))
+print(child._process.pid, flush=True)  # of its guard
 sys.stdin.read()
 """
+SILENT_S = 1.5
 
 
 class Line:
@@ -38,6 +41,10 @@ class Line:
         if self.end >= 0:
             os.close(self.end)
             self.end = -1
+
+    def quiet(self, limit_s: float) -> bool:
+        """Whether nothing is said, and no child ends, within this time."""
+        return not select.select([self._out], [], [], limit_s)[0]
 
     def read(self) -> bytes:
         ready, _, _ = select.select([self._out], [], [], LIMIT_S)
@@ -62,14 +69,66 @@ def _python(code: str, pipe: Line) -> list[str]:
 # --- children
 
 
-def test_a_child_is_gone_after_its_parent_was_killed(pipe: Line) -> None:
+@contextlib.contextmanager
+def _parent(pipe: Line, silent_s: float = 0) -> Iterator[tuple[int, int]]:
+    """A process with a child behind a guard: the pids of the process and of the guard."""
+    command = [*_python(PARENT, pipe), str(silent_s)]
     with subprocess.Popen(
-        _python(PARENT, pipe), stdin=subprocess.PIPE, pass_fds=[pipe.end]
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[pipe.end]
     ) as parent:
-        pipe.hang_up()
-        assert pipe.read() == b"!"
-        parent.send_signal(signal.SIGKILL)
+        try:
+            pipe.hang_up()
+            assert pipe.read() == b"!"
+            assert parent.stdout is not None
+            yield parent.pid, int(parent.stdout.readline())
+        finally:
+            parent.kill()
+
+
+def test_a_child_is_gone_after_its_parent_was_killed(pipe: Line) -> None:
+    with _parent(pipe) as (parent, _):
+        os.kill(parent, signal.SIGKILL)
         assert pipe.read() == b""
+
+
+def test_a_child_is_gone_when_its_parent_is_stopped_for_too_long(pipe: Line) -> None:
+    with _parent(pipe, SILENT_S) as (parent, _):
+        os.kill(parent, signal.SIGSTOP)
+        assert pipe.read() == b""
+
+
+def test_a_child_is_gone_when_all_three_were_stopped_for_too_long(pipe: Line) -> None:
+    with _parent(pipe, SILENT_S) as (parent, guard):
+        os.kill(parent, signal.SIGSTOP)
+        os.killpg(guard, signal.SIGSTOP)  # and the child
+        assert pipe.quiet(SILENT_S + 1)
+        os.kill(parent, signal.SIGCONT)  # what it says now must not calm the guard
+        assert pipe.quiet(0.5)
+        os.killpg(guard, signal.SIGCONT)
+        assert pipe.read() == b""
+
+
+def test_a_child_lives_on_while_its_parent_is_heard(pipe: Line) -> None:
+    with _parent(pipe, SILENT_S):
+        assert pipe.quiet(3 * SILENT_S)
+
+
+def test_a_child_that_nobody_listens_for_may_be_left_alone(pipe: Line) -> None:
+    with _parent(pipe) as (parent, _):
+        os.kill(parent, signal.SIGSTOP)
+        assert pipe.quiet(2 * SILENT_S)
+
+
+def test_a_killed_child_is_gone_at_once_whatever_it_does(pipe: Line) -> None:
+    child = Child(_python(STUBBORN, pipe), keep=[pipe.end], silent_s=LIMIT_S)
+    pipe.hang_up()
+    assert pipe.read() == b"!"
+    os.killpg(child._process.pid, signal.SIGSTOP)  # its guard too: nobody there can be asked
+    child.kill()
+    assert child.gone
+    assert pipe.read() == b""
+    child.kill()
+    child.close()
 
 
 @pytest.mark.parametrize("code", [WAITS, STUBBORN], ids=["willing", "stubborn"])

@@ -34,3 +34,32 @@ def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(
         with pytest.raises(QueryFailed, match="Spark's JVM ended"):
             session.spark()
         assert not session.alive
+
+
+@pytest.mark.parametrize("when", ["while it starts", "once it runs"])
+def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    real: Callable[[], Any] = launch_gateway
+    with (
+        processes.only_one(tmp_path / "lock", "folder") as lock,
+        Session(Spark(), lock=lock, log=tmp_path / "spark.log", silent_s=7) as session,
+    ):
+        if when == "while it starts":
+
+            def launch_and_kill() -> Any:
+                gateway = real()
+                session.kill()
+                return gateway
+
+            monkeypatch.setattr(sessions, "launch_gateway", launch_and_kill)
+            with pytest.raises(QueryFailed, match="Spark's JVM ended"):
+                session.spark()
+        else:
+            session.spark()
+            session.kill()
+        assert not session.alive
+        with pytest.raises(QueryFailed, match="Spark was stopped"):
+            session.spark()
+    with processes.only_one(tmp_path / "lock", "folder", limit_s=5):  # nobody holds it any more
+        pass

@@ -64,7 +64,10 @@ class Executor:
         self._pipeline = pipeline
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="executor")
         self._stop = threading.Event()
-        self._resolving: set[int] = set()
+        # apart from those who follow runs: a burst of messages must not keep a live run waiting
+        self._resolver = ThreadPoolExecutor(1, thread_name_prefix="resolver")
+        self._to_resolve: Generation | None = None  # the newest that is asked for
+        self._resolving = 0  # the number of the one that is being resolved
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._run = plan.Run(())
@@ -79,21 +82,26 @@ class Executor:
         self._stop.set()
         self._wake.set()
         self._runner.join()
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._resolver, self._workers):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def carry_out(self, step: plan.Step) -> None:
         """Have one step done, soon."""
         match step:
             case plan.Resolve(generation):
-                if generation.number not in self._resolving:
-                    self._resolving.add(generation.number)
-                    self._workers.submit(self._resolve, generation)
+                with self._lock:
+                    if generation.number == self._resolving or generation == self._to_resolve:
+                        return
+                    self._to_resolve = generation
+                self._resolver.submit(self._resolve_newest)
             case plan.Run() | plan.Keep():
                 with self._lock:
                     if isinstance(step, plan.Run):
                         self._run = step
                     else:
                         self._keep = step
+                        if self._to_resolve and self._to_resolve.number not in step.numbers:
+                            self._to_resolve = None  # nobody wants it any more
                 self._wake.set()
             case _:
                 assert_never(step)
@@ -127,8 +135,13 @@ class Executor:
 
     # --- inside
 
-    def _resolve(self, generation: Generation) -> None:
-        number = generation.number
+    def _resolve_newest(self) -> None:
+        """Resolve what was asked for last; one that was superseded while it waited is skipped."""
+        with self._lock:
+            generation, self._to_resolve = self._to_resolve, None
+            if generation is None:
+                return
+            number = self._resolving = generation.number
         try:
             failpoints.visit("before-resolve")
             sources, fingerprint = self._pipeline.resolve(generation)
@@ -137,7 +150,8 @@ class Executor:
             missing = isinstance(error, TopicMissing)
             self._inbox.put(facts.NotResolved(number, str(error), missing))
         finally:
-            self._resolving.discard(number)
+            with self._lock:
+                self._resolving = 0
 
     def _work(self) -> None:
         """Make true what was last asked for; one thing at a time, so that slots suffice."""

@@ -5,13 +5,14 @@ A member that joins later does not take it over. One that dies loses it after th
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from livejoin.control import beat
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable
+from livejoin.errors import KafkaUnavailable, TopicMissing
 from livejoin.kafka import Kafka
 
 log = structlog.get_logger()
@@ -21,7 +22,28 @@ _POLL_S = 0.2
 _ANSWER_S = 2.0
 _ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
 
-Lead = Callable[[threading.Event], None]
+
+@dataclass
+class Term:
+    """One time of leading: when it is over, and what is done at once where the lead is lost."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    on_loss: Callable[[], None] = lambda: None
+
+
+Lead = Callable[[Term], None]
+
+
+def check_topic(kafka: Kafka, names: Names) -> None:
+    """Refuse a leader topic by which two could lead."""
+    found = kafka.describe([names.leader]).get(names.leader)
+    if found is not None and len(found.partitions) > 1:
+        raise TopicMissing(
+            f"topic {names.leader} has {len(found.partitions)} partitions,"
+            " and whoever holds one would lead",
+            hint="It must have one: stop all livejoins of this name and delete it;"
+            " the next start makes it again.",
+        )
 
 
 class Leadership:
@@ -31,13 +53,14 @@ class Leadership:
         self._kafka = kafka
         self._names = names
         self._lead = lead
-        self._over = threading.Event()
+        self._term = Term()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Stand by, and lead whenever it is our turn, until told to stop."""
         self._kafka.make(self._names.leader, beat.CONFIG)
+        check_topic(self._kafka, self._names)
         consumer = self._kafka.member(self._names.group("leader"), SESSION_S)
         consumer.subscribe(
             [self._names.leader],
@@ -64,25 +87,27 @@ class Leadership:
             raise self._failure
 
     def _won(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        if partitions and self._thread is None:
+        if _first(partitions) and self._thread is None:
             log.info("leading", name=self._names.prefix)
-            self._over.clear()
+            self._term = Term()
             self._thread = threading.Thread(target=self._work, name="control")
             self._thread.start()
 
     def _lost(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        if partitions and self._thread is not None:
+        if _first(partitions) and self._thread is not None:
+            self._term.over.set()
+            self._term.on_loss()  # before anybody else may lead: our queries must not write on
             log.warning("no longer leading", name=self._names.prefix)
-            self._end()  # before anybody else may lead: our queries must not write any more
+            self._end()
 
     def _work(self) -> None:
         try:
-            self._lead(self._over)
+            self._lead(self._term)
         except BaseException as error:  # noqa: BLE001 - raised again by `run`
             self._failure = error
 
     def _end(self) -> None:
-        self._over.set()
+        self._term.over.set()
         if self._thread is not None:
             self._thread.join()
         self._thread = None
@@ -98,3 +123,8 @@ class Leadership:
                 f"group {self._names.group('leader')} may not be used",
                 hint="Ask for the right to read it.",
             )
+
+
+def _first(partitions: Sequence[TopicPartition]) -> bool:
+    """Whether the first partition is among them. Others may be added by anybody at any time."""
+    return any(one.partition == 0 for one in partitions)

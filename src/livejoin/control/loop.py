@@ -46,9 +46,13 @@ def run(
         try:
             fact: facts.Fact = inbox.get(timeout=_TICK_S)
         except queue.Empty:
-            fact = facts.Ticked(time.time())
-        state = decide(decide(state, facts.Ticked(time.time())), fact)
+            fact = _tick()
+        state = decide(decide(state, _tick()), fact)
         state = _make_true(state, ledger, executor, stop)
+
+
+def _tick() -> facts.Ticked:
+    return facts.Ticked(time.time(), time.monotonic())
 
 
 def _make_true(state: State, ledger: Ledger, executor: Executor, stop: threading.Event) -> State:

@@ -70,7 +70,8 @@ class Feeding:
     def __init__(self, start: int, ends: range) -> None:
         self._start, self._at = start, start
         self._last = ends
-        self._missing = set(ends) if start < ends.stop else set()
+        # what a committed batch has read does not come again, and its marks are there
+        self._missing = {end for end in ends if end >= start}
 
     @property
     def complete(self) -> bool:

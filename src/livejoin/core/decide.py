@@ -26,6 +26,7 @@ from livejoin.core.state import State
 
 _RETRY_S = 2.0  # for a topic that is not there yet
 _COLD_S = 120.0  # Spark's JVM and its first query take half a minute on a busy machine
+_SET_S = 1.0  # by which the clocks differ: the one on the wall was set
 _PAUSE_S = 5.0  # between two ticks: we were stopped, or Kafka was out of reach
 
 
@@ -34,8 +35,8 @@ def decide(state: State, fact: facts.Fact) -> State:
     match fact:
         case facts.Started():
             return _started(state, fact)
-        case facts.Ticked(at):
-            return _ticked(state, max(at, state.now))
+        case facts.Ticked():
+            return _ticked(state, fact)
         case facts.Folded():
             return folded(state, fact)
         case facts.Listened() | facts.Deafened():
@@ -83,7 +84,7 @@ def _built(state: State, building: Generation, fact: facts.OfBuild) -> State:
 
 def _warm(state: State) -> State:
     """A query has read something: from now on none has Spark's start for an excuse."""
-    return replace(state, warm_at=min(state.warm_at, state.now))
+    return replace(state, warm_at=min(state.warm_at, state.up))
 
 
 def _heard(state: State, fact: facts.Listened | facts.Deafened) -> State:
@@ -99,36 +100,56 @@ def _heard(state: State, fact: facts.Listened | facts.Deafened) -> State:
 
 
 def _started(state: State, fact: facts.Started) -> State:
+    limits, up = fact.limits, fact.up
+    # The one time that is told by the clock on the wall: nothing else has gone on meanwhile. It may
+    # have been set, so that the standby has stood by for all of its time at most, and not less than
+    # nothing.
+    stood_s = min(max(0.0, fact.at - state.moved_at), limits.standby_s)
     state = replace(
         state,
         now=fact.at,
-        limits=fact.limits,
+        up=up,
+        moved_up=up - stood_s,
+        limits=limits,
         wanted=state.wanted or fact.choice,
         deaf="",
-        warm_at=fact.at + _COLD_S,
+        warm_at=up + _COLD_S,
     )
     for generation in state.wants:
         trouble = "livejoin has just started" if generation.ready_at is not None else ""
-        state = state.faring(generation, trouble=trouble, moved_at=fact.at, began_at=fact.at)
+        asked_at = up - max(0.0, fact.at - generation.requested_at)
+        state = state.faring(
+            generation, trouble=trouble, moved_at=up, began_at=up, asked_at=asked_at
+        )
+    state = _dated(state)
     going = state.live or state.building
     return say(state, "INFO", f"ready: going on with {going}" if going else "ready: a first start")
 
 
-def _ticked(state: State, at: float) -> State:
-    gap = at - state.now
-    state = replace(state, now=at)
+def _ticked(state: State, fact: facts.Ticked) -> State:
+    up = max(fact.up, state.up)
+    gap = up - state.up
+    state = _dated(replace(state, now=fact.at, up=up))
     building, standby, limits = state.building, state.standby, state.limits
     if building is not None:
         health = state.of(building)
         moved_at = max(health.moved_at, state.warm_at)
         if gap > _PAUSE_S:  # nobody could have made progress
             state = state.faring(building, moved_at=health.moved_at + gap)
-        elif (building.resolved or state.live) and at > moved_at + limits.build_stall_s:
+        elif (building.resolved or state.live) and up > moved_at + limits.build_stall_s:
             cause = f": {health.wrong}" if health.wrong else ""
             state = failed(state, f"no progress for {limits.build_stall_s:.0f} s{cause}")
-    if standby is not None and state.standby_until is not None and at >= state.standby_until:
+    if standby is not None and state.stood_by:
         state = moves.retire(state, standby, f"stood by for {limits.standby_s:.0f} s")
     return rebuilt(state)
+
+
+def _dated(state: State) -> State:
+    """The swap's time as the clock counts now, where it was set: for people and the next start."""
+    moved_at = state.now - (state.up - state.moved_up)
+    if state.standby is None or abs(moved_at - state.moved_at) <= _SET_S:
+        return state
+    return replace(state, moved_at=moved_at)
 
 
 def _resolved(state: State, building: Generation, fact: facts.Resolved) -> State:
@@ -136,9 +157,7 @@ def _resolved(state: State, building: Generation, fact: facts.Resolved) -> State
         return state  # the query reads by the first answer
     reads = replace(building, sources=fact.sources, fingerprint=fact.fingerprint)
     state = replace(state, building=reads)
-    state = state.faring(
-        reads, trouble="", try_again_at=0.0, moved_at=state.now, began_at=state.now
-    )
+    state = state.faring(reads, trouble="", try_again_at=0.0, moved_at=state.up, began_at=state.up)
     needed = state.slots_of(state.live) + state.slots_of(reads)
     if needed > state.limits.slots:
         return failed(state, f"{needed} task slots are needed and Spark has {state.limits.slots}")
@@ -156,4 +175,4 @@ def _not_resolved(state: State, building: Generation, fact: facts.NotResolved) -
         return failed(state, fact.why)
     if fact.why != state.of(building).trouble:
         state = say(state, "WARN", f"waiting: {fact.why}")
-    return state.faring(building, trouble=fact.why, try_again_at=state.now + _RETRY_S)
+    return state.faring(building, trouble=fact.why, try_again_at=state.up + _RETRY_S)

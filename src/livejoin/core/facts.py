@@ -14,16 +14,18 @@ from livejoin.core.told import Reply
 class Started:
     """Our process leads now. The settings' choice counts only if nothing else does."""
 
-    at: float
+    at: float  # by the clock on the wall, which may be set: for people, and across restarts
+    up: float  # by a clock that only goes on, from anywhere: what durations are measured by
     choice: Choice
     limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
 class Ticked:
-    """Time has passed."""
+    """Time has passed, by both clocks."""
 
     at: float
+    up: float
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def died(state: State, generation: Generation, fact: facts.Died) -> State:
         return _given_up(state, generation, why)
     wait = 2.0 ** max(0, restarts - 1)
     # the next run counts from the beginning what it reads
-    state = state.faring(generation, try_again_at=state.now + wait, done=0)
+    state = state.faring(generation, try_again_at=state.up + wait, done=0)
     if not fact.counts and fact.why == old.trouble:
         return state  # it waits for something, which has been said
     said = f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s"
@@ -118,17 +118,17 @@ def spoilt(state: State, generation: Generation, why: str) -> State:
         f"generation {generation.number} cannot go on: {why};"
         " its last rows stay until the same choice is built anew",
     )
-    return rebuilt(replace(state, again_at=state.now))
+    return rebuilt(replace(state, again_at=state.up))
 
 
 def failed(state: State, why: str) -> State:
     """The build came to nothing."""
-    return replace(moves.fail(state, why), again_at=state.now + _REBUILD_S)
+    return replace(moves.fail(state, why), again_at=state.up + _REBUILD_S)
 
 
 def rebuilt(state: State) -> State:
     """With nothing to show, or nothing that can go on, the wanted choice is built by itself."""
-    if state.building is not None or not state.topic_id or state.now < state.again_at:
+    if state.building is not None or not state.topic_id or state.up < state.again_at:
         return state
     if state.live is None:
         assert state.wanted is not None, "there is no topic_id before a choice"

@@ -55,19 +55,19 @@ def build(
         number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
     )
     state = replace(state, building=asked, last_number=number, wanted=choice)
-    return state.faring(asked, moved_at=state.now)
+    return state.faring(asked, moved_at=state.up, asked_at=state.up)
 
 
 def go_live(state: State, ready_at: int) -> State:
     """The building generation is complete: the names move to it, the old one stands by."""
     building, old = state.building, state.live
     assert building is not None
-    took = state.now - building.requested_at
+    took = state.up - state.of(building).asked_at
     state = say(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
     state = reply(state, building.origin, "caught-up", generation=building.number)
     new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
-    state = replace(state, live=new, building=None, moved_at=state.now)
-    state = tallied(state.faring(new, done=0, total=0), "live")
+    state = replace(state, live=new, building=None)
+    state = tallied(_moved(state).faring(new, done=0, total=0), "live")
     came = f"live: {new}" if old is None else f"live: {old} → {new}"
     state = reply(say(state, "INFO", came), new.origin, "live", generation=new.number)
     if old is None:
@@ -87,9 +87,14 @@ def roll_back(state: State) -> State:
     if state.building is not None:
         state = cancel(state, f"rolled back to generation {standby.number}")
     back = replace(standby, live_at=state.now)
-    state = replace(state, live=back, standby=live, moved_at=state.now, wanted=back.choice)
+    state = _moved(replace(state, live=back, standby=live, wanted=back.choice))
     state = say(tallied(state, "rolled-back"), "INFO", f"rolled back: {live} → {back}")
     return reply(state, live.origin, "rolled-back", generation=live.number)
+
+
+def _moved(state: State) -> State:
+    """Live and standby have changed: from now on the standby's time counts."""
+    return replace(state, moved_at=state.now, moved_up=state.up)
 
 
 def cancel(state: State, why: str) -> State:

@@ -41,7 +41,7 @@ def plan(state: State) -> tuple[Step, ...]:
     """The same steps follow every decision and every restart."""
     steps: list[Step] = []
     building = state.building
-    waits = building is None or state.now < state.of(building).try_again_at
+    waits = building is None or state.up < state.of(building).try_again_at
     if building is not None and not building.resolved and not waits:
         steps.append(Resolve(building))
     steps.append(Run(state.running()))

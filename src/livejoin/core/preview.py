@@ -40,7 +40,7 @@ def preview(state: State, fact: Asked) -> dict[str, Any]:
             "held": sum(state.slots_of(generation) for generation in state.wants),
             "total": state.limits.slots,
         },
-        "now": {"live": _name(after.live), "standby": _name(after.standby)},
+        "now": {"live": _name(state.live), "standby": _name(state.standby)},
         "afterwards": {"live": _name(later.live), "standby": _name(later.standby)},
         "stopped": sorted(_kept(state) - _kept(later)),
     }

@@ -111,7 +111,7 @@ def time_left(state: State) -> float | None:
     if state.building is None:
         return None
     health = state.of(state.building)
-    took = state.now - health.began_at
+    took = state.up - health.began_at
     if not health.done or took <= 0:
         return None
     return took * max(0, health.total - health.done) / health.done

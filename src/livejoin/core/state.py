@@ -40,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Health:
-    """How a generation fares in this run of livejoin. Not durable."""
+    """How a generation fares in this run of livejoin. Not durable; its times are those of `up`."""
 
     trouble: str = ""  # why its query is down, or cannot be started
     restarts: int = 0  # in a row without a new source position
@@ -51,6 +51,7 @@ class Health:
     total: int = 0
     moved_at: float = 0.0  # when a build last came further
     began_at: float = 0.0  # when a build began to read
+    asked_at: float = 0.0  # when a build was asked for
     blocked: str = ""  # why one of its topics cannot be read
     # what became of the records read
     figures: Mapping[str, int | str] = field(default_factory=dict)
@@ -79,13 +80,15 @@ class State:
     live: Generation | None = None
     standby: Generation | None = None
     building: Generation | None = None
-    moved_at: float = 0.0  # when live and standby last changed
+    moved_at: float = 0.0  # when live and standby last changed, as the clock counts now
     lines: int = 0  # how many were ever told
     # how often swaps came to what, and queries were restarted, ever
     tally: Mapping[str, int] = field(default_factory=dict)
     # not durable
     untold: tuple[Told, ...] = ()
-    now: float = 0.0
+    now: float = 0.0  # what the clock on the wall shows: it may be set, and decides nothing
+    up: float = 0.0  # seconds of a clock that only goes on, as are all times below
+    moved_up: float = 0.0  # when live and standby last changed
     limits: Limits = field(default_factory=Limits)
     health: Mapping[int, Health] = field(default_factory=dict)
     deaf: str = ""  # why control messages are not read
@@ -115,7 +118,7 @@ class State:
         return tuple(g for g in self.wants if g.resolved and self._may_run(self.of(g)))
 
     def _may_run(self, health: Health) -> bool:
-        return not health.broken and self.now >= health.try_again_at
+        return not health.broken and self.up >= health.try_again_at
 
     def slots_of(self, generation: Generation | None) -> int:
         """How many task slots a generation holds."""
@@ -123,10 +126,15 @@ class State:
 
     @property
     def standby_until(self) -> float | None:
-        """When the standby is retired; None for never."""
+        """When the standby is retired, for people; None for never."""
         if self.standby is None or math.isinf(self.limits.standby_s):
             return None
         return self.moved_at + self.limits.standby_s
+
+    @property
+    def stood_by(self) -> bool:
+        """Whether the standby has stood by for long enough."""
+        return self.standby is not None and self.up >= self.moved_up + self.limits.standby_s
 
 
 def to_json(state: State) -> dict[str, Any]:

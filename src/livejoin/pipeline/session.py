@@ -73,7 +73,7 @@ def class_archive(java: str) -> Path:
 class Session:
     """The one Spark session of this process. `spark` starts it, again where its JVM has died."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first have names
         self,
         settings: Spark,
         *,
@@ -81,12 +81,14 @@ class Session:
         log: Path,
         java_options: Sequence[str] = (),
         archive_classes: bool = False,
+        silent_s: float = 0,
     ) -> None:
         self._settings = settings
         self._java_options = java_options
         self._lock = lock
         self._log = log
         self._archive_classes = archive_classes
+        self._silent_s = silent_s  # the JVM ends when this process is frozen for so long
         self._jvm: processes.Child | None = None
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
@@ -152,6 +154,12 @@ class Session:
         with self._starting:
             self._forget()
 
+    def kill(self) -> None:
+        """End the JVM at once: somebody else may lead, and its queries must not write on."""
+        self._closed = True
+        if self._jvm is not None:
+            self._jvm.kill()
+
     def _forget(self) -> None:
         if self._jvm is not None:
             self._jvm.close(grace_s=60 if self._archive_classes else 5)
@@ -181,6 +189,7 @@ class Session:
                 },
                 log=self._log,
                 keep=[self._lock],
+                silent_s=self._silent_s,
             )
             port, secret = self._address(answer)
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):

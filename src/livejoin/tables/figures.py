@@ -73,6 +73,8 @@ class Figures:
                 "matched": await self._matched(),
                 "lagTrouble": host.lag.trouble or None,
                 "standbyUntil": None if until is None else int(until * 1000),
+                # for who counts down: a viewer's clock may show another time than ours
+                "standbySeconds": None if until is None else max(0.0, until - time.time()),
                 "sparkUi": host.spark_ui or None,
             }
         )

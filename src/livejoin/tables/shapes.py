@@ -105,6 +105,7 @@ def schemas() -> Json:
             matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
             lagTrouble={**_MAYBE, "description": "why the lag is not known"},
             standbyUntil={**_OR_NULL, "description": "ms; null: no standby, or no end to it"},
+            standbySeconds={"type": ["number", "null"], "description": "left of it"},
             sparkUi={**_MAYBE, "description": "address of Spark's own pages"},
         ),
         "Generations": _object(generations=_list(_row(generation))),

@@ -7,7 +7,7 @@ export class WayBack {
     #button = byId("rollback");
     #live;
     #standby;
-    #until = null;
+    #until = null; // by the page's own clock that only goes on
     #forbidden = "";
     /** `back` is told which generation is live: two who go back at the same time do not undo each other. */
     constructor(back) {
@@ -30,8 +30,10 @@ export class WayBack {
     }
     async #ask() {
         const answer = await ask("api/v1/figures");
-        if (answer.ok)
-            this.#until = answer.body.standbyUntil;
+        if (answer.ok) {
+            const left = answer.body.standbySeconds;
+            this.#until = left === null ? null : performance.now() + 1000 * left;
+        }
         this.#show();
     }
     #show() {
@@ -39,7 +41,7 @@ export class WayBack {
         this.#button.disabled = !standby || Boolean(this.#forbidden);
         this.#button.title = this.#forbidden;
         put(this.#button, standby ? `Roll back to generation ${standby.generation}` : "Roll back");
-        const left = this.#until === null ? "" : ` for another ${span(Math.max(0, this.#until - Date.now()))}`;
+        const left = this.#until === null ? "" : ` for another ${span(Math.max(0, this.#until - performance.now()))}`;
         const none = "No generation stands by: there was no swap yet, or its time is over.";
         put(byId("rollback-to"), standby ? `${choice(standby)}, standing by${left}` : none);
     }

@@ -1,0 +1,97 @@
+"""A19: the clock on the wall of a real livejoin is set by hours and days."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from livejoin.core.state import Limits
+from livejoin.kafka import Kafka
+from rig.running import until
+from rig.world import (
+    ExpectLive,
+    ExpectOracle,
+    KillDash9,
+    Send,
+    StopTraffic,
+    Traffic,
+    WaitOutcome,
+    WaitState,
+    World,
+    play,
+    to_pair,
+    world,
+)
+
+SEED = 20261119
+HOUR, DAY = 3600, 86400
+# Python runs this at its start, before any of livejoin: the process sees a clock that can be set.
+CLOCK = """
+import pathlib, time
+ahead, real = pathlib.Path({file!r}), time.time
+time.time = lambda: real() + float(ahead.read_text())
+"""
+
+
+@contextlib.contextmanager
+def with_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Processes that are started here see a clock that is ahead by what stands in this file."""
+    file = folder / "ahead"
+    file.write_text("0")
+    site = folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(CLOCK.format(file=str(file)))
+    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+    monkeypatch.setenv("PYTHONPATH", path)
+    yield file
+
+
+def test_a19_the_clock_is_set(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        with_clock(tmp_path, monkeypatch) as ahead,
+        world(kafka, tmp_path / "one", "a19", seed=SEED) as one,
+    ):
+        play(one, [Traffic(20), to_pair(one.name, "b"), WaitOutcome("live"), ExpectLive("b")])
+        swapped = time.monotonic()
+        before = one.status()["generation"]
+        for step in (-HOUR, HOUR, -DAY, DAY):
+            _set(ahead, step)
+            _rejected(one, step)
+            _kills_its_jvm(one)
+            rows = {row["state"]: row["generation"] for row in one.generations()}
+            assert rows["live"] == before, step
+            assert rows["standby"] == before - 1, step
+            left = one.live.ask("api/v1/figures")["standbySeconds"]
+            stood = time.monotonic() - swapped
+            assert abs(Limits().standby_s - stood - left) < 30, step
+        play(one, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("a")])
+        play(one, [StopTraffic(), ExpectOracle("a")])
+        assert one.live.stop(signal.SIGTERM) == 0
+
+
+def _set(ahead: Path, step: int) -> None:
+    new = ahead.with_suffix(".new")
+    new.write_text(str(step))
+    new.replace(ahead)
+
+
+def _rejected(one: World, step: int) -> None:
+    """A message is answered with what the clock shows: it has been set."""
+    play(one, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
+    _, newest = max(one.live.table("orchestrator_logs").items())
+    shown = datetime.fromisoformat(newest["ts"]).timestamp()
+    assert abs(shown - (time.time() + step)) < HOUR / 2
+
+
+def _kills_its_jvm(one: World) -> None:
+    """The query dies, and is live again within what a JVM takes to start."""
+    play(one, [KillDash9("jvm")])
+    until(lambda: one.status()["state"] == "restarting", "it is noticed", 15)
+    play(one, [WaitState("live")])

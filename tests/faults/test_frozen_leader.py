@@ -1,0 +1,250 @@
+"""A leader that is stopped and woken in the place of another machine: shared checkpoints, own lock.
+
+Its JVM must be gone before another one leads, and nothing that it did late is ever shown.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from livejoin.control.leadership import SESSION_S
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.reading import read_to_end
+from livejoin.tables.frames import read
+from rig.running import Running, alive, until
+from rig.watching import Watcher
+from rig.world import (
+    ExpectLive,
+    ExpectOracle,
+    Produce,
+    StopTraffic,
+    Traffic,
+    WaitOutcome,
+    World,
+    beside,
+    play,
+    to_pair,
+    world,
+)
+
+SEED = 20261117
+FROZEN_S = 60
+AGREE_S = 120
+TABLES = ("users_ui", "accounts_ui", "final_ui")
+COMPACTED = {  # as soon and as thoroughly as a broker can
+    "min.compaction.lag.ms": "0",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+
+
+@dataclass
+class Two:
+    """Two orchestrators on what stands for two machines, and a server that saw everything."""
+
+    first: World  # seen through the first orchestrator
+    second: World  # and through the other one, with the old server's viewer
+    old: Running
+
+
+@pytest.fixture
+def two(
+    request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Two]:
+    """The lock is in a folder of the user's where checkpoints are on no local file system."""
+    name = request.node.name.split("_")[1].split("[")[0] + str(len(request.node.name))
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    mount = {"spark.hadoop.fs.viewfs.mounttable.shared.link./checkpoints": shared.as_uri()}
+    with contextlib.ExitStack() as stack:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
+        one = stack.enter_context(
+            world(
+                kafka,
+                tmp_path / "one",
+                name,
+                seed=SEED,
+                start=False,
+                checkpoints="viewfs://shared/checkpoints",
+                spark={"conf": mount},
+            )
+        )
+        one.live.start()
+        one.live.wait_live()
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "there"))
+        other, old = beside(one, tmp_path / "other"), beside(one, tmp_path / "old", "serve")
+        for running in (other, old):
+            stack.callback(running.stop, signal.SIGKILL)
+            running.wait_live()
+        assert not other.jvms(), "only the leader has queries"
+        watcher = stack.enter_context(Watcher(old.url, one.watcher.least))
+        yield Two(one, World(**{**vars(one), "live": other, "watcher": watcher}), old)
+
+
+@contextlib.contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def seen(one: Running) -> tuple[int, int, dict[str, Any]]:
+    """Generation, `seq` and hashes of the tables, as a server tells them in a heartbeat."""
+    address = one.url.replace("http", "ws") + "api/v1/live"
+    with connect(
+        address, subprotocols=[Subprotocol("livejoin.v1")], max_size=None, proxy=None
+    ) as s:
+        s.send(json.dumps({"subscribe": list(TABLES)}))
+        until_s = time.monotonic() + 20
+        while time.monotonic() < until_s:
+            data = s.recv(20)
+            assert isinstance(data, bytes)
+            header, _ = read(data)
+            if header["type"] == "heartbeat":
+                tables = {name: header["tables"][name] for name in TABLES}
+                return header["generation"], header["seq"], tables
+    raise AssertionError(f"{one.url} tells no heartbeat")
+
+
+def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
+    """All of them hold the same rows at the same `seq`."""
+    found: list[Any] = []
+
+    def same() -> bool:
+        found[:] = [seen(one) for one in servers]
+        return len({(generation, seq) for generation, seq, _ in found}) == 1
+
+    until(same, "all servers are at one seq", AGREE_S)
+    assert all(one == found[0] for one in found), found
+    first: tuple[int, int, dict[str, Any]] = found[0]
+    return first
+
+
+def settled(two: Two, pair: str = "a") -> None:
+    """Every record is read, cell for cell, by the second orchestrator and by the old server."""
+    play(two.second, [StopTraffic(), ExpectOracle(pair)])
+    play(World(**{**vars(two.second), "live": two.old}), [ExpectOracle(pair)])
+
+
+def taken_over(two: Two, jvm: int) -> float:
+    """Wait until the other one leads; its JVM is there only when the first one's is gone."""
+    two.second.watcher.replaying = True  # its query reads again what the last batch had read
+    began = time.monotonic()
+    until(lambda: not alive(jvm), "the frozen leader's JVM is gone", SESSION_S + 5)
+    gone_s = time.monotonic() - began
+    until(two.second.live.jvms, "the other one leads", 60)
+    return gone_s
+
+
+def gives_up(two: Two) -> None:
+    """The first one was woken: it does not lead, and has no JVM."""
+    first = two.first.live
+
+    def given_up() -> bool:
+        said = first.log.read_text()
+        assert first.ended is not None or not first.jvms(), "it has a JVM again"
+        return first.ended is not None or "no longer leading" in said
+
+    until(given_up, "the first one gives up", 30)
+    until(lambda: first.ended is not None or not first.jvms(), "it has no JVM", 5)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("who", ["python and jvm", "python alone"])
+def test_a17_a_leader_is_frozen_and_woken(who: str, two: Two, kafka: Kafka, tmp_path: Path) -> None:
+    first, second = two.first.live, two.second.live
+    play(two.second, [Traffic(100)])
+    jvm = first.jvm()
+    with stopped(first.pid, *([jvm] if who == "python and jvm" else [])):
+        began = time.monotonic()
+        gone_s = taken_over(two, jvm)
+        time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))  # the case says a minute
+    gives_up(two)
+    second.wait_live()
+    settled(two)
+    with contextlib.ExitStack() as stack:
+        new = _served(two, tmp_path / "new", stack)
+        generation, seq, _ = agree(second, two.old, new)
+        changelog = Names(two.first.name).changelog(generation)
+        removed = _compacted(two, kafka, changelog)
+        settled(two)
+        newest = _served(two, tmp_path / "newest", stack)
+        agree(second, two.old, new, newest)
+    assert not two.second.watcher.wrong, two.second.watcher.wrong[:3]
+    print(f"\nA17: {who}, JVM gone after {gone_s:.1f} s, seq {seq}, {removed} records compacted")
+
+
+def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
+    """A server that starts now."""
+    one = beside(two.first, folder, "serve")
+    stack.callback(one.stop, signal.SIGKILL)
+    one.wait_live()
+    return one
+
+
+def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
+    """Have a changelog compacted for real; how many records are gone."""
+    mark = kafka.end_of(topic)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in COMPACTED.items():
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(change)
+    for done in kafka.admin.incremental_alter_configs([resource]).values():
+        done.result(20)
+    for _ in range(3):  # whoever writes after segment.ms begins a segment, and older ones are due
+        time.sleep(1.2)
+        play(two.second, [Produce("a", 20)])
+    left: list[int] = []
+
+    def cleaned() -> bool:
+        keys = Counter(key for offset, key in _keys(kafka, topic) if offset < mark)
+        left[:] = [sum(keys.values())]
+        return left[0] < mark and max(keys.values()) == 1
+
+    until(cleaned, "the cleaner has run", 120)
+    return mark - left[0]
+
+
+def _keys(kafka: Kafka, topic: str) -> list[tuple[int, bytes]]:
+    consumer = kafka.reader(f"{topic}.keys")
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return [(record.offset, record.key) for record in read_to_end(consumer, topic)]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.timeout(600)
+def test_a14_two_orchestrators_with_shared_checkpoints_and_a_frozen_leader(two: Two) -> None:
+    """The JVM is nobody's to kill but its guard's; what the second did meanwhile stays."""
+    first, name = two.first.live, two.first.name
+    play(two.second, [Traffic(50)])
+    with stopped(first.pid):
+        taken_over(two, first.jvm())
+        play(two.second, [to_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")])
+    gives_up(two)
+    play(two.second, [ExpectLive("b")])
+    settled(two, "b")
+    agree(two.second.live, two.old)
+    ids = [int(row_id) for row_id in two.old.table("orchestrator_logs")]
+    assert ids == sorted(ids), "the log has one order"
+    assert len(ids) == len(set(ids))
