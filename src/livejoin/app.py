@@ -23,7 +23,14 @@ from livejoin.core import facts
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role
-from livejoin.errors import KafkaUnavailable, LivejoinError, MachineError, TopicMissing
+from livejoin.errors import (
+    KafkaUnavailable,
+    LivejoinError,
+    MachineError,
+    NewerFormat,
+    QueryFailed,
+    TopicMissing,
+)
 from livejoin.kafka import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -36,6 +43,7 @@ log = structlog.get_logger()
 _TRY_S = 5
 _AGAIN_S = 1.0
 _COUNT_S = 1.0
+_NEWER_S = 30.0
 
 CountedBy = Mapping[int, facts.Counted]  # generation
 
@@ -76,6 +84,11 @@ class Leader:
                 log.warning("waiting for Kafka", why=str(error))
                 self._waiting(str(error))
                 stop.wait(_AGAIN_S)
+            except NewerFormat as error:
+                # out of the election for a while: one that knows the format can lead
+                log.error("not leading", why=str(error))  # noqa: TRY400 - no trace for people
+                self._waiting(str(error))
+                stop.wait(_NEWER_S)
 
     def lead(self, over: threading.Event) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
@@ -122,6 +135,7 @@ class Leader:
             _print_once(tokens.first(kafka, names))
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
         pipeline = Pipeline(kafka, names, queries, settings.start_at)
+        used = self._last_used(pipeline, over)
         executor = Executor(inbox, pipeline)
         control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
         crew = Crew(on_failure=over.set)
@@ -131,7 +145,8 @@ class Leader:
         crew.hire("rehearsal", pipeline.rehearse)
         crew.hire("figures", partial(self._count, inbox))
         crew.hire("control-topic", control.run)
-        started = facts.Started(time.time(), settings.choice, settings.limits)
+        crew.hire("ledger", ledger.watch)
+        started = facts.Started(time.time(), settings.choice, settings.limits, used)
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
         finally:
@@ -139,6 +154,17 @@ class Leader:
             crew.dismiss()
             executor.close()
         crew.raise_failure()
+
+    def _last_used(self, pipeline: Pipeline, over: threading.Event) -> int:
+        """The highest number that something of ours has: the ledger may have lost its end."""
+        while not over.is_set():
+            try:
+                return pipeline.last_used()
+            except QueryFailed as error:  # checkpoints elsewhere, which Spark's JVM must list
+                log.warning("waiting for the checkpoints", why=str(error))
+                self._waiting(str(error))
+                over.wait(_AGAIN_S)
+        return 0
 
     def _count(self, inbox: Inbox, stop: threading.Event) -> None:
         """Tell the figures: they are the last row of a generation whose tables are gone."""

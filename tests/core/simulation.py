@@ -32,12 +32,13 @@ from livejoin.core.facts import (
     Spoilt,
     Started,
     Ticked,
+    TopicsMade,
 )
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.inbound import History, Inbound, understood
 from livejoin.core.messages import Rules
 from livejoin.core.names import Names
-from livejoin.core.plan import Keep, Resolve, Run, plan
+from livejoin.core.plan import Keep, MakeTopics, Resolve, Run, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, State, from_json, to_json
 from livejoin.core.told import Ended, Line, Reply
@@ -67,6 +68,7 @@ FACT_NAMES = tuple(
         Asked,
         Resolved,
         NotResolved,
+        TopicsMade,
         Ran,
         Progressed,
         CaughtUp,
@@ -140,6 +142,7 @@ class World:
     now: float = 1000.0
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 1))  # name: id
     made: int = 1  # how many topics were ever made anew
+    changelogs: dict[int, str] = field(default_factory=dict)  # by generation: its id
     messages: list[bytes] = field(default_factory=list)
     control: int = 1  # which control topic this is
     done: dict[int, int] = field(default_factory=dict)  # by generation: records read
@@ -225,6 +228,12 @@ class World:
             },
             "v1",
         )
+
+    def make_topics(self, generation: Generation) -> TopicsMade:
+        """A generation gets a new changelog, in the place of one that has its name."""
+        self.made += 1
+        self.changelogs[generation.number] = f"changelog-{self.made}"
+        return TopicsMade(generation.number, self.changelogs[generation.number])
 
     def _reading(self, topic: str) -> Reading:
         partitions = range(1 + len(topic) % 3)
@@ -321,7 +330,7 @@ class Simulation:
             else:
                 yield self._any()
         while True:
-            yield self._any() if random.random() < 0.2 else self._next()
+            yield self._any() if random.random() < 0.24 else self._next()
 
     def _early(self) -> Iterator[Fact]:
         """A message that comes before anything else."""
@@ -334,9 +343,12 @@ class Simulation:
         random, world = self.random, self.world
         running = [one for step in self._steps if isinstance(step, Run) for one in step.generations]
         asks = [step.generation for step in self._steps if isinstance(step, Resolve)]
+        (make,) = [step for step in self._steps if isinstance(step, MakeTopics)]
         chance = random.random()
         if asks and chance < 0.5:
             return world.resolved(asks[0])
+        if make.generations and chance < 0.6:
+            return world.make_topics(make.generations[0])
         if running and chance < 0.65:
             return world.report(random.choice(running))
         if chance < 0.80:
@@ -367,6 +379,7 @@ class Simulation:
             lambda: Started(world.now, CHOICE),
             lambda: Resolved(number, {"users": Reading("users", "1", {0: 0}, {})}),
             lambda: NotResolved(number, "late", missing=True),
+            lambda: TopicsMade(random.choice((number, live)), "late"),
             lambda: Ran(number),
             lambda: Progressed(random.choice((number, live)), 1, 2),
             lambda: CaughtUp(random.choice((number, live)), 7),
@@ -444,6 +457,8 @@ class Simulation:
         for generation in run.generations:
             _hold(generation.resolved, "it runs without being resolved:", generation)
             _hold(generation.number in keep.numbers, "it runs without being kept:", generation)
+            mine = self.world.changelogs.get(generation.number)
+            _hold(generation.changelog_id == mine, "it writes to what is not its own:", generation)
 
     def _check_asked(self, before: State, fact: Asked, after: State) -> None:
         offset = fact.origin.offset

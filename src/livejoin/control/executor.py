@@ -26,6 +26,9 @@ class Pipeline(Protocol):
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """Where a new generation would read, and what else its checkpoint will depend on."""
 
+    def make_topics(self, generation: Generation) -> tuple[str, str]:
+        """Have new topics for it, none that was there before; the ids of changelog and feed."""
+
     def start(self, generation: Generation) -> Mapping[str, Reading] | None:
         """Have its query running; Spoilt where it can never run again.
 
@@ -67,8 +70,12 @@ class Executor:
         self._resolving: set[int] = set()
         self._wake = threading.Event()
         self._lock = threading.Lock()
+        self._make = plan.MakeTopics(())
         self._run = plan.Run(())
         self._keep: plan.Keep | None = None
+        # Tried, until they are not asked for any more: made twice, they would have other ids than
+        # those that were told first.
+        self._made: set[int] = set()
         self._started: dict[int, Generation] = {}  # as they were started
         self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
         self._runner = threading.Thread(target=self._work, name="runner")
@@ -88,9 +95,13 @@ class Executor:
                 if generation.number not in self._resolving:
                     self._resolving.add(generation.number)
                     self._workers.submit(self._resolve, generation)
-            case plan.Run() | plan.Keep():
+            case plan.MakeTopics() | plan.Run() | plan.Keep():
                 with self._lock:
-                    if isinstance(step, plan.Run):
+                    if isinstance(step, plan.MakeTopics):
+                        self._make = step
+                        # here, not by the runner: busy, it may miss that one was not asked for
+                        self._made &= {generation.number for generation in step.generations}
+                    elif isinstance(step, plan.Run):
                         self._run = step
                     else:
                         self._keep = step
@@ -145,6 +156,7 @@ class Executor:
         while not self._stop.is_set():
             self._wake.wait(_AGAIN_S)
             self._wake.clear()
+            self._make_topics()
             with self._lock:
                 run, keep = self._run, self._keep
             self._make_run({generation.number: generation for generation in run.generations})
@@ -166,18 +178,35 @@ class Executor:
             if number not in self._started and not self._stop.is_set():
                 self._start_query(generation)
 
+    def _make_topics(self) -> None:
+        with self._lock:  # what was asked for last: others may have their ids recorded by now
+            new = [g for g in self._make.generations if g.number not in self._made]
+            self._made |= {generation.number for generation in new}
+        for generation in new:
+            number = generation.number
+            try:
+                changelog_id, feed_id = self._pipeline.make_topics(generation)
+            except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
+                self._failed(number, error)
+            else:
+                self._inbox.put(facts.TopicsMade(number, changelog_id, feed_id))
+
+    def _failed(self, number: int, error: Exception) -> None:
+        if isinstance(error, Spoilt):
+            self.spoilt(number, error.message)
+        elif isinstance(error, TopicMissing):  # it is waited for
+            self.outdated(number, error.message)
+        else:
+            self.died(number, str(error))
+
     def _start_query(self, generation: Generation) -> None:
         number = generation.number
         self._started[number] = generation
         ended = self._ended[number] = threading.Event()
         try:
             more = self._pipeline.start(generation)
-        except Spoilt as error:
-            self.spoilt(number, error.message)
-        except TopicMissing as error:  # it is waited for
-            self.outdated(number, error.message)
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            self.died(number, str(error))
+            self._failed(number, error)
         else:
             if more:
                 self.grew(number, more)

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from livejoin.control import beat
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable
+from livejoin.errors import KafkaUnavailable, TopicMissing
 from livejoin.kafka import Kafka
 
 log = structlog.get_logger()
@@ -20,6 +20,9 @@ SESSION_S = 10
 _POLL_S = 0.2
 _ANSWER_S = 2.0
 _ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
+
+# Names with an underscore are librdkafka's own errors, not private.
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 
 Lead = Callable[[threading.Event], None]
 
@@ -93,6 +96,11 @@ class Leadership:
         except KafkaException as error:
             raise KafkaUnavailable(f"{self._names.leader}: {error.args[0].str()}") from error
         said = message.error() if message else None
+        if said is not None and said.code() in _NO_TOPIC:
+            raise TopicMissing(
+                f"{self._names.leader} was deleted",
+                hint="It is made again, and a leader is elected by it.",
+            )
         if said is not None and said.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise KafkaUnavailable(
                 f"group {self._names.group('leader')} may not be used",

@@ -4,6 +4,7 @@ So a crash neither loses nor doubles a line, and a leader that was deposed canno
 """
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,10 +23,11 @@ from livejoin.core.state import (
     STATUS_KEY,
     State,
     from_json,
+    refusal,
     to_json,
 )
 from livejoin.core.told import Ended, Line, Reply, Told, row_id
-from livejoin.errors import Deposed, KafkaUnavailable, TopicMissing
+from livejoin.errors import Deposed, KafkaUnavailable, NewerFormat, TopicMissing
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
 
@@ -33,6 +35,10 @@ log = structlog.get_logger()
 
 _LEAD_S = 10  # to fence whoever wrote before
 _WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
+
+
+_LOOK_S = 5.0
+_MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
 
 
 class _Out(NamedTuple):
@@ -53,12 +59,15 @@ class Ledger:
         self._names = names
         self._beat = beat.Beat(kafka, names, clock)
         self._producer: Producer | None = None
+        self._id = ""  # of the ledger that was read
         self._written: dict[bytes, bytes | None] = {}
         self._open: Literal["", "commit", "abort"] = ""  # what a transaction in doubt waits for
 
     def last(self) -> State:
         """Fence older leaders, then read the state as it was last written."""
         names = self._names
+        if names.ledger in self._kafka.describe([names.ledger]):
+            self._state()  # what a newer one wrote is refused before anybody is fenced
         self._kafka.make(names.ledger, {"cleanup.policy": "compact"})
         self._kafka.make(names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
         self._kafka.make(names.replies)
@@ -69,8 +78,45 @@ class Ledger:
         except KafkaException as error:
             raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
         failpoints.visit("after-lead")
+        state = self._state()
+        self._have_compacted(empty=state is None)
+        self._id = self._kafka.describe([names.ledger])[names.ledger].id
+        return state or State()
+
+    def _state(self) -> State | None:
+        """The state, if there is one; refused by name where a newer livejoin wrote it."""
         found = self._read().get(STATE_KEY)
-        return from_json(json.loads(found)) if found else State()
+        if found is None:
+            return None
+        data = json.loads(found)
+        if why := refusal(data):
+            raise NewerFormat(f"{self._names.ledger}: {why}")
+        return from_json(data)
+
+    def _have_compacted(self, *, empty: bool) -> None:
+        """Have the ledger as we make it: a broker may have made it, to lose its records by age."""
+        ledger = self._names.ledger
+        one = len(self._kafka.describe([ledger])[ledger].partitions) == 1
+        if one and self._kafka.setting(ledger, "cleanup.policy") in (None, "compact"):
+            return
+        if empty:
+            self._kafka.make_new(ledger, {"cleanup.policy": "compact"})
+        else:
+            log.warning("the ledger was not made by livejoin; delete it to have it made", it=ledger)
+
+    def watch(self, stop: threading.Event) -> None:
+        """Raise when the ledger is not the one that was read any more, until told to stop."""
+        names = self._names
+        while not stop.wait(_LOOK_S):
+            try:
+                found = self._kafka.describe([names.ledger, names.logs, names.replies])
+            except KafkaUnavailable:
+                continue  # the tables say so, and writing waits
+            for topic in (names.ledger, names.logs, names.replies):
+                if topic not in found:
+                    raise TopicMissing(f"{topic} was deleted", hint=_MADE_AGAIN)
+            if found[names.ledger].id != self._id:
+                raise TopicMissing(f"{names.ledger} was deleted and made again", hint=_MADE_AGAIN)
 
     def _read(self) -> dict[bytes, bytes]:
         consumer = self._kafka.reader(self._names.group("ledger"))

@@ -17,6 +17,7 @@ class Started:
     at: float
     choice: Choice
     limits: Limits = field(default_factory=Limits)
+    used: int = 0  # the highest number that a topic or a checkpoint of ours has
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,15 @@ class NotResolved:
 
 
 @dataclass(frozen=True)
+class TopicsMade:
+    """A generation has new topics, with these ids; a feed only where it needs one."""
+
+    generation: int
+    changelog_id: str
+    feed_id: str = ""
+
+
+@dataclass(frozen=True)
 class Ran:
     """A generation's query is at work, and through with what it had to read again."""
 
@@ -159,7 +169,7 @@ class Counted:
     sizes: Mapping[str, int] = field(default_factory=dict)  # rows by table
 
 
-OfBuild = Resolved | NotResolved | Progressed | CaughtUp
+OfBuild = Resolved | NotResolved | TopicsMade | Progressed | CaughtUp
 OfSources = Looked | Grew | Counted
 OfGeneration = OfBuild | OfSources | Ran | Died | Spoilt
 Fact = Started | Ticked | Folded | Listened | Deafened | Asked | OfGeneration

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from livejoin.core import formats
+
 Kind = Literal["snapshot", "upsert", "remove"]
 _LENGTH = struct.Struct(">I")
 _AROUND = 16 << 10  # of a schema or a batch: names, lengths, and gaps between columns
@@ -47,7 +49,8 @@ def changes(table: str, upserts: pa.Table | pa.RecordBatch, removed: Sequence[st
 def frame(header: dict[str, Any], parts: Sequence[Part] = ()) -> bytes:
     """Put a frame together."""
     listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
-    head = json.dumps({**header, "parts": listed}, separators=(",", ":")).encode()
+    whole = {"format": formats.LIVE, **header, "parts": listed}
+    head = json.dumps(whole, separators=(",", ":")).encode()
     return b"".join((_LENGTH.pack(len(head)), head, *(p.payload for p in parts)))
 
 
