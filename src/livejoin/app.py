@@ -92,6 +92,7 @@ class Leader:
 
     def lead(self, over: threading.Event) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
+        Ledger(self.kafka, self.names).check_format()  # before a JVM is started for nothing
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock(folder, over, stack)

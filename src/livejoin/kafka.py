@@ -19,7 +19,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
+    AlterConfigOpType,
     ClusterMetadata,
+    ConfigEntry,
     ConfigResource,
     NewTopic,
     OffsetSpec,
@@ -272,6 +274,20 @@ class Kafka:
             return str(self._answer(future, topic)[name].value)
         except TopicMissing:
             return None
+
+    def have_setting(self, topic: str, name: str, value: str) -> bool:
+        """Have a setting of a topic; whether that is so, as far as we are told."""
+        if self.setting(topic, name) in (None, value):
+            return True
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+        changed = self.admin.incremental_alter_configs([asked], request_timeout=ANSWER_S)
+        try:
+            (future,) = changed.values()
+            self._answer(future, topic, "altered")
+        except TopicMissing:
+            return False
+        return True
 
     def end_of(self, topic: str) -> int:
         """Where a topic of one partition ends."""

@@ -37,6 +37,7 @@ _LEAD_S = 10  # to fence whoever wrote before
 _WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
 
 
+_COMPACTED = "cleanup.policy", "compact"
 _LOOK_S = 5.0
 _MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
 
@@ -66,9 +67,8 @@ class Ledger:
     def last(self) -> State:
         """Fence older leaders, then read the state as it was last written."""
         names = self._names
-        if names.ledger in self._kafka.describe([names.ledger]):
-            self._state()  # what a newer one wrote is refused before anybody is fenced
-        self._kafka.make(names.ledger, {"cleanup.policy": "compact"})
+        self.check_format()
+        self._kafka.make(names.ledger, dict([_COMPACTED]))
         self._kafka.make(names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
         self._kafka.make(names.replies)
         self._kafka.make(names.leader, beat.CONFIG)
@@ -78,10 +78,15 @@ class Ledger:
         except KafkaException as error:
             raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
         failpoints.visit("after-lead")
-        state = self._state()
+        state = self._state()  # again: whoever led until now may be a newer one
         self._have_compacted(empty=state is None)
         self._id = self._kafka.describe([names.ledger])[names.ledger].id
         return state or State()
+
+    def check_format(self) -> None:
+        """Refuse what a newer livejoin wrote before anything is written or anybody fenced."""
+        if self._names.ledger in self._kafka.describe([self._names.ledger]):
+            self._state()
 
     def _state(self) -> State | None:
         """The state, if there is one; refused by name where a newer livejoin wrote it."""
@@ -95,14 +100,17 @@ class Ledger:
 
     def _have_compacted(self, *, empty: bool) -> None:
         """Have the ledger as we make it: a broker may have made it, to lose its records by age."""
-        ledger = self._names.ledger
-        one = len(self._kafka.describe([ledger])[ledger].partitions) == 1
-        if one and self._kafka.setting(ledger, "cleanup.policy") in (None, "compact"):
-            return
-        if empty:
-            self._kafka.make_new(ledger, {"cleanup.policy": "compact"})
-        else:
-            log.warning("the ledger was not made by livejoin; delete it to have it made", it=ledger)
+        ledger, (name, value) = self._names.ledger, _COMPACTED
+        several = len(self._kafka.describe([ledger])[ledger].partitions) > 1
+        if empty and (several or self._kafka.setting(ledger, name) not in (None, value)):
+            self._kafka.make_new(ledger, dict([_COMPACTED]))
+        elif several:
+            raise TopicMissing(
+                f"{ledger} has more than one partition",
+                hint="Delete it while nothing runs: it is made again, and what is live built anew.",
+            )
+        elif not self._kafka.have_setting(ledger, name, value):
+            log.warning("the ledger is not compacted, and may lose its state by age", topic=ledger)
 
     def watch(self, stop: threading.Event) -> None:
         """Raise when the ledger is not the one that was read any more, until told to stop."""
