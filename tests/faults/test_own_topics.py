@@ -119,7 +119,7 @@ def test_a18_a_topic_of_livejoin_is_deleted_while_running(what: str, one: World)
         assert f"{NAMES.ledger} was deleted" in one.live.log.read_text()
     else:
         until(lambda: NAMES.leader in one.kafka.topics(), "it is made again")
-        play(one, [heartbeat, WaitOutcome("unchanged"), *AGAIN])
+        play(one, [heartbeat, WaitOutcome("live"), *AGAIN])
     until(lambda: not one.status()["stale"], "somebody leads")
 
 

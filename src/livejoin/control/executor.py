@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, assert_never
 
@@ -77,6 +77,7 @@ class Executor:
         # those that were told first.
         self._made: set[int] = set()
         self._started: dict[int, Generation] = {}  # as they were started
+        self._unwanted: set[int] = set()  # of those, for a moment at least: each starts again
         self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
         self._runner = threading.Thread(target=self._work, name="runner")
         self._runner.start()
@@ -103,6 +104,8 @@ class Executor:
                         self._made &= {generation.number for generation in step.generations}
                     elif isinstance(step, plan.Run):
                         self._run = step
+                        wanted = {generation.number for generation in step.generations}
+                        self._unwanted |= set(self._started) - wanted
                     else:
                         self._keep = step
                 self._wake.set()
@@ -158,16 +161,20 @@ class Executor:
             self._wake.clear()
             self._make_topics()
             with self._lock:
-                run, keep = self._run, self._keep
-            self._make_run({generation.number: generation for generation in run.generations})
+                run, keep, unwanted = self._run, self._keep, self._unwanted
+                self._unwanted = set()
+            wanted = {generation.number: generation for generation in run.generations}
+            self._make_run(wanted, unwanted)
             if keep is not None and keep != kept and not self._wake.is_set():
                 kept = keep if self._clean(keep) else None
 
-    def _make_run(self, wanted: Mapping[int, Generation]) -> None:
+    def _make_run(self, wanted: Mapping[int, Generation], unwanted: Container[int]) -> None:
         changed = [
             number
             for number, started in self._started.items()
-            if number not in wanted or wanted[number].sources != started.sources
+            if number not in wanted
+            or number in unwanted
+            or wanted[number].sources != started.sources
         ]
         for number in changed:
             self._ended.pop(number).set()
