@@ -3,6 +3,7 @@
 So a crash neither loses nor doubles a line, and a leader that was deposed cannot write.
 """
 
+import contextlib
 import json
 import threading
 import time
@@ -33,6 +34,12 @@ from livejoin.reading import read_to_end
 
 log = structlog.get_logger()
 
+# Names with an underscore are librdkafka's own errors, not private.
+_FENCED = (
+    KafkaError._FENCED,  # noqa: SLF001
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+)
 _LEAD_S = 10  # to fence whoever wrote before
 _WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
 
@@ -114,17 +121,19 @@ class Ledger:
 
     def watch(self, stop: threading.Event) -> None:
         """Raise when the ledger is not the one that was read any more, until told to stop."""
-        names = self._names
         while not stop.wait(_LOOK_S):
-            try:
-                found = self._kafka.describe([names.ledger, names.logs, names.replies])
-            except KafkaUnavailable:
-                continue  # the tables say so, and writing waits
-            for topic in (names.ledger, names.logs, names.replies):
-                if topic not in found:
-                    raise TopicMissing(f"{topic} was deleted", hint=_MADE_AGAIN)
-            if found[names.ledger].id != self._id:
-                raise TopicMissing(f"{names.ledger} was deleted and made again", hint=_MADE_AGAIN)
+            with contextlib.suppress(KafkaUnavailable):  # the tables say so, and writing waits
+                self._check_same()
+
+    def _check_same(self) -> None:
+        names = self._names
+        topics = (names.ledger, names.logs, names.replies)
+        found = self._kafka.describe(topics)
+        for topic in topics:
+            if topic not in found:
+                raise TopicMissing(f"{topic} was deleted", hint=_MADE_AGAIN)
+        if found[names.ledger].id != self._id:
+            raise TopicMissing(f"{names.ledger} was deleted and made again", hint=_MADE_AGAIN)
 
     def _read(self) -> dict[bytes, bytes]:
         consumer = self._kafka.reader(self._names.group("ledger"))
@@ -209,10 +218,16 @@ class Ledger:
                 f"the transactional id {self._names.leader} may not be used: {error.str()}",
                 hint="Ask for the right to describe it and to write with it; it is tried again.",
             )
-        if error.fatal():
+        if error.fatal() and error.code() in _FENCED:
             return Deposed(
                 f"{self._names.ledger} may not be written any more: {error.str()}",
                 hint="Another livejoin of this name leads. Start this one again to stand by.",
+            )
+        if error.fatal():  # as above: a transaction over a topic that was deleted ends so
+            self._check_same()
+            return TopicMissing(
+                f"{self._names.ledger} cannot be written any more: {error.str()}",
+                hint="It is tried again, with another producer.",
             )
         if error.txn_requires_abort():
             self._open = "abort"
