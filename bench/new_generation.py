@@ -52,11 +52,11 @@ class Timed(Queries):
             self.took["plan"].append(time.perf_counter() - began)
 
     def _written(
-        self, changes: DataFrame, generation: Generation, called: str, batch_s: int
+        self, changes: DataFrame, generation: int, called: str, checkpoint: str, batch_s: int
     ) -> StreamingQuery:
         began = time.perf_counter()
         try:
-            return super()._written(changes, generation, called, batch_s)
+            return super()._written(changes, generation, called, checkpoint, batch_s)
         finally:
             self.took["start"].append(time.perf_counter() - began)
 
@@ -120,6 +120,8 @@ def _build(pipeline: Pipeline, queries: Timed, number: int, choice: spec.Choice)
     sources, fingerprint = pipeline.resolve(asked)
     resolved = time.perf_counter()
     generation = replace(asked, sources=sources, fingerprint=fingerprint)
+    changelog_id, feed_id = pipeline.make_topics(generation)
+    generation = replace(generation, changelog_id=changelog_id, feed_id=feed_id)
     pipeline.start(generation)
     started = time.perf_counter()
     rows_at: list[float] = []

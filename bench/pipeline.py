@@ -18,7 +18,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -322,8 +321,7 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
         for number, join in enumerate(joins, 1):
             choice = spec.Choice(TOPICS["users"], TOPICS["accounts"], join)
             asked_for = Generation(number, choice, time.time())
-            sources, fingerprint = pipeline.resolve(asked_for)
-            pipeline.start(replace(asked_for, sources=sources, fingerprint=fingerprint))
+            pipeline.start(pipeline.prepared(asked_for))
             (query,) = session.spark().streams.active
             kept = until(lambda: _kept(query.lastProgress, count), "all keys are kept", 600)  # noqa: B023
             pipeline.stop(number)

@@ -13,7 +13,7 @@ from typing import Any
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.state import State, from_json, to_json
 from livejoin.core.told import Ended, Line, Reply, Told
-from livejoin.errors import Deposed, TopicMissing
+from livejoin.errors import Deposed, Spoilt, TopicMissing
 
 FINGERPRINT = "fake"
 
@@ -30,6 +30,8 @@ class World:
     state: str | None = None
     told: list[Told] = field(default_factory=list)
     changelogs: set[int] = field(default_factory=set)
+    ids: dict[int, str] = field(default_factory=dict)  # of changelogs
+    made: int = 0  # topics, ever
     checkpoints: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     most_running: int = 0
@@ -112,11 +114,22 @@ class FakePipeline:
             readings[source] = Reading(topic, self._world.topics[topic], {0: 0}, {0: 9})
         return readings, FINGERPRINT
 
+    def make_topics(self, generation: Generation) -> tuple[str, str]:
+        world, number = self._world, generation.number
+        world.visit("before topics")
+        with world.lock:
+            world.made += 1
+            world.changelogs.add(number)
+            world.ids[number] = f"made {world.made}"
+        world.visit("after topics")
+        return world.ids[number], ""
+
     def start(self, generation: Generation) -> Mapping[str, Reading] | None:
         world, number = self._world, generation.number
         world.visit("before start")
         with world.lock:
-            world.changelogs.add(number)
+            if world.ids.get(number, "") != generation.changelog_id:
+                raise Spoilt("its changelog was deleted and made again")
             world.checkpoints.add(number)
             world.running.add(number)
             world.most_running = max(world.most_running, len(world.running))
@@ -144,6 +157,8 @@ class FakePipeline:
                 if number <= last:
                     self._world.visit("before delete")
                     left.discard(number)
+                    if left is self._world.changelogs:
+                        self._world.ids.pop(number, None)
                     self._world.visit("after delete")
 
     def read_on(self, generation: int) -> bool:

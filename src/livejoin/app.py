@@ -29,6 +29,8 @@ from livejoin.errors import (
     KafkaUnavailable,
     LivejoinError,
     MachineError,
+    NewerFormat,
+    QueryFailed,
     TopicMissing,
 )
 from livejoin.kafka import Kafka
@@ -45,6 +47,7 @@ _AGAIN_S = 1.0
 _COUNT_S = 1.0
 # We may have been heard by the group 2 s before we fell silent: our JVM is gone when its session is
 _SILENT_S = SESSION_S - 3
+_NEWER_S = 30.0
 
 CountedBy = Mapping[int, facts.Counted]  # generation
 
@@ -90,10 +93,16 @@ class Leader:
                 log.warning("waiting for Kafka", why=str(error))
                 self._waiting(str(error))
                 stop.wait(_AGAIN_S)
+            except NewerFormat as error:
+                # out of the election for a while: one that knows the format can lead
+                log.error("not leading", why=str(error))  # noqa: TRY400 - no trace for people
+                self._waiting(str(error))
+                stop.wait(_NEWER_S)
 
     def lead(self, term: Term) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
         over = term.over
+        Ledger(self.kafka, self.names).check_format()  # before a JVM is started for nothing
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock(folder, over, stack)
@@ -139,6 +148,7 @@ class Leader:
             _print_once(tokens.first(kafka, names))
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
         pipeline = Pipeline(kafka, names, queries, settings.start_at)
+        used = self._last_used(pipeline, over)
         executor = Executor(inbox, pipeline)
         control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
         crew = Crew(on_failure=over.set)
@@ -149,7 +159,10 @@ class Leader:
         crew.hire("figures", partial(self._count, inbox))
         crew.hire("rewrite", partial(self._rewrite, pipeline))
         crew.hire("control-topic", control.run)
-        started = facts.Started(time.time(), time.monotonic(), settings.choice, settings.limits)
+        crew.hire("ledger", ledger.watch)
+        started = facts.Started(
+            time.time(), time.monotonic(), settings.choice, settings.limits, used
+        )
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
         except Deposed:
@@ -160,6 +173,17 @@ class Leader:
             crew.dismiss()
             executor.close()
         crew.raise_failure()
+
+    def _last_used(self, pipeline: Pipeline, over: threading.Event) -> int:
+        """The highest number that something of ours has: the ledger may have lost its end."""
+        while not over.is_set():
+            try:
+                return pipeline.last_used()
+            except QueryFailed as error:  # checkpoints elsewhere, which Spark's JVM must list
+                log.warning("waiting for the checkpoints", why=str(error))
+                self._waiting(str(error))
+                over.wait(_AGAIN_S)
+        return 0
 
     def _count(self, inbox: Inbox, stop: threading.Event) -> None:
         """Tell the figures: they are the last row of a generation whose tables are gone."""

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import time
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from livejoin.cli_text import cell
 from livejoin.errors import AskError
 
 _LOOK_S = 1.0
-_UNWATCHED = ("sources", "viewers")  # they change all the time
+_UNWATCHED = ("sources", "viewers", "capped")  # they change all the time
 
 
 def status(
@@ -47,10 +48,13 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     lines = [
         f"{name:<14} {'' if value is None else value}"
         for name, value in answer.items()
-        if name != "sources"
+        if name not in ("sources", "capped")
     ]
     for source, counts in answer.get("sources", {}).items():
         lines.append(f"{source:<14} " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+    for table, capped in answer.get("capped", {}).items():
+        since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
+        lines.append(f"{table:<14} the newest {capped['rows']} rows, from {since} on")
     return lines
 
 

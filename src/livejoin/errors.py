@@ -9,6 +9,7 @@ LivejoinError
 ├── QueryFailed          the pipeline's query died (retriable)
 ├── Spoilt               a generation can never run again
 ├── Deposed              another livejoin of this name leads
+├── NewerFormat          a newer livejoin wrote it
 ├── Garbled              what a server sent is not livejoin's protocol (retriable)
 └── AskError             a request for something that does not exist
     ├── Rejected         a control message was rejected
@@ -83,6 +84,13 @@ class Spoilt(LivejoinError):
 
 class Deposed(LivejoinError):
     """Another livejoin of the same name leads; we may not write any more."""
+
+
+class NewerFormat(LivejoinError):
+    """What is there has a format that this livejoin does not know; nothing was changed."""
+
+    def __init__(self, message: str, *, hint: str = "Run a newer livejoin here.") -> None:
+        super().__init__(message, hint=hint)
 
 
 class Garbled(LivejoinError):

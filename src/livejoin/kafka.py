@@ -19,9 +19,13 @@ from confluent_kafka import (
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
+    AlterConfigOpType,
     ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
     OffsetSpec,
+    ResourceType,
 )
 
 from livejoin import properties
@@ -239,6 +243,51 @@ class Kafka:
             if time.monotonic() > until:
                 raise missing(name)
             time.sleep(0.02)
+
+    def make_new(self, name: str, config: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic that nobody had before; one that has its name is deleted first."""
+        topic = NewTopic(name, 1, replication_factor=-1, config=dict(config or {}))
+        until, old = time.monotonic() + ANSWER_S, set[str]()
+        while True:  # a broker may make it again between deleting and making
+            old |= {found.id for found in self.describe([name]).values()}
+            try:
+                asked = self.admin.create_topics([topic], request_timeout=ANSWER_S)[name]
+                self._answer(asked, name, "made")
+                break
+            except TopicExists:
+                if time.monotonic() > until:
+                    raise
+                self.delete([name])
+        while True:  # brokers learn of it one after the other
+            made = self.describe([name]).get(name)
+            if made is not None and made.id not in old:
+                return made
+            if time.monotonic() > until:
+                raise missing(name)
+            time.sleep(0.02)
+
+    def setting(self, topic: str, name: str) -> str | None:
+        """A setting of a topic; None where it is not ours to know."""
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        (future,) = self.admin.describe_configs([asked], request_timeout=ANSWER_S).values()
+        try:
+            return str(self._answer(future, topic)[name].value)
+        except TopicMissing:
+            return None
+
+    def have_setting(self, topic: str, name: str, value: str) -> bool:
+        """Have a setting of a topic; whether that is so, as far as we are told."""
+        if self.setting(topic, name) in (None, value):
+            return True
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+        changed = self.admin.incremental_alter_configs([asked], request_timeout=ANSWER_S)
+        try:
+            (future,) = changed.values()
+            self._answer(future, topic, "altered")
+        except TopicMissing:
+            return False
+        return True
 
     def end_of(self, topic: str) -> int:
         """Where a topic of one partition ends."""

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from livejoin import broker, jars, processes
@@ -62,16 +61,14 @@ def _rehearse(kafka: Kafka, spark: session.Session, folder: Path) -> None:
     queries = Queries(spark, kafka, names, str(folder / "checkpoints"), _SETTINGS)
     start = {source.name: "earliest" for source in SOURCES}
     pipeline = Pipeline(kafka, names, queries, start)
-    asked = Generation(1, choice, time.time())
-    sources, fingerprint = pipeline.resolve(asked)
-    generation = replace(asked, sources=sources, fingerprint=fingerprint)
+    generation = pipeline.prepared(Generation(1, choice, time.time()))
     pipeline.start(generation)
     late = threading.Event()
     timer = threading.Timer(_LIMIT_S, late.set)
     timer.start()
     try:
         pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=late.is_set)
-        while not queries.checkpoints.reached(generation.number) and not late.wait(_LOOK_S):
+        while not queries.checkpoints.reached(generation.checkpoint) and not late.wait(_LOOK_S):
             pass
     finally:
         timer.cancel()

@@ -8,10 +8,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from livejoin.core import tokens
+from livejoin.core import formats, tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import Token
-from livejoin.errors import AskError, KafkaUnavailable
+from livejoin.errors import AskError, KafkaUnavailable, NewerFormat
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
 
@@ -43,8 +43,8 @@ def known(kafka: Kafka, names: Names) -> dict[str, Token]:
 
 def take(into: dict[str, Token], key: bytes, value: bytes) -> None:
     """Note one record. What is no token takes the place of one that was: it must not count."""
-    token = tokens.from_json(value) if value else None
     name = key.decode(errors="replace")
+    token = tokens.from_json(value, name) if value else None
     if token is not None and token.id == name:
         into[name] = token
     else:
@@ -73,6 +73,8 @@ def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
     token = known(kafka, names).get(token_id)
     if token is None:
         raise AskError(f"there is no token {token_id!r}", hint="`livejoin token list` has all.")
+    if why := formats.newer(f"token {token_id}", token.format, formats.TOKEN):
+        raise NewerFormat(why)
     revoked = token.without_rights()
     _write(kafka, names.tokens, token.id.encode(), revoked.to_json())
     return revoked

@@ -279,6 +279,13 @@ def test_a_refusal_is_told(wired: Wired) -> None:
     assert wired.session.receive(data, 1.0) == [Refused("there is no table 'x'")]
 
 
+def test_a_frame_of_a_newer_format_is_refused_by_name_before_it_is_parsed(wired: Wired) -> None:
+    head = json.dumps({"format": 2, "columns": "all that is here means something else"}).encode()
+    (refused,) = wired.session.receive(len(head).to_bytes(4, "big") + head, 1.0)
+    assert isinstance(refused, Refused)
+    assert refused.why.startswith("a frame has format 2, this livejoin knows up to 1")
+
+
 def test_a_type_of_a_later_version_is_ignored(wired: Wired) -> None:
     assert wired.session.receive(wired.server.frame("news", []), 1.0) == []
 

@@ -37,7 +37,7 @@ MESSAGES = [
 EFFECTS = [
     *(
         f"{when} {what}"
-        for what in ("ledger", "start", "stop", "delete")
+        for what in ("ledger", "topics", "start", "stop", "delete")
         for when in ("before", "after")
     ),
     "resolve",

@@ -12,6 +12,7 @@ from livejoin.control.executor import Executor, Inbox
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
+from livejoin.errors import TopicMissing
 from rig.running import until
 
 LIMIT_S = 20
@@ -149,3 +150,58 @@ def test_what_could_not_be_resolved_is_resolved_when_asked_for_again(pipeline: B
         pipeline._world.topics["users"] = "again"
         executor.carry_out(plan.Resolve(ONE))
         until(lambda: _told(inbox, facts.Resolved, 1), "it is there", LIMIT_S)
+
+
+def test_a_query_that_was_not_wanted_for_a_moment_is_started_again(world: World) -> None:
+    """It died, waits for its next try, and whoever starts queries is busy all that time."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    class Busy(Broken):
+        def start(self, generation: Generation) -> Mapping[str, Reading] | None:
+            if generation.number == 2:
+                busy.set()
+                assert go_on.wait(LIMIT_S)
+            return super().start(generation)
+
+    pipeline = Busy(world)
+    with at_work(pipeline) as (executor, _):
+        executor.carry_out(plan.Run((ONE,)))
+        assert pipeline.following.wait(LIMIT_S)
+        executor.carry_out(plan.Run((ONE, TWO)))
+        assert busy.wait(LIMIT_S)
+        before = world.effects.count("after start")
+        executor.carry_out(plan.Run((TWO,)))
+        executor.carry_out(plan.Run((ONE, TWO)))
+        go_on.set()
+        until(lambda: world.effects.count("after start") == before + 2, "both started", LIMIT_S)
+        assert world.running == {1, 2}
+
+
+def test_topics_are_made_once_however_often_they_are_asked_for(
+    world: World, pipeline: Broken
+) -> None:
+    with at_work(pipeline) as (executor, inbox):
+        for _ in range(20):
+            executor.carry_out(plan.MakeTopics((ONE,)))
+            executor.carry_out(plan.Run(()))
+        assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(1, "made 1")
+        executor.carry_out(plan.MakeTopics(()))
+        executor.carry_out(plan.MakeTopics((TWO,)))
+        assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(2, "made 2")
+    assert world.made == 2
+
+
+def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(world: World) -> None:
+    class Failing(Broken):
+        def make_topics(self, generation: Generation) -> tuple[str, str]:
+            if not world.made:
+                world.made += 1
+                raise TopicMissing("may not be made")
+            return super().make_topics(generation)
+
+    with at_work(Failing(world)) as (executor, inbox):
+        executor.carry_out(plan.MakeTopics((ONE,)))
+        assert inbox.get(timeout=LIMIT_S) == facts.Died(1, "may not be made", counts=False)
+        executor.carry_out(plan.MakeTopics(()))  # until the next try
+        executor.carry_out(plan.MakeTopics((ONE,)))
+        assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(1, "made 2")

@@ -1,6 +1,7 @@
 """One suite over the fake ledger and over the real one."""
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -9,13 +10,14 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from fakes import FakeLedger, World
+from livejoin.control import ledger as ledger_module
 from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
-from livejoin.core.state import BEAT_S, State
+from livejoin.core.state import BEAT_S, STATE_KEY, State, to_json
 from livejoin.core.told import Ended, Line, Reply
-from livejoin.errors import Deposed
+from livejoin.errors import Deposed, NewerFormat, TopicMissing
 from livejoin.kafka import Kafka
 from livejoin.reading import Record, read_to_end
 from rig.running import until
@@ -136,3 +138,51 @@ def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:
     before = len(_read(kafka, names.ledger))
     ledger.write(replace(STATE, now=5.0))
     assert len(_read(kafka, names.ledger)) == before
+
+
+def test_a_ledger_that_a_broker_made_is_made_as_it_should_be(kafka: Kafka) -> None:
+    """By its own settings it would lose records by age, or have no order."""
+    names = Names("made-by-a-broker")
+    kafka.make(names.ledger, {"cleanup.policy": "delete"}, partitions=2)
+    assert Ledger(kafka, names).last() == State()
+    assert kafka.setting(names.ledger, "cleanup.policy") == "compact"
+    assert kafka.describe([names.ledger])[names.ledger].partitions == (0,)
+
+
+def test_a_ledger_of_a_newer_format_is_refused_before_anybody_is_fenced(kafka: Kafka) -> None:
+    names = Names("newer")
+    older = Ledger(kafka, names)
+    older.last()
+    older.write(STATE)
+    producer = kafka.producer()
+    producer.produce(names.ledger, b'{"format": 3}', STATE_KEY)
+    assert producer.flush(20) == 0
+    with pytest.raises(NewerFormat, match="the ledger has format 3"):
+        Ledger(kafka, names).last()
+    older.write(replace(STATE, position=4))
+
+
+@pytest.mark.parametrize("remade", ["was deleted", "was deleted and made again"])
+def test_a_ledger_that_is_deleted_is_noticed(
+    remade: str, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "_LOOK_S", 0.05)
+    names = Names(f"ledger-{remade.replace(' ', '-')}")
+    ledger = Ledger(kafka, names)
+    ledger.last()
+    if "again" in remade:
+        kafka.make_new(names.ledger)
+    else:
+        kafka.delete([names.ledger])
+    with pytest.raises(TopicMissing, match=f"{names.ledger} {remade}"):
+        ledger.watch(threading.Event())
+
+
+def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:
+    names = Names("not-compacted")
+    kafka.make(names.ledger, {"cleanup.policy": "delete"})
+    producer = kafka.producer()
+    producer.produce(names.ledger, json.dumps(to_json(STATE)), STATE_KEY)
+    assert producer.flush(20) == 0
+    assert Ledger(kafka, names).last() == STATE
+    assert kafka.setting(names.ledger, "cleanup.policy") == "compact"

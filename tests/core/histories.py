@@ -18,6 +18,7 @@ from livejoin.core.facts import (
     Resolved,
     Started,
     Ticked,
+    TopicsMade,
 )
 from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
@@ -89,16 +90,19 @@ def died(number: int) -> Died:
 STARTED = started(at=100.0, choice=A)
 FOLDED = Folded("id-c", 0, Request())
 FIRST: list[Fact] = [STARTED, FOLDED]
-FIRST_READS: list[Fact] = [*FIRST, Resolved(1, reading(A))]
+FIRST_RESOLVED: list[Fact] = [*FIRST, Resolved(1, reading(A))]
+FIRST_READS: list[Fact] = [*FIRST_RESOLVED, TopicsMade(1, "id-1")]
 WAITING: list[Fact] = [*FIRST, NotResolved(1, "no users", missing=True)]
 # it dies at once, is tried again every time, and given up
 FIRST_FAILED: list[Fact] = [*FIRST_READS, *[died(1)] * (MAX_RESTARTS + 1)]
 LIVE: list[Fact] = [*FIRST_READS, ticked(104.0), CaughtUp(1, ready_at=77)]
 SWAPPING: list[Fact] = [*LIVE, ask_for(0, B)]
-SWAP_READS: list[Fact] = [*SWAPPING, Resolved(2, reading(B))]
+SWAP_RESOLVED: list[Fact] = [*SWAPPING, Resolved(2, reading(B))]
+SWAP_READS: list[Fact] = [*SWAP_RESOLVED, TopicsMade(2, "id-2")]
 SWAPPED: list[Fact] = [*SWAP_READS, ticked(108.0), CaughtUp(2, ready_at=5)]
 FURTHER: list[Fact] = [*SWAPPED, ask_for(1, C)]
-FURTHER_READS: list[Fact] = [*FURTHER, Resolved(3, reading(C))]
+FURTHER_RESOLVED: list[Fact] = [*FURTHER, Resolved(3, reading(C))]
+FURTHER_READS: list[Fact] = [*FURTHER_RESOLVED, TopicsMade(3, "id-3")]
 LIVE_DOWN: list[Fact] = [*LIVE, *[died(1)] * (MAX_RESTARTS + 1)]
 
 

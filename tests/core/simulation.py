@@ -32,12 +32,13 @@ from livejoin.core.facts import (
     Spoilt,
     Started,
     Ticked,
+    TopicsMade,
 )
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.inbound import History, Inbound, understood
 from livejoin.core.messages import Rules
 from livejoin.core.names import Names
-from livejoin.core.plan import Keep, Resolve, Run, plan
+from livejoin.core.plan import Keep, MakeTopics, Resolve, Run, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, State, from_json, to_json
 from livejoin.core.told import Ended, Line, Reply
@@ -67,6 +68,7 @@ FACT_NAMES = tuple(
         Asked,
         Resolved,
         NotResolved,
+        TopicsMade,
         Ran,
         Progressed,
         CaughtUp,
@@ -141,6 +143,7 @@ class World:
     ahead_s: float = 1e9  # of it: the clock on the wall, which is set now and then
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 1))  # name: id
     made: int = 1  # how many topics were ever made anew
+    changelogs: dict[int, str] = field(default_factory=dict)  # by generation: its id
     messages: list[bytes] = field(default_factory=list)
     control: int = 1  # which control topic this is
     done: dict[int, int] = field(default_factory=dict)  # by generation: records read
@@ -240,6 +243,12 @@ class World:
             "v1",
         )
 
+    def make_topics(self, generation: Generation) -> TopicsMade:
+        """A generation gets a new changelog, in the place of one that has its name."""
+        self.made += 1
+        self.changelogs[generation.number] = f"changelog-{self.made}"
+        return TopicsMade(generation.number, self.changelogs[generation.number])
+
     def _reading(self, topic: str) -> Reading:
         partitions = range(1 + len(topic) % 3)
         pins = dict.fromkeys(partitions, self.random.randrange(10))
@@ -328,7 +337,7 @@ class Simulation:
         if not self.state.topic_id and random.random() < 0.3:
             yield from self._early()
         limits = Limits(
-            standby_s=random.choice((0.0, 60.0, 900.0, inf)), slots=random.choice((23, 512))
+            standby_s=random.choice((0.0, 60.0, 900.0, inf, inf)), slots=random.choice((23, 512))
         )
         yield Started(world.wall, world.now, CHOICE, limits)
         while self.state.topic_id != world.topic_id:
@@ -337,7 +346,7 @@ class Simulation:
             else:
                 yield self._any()
         while True:
-            yield self._any() if random.random() < 0.2 else self._next()
+            yield self._any() if random.random() < 0.26 else self._next()
 
     def _early(self) -> Iterator[Fact]:
         """A message that comes before anything else."""
@@ -350,9 +359,12 @@ class Simulation:
         random, world = self.random, self.world
         running = [one for step in self._steps if isinstance(step, Run) for one in step.generations]
         asks = [step.generation for step in self._steps if isinstance(step, Resolve)]
+        (make,) = [step for step in self._steps if isinstance(step, MakeTopics)]
         chance = random.random()
-        if asks and chance < 0.5:
+        if asks and chance < 0.6:
             return world.resolved(asks[0])
+        if make.generations and chance < 0.8:
+            return world.make_topics(make.generations[0])
         if running and chance < 0.65:
             return world.report(random.choice(running))
         if chance < 0.80:
@@ -379,12 +391,13 @@ class Simulation:
         number = self._unwanted()
         live = state.live.number if state.live else number
         choices: tuple[Callable[[], Fact], ...] = (
-            lambda: Listened("control"),
-            lambda: Deafened(random.choice(("no such topic", "two partitions"))),
+            *[lambda: Listened("control")] * 2,  # no other way leads to these two
+            *[lambda: Deafened(random.choice(("no such topic", "two partitions")))] * 2,
             lambda: world.tick(random.choice((0.0, 5.0))),
             lambda: Started(world.wall, world.now, CHOICE),
             lambda: Resolved(number, {"users": Reading("users", "1", {0: 0}, {})}),
             lambda: NotResolved(number, "late", missing=True),
+            lambda: TopicsMade(random.choice((number, live)), "late"),
             lambda: Ran(number),
             lambda: Progressed(random.choice((number, live)), 1, 2),
             lambda: CaughtUp(random.choice((number, live)), 7),
@@ -465,6 +478,8 @@ class Simulation:
         for generation in run.generations:
             _hold(generation.resolved, "it runs without being resolved:", generation)
             _hold(generation.number in keep.numbers, "it runs without being kept:", generation)
+            mine = self.world.changelogs.get(generation.number)
+            _hold(generation.changelog_id == mine, "it writes to what is not its own:", generation)
 
     def _check_standby(self, before: State, fact: Fact, after: State) -> None:
         """It stands by for its time, whatever the clock on the wall shows."""

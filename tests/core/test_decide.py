@@ -11,12 +11,15 @@ from core.histories import (
     FIRST,
     FIRST_FAILED,
     FIRST_READS,
+    FIRST_RESOLVED,
     FOLDED,
     FURTHER_READS,
+    FURTHER_RESOLVED,
     LIVE,
     LIVE_DOWN,
     STARTED,
     SWAP_READS,
+    SWAP_RESOLVED,
     SWAPPED,
     SWAPPING,
     WAITING,
@@ -51,6 +54,7 @@ from livejoin.core.facts import (
     Ran,
     Resolved,
     Spoilt,
+    TopicsMade,
 )
 from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
@@ -339,7 +343,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "a first start says so": ([STARTED], ["INFO ready: a first start"]),
     "then it says what it builds": (FIRST, ["INFO building: generation 1, users left accounts"]),
     "a build says how much it reads": (
-        FIRST_READS,
+        FIRST_RESOLVED,
         ["INFO building: generation 1 reads users (10 records) and accounts (0 records)"],
     ),
     "waiting says for what": (WAITING, ["WARN waiting: no users"]),
@@ -475,7 +479,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a standby whose slots are needed says so": (
-        limited(FURTHER_READS, slots=11),
+        limited(FURTHER_RESOLVED, slots=11),
         [
             "INFO retired: generation 1, users left accounts: its task slots are needed",
             "INFO building: generation 3 reads users_c (10 records) and accounts_c (0 records)",
@@ -521,7 +525,7 @@ def test_lines(rule: str) -> None:
 
 # Who asked for a generation hears of it until its end.
 REPLIES: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
-    "it reads": (SWAP_READS, [(0, "building", 2)]),
+    "it reads": (SWAP_RESOLVED, [(0, "building", 2)]),
     "it caught up and is live": (SWAPPED, [(0, "caught-up", 2), (0, "live", 2)]),
     "nobody asked for the first one": (LIVE, []),
     "it failed": ([*SWAP_READS, Spoilt(2, "x")], [(0, "failed", 2)]),
@@ -574,6 +578,7 @@ def test_what_is_live_knows_all_about_its_build() -> None:
         ready_at=77,
         live_at=104.0,
         took_s=4.0,
+        changelog_id="id-1",
     )
 
 
@@ -742,3 +747,20 @@ def test_a_past_before_a_start_is_an_error() -> None:
 def test_a_fact_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(AttributeError):
         decide(State(), cast("Fact", object()))
+
+
+def test_the_ids_of_a_builds_topics_are_recorded_once() -> None:
+    state = after([*FIRST, Resolved(1, reading(A)), TopicsMade(1, "c", "f")])
+    assert state.building is not None
+    assert (state.building.changelog_id, state.building.feed_id) == ("c", "f")
+    assert decide(state, TopicsMade(1, "d")) is state
+
+
+def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
+    state = after([replace(STARTED, used=7), FOLDED])
+    assert numbers(state) == (None, None, 8)
+    assert lines([replace(STARTED, used=7)])[0] == (
+        "WARN generations up to 7 have left topics or checkpoints,"
+        " and the ledger knows none after 0: removed"
+    )
+    assert after([replace(STARTED, used=1)], after(SWAPPED)).last_number == 2

@@ -17,14 +17,16 @@ from core.histories import (
     SWAPPED,
     SWAPPING,
     WAITING,
+    B,
     after,
     ask,
     died,
+    reading,
     started,
     ticked,
 )
-from livejoin.core.facts import Fact, NotResolved, Ran, Spoilt
-from livejoin.core.plan import Keep, Resolve, Run, plan
+from livejoin.core.facts import Fact, NotResolved, Ran, Resolved, Spoilt, TopicsMade
+from livejoin.core.plan import Keep, MakeTopics, Resolve, Run, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import State, from_json, to_json
 
@@ -96,7 +98,7 @@ def test_steps(rule: str) -> None:
 @pytest.mark.parametrize("rule", STEPS)
 def test_what_still_runs_is_not_removed(rule: str) -> None:
     kinds = [type(step) for step in plan(after(STEPS[rule][0]))]
-    assert kinds in ([Resolve, Run, Keep], [Run, Keep])
+    assert kinds in ([Resolve, MakeTopics, Run, Keep], [MakeTopics, Run, Keep])
 
 
 @pytest.mark.parametrize("rule", STEPS)
@@ -104,3 +106,24 @@ def test_after_a_crash_the_same_is_kept(rule: str) -> None:
     before = after(STEPS[rule][0])
     again = after([started(200.0, Choice("x", "y"))], from_json(to_json(before)))
     assert _steps(again)[2] == _steps(before)[2]
+
+
+def test_topics_are_made_once_it_is_known_where_to_read_and_until_they_are_recorded() -> None:
+    resolved = [*SWAPPING, Resolved(2, reading(B))]
+    assert _made(after(SWAPPING)) == []
+    assert _made(after(resolved)) == [2]
+    assert _steps(after(resolved))[1] == [1], "it does not run before"
+    assert _made(after([*resolved, died(2)])) == [], "not before the next try"
+    assert _made(after([*resolved, died(2), ticked(110.0)])) == [2]
+    assert _made(after([*resolved, TopicsMade(2, "id-2")])) == []
+
+
+def test_topics_that_were_made_just_before_a_crash_are_made_again() -> None:
+    crashed = from_json(to_json(after([*SWAPPING, Resolved(2, reading(B))])))
+    again = after([started(200.0, Choice("x", "y"))], crashed)
+    assert _made(again) == [2]
+
+
+def _made(state: State) -> list[int]:
+    (make,) = [step for step in plan(state) if isinstance(step, MakeTopics)]
+    return [generation.number for generation in make.generations]

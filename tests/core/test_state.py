@@ -10,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.changelog import TEXT
-from core.histories import FURTHER_READS, LIVE, SWAPPED, after, limited
+from core.histories import (
+    FURTHER_READS,
+    LIVE,
+    STARTED,
+    SWAP_READS,
+    SWAPPED,
+    after,
+    limited,
+    lines,
+)
 from livejoin.core.generation import Generation, Origin, Reading
 from livejoin.core.spec import Choice, Join
-from livejoin.core.state import Health, Limits, State, from_json, to_json
+from livejoin.core.state import Health, Limits, State, from_json, refusal, to_json
 from livejoin.core.told import Line
 
 COUNTS = st.integers(0, 2**62)
@@ -135,3 +144,41 @@ def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
     assert reading.after_pins == {0: 20, 1: 1, 2: 7}
     both = {"users": reading, "accounts": replace(reading, pins={2: 7})}
     assert Generation(1, Choice("u", "a"), 0.0, sources=both).history == 11 + 1
+
+
+def test_a_ledger_of_a_newer_format_is_refused_by_name() -> None:
+    data = to_json(after(LIVE))
+    assert refusal(data) == ""
+    known = "this livejoin knows up to"
+    assert refusal({"format": 3, "live": "?"}) == f"the ledger has format 3, {known} 2"
+    assert refusal({"format": "x"}) == f"the ledger has format x, {known} 2"
+    data["live"]["changelog_format"] = 2
+    assert refusal(data) == f"the changelog of generation 1 has format 2, {known} 1"
+
+
+def test_a_ledger_of_the_first_format_is_taken_over() -> None:
+    """It has no numbers and no ids: what is live stays, and a build begins again."""
+    data = to_json(after(SWAP_READS))
+    del data["format"]
+    for role in ("live", "building"):
+        for name in ("changelog_id", "feed_id", "changelog_format"):
+            del data[role][name]
+    assert refusal(data) == ""
+    state = from_json(data)
+    assert state.live is not None
+    assert not state.live.has_topics
+    assert state.building is not None
+    assert not state.building.resolved
+    assert lines([STARTED], state)[0] == (
+        "INFO the ledger has format 1 and is taken over as 2; what is live is built anew"
+    )
+    assert state.running() == (state.live,), "its pipeline refuses it by name"
+    first = from_json({**data, "live": None, "building": None})
+    assert lines([STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
+
+
+def test_a_checkpoint_is_that_of_one_build() -> None:
+    live = after(LIVE).live
+    assert live is not None
+    assert replace(live, changelog_id="a/b+c").checkpoint == "1/a_b-c"
+    assert replace(live, changelog_id="").checkpoint == "1"

@@ -94,3 +94,16 @@ def test_neither_is_what_is_no_record(raw: bytes) -> None:
 )
 def test_an_age_has_seconds(text: str, seconds: float | None) -> None:
     assert start.seconds(text) == seconds
+
+
+def test_a_token_of_a_newer_format_is_known_by_its_id_and_never_counts() -> None:
+    newer = tokens.from_json(b'{"format": 2, "scopes": [["read"]]}', "00c0ffee")
+    assert newer is not None
+    assert newer.trouble(0) == "it has format 2, this livejoin knows up to 1"
+    assert tokens.found(TEXT, {"00c0ffee": newer, "1": TOKEN}) == newer
+    assert tokens.from_json(b'{"format": "x"}', "1") == Token("1", "viewer", "", "", 0, format=0)
+
+
+def test_the_first_format_has_no_number_for_servers_that_know_none() -> None:
+    assert "format" not in json.loads(TOKEN.to_json())
+    assert tokens.from_json(json.dumps({**asdict(TOKEN), "format": 1}).encode()) == TOKEN

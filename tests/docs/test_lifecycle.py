@@ -48,6 +48,7 @@ from livejoin.core.facts import (
     Ran,
     Resolved,
     Spoilt,
+    TopicsMade,
 )
 from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation
@@ -189,6 +190,11 @@ ROWS = (
         "Kafka is out of reach",
         lambda s: [NotResolved(_number(s.building), "no broker")],
         resolved=False,
+    ),
+    Row(
+        "TopicsMade",
+        "the build has its topics",
+        lambda s: [TopicsMade(_number(s.building), "id-new")],
     ),
     Row("Ran", "the live query", lambda s: [Ran(_number(s.live))]),
     Row("Progressed", "the build", _query("building", lambda n: Progressed(n, 5, 10))),

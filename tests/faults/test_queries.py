@@ -160,7 +160,7 @@ def test_a1_a_state_of_many_batches_comes_back_from_its_snapshots(
     spark = {"batch_s": 5, "conf": COLD | often}
     with world(kafka, tmp_path, "a1s", seed=SEED, spark=spark) as one:
         play(one, [Traffic(per_second=50)])
-        state = one.live.folder / "checkpoints" / "1" / "state" / "0"
-        until(lambda: len({at.parent for at in state.glob("*/*.zip")}) == 2, "snapshots")
+        states = one.live.folder / "checkpoints" / "1"
+        until(lambda: len({at.parent for at in states.glob("*/state/0/*/*.zip")}) == 2, "snapshots")
         play(one, [KillDash9("both"), WaitState("live"), StopTraffic()])
         play(one, [ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])

@@ -301,7 +301,7 @@ def test_a15_a_damaged_checkpoint(what: str, damaged: World) -> None:
     one = damaged
     number = one.status()["generation"]
     play(one, [Produce("a", 50), WaitState("live"), ExpectOracle("a")])
-    checkpoint = one.live.folder / "checkpoints" / str(number)
+    (checkpoint,) = (one.live.folder / "checkpoints" / str(number)).iterdir()
     before = len(_finished(checkpoint))
     until(lambda: len(_finished(checkpoint)) > before, "a batch is finished")
     play(one, [KillDash9("both", restart=False)])

@@ -7,7 +7,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,9 +73,7 @@ class Play:
 
     def made(self, number: int) -> Generation:
         choice = spec.Choice(SOURCES["users"], SOURCES["accounts"], "left")
-        asked = Generation(number, choice, time.time())
-        sources, fingerprint = self.pipelines[5].resolve(asked)
-        return replace(asked, sources=sources, fingerprint=fingerprint)
+        return self.pipelines[5].prepared(Generation(number, choice, time.time()))
 
     def start(self, generation: Generation, seconds: int) -> int:
         """Start it and wait until it has its history; where in its changelog that is."""
@@ -144,8 +141,6 @@ def test_history_first_then_what_came_since(play: Play) -> None:
     assert set(totals) == {len(play.owner)}
 
     # another one's query runs, and has read what came since, before it learns of the history
-    play.kafka.make(NAMES.changelog(2))
-    play.kafka.make(NAMES.feed(2))
     play.queries[3600].start(late, 0)
     tail = play.send(2, 3)
     play.until_marked(1, tail)
@@ -190,7 +185,7 @@ def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
     feed = NAMES.feed(3)
 
     def finished() -> bool:
-        reached = play.queries[5].checkpoints.reached(3) or {}
+        reached = play.queries[5].checkpoints.reached(generation.checkpoint) or {}
         return feed in reached
 
     until(finished, "a batch that is finished", START_S)

@@ -9,7 +9,7 @@ import functools
 import json
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,7 @@ class Play:
             )
             for number, join in JOINS.items()
         ]
-        self._generations = []
-        for one in asked:
-            sources, fingerprint = self._pipelines[5].resolve(one)
-            self._generations.append(replace(one, sources=sources, fingerprint=fingerprint))
+        self._generations = [self._pipelines[5].prepared(one) for one in asked]
 
     @functools.lru_cache  # noqa: B019 - it lives as long as the tests of this file
     def held(self, number: int) -> Held:
@@ -224,7 +221,8 @@ class Play:
 
         def committed() -> bool:
             self._read()
-            return all(self._committing[5].checkpoints.reached(number) == ends for number in JOINS)
+            reached = self._committing[5].checkpoints.reached
+            return all(reached(one.checkpoint) == ends for one in self._generations)
 
         until(committed, f"a batch that is committed, seed {SEED}", START_S)
 

@@ -4,7 +4,6 @@ import json
 import re
 import time
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +54,7 @@ class Case:
 
     def run(self) -> None:
         """One input at a time: the vectors' records stand in the order of the events."""
-        asked = Generation(1, self.choice, time.time())
-        sources, fingerprint = self.pipeline.resolve(asked)
-        generation = replace(asked, sources=sources, fingerprint=fingerprint)
+        generation = self.pipeline.prepared(Generation(1, self.choice, time.time()))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(bundles, "MANY", self.case.get("many", bundles.MANY))
             self.pipeline.start(generation)

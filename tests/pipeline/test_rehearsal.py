@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,9 +32,7 @@ def live(kafka: Kafka, queries: Queries) -> Iterator[Generation]:
     for topic in (CHOICE.users, CHOICE.accounts):
         kafka.make(topic)
     pipeline = Pipeline(kafka, NAMES, queries, {s.name: "earliest" for s in spec.SOURCES})
-    asked = Generation(1, CHOICE, time.time())
-    sources, fingerprint = pipeline.resolve(asked)
-    generation = replace(asked, sources=sources, fingerprint=fingerprint)
+    generation = pipeline.prepared(Generation(1, CHOICE, time.time()))
     pipeline.start(generation)
     yield generation
     pipeline.stop(1)

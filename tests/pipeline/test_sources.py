@@ -55,6 +55,15 @@ class One:
         found = positions.resolve(self.kafka, self.names, choice, EARLIEST)
         return Generation(1, choice, 0.0, sources=found, ready_at=0)
 
+    def with_topics(self) -> Generation:
+        """The same with a changelog and a feed of its own."""
+        changelog, feed = self.names.changelog(1), self.names.feed(1)
+        return replace(
+            self.generation,
+            changelog_id=self.kafka.make_new(changelog).id,
+            feed_id=self.kafka.make_new(feed).id,
+        )
+
     def mark(self, offsets: Iterable[int]) -> None:
         """What a query would write for users records."""
         changelog = self.names.changelog(1)
@@ -189,11 +198,10 @@ class Told:
 
 def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_LOOK_S", 0.05)
-    generation, told, stop = one.generation, Told(), threading.Event()
-    one.kafka.make(one.names.changelog(1))
+    generation, told, stop = one.with_topics(), Told(), threading.Event()
     watching = threading.Thread(
         target=sources.watch,
-        args=(one.kafka, one.names.changelog, lambda: [generation], told, stop),
+        args=(one.kafka, one.names, lambda: [generation], told, stop),
     )
     watching.start()
     try:
@@ -206,11 +214,42 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
         one.kafka.delete([one.names.changelog(1)])
         until(lambda: told.spoilt_by == "its changelog was deleted", "that loss is told")
         one.kafka.make(one.names.changelog(1))
+        until(lambda: "changelog was deleted and made again" in told.spoilt_by, "so is this")
         one.kafka.delete([one.accounts])
         until(lambda: "does not exist" in (told.why or ""), "the loss is told")
         one.kafka.make(one.accounts)
-        until(lambda: "made again" in told.spoilt_by, "that it is another one is told")
+        again = f'topic "{one.accounts}" was deleted and made again'
+        until(lambda: told.spoilt_by == again, "that it is another one is told")
         assert not told.again, "nothing was refused"
     finally:
         stop.set()
         watching.join()
+
+
+def test_a_topic_of_the_same_name_is_not_a_generations_own(one: One) -> None:
+    generation = one.with_topics()
+    sources.check_own(one.kafka, one.names, generation)
+    again = one.kafka.make_new(one.names.changelog(1))
+    with pytest.raises(Spoilt, match="its changelog was deleted and made again"):
+        sources.check_own(one.kafka, one.names, generation)
+    generation = replace(generation, changelog_id=again.id)
+    sources.check_own(one.kafka, one.names, generation)
+    one.kafka.make_new(one.names.feed(1))
+    with pytest.raises(Spoilt, match="its feed was deleted and made again"):
+        sources.check_own(one.kafka, one.names, generation)
+    one.kafka.delete([one.names.feed(1)])
+    until(lambda: not one.kafka.describe([one.names.feed(1)]), "it is gone")
+    with pytest.raises(Spoilt, match="its feed was deleted"):
+        sources.check_own(one.kafka, one.names, generation)
+    with pytest.raises(Spoilt, match="nobody knows whose its topics are"):
+        sources.check_own(one.kafka, one.names, one.generation)
+
+
+def test_a_new_topic_is_never_one_that_was_there(kafka: Kafka) -> None:
+    name = uuid.uuid4().hex
+    kafka.make(name, {"cleanup.policy": "delete"}, partitions=3)
+    old = kafka.describe([name])[name]
+    new = kafka.make_new(name, {"cleanup.policy": "compact"})
+    assert new.id != old.id
+    assert new.partitions == (0,)
+    assert kafka.setting(name, "cleanup.policy") == "compact"

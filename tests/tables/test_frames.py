@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.changelog import TEXT
+from livejoin.core import formats
 from livejoin.tables import frames
 from livejoin.tables.frames import Part
 from tables.filled import chunk, plain, user
@@ -25,7 +26,7 @@ def test_a_frame_is_taken_apart_into_what_it_was_put_together_from(
 ) -> None:
     read, back = frames.read(frames.frame(header, parts))
     listed = read.pop("parts")
-    assert read == header
+    assert read == {"format": formats.LIVE, **header}
     assert back == parts
     assert listed == [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
 
@@ -34,6 +35,7 @@ def test_a_frame_is_a_length_a_header_and_the_payloads() -> None:
     data = frames.frame({"type": "data"}, [Part("a", "upsert", b"12"), Part("b", "remove", b"345")])
     size = int.from_bytes(data[:4], "big")
     assert json.loads(data[4 : 4 + size].decode()) == {
+        "format": 1,
         "type": "data",
         "parts": [
             {"table": "a", "kind": "upsert", "bytes": 2},

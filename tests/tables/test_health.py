@@ -9,7 +9,7 @@ from livejoin.tables.signs import Signs
 from tables.filled import live
 from tables.serving import Served, served
 
-NAMES = ["kafka", "ledger", "follower", "leader", "live generation", "staleness", "lag"]
+NAMES = ["kafka", "ledger", "follower", "format", "leader", "live generation", "staleness", "lag"]
 
 
 class Clock:
@@ -94,3 +94,17 @@ def test_kafka_out_of_reach_is_the_reason_where_nothing_can_be_shown() -> None:
         serving.do(lambda host: host.trouble_with("no broker"))
         assert serving.get("/readyz").json()["detail"] == "no broker"
         assert _checks(serving, 503)["ledger"]["why"] == "no broker"
+
+
+def test_a_ledger_of_a_newer_livejoin_is_named_and_what_there_is_is_served() -> None:
+    why = "the ledger has format 3, this livejoin knows up to 2"
+    with served() as serving:
+        serving.do(lambda host: host.refuse(why))
+        assert serving.get("/readyz").json()["detail"] == why
+        assert serving.get("/api/v1/status").json()["message"] == why
+        serving.do(lambda host: host.refuse(""))
+        serving.follow(live(3))
+        serving.do(lambda host: host.refuse(why))
+        checks = _checks(serving, 200)
+        assert checks["format"]["why"] == checks["staleness"]["why"] == why
+        assert serving.get("/api/v1/status").json()["stale"] == why

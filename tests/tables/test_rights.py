@@ -9,6 +9,7 @@ import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from livejoin import tokens
 from livejoin.core import spec
 from livejoin.core.state import Limits
 from livejoin.core.tokens import includes
@@ -281,3 +282,16 @@ def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(door
             assert serving.get("/livez").status == 200
     finally:
         door.guests.keyring.known = known
+
+
+def test_a_token_of_a_newer_format_is_refused_by_name_and_others_go_on() -> None:
+    door = Door()
+    known = dict(door.guests.keyring.known or {})
+    tokens.take(known, b"00c0ffee", b'{"format": 2, "secret": {"kind": "key"}}')
+    door.guests.keyring.known = known
+    door.texts["newer"] = "lj_00c0ffee_x"
+    with served(access=door.access()) as serving:
+        newer = serving.get("/api/v1/status", **door.bearer("newer"))
+        assert newer.status == 401
+        assert "it has format 2, this livejoin knows up to 1" in newer.json()["detail"]
+        assert serving.get("/api/v1/status", **door.bearer("viewer")).status == 200

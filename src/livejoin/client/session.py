@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from livejoin.client import wire
 from livejoin.client.replica import Replica
-from livejoin.errors import Garbled
+from livejoin.errors import Garbled, NewerFormat
 
 SILENCE_S = 5.0  # heartbeats come every second
 FIRST_S = 30.0  # a snapshot of a large table over a slow line
@@ -155,6 +155,8 @@ class Session:
                 return self._beat(frame, now)
             if frame.type in ("data", "cutover"):
                 return self._apply(frame)
+        except NewerFormat as error:
+            return [Refused(str(error))]
         except Garbled:
             self._complete = None  # half a frame may have been applied
             raise

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from livejoin.errors import Garbled
+from livejoin.core import formats
+from livejoin.errors import Garbled, NewerFormat
 
 SUBPROTOCOL = "livejoin.v1"
 _KINDS = ("snapshot", "upsert", "remove")
@@ -51,6 +52,8 @@ def read(data: bytes) -> Frame:
         (size,) = _LENGTH.unpack_from(data)
         at = _LENGTH.size + size
         header = json.loads(data[_LENGTH.size : at])
+        if why := formats.newer("a frame", header.get("format"), formats.LIVE):
+            raise NewerFormat(why, hint="Install the livejoin that the server has.")
         parts = []
         for listed in header["parts"]:
             kind, end = listed["kind"], at + listed["bytes"]

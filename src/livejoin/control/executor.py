@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, assert_never
 
@@ -25,6 +25,9 @@ class Pipeline(Protocol):
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """Where a new generation would read, and what else its checkpoint will depend on."""
+
+    def make_topics(self, generation: Generation) -> tuple[str, str]:
+        """Have new topics for it, none that was there before; the ids of changelog and feed."""
 
     def start(self, generation: Generation) -> Mapping[str, Reading] | None:
         """Have its query running; Spoilt where it can never run again.
@@ -70,9 +73,14 @@ class Executor:
         self._resolving = 0  # the number of the one that is being resolved
         self._wake = threading.Event()
         self._lock = threading.Lock()
+        self._make = plan.MakeTopics(())
         self._run = plan.Run(())
         self._keep: plan.Keep | None = None
+        # Tried, until they are not asked for any more: made twice, they would have other ids than
+        # those that were told first.
+        self._made: set[int] = set()
         self._started: dict[int, Generation] = {}  # as they were started
+        self._unwanted: set[int] = set()  # of those, for a moment at least: each starts again
         self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
         self._runner = threading.Thread(target=self._work, name="runner")
         self._runner.start()
@@ -94,10 +102,16 @@ class Executor:
                         return
                     self._to_resolve = generation
                 self._resolver.submit(self._resolve_newest)
-            case plan.Run() | plan.Keep():
+            case plan.MakeTopics() | plan.Run() | plan.Keep():
                 with self._lock:
-                    if isinstance(step, plan.Run):
+                    if isinstance(step, plan.MakeTopics):
+                        self._make = step
+                        # here, not by the runner: busy, it may miss that one was not asked for
+                        self._made &= {generation.number for generation in step.generations}
+                    elif isinstance(step, plan.Run):
                         self._run = step
+                        wanted = {generation.number for generation in step.generations}
+                        self._unwanted |= set(self._started) - wanted
                     else:
                         self._keep = step
                         if self._to_resolve and self._to_resolve.number not in step.numbers:
@@ -159,17 +173,22 @@ class Executor:
         while not self._stop.is_set():
             self._wake.wait(_AGAIN_S)
             self._wake.clear()
+            self._make_topics()
             with self._lock:
-                run, keep = self._run, self._keep
-            self._make_run({generation.number: generation for generation in run.generations})
+                run, keep, unwanted = self._run, self._keep, self._unwanted
+                self._unwanted = set()
+            wanted = {generation.number: generation for generation in run.generations}
+            self._make_run(wanted, unwanted)
             if keep is not None and keep != kept and not self._wake.is_set():
                 kept = keep if self._clean(keep) else None
 
-    def _make_run(self, wanted: Mapping[int, Generation]) -> None:
+    def _make_run(self, wanted: Mapping[int, Generation], unwanted: Container[int]) -> None:
         changed = [
             number
             for number, started in self._started.items()
-            if number not in wanted or wanted[number].sources != started.sources
+            if number not in wanted
+            or number in unwanted
+            or wanted[number].sources != started.sources
         ]
         for number in changed:
             self._ended.pop(number).set()
@@ -180,18 +199,35 @@ class Executor:
             if number not in self._started and not self._stop.is_set():
                 self._start_query(generation)
 
+    def _make_topics(self) -> None:
+        with self._lock:  # what was asked for last: others may have their ids recorded by now
+            new = [g for g in self._make.generations if g.number not in self._made]
+            self._made |= {generation.number for generation in new}
+        for generation in new:
+            number = generation.number
+            try:
+                changelog_id, feed_id = self._pipeline.make_topics(generation)
+            except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
+                self._failed(number, error)
+            else:
+                self._inbox.put(facts.TopicsMade(number, changelog_id, feed_id))
+
+    def _failed(self, number: int, error: Exception) -> None:
+        if isinstance(error, Spoilt):
+            self.spoilt(number, error.message)
+        elif isinstance(error, TopicMissing):  # it is waited for
+            self.outdated(number, error.message)
+        else:
+            self.died(number, str(error))
+
     def _start_query(self, generation: Generation) -> None:
         number = generation.number
         self._started[number] = generation
         ended = self._ended[number] = threading.Event()
         try:
             more = self._pipeline.start(generation)
-        except Spoilt as error:
-            self.spoilt(number, error.message)
-        except TopicMissing as error:  # it is waited for
-            self.outdated(number, error.message)
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            self.died(number, str(error))
+            self._failed(number, error)
         else:
             if more:
                 self.grew(number, more)

@@ -22,6 +22,9 @@ _POLL_S = 0.2
 _ANSWER_S = 2.0
 _ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
 
+# Names with an underscore are librdkafka's own errors, not private.
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
+
 
 @dataclass
 class Term:
@@ -118,6 +121,11 @@ class Leadership:
         except KafkaException as error:
             raise KafkaUnavailable(f"{self._names.leader}: {error.args[0].str()}") from error
         said = message.error() if message else None
+        if said is not None and said.code() in _NO_TOPIC:
+            raise TopicMissing(
+                f"{self._names.leader} was deleted",
+                hint="It is made again, and a leader is elected by it.",
+            )
         if said is not None and said.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise KafkaUnavailable(
                 f"group {self._names.group('leader')} may not be used",

@@ -3,7 +3,9 @@
 So a crash neither loses nor doubles a line, and a leader that was deposed cannot write.
 """
 
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,17 +24,29 @@ from livejoin.core.state import (
     STATUS_KEY,
     State,
     from_json,
+    refusal,
     to_json,
 )
 from livejoin.core.told import Ended, Line, Reply, Told, row_id
-from livejoin.errors import Deposed, KafkaUnavailable, TopicMissing
+from livejoin.errors import Deposed, KafkaUnavailable, NewerFormat, TopicMissing
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
 
 log = structlog.get_logger()
 
+# Names with an underscore are librdkafka's own errors, not private.
+_FENCED = (
+    KafkaError._FENCED,  # noqa: SLF001
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+)
 _LEAD_S = 10  # to fence whoever wrote before
 _WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
+
+
+_COMPACTED = "cleanup.policy", "compact"
+_LOOK_S = 5.0
+_MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
 
 
 class _Out(NamedTuple):
@@ -53,13 +67,15 @@ class Ledger:
         self._names = names
         self._beat = beat.Beat(kafka, names, clock)
         self._producer: Producer | None = None
+        self._id = ""  # of the ledger that was read
         self._written: dict[bytes, bytes | None] = {}
         self._open: Literal["", "commit", "abort"] = ""  # what a transaction in doubt waits for
 
     def last(self) -> State:
         """Fence older leaders, then read the state as it was last written."""
         names = self._names
-        self._kafka.make(names.ledger, {"cleanup.policy": "compact"})
+        self.check_format()
+        self._kafka.make(names.ledger, dict([_COMPACTED]))
         self._kafka.make(names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
         self._kafka.make(names.replies)
         self._kafka.make(names.leader, beat.CONFIG)
@@ -69,8 +85,55 @@ class Ledger:
         except KafkaException as error:
             raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
         failpoints.visit("after-lead")
+        state = self._state()  # again: whoever led until now may be a newer one
+        self._have_compacted(empty=state is None)
+        self._id = self._kafka.describe([names.ledger])[names.ledger].id
+        return state or State()
+
+    def check_format(self) -> None:
+        """Refuse what a newer livejoin wrote before anything is written or anybody fenced."""
+        if self._names.ledger in self._kafka.describe([self._names.ledger]):
+            self._state()
+
+    def _state(self) -> State | None:
+        """The state, if there is one; refused by name where a newer livejoin wrote it."""
         found = self._read().get(STATE_KEY)
-        return from_json(json.loads(found)) if found else State()
+        if found is None:
+            return None
+        data = json.loads(found)
+        if why := refusal(data):
+            raise NewerFormat(f"{self._names.ledger}: {why}")
+        return from_json(data)
+
+    def _have_compacted(self, *, empty: bool) -> None:
+        """Have the ledger as we make it: a broker may have made it, to lose its records by age."""
+        ledger, (name, value) = self._names.ledger, _COMPACTED
+        several = len(self._kafka.describe([ledger])[ledger].partitions) > 1
+        if empty and (several or self._kafka.setting(ledger, name) not in (None, value)):
+            self._kafka.make_new(ledger, dict([_COMPACTED]))
+        elif several:
+            raise TopicMissing(
+                f"{ledger} has more than one partition",
+                hint="Delete it while nothing runs: it is made again, and what is live built anew.",
+            )
+        elif not self._kafka.have_setting(ledger, name, value):
+            log.warning("the ledger is not compacted, and may lose its state by age", topic=ledger)
+
+    def watch(self, stop: threading.Event) -> None:
+        """Raise when the ledger is not the one that was read any more, until told to stop."""
+        while not stop.wait(_LOOK_S):
+            with contextlib.suppress(KafkaUnavailable):  # the tables say so, and writing waits
+                self._check_same()
+
+    def _check_same(self) -> None:
+        names = self._names
+        topics = (names.ledger, names.logs, names.replies)
+        found = self._kafka.describe(topics)
+        for topic in topics:
+            if topic not in found:
+                raise TopicMissing(f"{topic} was deleted", hint=_MADE_AGAIN)
+        if found[names.ledger].id != self._id:
+            raise TopicMissing(f"{names.ledger} was deleted and made again", hint=_MADE_AGAIN)
 
     def _read(self) -> dict[bytes, bytes]:
         consumer = self._kafka.reader(self._names.group("ledger"))
@@ -155,10 +218,16 @@ class Ledger:
                 f"the transactional id {self._names.leader} may not be used: {error.str()}",
                 hint="Ask for the right to describe it and to write with it; it is tried again.",
             )
-        if error.fatal():
+        if error.fatal() and error.code() in _FENCED:
             return Deposed(
                 f"{self._names.ledger} may not be written any more: {error.str()}",
                 hint="Another livejoin of this name leads. Start this one again to stand by.",
+            )
+        if error.fatal():  # as above: a transaction over a topic that was deleted ends so
+            self._check_same()
+            return TopicMissing(
+                f"{self._names.ledger} cannot be written any more: {error.str()}",
+                hint="It is tried again, with another producer.",
             )
         if error.txn_requires_abort():
             self._open = "abort"

@@ -6,7 +6,7 @@ Pure: no clock, no topic, no file, no thread.
 from dataclasses import replace
 from typing import assert_never
 
-from livejoin.core import facts, moves
+from livejoin.core import facts, formats, moves
 from livejoin.core.asked import asked, folded
 from livejoin.core.fared import (
     counted,
@@ -72,6 +72,13 @@ def _built(state: State, building: Generation, fact: facts.OfBuild) -> State:
             return _resolved(state, building, fact)
         case facts.NotResolved():
             return _not_resolved(state, building, fact)
+        case facts.TopicsMade(_, changelog_id, feed_id):
+            if building.has_topics:
+                return state  # the query writes to the first ones
+            return replace(
+                state,
+                building=replace(building, changelog_id=changelog_id, feed_id=feed_id),
+            )
         case facts.Progressed(_, done, total):
             if done <= state.of(building).done:
                 return state.faring(building, total=total)
@@ -105,6 +112,7 @@ def _started(state: State, fact: facts.Started) -> State:
     # have been set, so that the standby has stood by for all of its time at most, and not less than
     # nothing.
     stood_s = min(max(0.0, fact.at - state.moved_at), limits.standby_s)
+    last = state.last_number
     state = replace(
         state,
         now=fact.at,
@@ -112,6 +120,7 @@ def _started(state: State, fact: facts.Started) -> State:
         moved_up=up - stood_s,
         limits=limits,
         wanted=state.wanted or fact.choice,
+        last_number=max(state.last_number, fact.used),
         deaf="",
         warm_at=up + _COLD_S,
     )
@@ -122,8 +131,18 @@ def _started(state: State, fact: facts.Started) -> State:
             generation, trouble=trouble, moved_at=up, began_at=up, asked_at=asked_at
         )
     state = _dated(state)
+    if state.read_format < formats.LEDGER:
+        state = say(state, "INFO", _taken_over(state))
+    if state.last_number > last:
+        left = f"generations up to {state.last_number} have left topics or checkpoints"
+        state = say(state, "WARN", f"{left}, and the ledger knows none after {last}: removed")
     going = state.live or state.building
     return say(state, "INFO", f"ready: going on with {going}" if going else "ready: a first start")
+
+
+def _taken_over(state: State) -> str:
+    was = f"the ledger has format {state.read_format} and is taken over as {formats.LEDGER}"
+    return f"{was}; what is live is built anew" if state.live else was
 
 
 def _ticked(state: State, fact: facts.Ticked) -> State:

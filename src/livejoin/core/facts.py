@@ -18,6 +18,7 @@ class Started:
     up: float  # by a clock that only goes on, from anywhere: what durations are measured by
     choice: Choice
     limits: Limits = field(default_factory=Limits)
+    used: int = 0  # the highest number that a topic or a checkpoint of ours has
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,15 @@ class NotResolved:
 
 
 @dataclass(frozen=True)
+class TopicsMade:
+    """A generation has new topics, with these ids; a feed only where it needs one."""
+
+    generation: int
+    changelog_id: str
+    feed_id: str = ""
+
+
+@dataclass(frozen=True)
 class Ran:
     """A generation's query is at work, and through with what it had to read again."""
 
@@ -161,7 +171,7 @@ class Counted:
     capped: tuple[str, ...] = ()  # tables that hold as many rows as they may: the oldest leave
 
 
-OfBuild = Resolved | NotResolved | Progressed | CaughtUp
+OfBuild = Resolved | NotResolved | TopicsMade | Progressed | CaughtUp
 OfSources = Looked | Grew | Counted
 OfGeneration = OfBuild | OfSources | Ran | Died | Spoilt
 Fact = Started | Ticked | Folded | Listened | Deafened | Asked | OfGeneration

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from livejoin.core import spec
+from livejoin.core import formats, spec
 
 Offsets = Mapping[int, int]
+
+_IN_PATHS = str.maketrans("+/", "-_")  # topic ids are base64
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Origin:
 class Generation:
     """A build for one choice.
 
-    It can run once its positions are resolved, and be live once `ready_at` is known.
+    It can run once its positions are resolved and its topics made, and be live once `ready_at` is
+    known.
     """
 
     number: int
@@ -62,11 +65,25 @@ class Generation:
     live_at: float | None = None  # when it went live or was last confirmed
     took_s: float | None = None  # from the request to complete tables
     max_rows: int = 2_000_000  # of a table: another setting counts from the next generation on
+    changelog_id: str = ""  # of the topic that was made for it; a topic of that name may be another
+    feed_id: str = ""  # the same of its feed, where it has one
+    changelog_format: int = formats.CHANGELOG
 
     @property
     def resolved(self) -> bool:
         """Whether it is known where to read."""
         return bool(self.sources)
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether its topics are made and known by their ids."""
+        return bool(self.changelog_id)
+
+    @property
+    def checkpoint(self) -> str:
+        """Its folder among the checkpoints: no other build's, even if one has the same number."""
+        own = self.changelog_id.translate(_IN_PATHS)
+        return f"{self.number}/{own}" if own else str(self.number)
 
     @property
     def history(self) -> int:

@@ -17,6 +17,16 @@ class Resolve:
 
 
 @dataclass(frozen=True)
+class MakeTopics:
+    """Have new topics for these generations, whose ids are not recorded yet.
+
+    Whatever has their names was left over, or made just before a crash: it is deleted first.
+    """
+
+    generations: tuple[Generation, ...]
+
+
+@dataclass(frozen=True)
 class Run:
     """Have the queries of these generations running, and no others."""
 
@@ -34,7 +44,7 @@ class Keep:
     last: int
 
 
-Step = Resolve | Run | Keep
+Step = Resolve | MakeTopics | Run | Keep
 
 
 def plan(state: State) -> tuple[Step, ...]:
@@ -44,7 +54,7 @@ def plan(state: State) -> tuple[Step, ...]:
     waits = building is None or state.up < state.of(building).try_again_at
     if building is not None and not building.resolved and not waits:
         steps.append(Resolve(building))
-    steps.append(Run(state.running()))
+    steps += [MakeTopics(state.without_topics()), Run(state.running())]
     # after Run: what still runs cannot be removed
     kept = frozenset(generation.number for generation in state.wants)
     steps.append(Keep(kept, state.last_number))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from livejoin.core import formats
 from livejoin.core import generation as generations
 from livejoin.core.generation import Generation
 from livejoin.core.spec import Choice
@@ -85,6 +86,7 @@ class State:
     # how often swaps came to what, and queries were restarted, ever
     tally: Mapping[str, int] = field(default_factory=dict)
     # not durable
+    read_format: int = formats.LEDGER  # of the ledger that it was read from
     untold: tuple[Told, ...] = ()
     now: float = 0.0  # what the clock on the wall shows: it may be set, and decides nothing
     up: float = 0.0  # seconds of a clock that only goes on, as are all times below
@@ -115,7 +117,18 @@ class State:
 
     def running(self) -> tuple[Generation, ...]:
         """The generations whose queries should be running now."""
-        return tuple(g for g in self.wants if g.resolved and self._may_run(self.of(g)))
+        return tuple(g for g in self.wants if self._can_run(g) and self._may_run(self.of(g)))
+
+    def without_topics(self) -> tuple[Generation, ...]:
+        """The generations whose topics should be made now."""
+        new = self.building
+        if new is None or not new.resolved or new.has_topics or not self._may_run(self.of(new)):
+            return ()
+        return (new,)
+
+    def _can_run(self, generation: Generation) -> bool:
+        # one that was built before ids were recorded is tried, and refused by its pipeline
+        return generation.resolved and (generation.has_topics or generation.ready_at is not None)
 
     def _may_run(self, health: Health) -> bool:
         return not health.broken and self.up >= health.try_again_at
@@ -140,6 +153,7 @@ class State:
 def to_json(state: State) -> dict[str, Any]:
     """The durable part, for the ledger. What is untold is written beside it at the same time."""
     return {
+        "format": formats.LEDGER,
         "lastNumber": state.last_number,
         "topicId": state.topic_id,
         "position": state.position,
@@ -154,9 +168,27 @@ def to_json(state: State) -> dict[str, Any]:
     }
 
 
+def refusal(data: Mapping[str, Any]) -> str:
+    """Why a ledger's state cannot be read: a newer livejoin wrote it. Empty: it can be."""
+    if why := formats.newer("the ledger", data.get("format"), formats.LEDGER):
+        return why
+    found = (data[role] for role in ("live", "standby", "building"))
+    for generation in filter(None, found):
+        what = f"the changelog of generation {generation['number']}"
+        if why := formats.newer(what, generation.get("changelog_format"), formats.CHANGELOG):
+            return why
+    return ""
+
+
 def from_json(data: Mapping[str, Any]) -> State:
-    """Read the durable part back."""
+    """Read the durable part back. `refusal` comes first."""
+    read_format = data.get("format", 1)
+    building = generations.from_json(data["building"])
+    if building is not None and read_format == 1:
+        # nobody knows whose its topics are: it begins again, with new ones
+        building = replace(building, sources={}, fingerprint="")
     return State(
+        read_format=read_format,
         last_number=data["lastNumber"],
         topic_id=data["topicId"],
         position=data["position"],
@@ -164,7 +196,7 @@ def from_json(data: Mapping[str, Any]) -> State:
         wanted=Choice(**data["wanted"]) if data["wanted"] else None,
         live=generations.from_json(data["live"]),
         standby=generations.from_json(data["standby"]),
-        building=generations.from_json(data["building"]),
+        building=building,
         moved_at=data["movedAt"],
         lines=data["lines"],
         tally=data.get("tally", {}),  # ledgers of earlier versions have none

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from livejoin.core import formats
+
 Role = Literal["viewer", "operator"]
 ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
 PREFIX = "lj"  # so that a person, or a search for lost secrets, knows one when they see it
@@ -31,9 +33,12 @@ class Token:
     made_at: int
     expires_at: int | None = None
     revoked: bool = False
+    format: int = formats.TOKEN  # of a newer one nothing else is known, and its id
 
     def trouble(self, now: float) -> str:
         """Why it does not count any more; empty: it does."""
+        if why := formats.newer("it", self.format, formats.TOKEN):
+            return why
         if self.revoked:
             return "it was revoked"
         if self.expires_at is not None and now >= self.expires_at:
@@ -41,22 +46,34 @@ class Token:
         return ""
 
     def fits(self, text: str) -> bool:
-        """Whether this is the token. Takes the same time wherever they differ."""
-        return hmac.compare_digest(self.hash, hashed(text))
+        """Whether this is the token. Takes the same time wherever they differ.
+
+        Of a newer format that cannot be told, and why it does not count is.
+        """
+        return self.format != formats.TOKEN or hmac.compare_digest(self.hash, hashed(text))
 
     def without_rights(self) -> "Token":
         """The same, revoked."""
         return replace(self, revoked=True)
 
     def to_json(self) -> bytes:
-        """As it stands in Kafka."""
-        return json.dumps(asdict(self)).encode()
+        """As it stands in Kafka, in the first format, which has no number."""
+        fields = asdict(self)
+        del fields["format"]
+        return json.dumps(fields).encode()
 
 
-def from_json(raw: bytes) -> Token | None:
-    """A record of the topic; None where it is no token of ours."""
+def from_json(raw: bytes, key: str = "") -> Token | None:
+    """A record of the topic by its key, the token's id; None where it is no token of ours.
+
+    One of a newer format has no rights.
+    """
     try:
         found = json.loads(raw)
+        number = found.get("format") if isinstance(found, dict) else None
+        if formats.newer("it", number, formats.TOKEN):
+            known = number if isinstance(number, int) else 0
+            return Token(key, ROLES[0], "", "", 0, format=known)
         token = Token(**found)
     except (ValueError, TypeError, RecursionError):
         return None

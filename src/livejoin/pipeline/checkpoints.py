@@ -6,7 +6,9 @@ What is inside belongs to Spark; only its logs of finished batches are read here
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError
 
@@ -30,8 +32,12 @@ class Checkpoints:
 
     def kept(self) -> list[int]:
         """The generations that left one."""
-        with self._hadoop() as (files, path):
-            names = _names(files, path(self.root))
+        if is_local(self.root):  # known before there is a JVM
+            folder = Path(urlparse(self.root).path)
+            names = [one.name for one in folder.iterdir()] if folder.exists() else []
+        else:
+            with self._hadoop() as (files, path):
+                names = _names(files, path(self.root))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def forget(self, generation: int | str) -> None:
@@ -40,7 +46,7 @@ class Checkpoints:
             where = path(self.of(generation))
             files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
 
-    def empty(self, generation: int) -> None:
+    def empty(self, generation: int | str) -> None:
         """Remove all of it but that there is one."""
         with self._hadoop() as (files, path):
             for name in _names(files, path(self.of(generation))):
@@ -48,7 +54,7 @@ class Checkpoints:
                     where = path(f"{self.of(generation)}/{name}")
                     files(where).delete(where, True)  # noqa: FBT003 - as above
 
-    def reached(self, generation: int) -> Reached | None:
+    def reached(self, generation: int | str) -> Reached | None:
         """Up to where finished batches have read; None where there is no checkpoint."""
         with self._hadoop() as (files, path):
             known = path(f"{self.of(generation)}/{_METADATA}")
@@ -94,6 +100,11 @@ class Checkpoints:
             yield lambda where: where.getFileSystem(conf), path
         except (Py4JError, OSError) as error:
             raise QueryFailed(f"checkpoints are out of reach: {first_line(error)}") from error
+
+
+def is_local(root: str) -> bool:
+    """Whether a path is one of this machine's."""
+    return urlparse(root).scheme in ("", "file")
 
 
 def _is_json(text: str) -> bool:

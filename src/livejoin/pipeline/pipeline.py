@@ -60,30 +60,50 @@ class Pipeline:
         readings = positions.resolve(self._kafka, self._names, generation.choice, start)
         return readings, self._queries.fingerprint(replace(generation, sources=readings))
 
+    def make_topics(self, generation: Generation) -> tuple[str, str]:
+        """Have new topics for it: the ids of its changelog and, where it needs one, its feed."""
+        names, number = self._names, generation.number
+        failpoints.visit("before-changelog")
+        changelog = self._kafka.make_new(names.changelog(number), _CHANGELOG)
+        feed_id = ""
+        if self._queries.by_batch(generation):
+            feed_id = self._kafka.make_new(names.feed(number), history.FEED).id
+        failpoints.visit("after-changelog")
+        return changelog.id, feed_id
+
+    def prepared(self, generation: Generation) -> Generation:
+        """A new generation as it can be started, for whoever has no ledger to record it in."""
+        sources, fingerprint = self.resolve(generation)
+        resolved = replace(generation, sources=sources, fingerprint=fingerprint)
+        changelog_id, feed_id = self.make_topics(resolved)
+        return replace(resolved, changelog_id=changelog_id, feed_id=feed_id)
+
+    def last_used(self) -> int:
+        """The highest number of which there is a topic or a checkpoint; 0 where there is none."""
+        topics = (self._names.generation_of(topic) or 0 for topic in self._kafka.topics())
+        return max((*topics, *self._queries.checkpoints.kept()), default=0)
+
     def start(self, generation: Generation) -> Mapping[str, Reading] | None:
-        """Have its changelog, and its query running. Spoilt where that would not be the same.
+        """Have its query running. Spoilt where that would not be the same.
 
         Where its topics have more partitions by now, nothing is started: what it has to read then.
         """
-        number = generation.number
+        number, checkpoints = generation.number, self._queries.checkpoints
         self._through.discard(number)
         self._rehearsal.end()
+        sources.check_own(self._kafka, self._names, generation)
         sources.check_fingerprint(generation, self._queries.fingerprint(generation))
         topics = sources.topics_of(self._kafka, generation)
         if more := sources.grown(generation, topics):
             return more
-        reached = self._queries.checkpoints.reached(number)
+        reached = checkpoints.reached(generation.checkpoint)
         starts = sources.going_on(self._kafka, generation, topics, reached)
         if reached == {}:
             # killed while its first batch ended: Spark refuses that, and nothing counts yet
-            self._queries.checkpoints.empty(number)
-        failpoints.visit("before-changelog")
-        self._kafka.make(self._names.changelog(number), _CHANGELOG)
-        failpoints.visit("after-changelog")
-        sources.check_writable(self._kafka, self._names.changelog(number))
+            checkpoints.empty(generation.checkpoint)
         written = self._kafka.end_of(self._names.changelog(number))
         if written < (generation.ready_at or 0):
-            raise Spoilt("its changelog was deleted")
+            raise Spoilt("its changelog has lost records")
         by_batch = self._queries.by_batch(generation)
         if by_batch and not reached:  # what its job reads is no part of the query's way
             starts = {s: dict(reading.after_pins) for s, reading in generation.sources.items()}
@@ -106,12 +126,9 @@ class Pipeline:
         """Have its job running, or its query where a batch of that was finished before."""
         number, feed = generation.number, self._names.feed(generation.number)
         if reached:
-            if feed not in self._kafka.describe([feed]):
-                raise Spoilt("its feed was deleted")
             self._ways[number] = self._fed(number, reached.get(feed, {}).get(0, 0))
             self._queries.start(generation, 0)  # the checkpoint knows better
             return
-        self._kafka.make(feed, history.FEED)
         # how long the feed will be is not known yet: its end is not seen before there is one
         self._ways[number] = replace(self._ways[number], feeding=Feeding(0, range(1)))
         # a job before it may have left something there
@@ -223,7 +240,7 @@ class Pipeline:
         """Report what becomes of the topics that are read, until told to stop."""
         sources.watch(
             self._kafka,
-            self._names.changelog,
+            self._names,
             lambda: list(self._running.values()),
             listener,
             stop,

@@ -2,11 +2,11 @@
 
 import contextlib
 import gc
+import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol
-from urllib.parse import urlparse
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -21,7 +21,7 @@ from livejoin.core.state import Limits
 from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
 from livejoin.kafka import Kafka
 from livejoin.pipeline import failures, history, join, options
-from livejoin.pipeline.checkpoints import Checkpoints
+from livejoin.pipeline.checkpoints import Checkpoints, is_local
 from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.session import Session
 from livejoin.sections import Spark
@@ -80,9 +80,15 @@ class Queries:
 
     def fingerprint(self, generation: Generation) -> str:
         """What a checkpoint depends on besides its sources."""
-        shuffle = f"{self.shuffle_partitions} shuffle partitions"
-        query = f"Spark {pyspark.__version__}, query {join.VERSION}, {shuffle}"
-        return f"{query}, history by batch" if self.by_batch(generation) else query
+        parts = [
+            f"Spark {pyspark.__version__}",
+            f"query {join.VERSION}",
+            f"{self.shuffle_partitions} shuffle partitions",
+            f"{generation.choice.join} join",
+            *(f"{r.topic} {r.topic_id}" for r in generation.sources.values()),
+            f"tables {_shapes()}",
+        ]
+        return ", ".join([*parts, "history by batch"] if self.by_batch(generation) else parts)
 
     def job(self, generation: Generation, fed_from: int) -> Job:
         """The batch job that joins a generation's history; the feed is as long as this before."""
@@ -104,9 +110,10 @@ class Queries:
         spark = self._session.spark()
         try:
             changes = self._changes(spark, generation, fed_from)
-            query = self._written(changes, generation, str(generation.number), self.batch_s)
+            number, folder = generation.number, generation.checkpoint
+            query = self._written(changes, number, str(number), folder, self.batch_s)
         except (PySparkException, Py4JError) as error:
-            raise failures.named(error, self.checkpoints.of(generation.number)) from error
+            raise failures.named(error, self.checkpoints.of(generation.checkpoint)) from error
         except OSError as error:
             raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
         with self._lock:
@@ -155,7 +162,7 @@ class Queries:
         called = f"{generation.number}/rehearsal"  # inside of what goes when the generation goes
         self.checkpoints.forget(called)
         changes = self._changes(spark, alike, None)
-        query = self._written(changes, alike, called, _SHORTEST_S)
+        query = self._written(changes, generation.number, called, called, _SHORTEST_S)
         try:
             yield lambda: _ended(query)
         finally:
@@ -229,16 +236,13 @@ class Queries:
         return spark.readStream.format("kafka").options(**asked).load()
 
     def _written(
-        self, changes: DataFrame, generation: Generation, called: str, batch_s: int
+        self, changes: DataFrame, generation: int, called: str, checkpoint: str, batch_s: int
     ) -> StreamingQuery:
         asked = options.writing(self._kafka) | {
-            "topic": self._names.changelog(generation.number),
-            "checkpointLocation": self.checkpoints.of(called),
+            "topic": self._names.changelog(generation),
+            "checkpointLocation": self.checkpoints.of(checkpoint),
         }
-        if urlparse(self.checkpoints.root).scheme in (
-            "",
-            "file",
-        ):  # else FileContext is the safer one
+        if is_local(self.checkpoints.root):  # else FileContext is the safer one
             changes.sparkSession.conf.set(_FILES_BY, _LOCAL_FILES)
         writer = changes.writeStream.format("kafka").options(**asked).outputMode("update")
         writer = writer.queryName(f"{self._names.prefix}-{called}")
@@ -246,6 +250,12 @@ class Queries:
         # pyspark's overloads leave realTime out
         query: StreamingQuery = writer.trigger(realTime=batch).start()  # type: ignore[call-overload]
         return query
+
+
+def _shapes() -> str:
+    """The columns of the tables that a changelog fills, in a few letters."""
+    columns = [table.columns for table in spec.TABLES.values() if table.data]
+    return hashlib.sha256(repr(columns).encode()).hexdigest()[:8]
 
 
 def _ended(query: StreamingQuery) -> int:

@@ -8,6 +8,7 @@ from typing import Protocol
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, QueryFailed, Spoilt, TopicMissing
 from livejoin.kafka import Kafka, Topic
 from livejoin.kafka_errors import forbidden, missing
@@ -53,12 +54,25 @@ def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
     return {source: found[reading.topic] for source, reading in readings.items()}
 
 
-def check_writable(kafka: Kafka, changelog: str) -> None:
-    """It is there, and ours to write: Spark learns of a refused write when it writes again."""
-    topic = kafka.describe([changelog]).get(changelog)
-    if topic is None:
-        raise Spoilt("its changelog was deleted")
-    if not topic.writable:
+def check_own(kafka: Kafka, names: Names, generation: Generation) -> None:
+    """Its changelog and feed are those that were made for it, and the changelog can be written.
+
+    A broker may have made a topic of the same name. Spark learns of a refused write when it writes
+    again.
+    """
+    if not generation.has_topics:
+        raise Spoilt("it was built by an earlier livejoin, and nobody knows whose its topics are")
+    changelog = names.changelog(generation.number)
+    made = {changelog: ("changelog", generation.changelog_id)}
+    if generation.feed_id:
+        made[names.feed(generation.number)] = "feed", generation.feed_id
+    found = kafka.describe(made)
+    for topic, (kind, made_id) in made.items():
+        if topic not in found:
+            raise Spoilt(f"its {kind} was deleted")
+        if found[topic].id != made_id:
+            raise Spoilt(f"its {kind} was deleted and made again")
+    if not found[changelog].writable:
         raise QueryFailed(
             f'Authorization failed: topic "{changelog}" may not be written',
             hint="Ask for the right to write it.",
@@ -94,7 +108,7 @@ def grown(generation: Generation, topics: Mapping[str, Topic]) -> dict[str, Read
 
 def watch(
     kafka: Kafka,
-    changelog: Callable[[int], str],
+    names: Names,
     running: Callable[[], Iterable[Generation]],
     listener: Listener,
     stop: threading.Event,
@@ -108,7 +122,7 @@ def watch(
             number = generation.number
             try:
                 topics = topics_of(kafka, generation)
-                check_writable(kafka, changelog(number))
+                check_own(kafka, names, generation)
             except Spoilt as error:
                 listener.spoilt(number, error.message)
             except TopicMissing as error:

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from livejoin.core.state import (
     STATUS_KEY,
     State,
     from_json,
+    refusal,
 )
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import ANSWER_S, Kafka, Topic
@@ -64,7 +65,9 @@ class Follower:
         self._generations: dict[str, int] = {}
         self._measured: set[str] = set()  # those of them whose length was asked for
         self._building = False
+        self._ids: dict[str, str] = {}  # of the changelogs that were made for their generations
         self._forbidden = ""  # a changelog that may not be read
+        self._refused = ""  # why the ledger's newest state is not followed
 
     def run(self, stop: threading.Event) -> None:
         """Follow. Trouble is told to the host and tried again."""
@@ -154,6 +157,7 @@ class Follower:
     def _start_over_if_new(self, ledger: Topic) -> None:
         if self._ledger_id not in ("", ledger.id):
             self._post(self._host.forget)
+            self._refused = ""
         if self._ledger_id != ledger.id:
             log.info("following", ledger=ledger.name, at=self._kafka.address)
         self._ledger_id, self._alone = ledger.id, False
@@ -164,7 +168,7 @@ class Follower:
         wanted = self._generations.keys()
         if gone := reading - wanted:
             consumer.incremental_unassign([TopicPartition(topic, 0) for topic in gone])
-        found = self._kafka.describe(wanted - reading) if wanted - reading else {}
+        found = self._own(wanted - reading)
         if new := {topic for topic, it in found.items() if it.readable}:
             consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in new])
         self._say_what_is_forbidden(min(found.keys() - new, default=""))
@@ -222,7 +226,12 @@ class Follower:
             if not self._ended:
                 return
             records, self._past, self._ended = list(self._past.items()), None, False
-        newest = {key: json.loads(value) for key, value in records if value}
+        values = {key: value for key, value in records if value}
+        if STATE_KEY in values:
+            self._heed_format(refusal(json.loads(values[STATE_KEY])))
+        if self._refused:
+            return  # nothing more of what a newer livejoin writes is parsed
+        newest = {key: json.loads(value) for key, value in values.items()}
         rows = {
             row["generation"]: row for key, row in newest.items() if key.startswith(GENERATION_KEY)
         }
@@ -232,15 +241,28 @@ class Follower:
             state = from_json(newest[STATE_KEY])
             self._building = state.building is not None
             self._generations = {self._names.changelog(n): n for n in _numbers(state)}
+            self._ids = {self._names.changelog(g.number): g.changelog_id for g in state.wants}
             self._post(partial(self._host.follow, state, self._ends()))
         if STATUS_KEY in newest:
             self._post(partial(self._host.show_status, newest[STATUS_KEY]))
 
+    def _heed_format(self, why: str) -> None:
+        if why != self._refused:
+            self._refused = why
+            if why:
+                log.error("a newer livejoin leads; what was read before stays", why=why)
+            self._post(partial(self._host.refuse, why))
+
+    def _own(self, changelogs: Iterable[str]) -> dict[str, Topic]:
+        """Those of the changelogs that exist and were made for their generations."""
+        found = self._kafka.describe(changelogs) if changelogs else {}
+        # before format 2 of the ledger nobody recorded ids
+        return {name: it for name, it in found.items() if self._ids[name] in ("", it.id)}
+
     def _ends(self) -> dict[int, int]:
         """How long changelogs are that are new to us, by generation; those that exist."""
         self._measured &= self._generations.keys()
-        new = self._generations.keys() - self._measured
-        found = self._kafka.describe(new).values() if new else ()
+        found = self._own(self._generations.keys() - self._measured).values()
         ends = self._kafka.offsets(found, OffsetSpec.latest()) if found else {}
         self._measured |= ends.keys()
         return {self._generations[topic]: offsets[0] for topic, offsets in ends.items()}
@@ -267,4 +289,6 @@ def tail(consumer: Consumer, topic: str, count: int) -> TopicPartition:
 
 
 def _numbers(state: State) -> list[int]:
-    return [generation.number for generation in state.wants if generation.resolved]
+    """The generations that have a changelog."""
+    there = (g for g in state.wants if g.has_topics or g.ready_at is not None)
+    return [generation.number for generation in there if generation.resolved]

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from livejoin.core import formats
+
 Kind = Literal["snapshot", "upsert", "remove"]
 _LENGTH = struct.Struct(">I")
 _AROUND = 16 << 10  # of a schema or a batch: names, lengths, and gaps between columns
@@ -47,7 +49,8 @@ def changes(table: str, upserts: pa.Table | pa.RecordBatch, removed: Sequence[st
 def head(header: dict[str, Any], parts: Sequence[Part] = ()) -> bytes:
     """What stands before the payloads of a frame."""
     listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
-    text = json.dumps({**header, "parts": listed}, separators=(",", ":")).encode()
+    whole = {"format": formats.LIVE, **header, "parts": listed}
+    text = json.dumps(whole, separators=(",", ":")).encode()
     return _LENGTH.pack(len(text)) + text
 
 

@@ -53,7 +53,12 @@ class Health:
 
     def _checks(self) -> Iterator[Check]:
         host, signs = self._host, self._host.signs
-        said = signs.trouble or str(host.status["message"] or "") or "nothing is live yet"
+        said = (
+            signs.trouble
+            or signs.newer
+            or str(host.status["message"] or "")
+            or "nothing is live yet"
+        )
         live = host.state.live
         unread = signs.trouble or (
             f"generation {live.number} is still being read" if live else said
@@ -64,6 +69,7 @@ class Health:
         yield Check("kafka", signs.trouble)
         yield Check("ledger", "" if host.followed else said, required=True)
         yield Check("follower", "" if reads else f"has not read {how_long}")
+        yield Check("format", signs.newer)
         yield Check("leader", signs.nobody_leads)
         shows = host.generation is not None
         yield Check("live generation", "" if shows else unread, required=True)

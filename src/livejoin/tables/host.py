@@ -149,6 +149,12 @@ class Host:
         """Following does not work, or works again."""
         self.signs.trouble_with(why)
 
+    def refuse(self, why: str) -> None:
+        """The ledger is written by a newer livejoin, or no longer: what is shown stays."""
+        self.signs.newer = why
+        if why and not self.followed:
+            self.show_status({"state": "waiting", "progress": 0, "message": why})
+
     def forget(self) -> None:
         """Start over: the ledger is another one."""
         self._held.clear()
@@ -228,7 +234,12 @@ class Host:
     def stale(self) -> str:
         """Why the rows may be old, or nothing."""
         signs = self.signs
-        return signs.trouble or signs.nobody_leads or str(self.status.get("stale") or "")
+        return (
+            signs.trouble
+            or signs.newer
+            or signs.nobody_leads
+            or str(self.status.get("stale") or "")
+        )
 
     # --- inside
 

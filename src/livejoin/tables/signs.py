@@ -18,6 +18,7 @@ class Signs:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self.trouble = ""  # why Kafka cannot be followed
+        self.newer = ""  # why the ledger is not followed: a newer livejoin writes it
         self._read_at: float | None = None
         self._led_at: float | None = None
         self._led = ""  # when, as the leader said it
@@ -41,7 +42,7 @@ class Signs:
 
     def forget(self) -> None:
         """The ledger is another one."""
-        self._led_at, self._led = None, ""
+        self._led_at, self._led, self.newer = None, "", ""
 
     @property
     def unread_s(self) -> float | None:

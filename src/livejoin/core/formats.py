@@ -1,0 +1,20 @@
+"""Format numbers of what outlives a process or leaves it, and what is said of a newer one.
+
+A number is looked at before anything else is parsed. It is raised when a livejoin that does not
+know the new form would read it wrongly; what only adds to a form leaves it as it is.
+"""
+
+LEDGER = 2  # 2: a generation has the ids of its changelog and feed
+CHANGELOG = 1
+LIVE = 1  # frames of the socket
+TOKEN = 1
+
+_WITHOUT = 1  # what has no number was written before there were any
+
+
+def newer(what: str, found: object, known: int) -> str:
+    """Why something cannot be read; empty where its format is known. None: it has no number."""
+    number = _WITHOUT if found is None else found
+    if isinstance(number, int) and _WITHOUT <= number <= known:
+        return ""
+    return f"{what} has format {number}, this livejoin knows up to {known}"

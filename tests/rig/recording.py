@@ -1,0 +1,149 @@
+"""Topics as records in a JSON file: written by one livejoin, put back for a later one to take over.
+
+Run as a program it makes the fixture of the format that this code writes:
+
+    python tests/rig/recording.py tests/fixtures/format-N.json
+
+Topic ids cannot travel. Where the ledger names those of source and control topics, `restore` puts
+in the ids of the topics that it has made, as if they had been there all the time.
+"""
+
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+from livejoin import broker, tokens
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.reading import arrived
+from rig.produce import Producers
+from rig.running import COLD, Running, until
+
+NAME = "kept"
+TOPICS = {pair: {s: f"{NAME}.{s}.{pair}" for s in ("users", "accounts")} for pair in "ab"}
+_READ_S = 0.5
+Recording = Mapping[str, Any]
+
+
+def record(kafka: Kafka, name: str) -> dict[str, Any]:
+    """All topics of one livejoin, its inputs too, with what stands in them."""
+    mine = [topic for topic in kafka.topics() if topic.startswith(f"{name}.")]
+    found = kafka.describe(mine)
+    return {
+        topic: {
+            "id": found[topic].id,
+            "partitions": len(found[topic].partitions),
+            "config": _config(kafka, topic),
+            "records": [_plain(one) for one in _records(kafka, topic, found[topic].partitions)],
+        }
+        for topic in mine
+    }
+
+
+def restore(kafka: Kafka, topics: Recording) -> None:
+    """Make the topics of a recording, each record at the offset that it had where that counts."""
+    for name, topic in topics.items():
+        # the records are old by now, and must stay
+        kafka.make(name, {"retention.ms": "-1", **topic["config"]}, topic["partitions"])
+    found = kafka.describe(topics)
+    ids = {topic["id"]: found[name].id for name, topic in topics.items()}
+    producer = kafka.producer()
+    for name, topic in topics.items():
+        for partition, _, at, key, value, headers in topic["records"]:
+            for old, new in ids.items():
+                value = value and value.replace(old, new)  # noqa: PLW2901 - the same text
+            producer.produce(
+                name,
+                value,
+                key,
+                partition,
+                timestamp=at,
+                headers=dict(headers) if headers else None,
+            )
+    assert producer.flush(30) == 0
+
+
+def _config(kafka: Kafka, topic: str) -> dict[str, str]:
+    """What was asked for when it was made."""
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    (future,) = kafka.admin.describe_configs([asked]).values()
+    entries: dict[str, Any] = future.result(10)
+    mine = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: entry.value for name, entry in entries.items() if entry.source == mine}
+
+
+def _records(kafka: Kafka, topic: str, partitions: Iterable[int]) -> list[Message]:
+    consumer = kafka.reader(f"{NAME}-recording")
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        records: list[Message] = []
+        while some := arrived(consumer, 10_000, 10 * _READ_S if not records else _READ_S):
+            records += some
+    finally:
+        consumer.close()
+    return sorted(records, key=lambda one: (one.partition() or 0, one.offset() or 0))
+
+
+def _plain(one: Message) -> list[Any]:
+    """Partition, offset, timestamp, key, value, headers; all that livejoin writes is UTF-8."""
+    headers: Any = one.headers() or []
+    texts = [None if part is None else part.decode() for part in (one.key(), one.value())]
+    pairs = [[name, value.decode()] for name, value in headers]
+    return [one.partition(), one.offset(), one.timestamp()[1], *texts, pairs]
+
+
+def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
+    """A first choice, a swap with a history by batch, and back: one live, one standing by."""
+    names, dice = Names(NAME), random.Random(1)
+    for pair, count in (("a", 24), ("b", 40)):
+        for topic in TOPICS[pair].values():
+            kafka.make(topic, partitions=2)
+        producers = Producers(kafka, TOPICS[pair], tag=pair)
+        for _ in range(count):
+            producers.one(dice, users=0.4)
+        producers.send("users", b"no JSON")
+        producers.send("accounts", None)
+        producers.flush()
+    tokens.make_topics(kafka, names)
+    text = tokens.make(kafka, names, "operator", "recorded", None)
+    tokens.make(kafka, names, "viewer", "revoked", None)
+    gone = next(t for t in tokens.known(kafka, names).values() if t.label == "revoked")
+    tokens.revoke(kafka, names, gone.id)
+    live = Running(
+        kafka,
+        folder,
+        token=text,
+        name=NAME,
+        topics=TOPICS["a"],
+        http={"insecure": False},
+        spark={"history_records": 30, "conf": COLD},
+    )
+    live.start()
+    try:
+        live.wait_live()
+        live.ask("api/v1/control", {f"{s}Topic": t for s, t in TOPICS["b"].items()} | {"id": "b"})
+        until(lambda: live.ask("api/v1/status")["generation"] == 2, "the swap")
+        live.ask("api/v1/rollback", {"id": "back"})
+        until(lambda: live.ask("api/v1/status")["generation"] == 1, "the rollback")
+        assert live.stop() == 0
+    except BaseException:
+        live.stop()
+        print(live.log.read_text()[-5000:], file=sys.stderr)
+        raise
+    return {"name": NAME, "token": text, "topics": record(kafka, NAME)}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        with broker.broker(Path(made) / "broker") as own:
+            written = _make(own, Path(made) / "livejoin")
+        for one_topic, what in written["topics"].items():
+            print(one_topic, len(what["records"]))
+    Path(sys.argv[1]).write_text(json.dumps(written, separators=(",", ":")) + "\n")

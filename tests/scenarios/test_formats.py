@@ -1,0 +1,212 @@
+"""What an older livejoin wrote is taken over, what a newer one wrote is refused by name."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from livejoin import tokens
+from livejoin.core import formats
+from livejoin.core.generation import Generation
+from livejoin.core.names import Names
+from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.errors import NewerFormat
+from livejoin.kafka import Kafka
+from rig import oracle, recording
+from rig.ledgered import Ledgered, row
+from rig.oracle import Sent
+from rig.running import Running, running, until
+from scenarios.test_serve import heartbeat, stale
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+NEWER = "the ledger has format 3, this livejoin knows up to 2"
+
+
+def _sent(recorded: dict[str, Any], pair: str) -> dict[str, list[Sent]]:
+    return {
+        source: [
+            Sent(partition, offset, at, None if value is None else value.encode())
+            for partition, offset, at, _, value, _ in recorded["topics"][topic]["records"]
+        ]
+        for source, topic in recording.TOPICS[pair].items()
+    }
+
+
+def _like_the_oracle(live: Running, sent: dict[str, list[Sent]]) -> None:
+    until(lambda: live.read() == sum(map(len, sent.values())), "all records are read")
+    for name, expected in oracle.expected(sent).tables.items():
+        found = live.table(name)
+        assert {i: {c: found[i][c] for c in cells} for i, cells in expected.items()} == expected
+        assert found.keys() == expected.keys(), name
+
+
+def test_what_the_first_format_left_is_taken_over(kafka: Kafka, tmp_path: Path) -> None:
+    """Its checkpoints are not there, as after a move; ids of topics were not recorded yet."""
+    recorded = json.loads((FIXTURES / "format-1.json").read_text())
+    name, names = recorded["name"], Names(recorded["name"])
+    recording.restore(kafka, recorded["topics"])
+    with running(
+        kafka,
+        tmp_path,
+        name=name,
+        token=recorded["token"],
+        topics=recording.TOPICS["b"],  # the durable choice stands over it
+        http={"insecure": False},
+        spark={"history_records": 30},
+    ) as live:
+        # what it had is shown at once, and said to be old, until the same choice is built anew
+        until(lambda: "earlier livejoin" in _status(live)["stale"], "it is said")
+        assert _status(live)["generation"] == 1
+        _like_the_oracle(live, _sent(recorded, "a"))
+        until(lambda: _status(live)["generation"] == 3, "it is built anew")
+        live.wait_live()
+        _like_the_oracle(live, _sent(recorded, "a"))
+        assert _status(live)["usersTopic"] == recording.TOPICS["a"]["users"]
+        log = live.log.read_text()
+        assert "the ledger has format 1 and is taken over as 2; what is live is built anew" in log
+        until(lambda: _numbers(kafka, names) == {3}, "what was left over is removed")
+        # who was told what is known as before, and no message is applied again
+        outcomes = [r["outcome"] for r in live.table("control_raw").values()]
+        assert outcomes == ["rolled-back", "rolled-back"]
+        states = {r["generation"]: r["state"] for r in live.table("generations").values()}
+        assert states == {1: "retired", 2: "retired", 3: "live"}
+        # and goes on from there
+        asked = {f"{source}Topic": t for source, t in recording.TOPICS["b"].items()}
+        live.ask("api/v1/control", asked)
+        until(lambda: _status(live)["generation"] == 4, "a swap")
+        _like_the_oracle(live, _sent(recorded, "b"))
+
+
+def _numbers(kafka: Kafka, names: Names) -> set[int]:
+    return {n for topic in kafka.topics() if (n := names.generation_of(topic)) is not None}
+
+
+def _status(live: Running) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = live.ask("api/v1/status")
+    except AssertionError:
+        return {"generation": None, "stale": "", "message": ""}
+    return {**found, "stale": found["stale"] or ""}
+
+
+@pytest.fixture
+def names(request: pytest.FixtureRequest) -> Names:
+    return Names(f"format-{abs(hash(request.node.name)):x}")
+
+
+@pytest.fixture
+def ledgered(names: Names, kafka: Kafka, tmp_path: Path) -> Ledgered:
+    return Ledgered(kafka, tmp_path, names.prefix)
+
+
+def _write(kafka: Kafka, names: Names, state: dict[str, Any], status: Any = None) -> None:
+    """As a leader of another format would."""
+    producer = kafka.producer()
+    producer.produce(names.ledger, json.dumps(state), STATE_KEY)
+    producer.produce(names.ledger, json.dumps(status or ["what is this?"]), STATUS_KEY)
+    assert producer.flush(20) == 0
+
+
+def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
+    kafka: Kafka, tmp_path: Path, names: Names
+) -> None:
+    Ledgered(kafka, tmp_path, names.prefix)
+    for topic in (names.replies, names.tokens, names.audit):
+        kafka.make(topic)
+    other = kafka.producer(**{"transactional.id": names.leader})
+    other.init_transactions(20)
+    _write(kafka, names, {"format": 3, "live": "means something else"})
+    ours = [t for t in kafka.topics() if t.startswith(names.prefix)]
+    before = {topic: kafka.end_of(topic) for topic in ours}
+    with running(kafka, tmp_path / "run", name=names.prefix) as live:
+        until(lambda: NEWER in _status(live)["message"], "it says why it does not lead")
+        assert f"{names.ledger}: {NEWER}" in _status(live)["message"]
+        until(lambda: "not leading" in live.log.read_text(), "so does its log")
+        assert live.ended is None
+        until(lambda: not live.jvms(), "it has given up the lead")
+    assert {topic: kafka.end_of(topic) for topic in ours} == before
+    assert [t for t in kafka.topics() if t.startswith(names.prefix)] == ours
+    other.begin_transaction()
+    other.produce(names.ledger, b"1", b"test")
+    other.commit_transaction(20)  # whoever leads was not fenced
+
+
+def test_a_table_server_beside_a_newer_leader_says_so_and_serves_what_it_has(
+    ledgered: Ledgered, names: Names
+) -> None:
+    live = ledgered.generation(1, 20)
+    ledgered.lead(live)
+    with ledgered.server() as server:
+        _write(ledgered.kafka, names, {"format": 3, "live": {"number": 2}})
+        until(lambda: stale(server) == NEWER, "it is said")
+        assert heartbeat(server)["stale"] == NEWER
+        checks = {check["name"]: check for check in server.ask("readyz?verbose")["checks"]}
+        assert checks["format"]["why"] == NEWER
+        assert len(server.table("final_ui")) == 20
+        ledgered.put(1, row("final_ui", 20, "later"))
+        ledgered.flush()
+        until(lambda: len(server.table("final_ui")) == 21, "what it has goes on")
+        ledgered.lead(live)
+        until(lambda: not stale(server), "a leader whom it knows")
+
+
+def test_a_changelog_of_a_newer_format_is_not_read(ledgered: Ledgered, names: Names) -> None:
+    live = ledgered.generation(1, 20)
+    ledgered.lead(live)
+    with ledgered.server() as server:
+        state = to_json(State(last_number=2, live=_newer(ledgered.generation(2, 5)), standby=live))
+        _write(ledgered.kafka, names, state, {"state": "live", "generation": 2})
+        why = "the changelog of generation 2 has format 2, this livejoin knows up to 1"
+        until(lambda: stale(server) == why, "it is said")
+        assert len(server.table("final_ui")) == 20
+        assert server.ask("api/v1/tables/final_ui")["generation"] == 1
+
+
+def _newer(generation: Generation) -> Generation:
+    return Generation(**{**vars(generation), "changelog_format": formats.CHANGELOG + 1})
+
+
+def test_a_server_that_starts_beside_a_newer_leader_says_why_it_has_nothing(
+    ledgered: Ledgered, names: Names, tmp_path: Path
+) -> None:
+    _write(ledgered.kafka, names, {"format": 3})
+    folder = tmp_path / "serve"
+    with running(ledgered.kafka, folder, command="serve", name=names.prefix) as server:
+        until(partial(_says, server), "it is said")
+
+
+def _says(server: Running) -> bool:
+    return bool(_status(server)["message"] == NEWER)
+
+
+def test_a_token_of_a_newer_format_cannot_be_revoked_here(kafka: Kafka) -> None:
+    names = Names("format-tokens")
+    tokens.make_topics(kafka, names)
+    producer = kafka.producer()
+    producer.produce(names.tokens, b'{"format": 2}', b"00c0ffee")
+    assert producer.flush(20) == 0
+    with pytest.raises(NewerFormat, match="token 00c0ffee has format 2"):
+        tokens.revoke(kafka, names, "00c0ffee")
+    assert tokens.first(kafka, names) == [], "there has been one"
+
+
+def test_rows_of_a_changelog_that_was_made_again_are_not_shown(
+    ledgered: Ledgered, names: Names
+) -> None:
+    """Only what was made for a generation is its own."""
+    kafka = ledgered.kafka
+    live = ledgered.generation(1, 20)
+    own = kafka.describe([names.changelog(1)])[names.changelog(1)].id
+    ledgered.lead(Generation(**{**vars(live), "changelog_id": own}))
+    with ledgered.server() as server:
+        assert len(server.table("final_ui")) == 20
+        kafka.make_new(names.changelog(1))
+        for number in range(30):
+            ledgered.put(1, row("final_ui", number, "of another changelog"))
+        ledgered.flush()
+        assert len(server.table("final_ui")) == 20
+    with running(kafka, server.folder / "late", command="serve", name=names.prefix) as late:
+        until(lambda: _status(late)["generation"] == 1, "it has read the ledger")
+        assert late.table("final_ui") == {}
