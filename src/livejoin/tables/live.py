@@ -173,6 +173,7 @@ class Live:
                 viewers=len(self),
                 sources=sources(self._host),
             )
+            await self._delivery.hold_on()
 
     # --- one viewer
 
