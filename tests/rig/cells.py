@@ -6,6 +6,7 @@ changed since, of its own. Each heartbeat must tell the count and the hash of ju
 
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ class Cells:
     def __init__(self, inspect: Inspect = lambda *_: None) -> None:
         self._inspect = inspect
         self._known: weakref.WeakValueDictionary[Any, Rows] = weakref.WeakValueDictionary()
+        self._recent: deque[Rows] = deque(maxlen=64)  # changes: all get them at about one time
         self.decoded = 0
 
     def rows(self, table: str, kind: str, payload: memoryview) -> Rows:
@@ -41,6 +43,8 @@ class Cells:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._decode(table, kind, payload)
+            if kind != "snapshot":
+                self._recent.append(found)
         return found
 
     def _decode(self, table: str, kind: str, payload: memoryview) -> Rows:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.client.session import Session
-from livejoin.tables import delivery, frames, showing
+from livejoin.tables import delivery, frames
+from livejoin.tables import live as live_socket
 from livejoin.tables.frames import Part
 from livejoin.tables.host import Host
 from livejoin.tables.showing import Showing
@@ -188,7 +189,7 @@ async def _stopped(shown: Served) -> Lean:
 def test_those_who_keep_old_rows_in_memory_are_cut_off_when_others_wait_for_it(
     shown: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(showing, "OLD_BYTES", 1 << 20)
+    monkeypatch.setattr(delivery, "OLD_BYTES", 1 << 20)
     monkeypatch.setattr(delivery, "TAKE_S", 0.5)
 
     async def look() -> None:
@@ -204,6 +205,28 @@ def test_those_who_keep_old_rows_in_memory_are_cut_off_when_others_wait_for_it(
         assert not stopped.headers
         assert not same.lost
         await leave([same, newer])
+
+    asyncio.run(look())
+
+
+def test_whoever_waits_for_a_large_frame_is_told_every_second_that_it_holds_what_it_holds(
+    shown: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "OLD_BYTES", 1 << 20)
+    monkeypatch.setattr(delivery, "TAKE_S", 2.0)
+    monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.1)
+
+    async def look() -> None:
+        same = await lean(shown.port, ["final_ui"])
+        await same.until(1, MANY + 1, LIMIT_S)
+        stopped = await _stopped(shown)
+        shown.do(lambda host: fill(host, 2))
+        await same.until(2, MANY + 1, LIMIT_S)
+        waited = [h for h in same.headers if h["type"] == "data" and not h["parts"]]
+        assert len(waited) > 3
+        assert {(told["generation"], told["seq"]) for told in waited} == {(1, MANY + 1)}
+        assert same.headers[-1]["generation"] == 2
+        await leave([same, stopped])
 
     asyncio.run(look())
 

@@ -119,7 +119,7 @@ def test_whoever_writes_the_ledger_leads(host: Host, follower: Follower, clock: 
     clock.now += 50
     state = to_json(live(1))
     status = {"state": "restarting", "stale": "livejoin has just started"}
-    follower._reach_end(Names("x").ledger)
+    follower._reach_end("x.ledger")  # with these records
     follower._take_ledger(
         [(STATE_KEY, json.dumps(state).encode()), (STATUS_KEY, json.dumps(status).encode())]
     )

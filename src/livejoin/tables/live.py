@@ -176,6 +176,7 @@ class Live:
                 sources=sources(self._host),
                 **capped,
             )
+            await self._delivery.hold_on()
 
     # --- one viewer
 

@@ -18,9 +18,6 @@ from livejoin.tables.host import DATA, Host
 from livejoin.tables.store import Store
 from livejoin.tables.viewer import Frame, Held, Viewer
 
-# Parts that are not the newest any more, and which somebody is still taking: so many bytes of
-# them, and one frame more, may be in memory.
-OLD_BYTES = 128 << 20
 _SMALL = 64 << 10  # a snapshot below it is made anew when rows have changed
 _FEW = 4  # one row in so many may have changed before a large one is
 
@@ -43,7 +40,6 @@ class Showing:
         self._snapshots: dict[str, _Snapshot] = {}
         # by table and what is held of it, until something changes
         self._changes: dict[tuple[str, int], list[Part] | None] = {}
-        self._made: list[weakref.ref[Part]] = []
 
     def change(self) -> None:
         """Something is about to be sent: what was missed before is not all any more."""
@@ -99,7 +95,7 @@ class Showing:
                 return [known.part, *changed]
         rows = store.newest()
         if known is None or known.rows() is not rows:
-            part = self._counted(frames.part(table, "snapshot", rows))
+            part = frames.part(table, "snapshot", rows)
             known = _Snapshot(part, store, self._host.seq, weakref.ref(rows))
             self._snapshots[table] = known
         return [known.part]
@@ -113,23 +109,10 @@ class Showing:
                 if most is not None and delta.upserts.num_rows + len(delta.removed) > most:
                     return None
                 parts = frames.changes(table, delta.upserts, delta.removed)
-            self._changes[table, seq] = parts and [self._counted(part) for part in parts]
+            self._changes[table, seq] = parts
         return self._changes[table, seq]
-
-    # --- memory
-
-    def _counted(self, part: Part) -> Part:
-        self._made.append(weakref.ref(part))
-        return part
 
     def is_old(self, part: Part) -> bool:
         """Whether a part is kept only by those who take it."""
         known = self._snapshots.get(part.table)
         return known is None or known.part is not part
-
-    @property
-    def crowded(self) -> bool:
-        """Whether there is no room for more large parts until old ones were taken."""
-        there = [part for one in self._made if (part := one()) is not None]
-        self._made = [weakref.ref(part) for part in there]
-        return sum(len(part.payload) for part in there if self.is_old(part)) > OLD_BYTES
