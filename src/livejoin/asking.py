@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from livejoin import credentials
+from livejoin import credentials, proxies
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected
 
@@ -84,7 +84,7 @@ def _opened(url: str, path: str, body: bytes | None) -> Any:
     if token := credentials.token(url):
         # not with the others: a redirect would take it along
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    return urllib.request.urlopen(request, timeout=_ANSWER_S)  # noqa: S310 - checked above
+    return proxies.opener(url).open(request, timeout=_ANSWER_S)
 
 
 @contextlib.contextmanager
