@@ -11,7 +11,7 @@ import typer
 
 from livejoin import asking
 from livejoin.cli_options import Config, Output, Url
-from livejoin.cli_text import table_lines
+from livejoin.cli_text import table_lines, tell
 from livejoin.core import start
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role, Token
@@ -110,7 +110,7 @@ def sign_in(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
     """
     code = asking.post(url, "api/v1/code", {})["code"]
     address = f"{url.rstrip('/')}/#code={code}"
-    print(json.dumps({"url": address}) if output == "json" else address)
+    tell(json.dumps({"url": address}) if output == "json" else address)
 
 
 def _topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
