@@ -49,3 +49,11 @@ def test_a_record_that_is_not_clear_ends_for_good() -> None:
 def test_other_records_say_nothing() -> None:
     ended = _ended((b"signer/a", b"{}"), (b"\xff", b""), (b"", b""))
     assert not ended.over("signer/a", "signer/a", 1)
+
+
+def test_one_that_is_ended_here_is_over_before_anybody_reads_it() -> None:
+    ended = Ended()
+    ended.end("a", 100)
+    assert ended.over("t1", "a", 50)
+    ended.forget(now=100)
+    assert not ended.over("t1", "a", 50)
