@@ -23,12 +23,10 @@ _ACCESS_S = 45 * 86400  # no session lives as long, and who signs says so every 
 
 def make_topics(kafka: Kafka, names: Names) -> None:
     """Make the topics unless they are there."""
+    forgets = {"cleanup.policy": "compact,delete", "retention.ms": str(_ACCESS_S * 1000)}
+    kafka.make(names.access, forgets)  # first: whoever finds the others need not look for it
     kafka.make(names.tokens, {"cleanup.policy": "compact"})
     kafka.make(names.audit, {"retention.bytes": str(_AUDIT_BYTES), "retention.ms": "-1"})
-    kafka.make(
-        names.access,
-        {"cleanup.policy": "compact,delete", "retention.ms": str(_ACCESS_S * 1000)},
-    )
 
 
 def known(kafka: Kafka, names: Names) -> dict[str, Token]:
