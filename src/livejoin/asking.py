@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from livejoin import credentials
+from livejoin import credentials, proxies
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected
+from livejoin.terminal import escaped
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
 _ANSWER_S = 30
@@ -58,7 +59,7 @@ def follow(url: str, generation: int, limit_s: float) -> dict[str, Any]:
 def _progress(text: str) -> None:
     """One line that is written over, for a person who watches."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{escaped(text)}", end="", file=sys.stderr, flush=True)
 
 
 def pieces(url: str, path: str) -> Iterator[bytes]:
@@ -84,7 +85,7 @@ def _opened(url: str, path: str, body: bytes | None) -> Any:
     if token := credentials.token(url):
         # not with the others: a redirect would take it along
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    return urllib.request.urlopen(request, timeout=_ANSWER_S)  # noqa: S310 - checked above
+    return proxies.opener(url).open(request, timeout=_ANSWER_S)
 
 
 @contextlib.contextmanager

@@ -22,8 +22,10 @@ from livejoin import (
     secret,
 )
 from livejoin.cli_options import Config, Insecure, Output, Port, explained
+from livejoin.cli_text import tell
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
+from livejoin.terminal import escaped
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -163,7 +165,7 @@ def doctor(config: Config = None, output: Output = "table") -> None:
         print(json.dumps([{"check": name, "ok": ok, "found": found} for name, ok, found in checks]))
     else:
         for name, ok, found in checks:
-            print(f"{'ok ' if ok else 'BAD'}  {name:<10} {found}")
+            tell(f"{'ok ' if ok else 'BAD'}  {name:<10} {found}")
     if not all(ok for _, ok, _ in checks):
         raise typer.Exit(1)
 
@@ -237,31 +239,55 @@ def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
     return secret.scrubbed(str(line))
 
 
-def main() -> None:
-    """Run the command line and exit with its code."""
+def _escaped_values(_logger: Any, _method: str, event: Any) -> Any:
+    """Before colours are added: what others have written must not look like ours."""
+    return {
+        name: escaped(value, keep="\n" if name == "exception" else "")
+        if isinstance(value, str)
+        else value
+        for name, value in event.items()
+    }
+
+
+class _Escaped(logging.Formatter):
+    """The same for lines of libraries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Keep the lines of a trace."""
+        return escaped(super().format(record), keep="\n")
+
+
+def configure_logging() -> None:
+    """Log lines for people, on standard error."""
     handler = logging.StreamHandler()
     handler.addFilter(_quiet_py4j)
-    logging.basicConfig(
-        level=logging.WARNING, handlers=[handler], format="%(levelname)s %(name)s: %(message)s"
-    )
+    handler.setFormatter(_Escaped("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            _escaped_values,
             structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ
+                colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
+                exception_formatter=structlog.dev.plain_traceback,
             ),
             _without_secrets,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    configure_logging()
     try:
         cli()
     except LivejoinError as error:
-        print(
-            f"livejoin: {error.message}" + (f"\n  {error.hint}" if error.hint else ""),
-            file=sys.stderr,
-        )
+        tell(f"livejoin: {error.message}", aside=True)
+        if error.hint:
+            tell(f"  {error.hint}", aside=True)
         sys.exit(2 if isinstance(error, SettingsError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

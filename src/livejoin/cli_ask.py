@@ -16,6 +16,7 @@ from livejoin.cli_options import (
     Url,
     UsersTopic,
 )
+from livejoin.cli_text import tell
 
 
 def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
@@ -92,7 +93,7 @@ def preview(  # noqa: PLR0913 - one option per field of a message
         print(json.dumps(plan))
     else:
         for line in _plan_lines(plan):
-            print(line)
+            tell(line)
     if plan["outcome"] == "rejected":
         raise typer.Exit(1)
 
@@ -111,7 +112,7 @@ def _print_outcome(answer: dict[str, Any], output: str) -> None:
         took = answer.get("tookSeconds")
         after = f" after {took:.1f} s" if took is not None else ""
         why = f" ({answer['reason']})" if answer["reason"] else ""
-        print(f"{answer['outcome']}{of}{after}{why}")
+        tell(f"{answer['outcome']}{of}{after}{why}")
     if answer["outcome"] in ("failed", "superseded", "cancelled"):
         raise typer.Exit(1)
 

@@ -1,5 +1,6 @@
 """The commands that read from a running livejoin: tables, rows, topics, messages."""
 
+import itertools
 import json
 import sys
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ import typer
 
 from livejoin import asking
 from livejoin.cli_options import Output, Url
-from livejoin.cli_text import cell, table_lines
+from livejoin.cli_text import cell, pass_on, table_lines, tell
 from livejoin.core import schema as schemas
 
 _FEW = 20
@@ -39,7 +40,7 @@ def tables(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
     ]
     width = max(len(one["name"]) for one in rows)
     for one in rows:  # no column to the right of the last: it need not be cut
-        print(f"{cell(one['name']):<{width}}  {one['rows']:>9}  {one['columns']}")
+        tell(f"{one['name']:<{width}}  {one['rows']:>9}  {one['columns']}")
 
 
 def show(  # noqa: PLR0913 - one option per parameter of the interface
@@ -79,11 +80,8 @@ def show(  # noqa: PLR0913 - one option per parameter of the interface
     if form == "table":
         _print_rows(asking.get(url, path, "rows"), columns)
         return
-    for part in asking.pieces(url, path):
-        sys.stdout.buffer.write(part)
-    if form == "json":
-        sys.stdout.buffer.write(b"\n")
-    sys.stdout.flush()
+    ending = [b"\n"] if form == "json" else []
+    pass_on(itertools.chain(asking.pieces(url, path), ending))
 
 
 def _print_rows(answer: Mapping[str, Any], columns: str | None) -> None:
@@ -93,7 +91,7 @@ def _print_rows(answer: Mapping[str, Any], columns: str | None) -> None:
     for line in table_lines(rows, shown) if shown else []:
         print(line)
     of = f" of generation {answer['generation']}" if answer["generation"] is not None else ""
-    print(f"{len(rows)} of {answer['total']} rows{of}", file=sys.stderr)
+    tell(f"{len(rows)} of {answer['total']} rows{of}", aside=True)
 
 
 def topics(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
@@ -114,7 +112,7 @@ def topics(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
     for line in table_lines(rows, names + trouble):
         print(line)
     if answer["total"] > len(rows):
-        print(f"{len(rows)} of {answer['total']} topics", file=sys.stderr)
+        tell(f"{len(rows)} of {answer['total']} topics", aside=True)
 
 
 def peek(
@@ -135,7 +133,7 @@ def peek(
         return
     for one in answer["messages"]:
         key = f"  key {cell(one['key'])}" if one["key"] is not None else ""
-        print(f"{one['partition']}/{one['offset']}  {one['timestamp'] or 'no time'}{key}")
+        tell(f"{one['partition']}/{one['offset']}  {one['timestamp'] or 'no time'}{key}")
         print(f"    {cell(one['value'], _LONG)}" if one["value"] is not None else "    null")
         if one["reason"]:
             print(f"    {cell(one['reason'], _LONG)}")

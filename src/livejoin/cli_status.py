@@ -13,6 +13,7 @@ from livejoin import asking
 from livejoin.cli_options import Output, Url
 from livejoin.cli_text import cell
 from livejoin.errors import AskError
+from livejoin.terminal import escaped
 
 _LOOK_S = 1.0
 _UNWATCHED = ("sources", "viewers", "capped")  # they change all the time
@@ -46,12 +47,13 @@ def _asked(url: str) -> dict[str, Any]:
 
 def _lines(answer: dict[str, Any]) -> list[str]:
     lines = [
-        f"{name:<14} {'' if value is None else value}"
+        escaped(f"{name:<14} {'' if value is None else value}")
         for name, value in answer.items()
         if name not in ("sources", "capped")
     ]
     for source, counts in answer.get("sources", {}).items():
-        lines.append(f"{source:<14} " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+        told = ", ".join(f"{n} {what}" for what, n in counts.items())
+        lines.append(escaped(f"{source:<14} {told}"))
     for table, capped in answer.get("capped", {}).items():
         since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
         lines.append(f"{table:<14} the newest {capped['rows']} rows, from {since} on")

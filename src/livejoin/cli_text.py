@@ -1,9 +1,14 @@
 """Values for a terminal: cut, aligned, and without anything that it would act upon."""
 
+import codecs
+import io
 import json
+import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from livejoin.terminal import escaped
 
 _CELL_CHARS = 60
 
@@ -15,7 +20,25 @@ def cell(value: Any, most: int = _CELL_CHARS) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) > most:
         text = text[: most - 1] + "…"
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return escaped(text)
+
+
+def tell(line: str, *, aside: bool = False) -> None:
+    """Print a line that may hold what others have written; aside: not among the results."""
+    print(escaped(line), file=sys.stderr if aside else sys.stdout, flush=True)
+
+
+def pass_on(parts: Iterable[bytes]) -> None:
+    """Print what was made for programs: byte by byte, unless a person would see it."""
+    if not sys.stdout.isatty():
+        for part in parts:
+            sys.stdout.buffer.write(part)
+    else:
+        utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        lines = io.IncrementalNewlineDecoder(utf8, translate=True)
+        for part in (*parts, b""):
+            sys.stdout.write(escaped(lines.decode(part, final=not part), keep="\n\t"))
+    sys.stdout.flush()
 
 
 def table_lines(

@@ -11,9 +11,10 @@ import typer
 
 from livejoin import asking
 from livejoin.cli_options import Config, Output, Url
-from livejoin.cli_text import table_lines
+from livejoin.cli_text import table_lines, tell
 from livejoin.core import start
 from livejoin.core.names import Names
+from livejoin.core.sessions import CONSOLE, Ended
 from livejoin.core.tokens import Role, Token
 from livejoin.errors import SettingsError
 
@@ -67,13 +68,15 @@ def make(
 def list_tokens(config: Config = None, output: Output = "table") -> None:
     """List the tokens: roles, labels, and whether they count.
 
-    What a token reads cannot be shown: only its hash is kept.
+    What a token reads cannot be shown: only its hash is kept. The last line, `console`, is no
+    token: it stands for the sessions that began with an address printed by `livejoin run`, `serve`
+    or `demo`.
     """
     from livejoin import tokens  # noqa: PLC0415 - as above
 
     kafka, names, _ = _topics(config)
     found = sorted(tokens.known(kafka, names).values(), key=lambda one: one.made_at)
-    rows = [_row(one) for one in found]
+    rows = [*map(_row, found), _console(tokens.ended(kafka, names))]
     if output == "json":
         print(json.dumps({"tokens": rows}))
         return
@@ -89,11 +92,18 @@ def revoke(
 ) -> None:
     """Revoke a token for good: its sessions and sockets end too.
 
-    Every table server closes them within 5 s.
+    Every table server closes them within 5 s. With the id `console` all sessions end that began
+    with a printed address, and the codes that have been printed; what is printed later counts.
     """
     from livejoin import tokens  # noqa: PLC0415 - as above
 
     kafka, names, note = _topics(config)
+    if token_id == CONSOLE:
+        tokens.end_sessions(kafka, names, CONSOLE, time.time())
+        note("revoke console", before="its sessions counted", after="they have ended")
+        row = _console(tokens.ended(kafka, names))
+        print(json.dumps(row) if output == "json" else f"revoked {CONSOLE}")
+        return
     was = tokens.known(kafka, names).get(token_id)
     revoked = tokens.revoke(kafka, names, token_id)
     before = was.trouble(time.time()) if was else ""
@@ -110,7 +120,7 @@ def sign_in(url: Url = asking.DEFAULT_URL, output: Output = "table") -> None:
     """
     code = asking.post(url, "api/v1/code", {})["code"]
     address = f"{url.rstrip('/')}/#code={code}"
-    print(json.dumps({"url": address}) if output == "json" else address)
+    tell(json.dumps({"url": address}) if output == "json" else address)
 
 
 def _topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
@@ -129,6 +139,19 @@ def _topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
         tokens.note(kafka, names, row(who, "", "", action, "done", **more))
 
     return kafka, names, note
+
+
+def _console(ended: Ended) -> dict[str, Any]:
+    """The identity without a token, as one of them."""
+    before = ended.before(CONSOLE)
+    return {
+        "id": CONSOLE,
+        "role": "operator",
+        "label": "addresses printed at the start",
+        "made": None,
+        "expires": None,
+        "state": f"revoked before {_time(int(before))}" if before else "counts",
+    }
 
 
 def _row(one: Token) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from livejoin.core.messages import topic_name
 
 _CLUSTER_SLOTS = 64  # where nobody says how many there are
 # what slots and checkpoints are reckoned by must not be said twice
+_AUTHENTICATE = "spark.authenticate"
 _OWN_SETTING = {
     "spark.master": "spark.master",
     "spark.sql.shuffle.partitions": "spark.shuffle_partitions",
@@ -120,6 +121,18 @@ class Spark(_Section):
             if name in _OWN_SETTING:
                 raise ValueError(f"{name} has a setting of its own: {_OWN_SETTING[name]}")
         return conf
+
+    @model_validator(mode="after")
+    def _authenticated(self) -> "Spark":
+        """A cluster's processes share one secret, which livejoin cannot choose for them."""
+        makes_its_own = re.match(r"local(\[|$)|yarn$|k8s://", self.master)
+        off = properties.opened(self.conf).get(_AUTHENTICATE, "").lower() == "false"
+        if not makes_its_own and not off and f"{_AUTHENTICATE}.secret" not in self.conf:
+            raise ValueError(
+                f"master is {self.master}, and conf has no {_AUTHENTICATE}.secret: give the one of"
+                f' its master and workers, as ${{file:PATH}}; or say {_AUTHENTICATE}: "false"'
+            )
+        return self
 
     @field_validator("conf")
     @classmethod

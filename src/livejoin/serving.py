@@ -30,6 +30,8 @@ from livejoin.tables.host import Host
 from livejoin.tables.keys import Keys
 from livejoin.tables.lag import Ends
 from livejoin.tables.server import Access, listen, serve
+from livejoin.tables.sign_outs import SignOuts
+from livejoin.tables.vouching import Vouching
 
 log = structlog.get_logger()
 
@@ -101,6 +103,7 @@ def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _serv
     access = Access(
         guests.Guests(guests.Keyring(), guests.Sessions(key), insecure=http.insecure),
         Audit(kafka, names),
+        SignOuts(kafka, names),
         Doors(http.connections, http.connections_per_address, http.connections_per_second),
         certificate=http.tls.certificate,
         key=http.tls.key,
@@ -110,7 +113,7 @@ def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _serv
     with listen(http.host, http.port) as taken:
         scheme = "https" if http.tls.certificate else "http"
         url = f"{scheme}://{_name(http)}:{taken.getsockname()[1]}/"
-        code = access.guests.codes.make(guests.CONSOLE)
+        code = access.guests.console_code()
         announce(url, url if http.insecure else f"{url}#code={code}")
         if http.insecure:
             log.warning("INSECURE: whoever can reach this may read and change everything", at=url)
@@ -176,10 +179,10 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
     follower = Follower(kafka, names, host, post, logs_kept=settings.logs_kept)
     crew.hire("follower", follower.run)
     crew.hire("ends", Ends(kafka, names, host, post).run)
-    keyring = access.guests.keyring
-    crew.hire("tokens", Keys(kafka, names, keyring, access.audit, host, post).run)
+    vouching = Vouching(kafka, names)
+    crew.hire("tokens", Keys(kafka, names, access, vouching, host, post).run)
     hire(crew, TableServer(kafka, names, host, post))
-    asking = Asking(kafka, settings.rules, settings.limits, host)
+    asking = Asking(kafka, settings.rules, settings.limits, host, vouching)
     gc.collect()
     gc.freeze()  # what was imported stays: later collections need not look at it, and viewers wait
     try:
@@ -189,5 +192,6 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
         kafka.leave()
         await asyncio.to_thread(crew.dismiss)
         await asyncio.to_thread(access.audit.close, _AUDIT_S)
+        await asyncio.to_thread(access.sign_outs.close, _AUDIT_S)
     crew.raise_failure()
     return code

@@ -1,4 +1,4 @@
-"""The tokens' topic and the audit's: made, read whole, written. Who follows them is elsewhere."""
+"""The topics of tokens, audit and access: made, read whole, written. Who follows is elsewhere."""
 
 import json
 import secrets
@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
-from livejoin.core import formats, tokens
+from livejoin.core import formats, sessions, tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import Token
 from livejoin.errors import AskError, KafkaUnavailable, NewerFormat
@@ -18,10 +18,13 @@ from livejoin.reading import read_to_end
 _WRITE_S = 10
 _SECRET_BYTES = 32
 _AUDIT_BYTES = 64 << 20  # 10,000 rows are a few MB
+_ACCESS_S = 45 * 86400  # no session lives as long, and who signs says so every day
 
 
 def make_topics(kafka: Kafka, names: Names) -> None:
-    """Make both topics unless they are there."""
+    """Make the topics unless they are there."""
+    forgets = {"cleanup.policy": "compact,delete", "retention.ms": str(_ACCESS_S * 1000)}
+    kafka.make(names.access, forgets)  # first: whoever finds the others need not look for it
     kafka.make(names.tokens, {"cleanup.policy": "compact"})
     kafka.make(names.audit, {"retention.bytes": str(_AUDIT_BYTES), "retention.ms": "-1"})
 
@@ -78,6 +81,30 @@ def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
     revoked = token.without_rights()
     _write(kafka, names.tokens, token.id.encode(), revoked.to_json())
     return revoked
+
+
+def write_access(kafka: Kafka, names: Names, key: bytes, value: bytes) -> None:
+    """Add a record to the topic of access, and wait until it stands."""
+    _write(kafka, names.access, key, value)
+
+
+def end_sessions(kafka: Kafka, names: Names, whose: str, now: float) -> None:
+    """End all sessions of an identity that have begun until now."""
+    write_access(kafka, names, *sessions.all_ended(whose, now))
+
+
+def ended(kafka: Kafka, names: Names) -> sessions.Ended:
+    """Which sessions were ended; none where there is no topic yet."""
+    found = sessions.Ended()
+    if names.access in kafka.describe([names.access]):
+        consumer = kafka.reader(names.group("tokens"))
+        try:
+            consumer.assign([TopicPartition(names.access, 0, OFFSET_BEGINNING)])
+            for record in read_to_end(consumer, names.access):
+                found.take(record.key, record.value)
+        finally:
+            consumer.close()
+    return found
 
 
 def first(kafka: Kafka, names: Names) -> list[tuple[tokens.Role, str]]:

@@ -337,7 +337,7 @@ class Simulation:
         if not self.state.topic_id and random.random() < 0.3:
             yield from self._early()
         limits = Limits(
-            standby_s=random.choice((0.0, 60.0, 900.0, inf, inf)), slots=random.choice((23, 512))
+            standby_s=random.choice((0.0, 60.0, 900.0, 900.0, inf)), slots=random.choice((23, 512))
         )
         yield Started(world.wall, world.now, CHOICE, limits)
         while self.state.topic_id != world.topic_id:

@@ -3,10 +3,12 @@
 import json
 from typing import Any
 
+import pytest
+
 from core.histories import RULES
 from livejoin.core.facts import Folded
 from livejoin.core.generation import Origin
-from livejoin.core.inbound import HISTORY_KEPT, RAW_CHARS, History, Inbound, understood
+from livejoin.core.inbound import HISTORY_KEPT, RAW_CHARS, History, Inbound, asked_by, understood
 from livejoin.core.messages import Request
 from livejoin.core.state import IDS_KEPT
 from livejoin.core.told import Reply
@@ -140,3 +142,19 @@ def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
     folded = history.folded("t", 2)
     assert (folded.request.join, folded.ids) == ("inner", ("x",))
     assert [reply.outcome for reply in folded.history] == ["history", "repeated"]
+
+
+@pytest.mark.parametrize(
+    ("said", "vouched", "by"),
+    [
+        (b"", False, "kafka"),
+        (b"cli alice", False, "kafka (says: cli alice)"),
+        (b"cli alice", True, "cli alice"),
+        (b"\xff", False, "kafka (says: \\xff)"),
+        (b"x" * 200, True, "x" * 100),
+    ],
+)
+def test_who_asked_is_what_livejoin_says_or_what_a_producer_claims(
+    said: bytes, by: str, *, vouched: bool
+) -> None:
+    assert asked_by(said, vouched=vouched) == by

@@ -12,6 +12,7 @@ MADE = {
     NAMES.leader: "mine.leader",
     NAMES.tokens: "mine.tokens",
     NAMES.audit: "mine.audit",
+    NAMES.access: "mine.access",
 }
 
 

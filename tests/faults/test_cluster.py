@@ -1,9 +1,12 @@
 """The same product on a Spark cluster: one master, two workers, a swap, a worker that is killed."""
 
+import re
 from pathlib import Path
 
 from livejoin.kafka import Kafka
-from rig.cluster import cluster, kill
+from rig.cluster import Cluster, cluster, kill
+from rig.running import descendants
+from rig.spark_rpc import RESPONSE, ask, request
 from rig.world import (
     ExpectLive,
     ExpectNothingLeft,
@@ -12,12 +15,27 @@ from rig.world import (
     Traffic,
     WaitOutcome,
     WaitState,
+    World,
     play,
     to_pair,
     world,
 )
 
 CORES = 16
+
+
+def _refuses_strangers(spark: Cluster, one: World) -> None:
+    """Rows have come through executors; who does not know the secret learns nothing."""
+    started = spark.command_lines()
+    assert "CoarseGrainedExecutorBackend" in started
+    assert spark.secret not in started
+    for pid in (one.live.pid, *descendants(one.live.pid)):
+        assert spark.secret.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    (driver,) = re.findall(r"--driver-url spark://\S+@127\.0\.0\.1:(\d+)", started)[:1]
+    for port in (int(driver), int(spark.master.rpartition(":")[2])):
+        kind, said = ask(port, request(port, "nobody"))
+        assert kind != RESPONSE
+        assert b"nobody" not in said, said
 
 
 def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -> None:
@@ -30,6 +48,7 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
                 "spark.driver.host": "127.0.0.1",
                 "spark.executor.memory": "768m",
                 "spark.ui.enabled": "false",
+                "spark.authenticate.secret": spark.secret,
             },
         }
         with world(kafka, tmp_path / "run", "cluster", spark=settings) as one:
@@ -37,6 +56,7 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
                 Traffic(per_second=20), to_pair("cluster", "b", joinType="inner"),
                 WaitOutcome("live"), ExpectLive("b", "inner"),
             ])  # fmt: skip
+            _refuses_strangers(spark, one)
             one.watcher.replaying = True
             kill(workers[0])
             play(one, [

@@ -91,7 +91,7 @@ def documented(
     """The rights on the page, for another name and other inputs: one operation each."""
     found = []
     words = {"users": users, "accounts": accounts, "control": control or f"{name}.control"}
-    words |= {f"livejoin.{end}": f"{name}.{end}" for end in ("", "leader", "audit")}
+    words |= {f"livejoin.{end}": f"{name}.{end}" for end in ("", "leader", "audit", "access")}
     lines = rf"(?m)^kafka-acls --add --allow-principal User:{of} (.*)$"
     for line in re.findall(lines, PAGE.read_text()):
         options = shlex.split(line)
@@ -320,7 +320,7 @@ def test_d7_a_further_server_needs_less(guarded: Secure, tmp_path: Path) -> None
     with running(way, folder, command="serve", name="d7-serve", topics=topics) as server:
         server.wait_live()
         assert len(server.table("final_ui")) == 1
-        told_to = (about["in.control"], "d7-serve.audit")
+        told_to = (about["in.control"], "d7-serve.audit", "d7-serve.access")
         before = [written(guarded, topic) for topic in told_to]
         asked(server)
         for topic, then in zip(told_to, before, strict=True):

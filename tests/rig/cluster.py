@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import urllib.request
@@ -22,6 +23,13 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.secret = secrets.token_urlsafe()
+        self._properties = folder / "spark.conf"
+        self._properties.touch(mode=0o600)
+        self._properties.write_text(
+            f"spark.authenticate true\nspark.authenticate.secret {self.secret}\n"
+            "spark.network.crypto.enabled true\n"
+        )
         self._processes: list[subprocess.Popen[bytes]] = []
         port, page = free_port(), free_port()
         self.master = f"spark://127.0.0.1:{port}"
@@ -30,7 +38,8 @@ class Cluster:
         until(self._answers, "the master answers")
 
     def _start(self, name: str, what: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [_CLASS, f"{_PACKAGE}.{what}", "--host", "127.0.0.1", *arguments]
+        command = [_CLASS, f"{_PACKAGE}.{what}", "--host", "127.0.0.1"]
+        command += ["--properties-file", str(self._properties), *arguments]
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
         with (self._folder / f"{name}.log").open("ab") as log:
             one = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -58,6 +67,13 @@ class Cluster:
     def _workers(self) -> int:
         with urllib.request.urlopen(f"{self._page}json/", timeout=5) as answer:
             return int(answer.read().count(b'"ALIVE"'))
+
+    def command_lines(self) -> str:
+        """How all of its processes were started, executors included: everybody can read that."""
+        mine = [one.pid for one in self._processes if one.poll() is None]
+        pids = [*mine, *(below for pid in mine for below in descendants(pid))]
+        told = ["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))]
+        return subprocess.run(told, capture_output=True, text=True, check=True).stdout
 
     def close(self) -> None:
         """End everything, the master last."""

@@ -22,11 +22,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin import app, client
+from livejoin import app, client, processes
 from livejoin.core.names import Names
 from livejoin.errors import AskError
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
+from livejoin.tables import guests
 from livejoin.tokens import first, known, make_topics, revoke
 from rig.ledgered import Ledgered
 from rig.running import LIVEJOIN, Running, running, until
@@ -150,6 +151,7 @@ def _closed(socket: Any) -> int:
 
 def _can_be_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
     listed = {one["id"]: one for one in tokens.run("list")["tokens"]}
+    assert listed["console"]["state"] == "counts"
     assert listed[viewer["id"]]["state"] == "revoked"
     assert listed[viewer["id"]]["label"] == "wall"
     assert listed[operator["id"]]["state"] == "counts"
@@ -186,6 +188,85 @@ def _all(kafka: Kafka, topic: str) -> bytes:
         return b"".join(record.key + record.value for record in read_to_end(consumer, topic))
     finally:
         consumer.close()
+
+
+class Browser:
+    """Signs in, is copied, and signs out; at any server that it is told."""
+
+    def __init__(self, cookie: str = "") -> None:
+        self.cookie = cookie  # without its name, which carries the port
+
+    def ask(self, server: Running, path: str, method: str = "GET", body: Any = None) -> int:
+        headers = {
+            "Origin": server.url.rstrip("/"),
+            "content-type": "application/json",
+            "Cookie": f"livejoin_{server.port}={self.cookie}",
+        }
+        raw = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(server.url + path, raw, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                if given := answer.headers["set-cookie"]:
+                    self.cookie = given.partition("=")[2].partition(";")[0]
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def sign_in(self, server: Running, **given: Any) -> None:
+        assert self.ask(server, "api/v1/session", "POST", given) == 200
+
+    def known(self, server: Running) -> bool:
+        return self.ask(server, "api/v1/whoami") == 200
+
+    def refused(self, server: Running) -> bool:
+        return self.ask(server, "api/v1/whoami") == 401
+
+
+def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
+    servers: list[Running], tokens: Tokens
+) -> None:
+    first, second = servers
+    viewer = tokens.make("viewer")["token"]
+    for server in servers:
+        until(partial(answers, server, "readyz?verbose", viewer), "the token is known")
+    browser, other = Browser(), Browser()
+    browser.sign_in(first, token=viewer)
+    other.sign_in(first, token=viewer)
+    copies = [Browser(browser.cookie)]
+    browser.sign_in(second, renew=True)  # behind a balancer
+    copies.append(Browser(browser.cookie))
+    assert all(copy.known(server) for copy in copies for server in servers)
+    assert browser.ask(first, "api/v1/session", "DELETE") == 204
+    for copy in copies:
+        for server in servers:
+            until(partial(copy.refused, server), "it is over at every server", CLOSED_S)
+    second.stop()
+    second.start()
+    until(partial(other.known, second), "other sessions go on")
+    assert [copy.refused(second) for copy in copies] == [True, True]
+    for copy in copies:
+        assert copy.ask(second, "api/v1/session", "POST", {"renew": True}) == 401
+
+
+def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: Tokens) -> None:
+    first, second = servers
+    tokens.run("list")  # the topics are there
+    until(partial(answers, first, "livez"), "it answers")
+    key = guests.key(processes.state_folder() / NAME / "session")
+    browser = Browser(guests.Sessions(key).begin(guests.CONSOLE))
+    until(partial(browser.known, first), "the console's session counts")
+    assert tokens.run("revoke", "console")["state"].startswith("revoked before ")
+    for server in servers:
+        until(partial(browser.refused, server), "it is over", CLOSED_S)
+    second.stop()
+    second.start()
+    until(partial(browser.refused, second), "it is over after a restart")
+    (listed,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
+    assert listed["state"].startswith("revoked before ")
+    later = Browser(guests.Sessions(key).begin(guests.CONSOLE))
+    assert later.known(first)
 
 
 def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(

@@ -12,6 +12,7 @@ from livejoin.tables.audit import Audit, Row
 from livejoin.tables.doors import Doors
 from livejoin.tables.guests import Guests, Keyring, Sessions
 from livejoin.tables.server import Access
+from livejoin.tables.sign_outs import SignOuts
 
 
 class Written(Audit):
@@ -25,12 +26,27 @@ class Written(Audit):
         self.rows.append(one)
 
 
+class Told(SignOuts):
+    """Sign-outs that others were told of."""
+
+    def __init__(self) -> None:
+        super().__init__(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin"))
+        self.sessions: list[str] = []
+        self.why = ""
+
+    async def tell(self, session: str, until: float) -> str:
+        assert until > time.time()
+        self.sessions.append(session)
+        return self.why
+
+
 @dataclass
 class Door:
     """Who may come in. `texts` has a token for every way to be refused or let in."""
 
     texts: dict[str, str] = field(default_factory=dict)
     audit: Written = field(default_factory=Written)
+    sign_outs: Told = field(default_factory=Told)
     guests: Guests = field(default_factory=lambda: Guests(Keyring({}, ""), Sessions(b"k" * 32)))
 
     def __post_init__(self) -> None:
@@ -55,7 +71,7 @@ class Door:
         self.guests.keyring.known = {**(self.guests.keyring.known or {}), token.id: token}
 
     def access(self, **more: Any) -> Access:
-        return Access(self.guests, self.audit, Doors(1000, 1000, 1000), **more)
+        return Access(self.guests, self.audit, self.sign_outs, Doors(1000, 1000, 1000), **more)
 
     def bearer(self, name: str) -> dict[str, str]:
         """The header that shows a token."""

@@ -28,7 +28,9 @@ from livejoin.tables.guests import Guests, Keyring, Sessions
 from livejoin.tables.host import Host
 from livejoin.tables.http import api
 from livejoin.tables.live import Live
+from livejoin.tables.sign_outs import SignOuts
 from livejoin.tables.signing_in import SigningIn
+from livejoin.tables.vouching import Vouching
 from tables.filled import chunk, plain
 
 LIMIT_S = 20
@@ -164,9 +166,11 @@ class Served:
 
 def open_door() -> server.Access:
     """Everybody is let in, and nothing is written down."""
+    nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")
     return server.Access(
         Guests(Keyring(), Sessions(b"key"), insecure=True),
-        Audit(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")),
+        Audit(*nowhere),
+        SignOuts(*nowhere),
         Doors(10_000, 10_000, 10_000),
     )
 
@@ -175,7 +179,7 @@ def application(host: Host, asking: Asking) -> Starlette:
     """What is served, without those who stand before it."""
     access = open_door()
     names = security.Names.of(80)
-    signing_in = SigningIn(access.guests, names, access.audit, 80)
+    signing_in = SigningIn(access.guests, names, access.audit, access.sign_outs, 80)
     return api(host, Live(host, access.guests), asking, signing_in, access.audit)
 
 
@@ -191,7 +195,8 @@ def served(
 ) -> Iterator[Served]:
     """Serve a host until the block ends; to everybody, unless who may come is said."""
     host = host or Host(logs_kept=100, rejects_kept=100)
-    asking = Asking(kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules, Limits(), host)
+    kafka = kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"})
+    asking = Asking(kafka, rules, Limits(), host, Vouching(kafka, rules.names))
     taken = server.listen("127.0.0.1", port)
     if send_buffer is not None:  # sockets that are accepted inherit it
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

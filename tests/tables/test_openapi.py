@@ -16,6 +16,7 @@ from livejoin.tables.asking import Asking
 from livejoin.tables.formats import FORMATS
 from livejoin.tables.host import Host
 from livejoin.tables.query import PARAMETERS
+from livejoin.tables.vouching import Vouching
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, line, live, reject, user
 from tables.serving import RULES, Answer, Served, application, served
@@ -47,7 +48,8 @@ def waiting() -> Iterator[Served]:
 
 def test_every_route_is_described_and_nothing_else() -> None:
     host = Host()
-    asking = Asking(Kafka({"bootstrap.servers": "nowhere"}), RULES, Limits(), host)
+    nowhere = Kafka({"bootstrap.servers": "nowhere"})
+    asking = Asking(nowhere, RULES, Limits(), host, Vouching(nowhere, RULES.names))
     routes = [one for one in application(host, asking).routes if isinstance(one, Route)]
     served_there = {
         (route.path, method.lower())

@@ -17,6 +17,7 @@ from livejoin.kafka import Kafka
 from livejoin.tables import rights
 from livejoin.tables.asking import Asking
 from livejoin.tables.host import Host
+from livejoin.tables.vouching import Vouching
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, live, user
 from tables.letting_in import Door
@@ -30,7 +31,8 @@ SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")
 
 def _routes() -> list[tuple[str, str]]:
     """Every method and path of the application."""
-    asking = Asking(Kafka({"bootstrap.servers": "nowhere"}), RULES, Limits(), Host())
+    nowhere = Kafka({"bootstrap.servers": "nowhere"})
+    asking = Asking(nowhere, RULES, Limits(), Host(), Vouching(nowhere, RULES.names))
     found: list[tuple[str, str]] = []
     for route in application(Host(), asking).routes:
         match route:

@@ -2,15 +2,19 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from livejoin.core.sessions import Ended, all_ended, one_ended
+from livejoin.core.tokens import Role
 from livejoin.tables import guests
-from livejoin.tables.guests import CONSOLE, NotLetIn, OneUse, Sessions, Who
+from livejoin.tables.guests import CONSOLE, Keyring, NotLetIn, OneUse, Sessions, Who
 from livejoin.tables.host import Host
 from tables.filled import chunk, final, live
 from tables.letting_in import Door
@@ -107,6 +111,84 @@ def test_a_session_ends_by_signing_out(serving: Served, door: Door) -> None:
     assert "Max-Age=0" in gone.headers["set-cookie"]
     assert serving.get("/api/v1/status", **cookie).status == 401
     assert {"sign in", "sign out"} <= {row["action"] for row in door.audit.rows}
+
+
+def _sign_out(serving: Served, cookie: dict[str, str]) -> Answer:
+    return serving.get("/api/v1/session", "DELETE", **cookie, **_own(serving))
+
+
+def test_signing_out_ends_what_a_session_was_renewed_from_and_to(
+    serving: Served, door: Door
+) -> None:
+    first = _session(serving, door, "viewer")
+    second = _cookie(_sign_in(serving, {"renew": True}, **first))
+    third = _cookie(_sign_in(serving, {"renew": True}, **second))
+    other = _session(serving, door, "viewer")
+    assert _sign_out(serving, second).status == 204
+    for copied in (first, second, third):
+        assert serving.get("/api/v1/status", **copied).status == 401
+        assert _sign_in(serving, {"renew": True}, **copied).status == 401
+    assert serving.get("/api/v1/status", **other).status == 200
+    assert len(door.sign_outs.sessions) == len(set(door.sign_outs.sessions))
+
+
+def test_signing_out_ends_its_sockets_tickets_and_codes(serving: Served, door: Door) -> None:
+    cookie, own = _session(serving, door, "operator"), _own(serving)
+    code = serving.get("/api/v1/code", "POST", b"{}", **JSON, **cookie, **own).json()
+    ticket = serving.get("/api/v1/ticket", "POST", b"{}", **JSON, **cookie, **own).json()
+    with serving.viewer("final_ui", additional_headers=cookie, origin=own["Origin"]) as viewer:
+        viewer.next()
+        assert _sign_out(serving, cookie).status == 204
+        with pytest.raises(ConnectionClosed) as closed:
+            viewer.next("never")
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4401
+    assert _sign_in(serving, code).status == 401
+    uri = f"ws://127.0.0.1:{serving.port}/api/v1/live?ticket={ticket['ticket']}"
+    _no_socket(serving, uri=uri)
+
+
+def test_where_others_cannot_be_told_that_is_said_and_it_is_over_here(
+    serving: Served, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cookie = _session(serving, door, "viewer")
+    monkeypatch.setattr(door.sign_outs, "why", "Kafka does not answer")
+    answer = _sign_out(serving, cookie)
+    assert answer.status == 503
+    assert "signed out here" in answer.json()["detail"]
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    assert serving.get("/api/v1/status", **cookie).status == 401
+
+
+def test_whoever_shows_a_token_has_no_session_to_end(serving: Served, door: Door) -> None:
+    told = len(door.sign_outs.sessions)
+    assert serving.get("/api/v1/session", "DELETE", **door.bearer("viewer")).status == 204
+    assert len(door.sign_outs.sessions) == told
+    assert serving.get("/api/v1/status", **door.bearer("viewer")).status == 200
+
+
+def test_two_livejoins_on_one_host_do_not_sign_each_other_out(serving: Served, door: Door) -> None:
+    """A browser sends cookies to every port of a host."""
+    other = Door()
+    with served(access=other.access()) as second:
+        jar = [_session(serving, door, "viewer"), _session(second, other, "operator")]
+        both = {"Cookie": "; ".join(one["Cookie"] for one in jar)}
+        assert len({one["Cookie"].partition("=")[0] for one in jar}) == 2
+        assert serving.get("/api/v1/whoami", **both).json()["role"] == "viewer"
+        assert second.get("/api/v1/whoami", **both).json()["role"] == "operator"
+        gone = _sign_out(second, both).headers["set-cookie"]
+        assert gone.partition("=")[0] == jar[1]["Cookie"].partition("=")[0]
+        assert serving.get("/api/v1/whoami", **both).status == 200
+
+
+def test_neither_do_two_that_a_browser_reaches_under_other_ports(door: Door) -> None:
+    """In containers, say, both listen on one port and are reached by two."""
+    headers = {"Host": "live.example.com:8443", "Origin": "https://live.example.com:8443"}
+    with served(access=door.access(hosts=["live.example.com:8443", "live.example.com"])) as one:
+        known = _cookie(_sign_in(one, {"token": door.texts["viewer"]}, **headers))
+        assert known["Cookie"].startswith(f"livejoin_{one.port}_8443=")
+        assert one.get("/api/v1/whoami", **known, **headers).status == 200
+        assert one.get("/api/v1/whoami", **known).status == 401
 
 
 def test_a_session_ends_with_its_token(serving: Served, door: Door) -> None:
@@ -283,12 +365,84 @@ def test_a_session_lasts_for_half_a_day_and_outlives_the_server() -> None:
     now = 1000.0
     text = Sessions(b"key", lambda: now).begin(Who("abc", "viewer"))
     now += 12 * 3600 - 1
-    assert Sessions(b"key", lambda: now).read(text) == ("abc", 1000 + 12 * 3600)
+    found = Sessions(b"key", lambda: now).read(text)
+    assert (found.id, found.until) == ("abc", 1000 + 12 * 3600)
     now += 1
     with pytest.raises(NotLetIn, match="over"):
         Sessions(b"key", lambda: now).read(text)
     with pytest.raises(NotLetIn, match="not known"):
         Sessions(b"other", lambda: now).read(text)
+
+
+def _renewed(sessions: Sessions, text: str, role: Role = "viewer") -> str:
+    return sessions.renew(sessions.read(text).who(role))
+
+
+@pytest.mark.parametrize(("whose", "days"), [("abc", 30), ("console", 1)])
+def test_however_often_it_is_renewed_a_session_comes_to_an_end(whose: str, days: int) -> None:
+    now = 1000.0
+    sessions = Sessions(b"key", lambda: now)
+    text = sessions.begin(Who(whose, "viewer"))
+    for _ in range(4 * days - 1):
+        now += 6 * 3600
+        text = _renewed(sessions, text)
+    now = 1000 + days * 86400 - 1
+    assert sessions.read(text).until == 1000 + days * 86400
+    now += 1
+    with pytest.raises(NotLetIn, match="over"):
+        sessions.read(text)
+
+
+def test_a_session_that_another_one_begins_lives_no_longer() -> None:
+    now = 1000.0
+    sessions = Sessions(b"key", lambda: now)
+    first = sessions.read(sessions.begin(CONSOLE))
+    now += 20 * 3600
+    second = sessions.read(sessions.begin(first.who("operator")))
+    assert second.name != first.name
+    assert second.until == 1000 + 86400
+
+
+def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used() -> None:
+    all_ways = guests.Guests(Keyring({}, ""), Sessions(b"key"))
+    code, text = all_ways.console_code(), all_ways.sessions.begin(CONSOLE)
+    token = Who("abc", "viewer")
+    other = all_ways.sessions.begin(token)
+    one = all_ways.by_session(text)
+    assert all_ways.still(one)
+    all_ways.sessions.ended.take(*all_ended("console", time.time() + 1))
+    assert not all_ways.still(one)
+    with pytest.raises(NotLetIn, match="over"):
+        all_ways.by_session(text)
+    unused = all_ways.codes.take(code)
+    assert unused is not None
+    assert not all_ways.still(unused)
+    assert all_ways.sessions.read(other).id == "abc"
+
+
+def test_before_the_topics_are_read_the_console_is_known_if_it_began_here() -> None:
+    """Where Kafka is away somebody has to be able to look; an older one may have been ended."""
+    all_ways = guests.Guests(Keyring(), Sessions(b"key"))
+    assert all_ways.by_session(all_ways.sessions.begin(CONSOLE)).id == "console"
+    older = all_ways.sessions.begin(replace(CONSOLE, began=time.time() - 60))
+    with pytest.raises(NotLetIn, match="not been read yet"):
+        all_ways.by_session(older)
+
+
+def test_what_others_have_ended_is_kept_until_it_would_have_ended() -> None:
+    now = 1000.0
+    sessions, read = Sessions(b"key", lambda: now), Ended()
+    read.take(*one_ended("gone", 999))
+    read.take(*one_ended("ended", 2000))
+    sessions.learn(read)
+    assert list(sessions.ended.sessions) == ["ended"]
+
+
+def test_a_session_of_an_older_livejoin_is_over() -> None:
+    sessions = Sessions(b"key")
+    body = f"abc.{int(time.time())}.0123456789abcdef"
+    with pytest.raises(NotLetIn, match="older livejoin"):
+        sessions.read(f"{body}.{sessions._signature(body)}")
 
 
 def test_the_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:

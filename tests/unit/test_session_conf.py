@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from livejoin import secret
-from livejoin.pipeline.session import Session, _properties
+from livejoin.errors import MachineError
+from livejoin.pipeline.session import Session, _listen_on_loopback_only, _properties
 from livejoin.sections import Spark
 
 FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/token"
@@ -60,3 +61,32 @@ def test_a_collector_of_ones_own_replaces_ours(side: str) -> None:
     assert "-XX:+UseParallelGC" in _conf()[key].split()
     mine = _conf(**{key: "-Da=b -XX:+UseG1GC"})[key].split()
     assert [option for option in mine if option.endswith("GC")] == ["-XX:+UseG1GC"]
+
+
+def test_spark_authenticates_and_on_a_cluster_encrypts_unless_told_otherwise() -> None:
+    crypto = "spark.network.crypto.enabled"
+    assert _conf()["spark.authenticate"] == "true"
+    assert crypto not in _conf()
+    assert _conf(**{"spark.authenticate": "false"})["spark.authenticate"] == "false"
+    cluster = Spark(master="spark://one:7077", conf={"spark.authenticate.secret": "s3cret-s3cret"})
+    conf = Session(cluster, lock=0, log=Path("spark.log"))._conf("java")
+    assert (conf["spark.authenticate"], conf[crypto]) == ("true", "true")
+    assert "spark.driver.bindAddress" not in conf
+
+
+class _Java:
+    """A Java whose wildcard address cannot be changed."""
+
+    def __getattr__(self, _name: str) -> "_Java":
+        return self
+
+    def __call__(self, *_given: object) -> "_Java":
+        return self
+
+    def isLoopbackAddress(self) -> bool:  # noqa: N802 - Java's name
+        return False
+
+
+def test_a_java_in_which_spark_would_listen_everywhere_is_refused() -> None:
+    with pytest.raises(MachineError, match="would listen on every address"):
+        _listen_on_loopback_only(_Java())

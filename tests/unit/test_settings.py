@@ -111,6 +111,23 @@ def test_what_has_a_setting_is_not_said_in_sparks_configuration(
         settings.load(write(f"spark: {{conf: {{{said}}}}}"))
 
 
+@pytest.mark.parametrize("master", ["spark://one:7077,two:7077", "local-cluster[2,1,1024]"])
+def test_a_cluster_without_the_secret_of_its_processes_is_refused(
+    write: Write, master: str
+) -> None:
+    said = "no spark.authenticate.secret: give the one of its master and workers"
+    with pytest.raises(SettingsError, match=said):
+        settings.load(write(f"spark: {{master: '{master}'}}"))
+    for conf in ("spark.authenticate.secret: s3cret-s3cret", 'spark.authenticate: "False"'):
+        chosen = settings.load(write(f"spark: {{master: '{master}', conf: {{{conf}}}}}"))
+        assert "s3cret" not in repr(chosen)
+
+
+@pytest.mark.parametrize("master", ["local", "local[4]", "yarn", "k8s://https://host:6443"])
+def test_where_spark_makes_a_secret_itself_none_is_asked_for(write: Write, master: str) -> None:
+    assert settings.load(write(f"spark: {{master: '{master}'}}")).spark.master == master
+
+
 def test_settings_do_not_change_once_read() -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings.load().name = "other"

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlsplit
 
+from livejoin import proxies
 from livejoin.core.inbound import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
 _ANSWER_S = 30  # livejoin answers within about 20
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _REFUSED = (401, 403)
 
 
@@ -47,7 +46,7 @@ class Address:
     @property
     def nearby(self) -> bool:
         """Whether it is on this machine, where no proxy is of any use."""
-        return urlsplit(self.url).hostname in _LOOPBACK
+        return proxies.loopback(self.url)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -61,9 +60,9 @@ class Address:
         headers = {**self.headers, "content-type": "application/json"}
         url = f"{self.url.rstrip('/')}/{path}"
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
-        handlers = [_StaysHere(), *([urllib.request.ProxyHandler({})] if self.nearby else [])]
+        opener = proxies.opener(url, _StaysHere())
         try:
-            with urllib.request.build_opener(*handlers).open(request, timeout=_ANSWER_S) as answer:
+            with opener.open(request, timeout=_ANSWER_S) as answer:
                 found = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

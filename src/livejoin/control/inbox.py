@@ -2,19 +2,27 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.control.executor import Inbox
 from livejoin.core import facts, messages
-from livejoin.core.inbound import BY_HEADER, History, Inbound, understood
+from livejoin.core.inbound import (
+    BY_HEADER,
+    SIGNATURE_HEADER,
+    History,
+    Inbound,
+    asked_by,
+    understood,
+)
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMissing
 from livejoin.kafka import Kafka, Topic
-from livejoin.reading import arrived
+from livejoin.reading import arrived, read_to_end
+from livejoin.signatures import Signed, Signers
 
 _MOST = 1000
 _WAIT_S = 0.1
@@ -36,6 +44,7 @@ class ControlTopic:
     inbox: Inbox
     topic_id: str  # of the topic that the position belongs to; empty at the first start
     position: int
+    signers: Signers = field(default_factory=Signers)
 
     def run(self, stop: threading.Event) -> None:
         """Read until told to stop. Trouble becomes a fact and is tried again."""
@@ -96,6 +105,7 @@ class ControlTopic:
         silent_s = 0.0
         while at < end:
             records = arrived(consumer, _MOST, _WAIT_S)
+            self._know_signers(records)
             for one in map(self._understood, records):
                 history.add(one)
                 at = one.origin.offset + 1
@@ -113,6 +123,7 @@ class ControlTopic:
         return self.kafka.offsets([topic], where)[topic.name][0]
 
     def _pass_on(self, records: Sequence[Message]) -> None:
+        self._know_signers(records)
         inbound = [self._understood(record) for record in records]
         named = {topic for one in inbound if one.request for topic in one.request.topics}
         found = self.kafka.find(named)  # all of a burst at once
@@ -123,16 +134,33 @@ class ControlTopic:
             self.position = one.origin.offset + 1
             self.inbox.put(facts.Asked(one.origin, one.request, one.wrong, topics))
 
+    def _know_signers(self, records: Sequence[Message]) -> None:
+        """Learn of a process that has signed and is not known: its key stands there already."""
+        if all(self.signers.knows(_header(one, SIGNATURE_HEADER)) for one in records):
+            return
+        topic = self.names.access
+        if topic not in self.kafka.describe([topic]):
+            return
+        consumer = self.kafka.reader(self.names.group("control"))
+        try:
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+            for record in read_to_end(consumer, topic):
+                self.signers.take(record.key, record.value)
+        finally:
+            consumer.close()
+
     def _understood(self, record: Message) -> Inbound:
-        at = record.timestamp()[1] / 1000
-        return understood(record.offset() or 0, at, _by(record), record.value() or b"", self.rules)
+        offset, at_ms, value = record.offset() or 0, record.timestamp()[1], record.value() or b""
+        said = _header(record, BY_HEADER)
+        signed = Signed(self.rules.control, offset, at_ms, said, value)
+        vouched = self.signers.check(signed, _header(record, SIGNATURE_HEADER))
+        return understood(offset, at_ms / 1000, asked_by(said, vouched=vouched), value, self.rules)
 
 
 def _found(topic: Topic | str) -> facts.Found | str:
     return topic if isinstance(topic, str) else facts.Found(len(topic.partitions))
 
 
-def _by(record: Message) -> str:
+def _header(record: Message, wanted: str) -> bytes:
     headers: Any = record.headers() or ()  # typed as two kinds of pairs
-    said = [value for name, value in headers if name == BY_HEADER and value]
-    return str(said[0], errors="backslashreplace")[:100] if said else "kafka"
+    return next((bytes(value) for name, value in headers if name == wanted and value), b"")

@@ -12,7 +12,9 @@ from livejoin.core.told import Reply
 
 CLIENT_HEADER = "livejoin-client"  # of an HTTP request: what the person uses
 BY_HEADER = "livejoin-by"  # of a record: who asked; a plain producer does not say
+SIGNATURE_HEADER = "livejoin-signature"  # of a record: that livejoin itself says so
 RAW_CHARS = 1024  # of a message, for people
+_BY_CHARS = 100
 HISTORY_KEPT = 10_000  # rows of `control_raw`
 
 
@@ -41,6 +43,14 @@ def understood(offset: int, at: float, by: str, raw: bytes, rules: messages.Rule
 def _legible(raw: bytes) -> str:
     text = raw[: 4 * RAW_CHARS].decode(errors="backslashreplace")  # no character has more bytes
     return text if len(text) <= RAW_CHARS else text[:RAW_CHARS] + "…"
+
+
+def asked_by(said: bytes, *, vouched: bool) -> str:
+    """Who asked, for people: what livejoin itself has written, or what a producer claims."""
+    name = said.decode(errors="backslashreplace")[:_BY_CHARS]
+    if vouched:
+        return name
+    return f"kafka (says: {name})" if name else "kafka"
 
 
 class History:

@@ -61,11 +61,17 @@ class Names:
         """Topic that holds the rows of `audit`: who did what, or tried to."""
         return f"{self.prefix}.audit"
 
+    @property
+    def access(self) -> str:
+        """Topic that holds sessions that were ended, and the public keys of those who sign."""
+        return f"{self.prefix}.access"
+
     def group(self, purpose: str) -> str:
         """Consumer group, or prefix of groups, for one purpose."""
         return f"{self.prefix}.{purpose}"
 
     def own(self, topic: str) -> bool:
         """Whether a topic is livejoin's own and so never an input."""
-        mine = (self.ledger, self.logs, self.replies, self.leader, self.tokens, self.audit)
+        control = (self.ledger, self.logs, self.replies, self.leader)
+        mine = (*control, self.tokens, self.audit, self.access)
         return topic in mine or topic.startswith((self._changelogs, self._feeds))

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyspark
 import structlog
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
@@ -56,12 +56,16 @@ _DEFAULTS = {
     "spark.sql.adaptive.enabled": "false",  # the one batch job has one shuffle: nothing to adapt
     "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
     "spark.sql.session.timeZone": "UTC",
+    # whoever can reach the driver's port could have it run anything (decision 23)
+    "spark.authenticate": "true",
     # call sites for error messages: several calls to the JVM for each column that is made
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 _LOG_LEVEL = "spark.log.level"
 _REDACTION = "spark.redaction.regex"
+# secrets of Kafka's travel with the tasks; in a single JVM nothing does
+_ON_A_CLUSTER = {"spark.network.crypto.enabled": "true"}
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -194,6 +198,8 @@ class Session:
             port, secret = self._address(answer)
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             gateway = launch_gateway()
+        if self._settings.local:
+            _listen_on_loopback_only(gateway.jvm)
         context = SparkContext(conf=SparkConf(loadDefaults=True, _jvm=gateway.jvm), gateway=gateway)
         context.setLogLevel(context.getConf().get(_LOG_LEVEL, "WARN"))
         _without_checksum_files(context)
@@ -221,14 +227,40 @@ class Session:
             # it would replace what is hidden anyhow
             _REDACTION: "|".join(filter(None, (secret.REDACTION, given.get(_REDACTION)))),
         }
-        if settings.local:
-            conf = _LOOPBACK | conf
+        conf = (_LOOPBACK if settings.local else _ON_A_CLUSTER) | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
             theirs = given.get(key, "")
             ours = _JVM_OPTIONS if _A_COLLECTOR.search(theirs) else (*_JVM_OPTIONS, _COLLECTOR)
             conf[key] = " ".join((*ours, *self._java_options, *more, theirs))
         return conf
+
+
+def _listen_on_loopback_only(jvm: Any) -> None:
+    """Have the wildcard address mean loopback in this JVM.
+
+    Real-time Mode's shuffle listens on the wildcard, unauthenticated, and no setting of Spark's
+    says otherwise. Java keeps the address in one field; `--add-opens java.net` is Spark's own.
+    """
+    try:
+        impl = jvm.java.lang.Class.forName("java.net.InetAddress").getDeclaredField("impl")
+        impl.setAccessible(True)
+        held = impl.get(None)
+        wildcard = held.getClass().getDeclaredField("anyLocalAddress")
+        wildcard.setAccessible(True)
+        wildcard.set(held, jvm.java.net.InetAddress.getByName("127.0.0.1"))
+        kept = jvm.java.net.InetSocketAddress(0).getAddress().isLoopbackAddress()
+    except Py4JJavaError as error:
+        raise _listens_everywhere(first_line(error.java_exception)) from error
+    if not kept:
+        raise _listens_everywhere("the wildcard address stays what it is")
+
+
+def _listens_everywhere(why: str) -> MachineError:
+    return MachineError(
+        f"Spark's shuffle would listen on every address of this machine: {why}",
+        hint="This Java is built another way: use Java 17 or 21 (JAVA_HOME).",
+    )
 
 
 def _without_checksum_files(context: SparkContext) -> None:

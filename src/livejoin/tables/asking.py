@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import facts
 from livejoin.core.asked import resolved
-from livejoin.core.inbound import BY_HEADER, understood
+from livejoin.core.inbound import understood
 from livejoin.core.messages import Invalid, Request, Rules
 from livejoin.core.preview import preview
 from livejoin.core.state import Limits, State
@@ -21,6 +21,7 @@ from livejoin.errors import KafkaUnavailable
 from livejoin.kafka import Kafka, Topic
 from livejoin.tables.host import Host
 from livejoin.tables.topics import Topics
+from livejoin.tables.vouching import Vouching
 
 _WRITE_S = 10
 _DECIDED_S = 10
@@ -29,8 +30,11 @@ _DECIDED_S = 10
 class Asking:
     """Passes requests on, and waits for what becomes of them."""
 
-    def __init__(self, kafka: Kafka, rules: Rules, limits: Limits, host: Host) -> None:
+    def __init__(
+        self, kafka: Kafka, rules: Rules, limits: Limits, host: Host, vouching: Vouching
+    ) -> None:
         self._kafka = kafka
+        self._vouching = vouching
         self._rules = rules
         self.limits = limits
         self._host = host
@@ -60,6 +64,7 @@ class Asking:
             if self._producer is None:
                 limit = {"message.timeout.ms": _WRITE_S * 1000}
                 self._producer = self._kafka.producer(**limit)
+        headers = self._vouching.headers(self._rules.control, by, raw)
         done: list[tuple[KafkaError | None, int | None]] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -70,7 +75,7 @@ class Asking:
                 self._rules.control,
                 raw,
                 on_delivery=delivered,
-                headers=[(BY_HEADER, by.encode())],
+                headers=headers,
             )
             self._producer.flush(_WRITE_S + 1)
         except (KafkaException, BufferError) as error:

@@ -52,7 +52,7 @@ class Gate:
         self._guests = guests
         self._names = names
         self._audit = audit
-        self._cookie = cookie_name(port)
+        self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, 403 or 503, or pass on."""
@@ -97,7 +97,7 @@ class Gate:
             if who is None or not self._guests.still(who):
                 raise NotLetIn("this ticket is not known, was used, or is too old")
             return Shown(who)
-        session = read_cookie(headers, self._cookie)
+        session = read_cookie(headers, cookie_name(self._port, headers))
         # a browser adds it to whatever any page asks for: it counts for our own pages only
         if session and headers.get("origin", "").lower() not in self._names.others:
             return Shown(self._guests.by_session(session), by_cookie=True)
@@ -121,9 +121,13 @@ def check_role(who: Who, need: Role) -> None:
         raise Refused(403, "not allowed", f"this needs the role {need}; you are {who.role}", who)
 
 
-def cookie_name(port: int) -> str:
-    """A browser keeps cookies by host, whatever the port: two livejoins have two of them."""
-    return f"livejoin_{port}"
+def cookie_name(port: int, headers: Headers) -> str:
+    """A browser keeps cookies by host, whatever the port: two livejoins have two of them.
+
+    They may differ in the port that they have, or in the one by which a browser reaches them.
+    """
+    reached = headers.get("host", "").rpartition("]")[2].partition(":")[2]
+    return f"livejoin_{port}" if reached in ("", str(port)) else f"livejoin_{port}_{reached}"
 
 
 def set_cookie(name: str, value: str, headers: Headers, life_s: int = SESSION_S) -> str:

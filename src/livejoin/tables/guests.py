@@ -1,6 +1,7 @@
 """Who somebody is: by a token, by a session that a sign-in began, or by a ticket for one socket.
 
-Sessions are signed, not stored: a server that is started again still knows them.
+Sessions are signed, not stored: a server that is started again still knows them. What is stored is
+which of them were ended before their time.
 """
 
 import base64
@@ -12,20 +13,23 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
 
-from livejoin.core import tokens
+from livejoin.core import sessions, tokens
+from livejoin.core.sessions import Ended
 from livejoin.core.tokens import Role, Token
 
 log = structlog.get_logger()
 
-SESSION_S = 12 * 3600
+SESSION_S = 12 * 3600  # unless it is renewed
+LONGEST_S = 30 * 86400  # however often it is renewed
+CONSOLE_S = 86400  # the same, of the identity that has no token to revoke
 CODE_S = 300
 TICKET_S = 30
-_KEPT = 10_000  # codes, tickets and sessions that have ended
+_KEPT = 10_000  # codes and tickets
 _KEY_BYTES = 32
 
 
@@ -37,6 +41,8 @@ class Who:
     role: Role
     label: str = ""
     until: float | None = None
+    session: str = ""  # by which they were let in; it stays the same when it is renewed
+    began: float | None = None  # when they signed in for it
 
     @property
     def name(self) -> str:
@@ -45,7 +51,7 @@ class Who:
 
 
 ANYBODY = Who("anybody", "operator")  # where no token is asked for
-CONSOLE = Who("console", "operator")  # who can read the address that was printed there
+CONSOLE = Who(sessions.CONSOLE, "operator")  # who can read the address that was printed there
 
 
 class NotLetIn(Exception):
@@ -107,36 +113,75 @@ class OneUse:
         return who if self.clock() < until else None
 
 
+@dataclass(frozen=True)
+class Session:
+    """A session as a browser shows it. Times are seconds since 1970."""
+
+    id: str  # whose it is
+    name: str
+    began: int  # with a sign-in
+    until: int
+
+    def who(self, role: Role, label: str = "", until: float | None = None) -> Who:
+        """Whoever has it, maybe not for as long."""
+        ends = self.until if until is None else min(self.until, until)
+        return Who(self.id, role, label, ends, self.name, self.began)
+
+
 class Sessions:
-    """What a browser holds after a sign-in: a token's id and a time, signed."""
+    """What a browser holds after a sign-in: a token's id, a session's name, two times; signed."""
 
     def __init__(self, key: bytes, clock: Callable[[], float] = time.time) -> None:
         self._key = key
         self._clock = clock
-        self._over: dict[str, float] = {}  # signed out, until they would have expired
+        self.ended = Ended()
 
     def begin(self, who: Who) -> str:
-        """A new session, or the next one of a session that is in use."""
-        body = f"{who.id}.{int(self._clock())}.{secrets.token_hex(8)}"
-        return f"{body}.{self._signature(body)}"
+        """A new session. One that another session begins lives no longer than that would have."""
+        began = self._clock() if who.began is None else who.began
+        return self._written(who.id, secrets.token_hex(8), int(began))
 
-    def read(self, text: str) -> tuple[str, float]:
-        """Whose it is, by id, and until when."""
+    def renew(self, who: Who) -> str:
+        """The same session, in use until now."""
+        assert who.began is not None, "nobody but a session's owner renews it"
+        return self._written(who.id, who.session, int(who.began))
+
+    def read(self, text: str) -> Session:
+        """Take one that is shown apart; raises where it does not count any more."""
         body, _, signature = text.rpartition(".")
         if not hmac.compare_digest(self._signature(body).encode(), signature.encode()):
             raise NotLetIn("this session is not known")
-        token_id, began, _ = body.split(".")
-        until = int(began) + SESSION_S
-        if self._clock() >= until or text in self._over:
+        parts = body.split(".")
+        if len(parts) != 5:
+            raise NotLetIn("this session is over: it is of an older livejoin")
+        began, used = int(parts[2]), int(parts[3])
+        longest = CONSOLE_S if parts[0] == CONSOLE.id else LONGEST_S
+        one = Session(parts[0], parts[1], began, min(used + SESSION_S, began + longest))
+        if self._clock() >= one.until or self.ended.over(one.id, one.name, began):
             raise NotLetIn("this session is over")
-        return token_id, until
+        return one
 
-    def end(self, text: str) -> None:
-        """Sign out."""
-        now = self._clock()
-        while self._over and (len(self._over) >= _KEPT or next(iter(self._over.values())) < now):
-            del self._over[next(iter(self._over))]
-        self._over[text] = now + SESSION_S
+    def over(self, who: Who) -> bool:
+        """Whether the session by which somebody was let in has been ended."""
+        return self.ended.over(
+            who.id, who.session, self._clock() if who.began is None else who.began
+        )
+
+    def learn(self, ended: Ended) -> None:
+        """Note what others have ended."""
+        self.ended.join(ended)
+        self.ended.forget(self._clock())
+
+    def end(self, who: Who) -> tuple[str, float]:
+        """Sign out: its name, and until when that has to be remembered."""
+        until = (who.began or 0) + LONGEST_S
+        self.ended.forget(self._clock())
+        self.ended.end(who.session, until)
+        return who.session, until
+
+    def _written(self, whose: str, name: str, began: int) -> str:
+        body = f"{whose}.{name}.{began}.{int(self._clock())}.{secrets.token_hex(4)}"
+        return f"{body}.{self._signature(body)}"
 
     def _signature(self, body: str) -> str:
         made = hmac.digest(self._key, body.encode(errors="surrogatepass"), hashlib.sha256)
@@ -152,6 +197,7 @@ class Guests:
     insecure: bool = False
     codes: OneUse = field(default_factory=lambda: OneUse(CODE_S))
     tickets: OneUse = field(default_factory=lambda: OneUse(TICKET_S))
+    started: float = field(default_factory=time.time)
 
     def by_token(self, text: str) -> Who:
         """Somebody who shows a token."""
@@ -159,22 +205,26 @@ class Guests:
 
     def by_session(self, text: str) -> Who:
         """Somebody who shows a session."""
-        token_id, until = self.sessions.read(text)
-        if token_id == CONSOLE.id:
-            return Who(CONSOLE.id, CONSOLE.role, until=until)
-        known = self.keyring.known
-        if known is None:
+        session = self.sessions.read(text)
+        known, console = self.keyring.known, session.id == CONSOLE.id
+        # the console's is needed where Kafka is away; nobody can have ended one that began here
+        if known is None and not (console and session.began >= int(self.started)):
             raise NotLetIn(self.keyring.trouble, later=True)
-        token = known.get(token_id)
+        if console or known is None:
+            return session.who(CONSOLE.role)
+        token = known.get(session.id)
         why = "its token is gone" if token is None else token.trouble(time.time())
         if token is None or why:
             raise NotLetIn(f"this session is over: {why}")
-        ends = until if token.expires_at is None else min(until, token.expires_at)
-        return Who(token.id, token.role, token.label, ends)
+        return session.who(token.role, token.label, token.expires_at)
 
     def still(self, who: Who) -> bool:
         """Whether somebody who was let in would be now."""
-        return self.keyring.still(who, time.time())
+        return self.keyring.still(who, time.time()) and not self.sessions.over(who)
+
+    def console_code(self) -> str:
+        """A code for whoever can read what is printed now."""
+        return self.codes.make(replace(CONSOLE, began=time.time()))
 
 
 def key(file: Path) -> bytes:

@@ -1,42 +1,51 @@
-"""Follows the tokens' topic and the audit's, on a thread of its own.
+"""Follows the topics of tokens, access and audit, on a thread of its own.
 
 Apart from the rest that is followed: who may look must be known also where there is nothing yet.
 """
 
 import json
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from livejoin import tokens
 from livejoin.core import spec
 from livejoin.core.names import Names
+from livejoin.core.sessions import Ended
 from livejoin.core.tokens import Token
 from livejoin.core.told import row_id
 from livejoin.errors import LivejoinError
 from livejoin.kafka import Kafka
 from livejoin.reading import Record, arrived, plain, read_to_end
-from livejoin.tables.audit import Audit
 from livejoin.tables.follow import Post, tail
-from livejoin.tables.guests import Keyring
 from livejoin.tables.host import Host
+from livejoin.tables.server import Access
+from livejoin.tables.vouching import Vouching
 
 _AGAIN_S = 1.0
 _WAIT_S = 0.5
 _MOST = 1000
+_LOOK_S = 5.0
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Keeps a keyring and the audit's table up to date, whatever happens to the cluster."""
+    """Keeps who may come in and the audit's table up to date, whatever happens to the cluster."""
 
     kafka: Kafka
     names: Names
-    keyring: Keyring
-    audit: Audit
+    access: Access
+    vouching: Vouching
     host: Host
     post: Post
 
@@ -51,29 +60,49 @@ class Keys:
 
     def _trouble(self, why: str) -> None:
         def telling() -> None:
-            self.keyring.trouble = why
+            self.access.guests.keyring.trouble = why
 
         self.post(telling)
 
     def _follow(self, stop: threading.Event) -> None:
         names = self.names
-        if len(self.kafka.describe([names.tokens, names.audit])) < 2:
+        there = self.kafka.describe([names.tokens, names.audit, names.access])
+        if not {names.tokens, names.audit} <= set(there):
             why = f"there is no topic {names.tokens} yet: has an orchestrator been started?"
             self._know(None, why)
             return
         consumer = self.kafka.reader(names.group("tokens"))
         try:
+            # first who has signed out: nobody of them is let in meanwhile
+            further = self._read_access(consumer) if names.access in there else []
             consumer.assign([TopicPartition(names.tokens, 0, 0)])
             known: dict[str, Token] = {}
             for record in read_to_end(consumer, names.tokens):
                 tokens.take(known, record.key, record.value)
             self._know(known)
-            consumer.incremental_assign([tail(consumer, names.audit, spec.AUDIT_KEPT)])
-            self.post(self.audit.is_there)
+            consumer.incremental_assign([tail(consumer, names.audit, spec.AUDIT_KEPT), *further])
+            self.post(self.access.audit.is_there)
+            looked = time.monotonic()
             while not stop.is_set():
                 self._take(arrived(consumer, _MOST, _WAIT_S), known)
+                if not further and time.monotonic() > looked + _LOOK_S:
+                    looked = time.monotonic()
+                    if names.access in self.kafka.describe([names.access]):
+                        return  # an older leader made none: all is read again with it
         finally:
             consumer.close()
+
+    def _read_access(self, consumer: Consumer) -> list[TopicPartition]:
+        """Read the topic of access; where it goes on."""
+        topic, read = self.names.access, Ended()
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        for record in read_to_end(consumer, topic):
+            read.take(record.key, record.value)
+        self.post(partial(self.access.guests.sessions.learn, read))
+        self.post(self.access.sign_outs.is_there)
+        self.post(self.vouching.is_there)
+        at = consumer.position([TopicPartition(topic, 0)])[0].offset
+        return [TopicPartition(topic, 0, at if at >= 0 else OFFSET_BEGINNING)]
 
     def _take(self, messages: list[Message], known: dict[str, Token]) -> None:
         new = [plain(one) for one in messages if one.topic() == self.names.tokens]
@@ -81,15 +110,20 @@ class Keys:
             tokens.take(known, record.key, record.value)
         if new:
             self._know(known)
+        ended = Ended()
+        for record in (plain(one) for one in messages if one.topic() == self.names.access):
+            ended.take(record.key, record.value)
+        if messages:
+            self.post(partial(self.access.guests.sessions.learn, ended))
         rows = [_row(plain(one)) for one in messages if one.topic() == self.names.audit]
         if rows:
             self.post(partial(self.host.system.show_audit, rows))
 
     def _know(self, known: dict[str, Token] | None, trouble: str = "") -> None:
-        now = None if known is None else dict(known)
+        now, keyring = None if known is None else dict(known), self.access.guests.keyring
 
         def knowing() -> None:
-            self.keyring.known, self.keyring.trouble = now, trouble
+            keyring.known, keyring.trouble = now, trouble
 
         self.post(knowing)
 

@@ -187,7 +187,11 @@ def _paths() -> Json:
             "delete": {
                 "operationId": "signOut",
                 "summary": "End the session.",
-                "responses": {"204": {"description": "it has ended"}, **_REFUSED},
+                "responses": {
+                    "204": {"description": "it has ended"},
+                    **_REFUSED,
+                    "503": _problem("it has ended at this server alone: Kafka is out of reach"),
+                },
             },
         },
         "/api/v1/code": _asking("makeCode", "A code that signs a browser in, once.", "Code"),

@@ -18,6 +18,7 @@ from livejoin.tables.host import Host
 from livejoin.tables.http import api
 from livejoin.tables.live import Live
 from livejoin.tables.security import Names, SameSite
+from livejoin.tables.sign_outs import SignOuts
 from livejoin.tables.signing_in import SigningIn
 
 _FROM_VIEWER_BYTES = 64 << 10  # a subscription is a few hundred
@@ -33,6 +34,7 @@ class Access:
 
     guests: Guests
     audit: Audit
+    sign_outs: SignOuts
     doors: Doors
     certificate: str = ""  # files, PEM; without one there is no TLS
     key: str = ""
@@ -75,7 +77,8 @@ def _config(host: Host, live: Live, asking: Asking, access: Access, port: int) -
     guests, audit = access.guests, access.audit
     tls = bool(access.certificate)
     names = Names.of(port, tls=tls, hosts=access.hosts, others=access.origins)
-    app = api(host, live, asking, SigningIn(guests, names, audit, port), audit)
+    signing_in = SigningIn(guests, names, audit, access.sign_outs, port)
+    app = api(host, live, asking, signing_in, audit)
     return Config(
         SameSite(Gate(app, guests, names, audit, port), names, audit),
         access.doors,

@@ -12,7 +12,9 @@ from livejoin.tables import bodies
 from livejoin.tables.audit import Audit, row
 from livejoin.tables.gate import Refused, cookie_name, read_cookie, set_cookie
 from livejoin.tables.guests import ANYBODY, Guests, NotLetIn, Who
+from livejoin.tables.problems import problem
 from livejoin.tables.security import Names, address
+from livejoin.tables.sign_outs import SignOuts
 
 _MOST_BYTES = 4096
 _EXPECTED = 'expected {"token": "lj_…"}, {"code": "…"} or {"renew": true} as application/json'
@@ -27,11 +29,14 @@ def who(request: Request) -> Who:
 class SigningIn:
     """The routes of whoever comes and goes."""
 
-    def __init__(self, guests: Guests, names: Names, audit: Audit, port: int) -> None:
+    def __init__(
+        self, guests: Guests, names: Names, audit: Audit, sign_outs: SignOuts, port: int
+    ) -> None:
         self._guests = guests
         self._names = names
         self._audit = audit
-        self._cookie = cookie_name(port)
+        self._sign_outs = sign_outs
+        self._port = port
 
     async def whoami(self, request: Request) -> Response:
         """Who the asker is."""
@@ -61,19 +66,26 @@ class SigningIn:
             self._audit.often(row(one.name, one.role, where, "sign in", "done", detail=how))
         answer = _no_store(_described(one))
         if one.id != ANYBODY.id:
-            session = self._guests.sessions.begin(one)
-            answer.headers["set-cookie"] = set_cookie(self._cookie, session, request.headers)
+            sessions = self._guests.sessions
+            session = sessions.renew(one) if "renew" in given else sessions.begin(one)
+            cookie = cookie_name(self._port, request.headers)
+            answer.headers["set-cookie"] = set_cookie(cookie, session, request.headers)
         return answer
 
     async def sign_out(self, request: Request) -> Response:
-        """End a session."""
-        one = who(request)
-        if session := read_cookie(request.headers, self._cookie):
-            self._guests.sessions.end(session)
-            where = address(request.scope)
-            self._audit.often(row(one.name, one.role, where, "sign out", "done"))
-        gone = set_cookie(self._cookie, "", request.headers, life_s=0)
-        return Response(status_code=204, headers={"set-cookie": gone})
+        """End a session, here and then everywhere."""
+        one, why = who(request), ""
+        if one.session:
+            why = await self._sign_outs.tell(*self._guests.sessions.end(one))
+            where, outcome = address(request.scope), "here alone" if why else "done"
+            self._audit.often(row(one.name, one.role, where, "sign out", outcome, detail=why))
+        answer = Response(status_code=204)
+        if why:
+            detail = f"you are signed out here; other servers may not know of it yet: {why}"
+            answer = problem(503, "signed out here alone", detail)
+        cookie = cookie_name(self._port, request.headers)
+        answer.headers["set-cookie"] = set_cookie(cookie, "", request.headers, life_s=0)
+        return answer
 
     def _check_page(self, headers: Headers) -> None:
         """A cookie is for our own pages: nobody else's may have one set, for whomever."""
@@ -94,7 +106,7 @@ class SigningIn:
                     raise NotLetIn("this code is not known, was used, or is too old")
                 return one
             case {"renew": True}:
-                return guests.by_session(read_cookie(headers, self._cookie))
+                return guests.by_session(read_cookie(headers, cookie_name(self._port, headers)))
             case _:
                 raise HTTPException(400, _EXPECTED)
 

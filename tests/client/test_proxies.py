@@ -1,0 +1,152 @@
+"""A token for this machine goes through no proxy; for others, what the environment says counts."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from livejoin import client, proxies
+from livejoin.client.address import Address
+from livejoin.client.shared import Shared
+from livejoin.errors import Unreachable
+from livejoin.tables.host import Host
+from rig.proxy import Noted, proxy
+from tables.filled import chunk, final, live
+from tables.letting_in import Door
+from tables.serving import Served, served
+
+ELSEWHERE = "livejoin.invalid"  # a name that nobody has
+LIVEJOIN = Path(sys.executable).with_name("livejoin")
+
+
+@pytest.fixture(scope="module")
+def door() -> Door:
+    return Door()
+
+
+@pytest.fixture(scope="module")
+def serving(door: Door) -> Iterator[Served]:
+    host = Host()
+    host.follow(live(1))
+    host.apply(chunk(1, 2, final(0, "Ada")))
+    with served(host, access=door.access()) as one:
+        yield one
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Noted]:
+    """A proxy that the environment names for everything."""
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with proxy() as one:
+        monkeypatch.setenv("http_proxy", one.url)
+        monkeypatch.setenv("https_proxy", one.url)
+        yield one
+
+
+@pytest.fixture
+def token(door: Door, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["operator"])
+    return door.texts["operator"]
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(LIVEJOIN), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("command", [("status",), ("show", "audit"), ("token", "sign-in")])
+@pytest.mark.usefixtures("token")
+def test_a_command_shows_its_token_to_no_proxy(
+    serving: Served, noted: Noted, host: str, command: tuple[str, ...]
+) -> None:
+    done = _run(*command, "--url", f"http://{host}:{serving.port}/")
+    assert noted.heads == []
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("token")
+def test_a_command_asks_other_machines_through_the_proxy_unless_no_proxy_names_them(
+    noted: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://{ELSEWHERE}:10000/"
+    assert _run("status", "--url", url).returncode == 1
+    (head,) = noted.heads
+    assert head.startswith(f"GET {url}api/v1/status ")
+    monkeypatch.setenv("NO_PROXY", f"other.invalid,{ELSEWHERE}")
+    assert _run("status", "--url", url).returncode == 1
+    assert len(noted.heads) == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_client_shows_its_token_to_no_proxy(
+    serving: Served, noted: Noted, token: str, host: str
+) -> None:
+    url = f"http://{host}:{serving.port}/"
+    with client.connect(url, token) as here:
+        assert here.status()
+        assert here.table("final_ui").to_arrow().num_rows == 1
+
+    async def asking() -> None:
+        async with client.aconnect(url, token) as there:
+            assert (await (await there.table("final_ui")).to_arrow()).num_rows == 1
+
+    asyncio.run(asking())
+    assert noted.heads == []
+
+
+def test_the_client_asks_other_machines_through_the_proxy_unless_no_proxy_names_them(
+    noted: Noted, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://{ELSEWHERE}:10000/"
+    with pytest.raises(Unreachable):
+        client.connect(url, token)
+    assert [head.split()[:2] for head in noted.heads] == [["GET", f"{url}api/v1/tables"]]
+    monkeypatch.setenv("no_proxy", ELSEWHERE)
+    with pytest.raises(Unreachable):
+        client.connect(url, token)
+    assert len(noted.heads) == 1
+
+
+def _open(url: str) -> None:
+    """A socket, opened as the client opens it."""
+    address = Address(url, "lj_x")
+    with pytest.raises((OSError, WebSocketException)):
+        connect(address.live, **Shared(address)._options)
+
+
+def test_so_does_its_socket(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+    _open(f"http://{ELSEWHERE}:10000/")
+    assert [head.split()[:2] for head in noted.heads] == [["CONNECT", f"{ELSEWHERE}:10000"]]
+    assert "lj_x" not in noted.heads[0]
+    monkeypatch.setenv("no_proxy", ELSEWHERE)
+    _open(f"http://{ELSEWHERE}:10000/")
+    assert len(noted.heads) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:1/", True),
+        ("http://127.8.9.1/", True),
+        ("http://127.1:10000/", True),
+        ("https://[::1]:1/", True),
+        ("http://[::ffff:127.0.0.1]/", True),
+        ("http://LOCALHOST./", True),
+        ("http://tables.localhost/", True),
+        ("http://0.0.0.0:1/", True),
+        ("http://localhost.example.com/", False),
+        ("http://10.0.0.1/", False),
+        ("http://[2001:db8::1]/", False),
+        ("http://127.0.0.1.example.com/", False),
+        ("http:///", False),
+    ],
+)
+def test_what_is_this_machine(url: str, *, here: bool) -> None:
+    assert proxies.loopback(url) is here

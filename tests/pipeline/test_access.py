@@ -1,0 +1,39 @@
+"""Spark's own ports: whoever does not know the secret is refused, before a message is looked at."""
+
+import socket
+
+import pytest
+
+from livejoin.pipeline.session import Session
+from rig.spark_rpc import RESPONSE, ask, block, request
+
+_LIMIT_S = 20
+
+
+def test_the_drivers_port_takes_nothing_from_strangers(session: Session) -> None:
+    port = int(session.spark().sparkContext.getConf().get("spark.driver.port") or 0)
+    kind, said = ask(port, request(port, "nobody"))
+    assert kind != RESPONSE
+    assert b"nobody" not in said, said
+
+
+def test_the_block_managers_port_gives_nothing_to_strangers(session: Session) -> None:
+    context = session.spark().sparkContext
+    held = context.broadcast("a secret of somebody's")
+    name = f"broadcast_{held._jbroadcast.id()}_piece0"
+    port = int(context._jsc.sc().getExecutorMemoryStatus().keys().mkString("").split(":")[1])
+    kind, said = ask(port, block(context.applicationId, name))
+    assert kind != RESPONSE, said
+    assert name.encode() not in said, said
+
+
+@pytest.mark.parametrize("token", [b"", b"A\nswrong\n"])
+def test_the_gateway_of_python_asks_for_its_token(session: Session, token: bytes) -> None:
+    gateway = session.spark().sparkContext._gateway
+    assert gateway is not None
+    port = gateway.gateway_parameters.port
+    with socket.create_connection(("127.0.0.1", port), _LIMIT_S) as connection:
+        connection.sendall(token + b"c\nz:java.lang.System\ncurrentTimeMillis\ne\n")
+        said = connection.recv(4096)
+    assert b"!yL" not in said, said  # an answer with a long
+    assert said.startswith(b"!x") or said == b"", said

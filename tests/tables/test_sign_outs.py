@@ -1,0 +1,49 @@
+"""Sign-outs on their way to other servers: over a real broker, and where none answers."""
+
+import asyncio
+import time
+
+import pytest
+
+from livejoin import tokens
+from livejoin.core.names import Names
+from livejoin.kafka import Kafka
+from livejoin.tables import sign_outs
+from livejoin.tables.sign_outs import SignOuts
+
+
+def _until() -> float:
+    return time.time() + 3600
+
+
+def test_one_that_is_told_is_known_to_whoever_reads_later(kafka: Kafka) -> None:
+    names = Names("told")
+    tokens.make_topics(kafka, names)
+    telling = SignOuts(kafka, names)
+    telling.is_there()
+    assert asyncio.run(telling.tell("a", _until())) == ""
+    assert list(tokens.ended(kafka, names).sessions) == ["a"]
+    telling.close(10)
+
+
+def test_one_waits_for_the_topic_and_makes_none(kafka: Kafka) -> None:
+    names = Names("told-late")
+    telling = SignOuts(kafka, names)
+    assert "no topic told-late.access yet" in asyncio.run(telling.tell("a", _until()))
+    assert tokens.ended(kafka, names).sessions == {}
+    assert names.access not in kafka.topics()
+    tokens.make_topics(kafka, names)
+    telling.is_there()
+    telling.close(10)
+    assert list(tokens.ended(kafka, names).sessions) == ["a"]
+
+
+def test_where_nobody_answers_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sign_outs, "_WAIT_S", 0.5)
+    telling = SignOuts(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("nobody"))
+    telling.is_there()
+    assert asyncio.run(telling.tell("a", _until())) == "Kafka does not answer"
+    telling.close(0.1)
+    assert "known to nobody any more" in capsys.readouterr().out

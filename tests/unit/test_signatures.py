@@ -1,0 +1,94 @@
+"""What a process of livejoin signs counts once, as it was signed; nothing else does."""
+
+from typing import Any
+
+import pytest
+
+from livejoin.signatures import _KEPT, Signed, Signer, Signers
+
+AT_MS = 1_790_000_000_000
+RECORD = Signed("control", 5, AT_MS, b"cli alice", b"{}")
+
+
+@pytest.fixture
+def signer() -> Signer:
+    return Signer()
+
+
+@pytest.fixture
+def signers(signer: Signer) -> Signers:
+    known = Signers()
+    known.take(*signer.record())
+    return known
+
+
+def _sign(signer: Signer, record: Signed = RECORD, at_ms: int = AT_MS) -> bytes:
+    return signer.sign(record.topic, record.by, record.value, at_ms)
+
+
+def test_what_was_signed_counts(signer: Signer, signers: Signers) -> None:
+    signature = _sign(signer)
+    assert signers.knows(signature)
+    assert signers.check(RECORD, signature)
+    assert signers.check(RECORD, signature)  # the same record, read again
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"topic": "other"},
+        {"by": b"cli bob"},
+        {"value": b'{"joinType": "inner"}'},
+        {"at_ms": AT_MS + 300_001},
+        {"at_ms": AT_MS - 300_001},
+    ],
+)
+def test_a_signature_is_for_one_record(signer: Signer, signers: Signers, other: Any) -> None:
+    assert not signers.check(RECORD._replace(**other), _sign(signer))
+
+
+def test_a_copy_does_not_count(signer: Signer, signers: Signers) -> None:
+    signature = _sign(signer)
+    assert signers.check(RECORD, signature)
+    assert not signers.check(RECORD._replace(offset=6), signature)
+
+
+def test_clocks_may_differ_a_little(signer: Signer, signers: Signers) -> None:
+    assert signers.check(RECORD, _sign(signer, at_ms=AT_MS - 299_000))
+
+
+def test_who_is_not_known_signs_for_nobody(signer: Signer, signers: Signers) -> None:
+    stranger = Signer()
+    assert not signers.knows(_sign(stranger))
+    assert not signers.check(RECORD, _sign(stranger))
+    forged = _sign(stranger).replace(stranger.id.encode(), signer.id.encode())
+    assert signers.knows(forged)
+    assert not signers.check(RECORD, forged)
+
+
+@pytest.mark.parametrize(
+    "signature", [b"", b"1", b"2 a 1 AA==", b"1 a x AA==", b"1 a 1 !", b"\xff", b"1 a 1 AA== b"]
+)
+def test_what_is_no_signature_says_nothing(signers: Signers, signature: bytes) -> None:
+    assert signers.knows(signature)  # nobody need be looked for
+    assert not signers.check(RECORD, signature)
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"[]", b"{}", b'{"key": 5}', b'{"key": "AA=="}'])
+def test_a_key_that_is_none_takes_the_place_of_one(
+    signer: Signer, signers: Signers, value: bytes
+) -> None:
+    signers.take(signer.record()[0], value)
+    assert not signers.check(RECORD, _sign(signer))
+    signers.take(b"session/x", value)
+
+
+def test_many_signatures_take_no_more_room(signers: Signers, signer: Signer) -> None:
+    for offset in range(_KEPT):
+        signers._seen[b"%d" % offset] = offset
+    assert signers.check(RECORD, _sign(signer))
+    assert len(signers._seen) == _KEPT
+
+
+def test_the_key_does_not_print(signer: Signer) -> None:
+    assert "PrivateKey" not in repr(signer)
