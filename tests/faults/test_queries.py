@@ -18,6 +18,7 @@ from livejoin.core import rows
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
+from rig import figures
 from rig.running import COLD, alive, descendants, until
 from rig.sampling import running_jobs
 from rig.world import (
@@ -60,6 +61,8 @@ def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_
             began = time.monotonic()
             until(lambda: _serves(one), f"kill {number} of {who}: it serves again", BACK_S)
             took.append(time.monotonic() - began)
+            figures.now().recovered(took[-1])
+            one.broken_at = None  # what follows is the swap
             play(one, [WaitOutcome("live")] if number % 2 else [])
             play(one, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)])
             twice += _written_twice(kafka, "a1", generation)
@@ -134,7 +137,7 @@ def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) ->
         jvm = one.live.jvm()
         os.kill(jvm, signal.SIGSTOP)
         until(lambda: not alive(jvm), "it is ended", 120)
-        one.watcher.replaying = True
+        one.fault(freezes=1)
         play(one, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
         assert one.live.jvm() != jvm
 

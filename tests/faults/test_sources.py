@@ -108,6 +108,7 @@ def test_a11_a_topic_that_is_gone_for_a_while(kafka: Kafka, tmp_path: Path) -> N
         assert one.live.table("users_ui"), "the last rows stay"
         kafka.make(topic, partitions=2)
         one.producers["a"].made_again("users")
+        one.fault(topics_made_again=1)
         play(one, [Produce("a", 50)])
         until(lambda: one.status()["generation"] == 2, "it is built anew", BACK_S)
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
@@ -123,7 +124,7 @@ def _make_again(one: World, source: str) -> None:
     until(lambda: not one.kafka.describe([topic]), "the topic is gone")
     one.kafka.make(topic, partitions=2)
     one.producers["a"].made_again(source)
-    one.watcher.replaying = True
+    one.fault(topics_made_again=1)
 
 
 # --- A12
@@ -171,6 +172,7 @@ def test_a12_more_partitions_while_livejoin_is_down(
 def _grow(kafka: Kafka, topic: str, count: int) -> None:
     for done in kafka.admin.create_partitions([NewPartitions(topic, count)]).values():
         done.result(15)
+    figures.now().landed(topics_grown=1)
 
 
 def _says(one: World, words: str) -> bool:
@@ -227,6 +229,7 @@ def _forget(one: World, source: str, keep: int) -> None:
         for done in one.kafka.admin.delete_records([to]).values():
             done.result(15)
         sent[:] = [r for r in sent if r.partition != partition or r.offset >= mine[-keep]]
+        figures.now().landed(records_deleted=len(mine) - keep)
 
 
 # --- A15
@@ -290,6 +293,7 @@ def test_a15_a_damaged_checkpoint(what: str, damaged: World) -> None:
     until(lambda: len(_finished(checkpoint)) > before, "a batch is finished")
     play(one, [KillDash9("both", restart=False)])
     DAMAGE[what](checkpoint)
+    figures.now().landed(checkpoints_damaged=1)
     one.live.start()
     play(one, [Produce("a", 50)])
     until(lambda: one.status()["generation"] == number + 1, f"{what}: it is built anew", 120)
@@ -314,7 +318,7 @@ def test_a15_a_full_disk(kafka: Kafka, tmp_path: Path) -> None:
             play(one, [Produce("a", 50)])
             until(lambda: one.status()["stale"], "it is said", BACK_S)
             filler.unlink()
-            one.watcher.replaying = True
+            one.fault(disks_full=1)
             until(lambda: one.status()["state"] == "live", "it is built anew", 120)
             play(one, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
     finally:

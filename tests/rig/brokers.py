@@ -21,13 +21,18 @@ class Broker:
     def start(self) -> Kafka:
         """Run it, and wait until it answers."""
         self._running.close()
-        before = set(descendants(os.getpid()))
-        kafka = self._running.enter_context(
-            broker.broker(self._folder, self._port, more=self._more)
-        )
-        new = set(descendants(os.getpid())) - before
-        (self.pid,) = [pid for pid in new if is_java(pid)]
+        started = broker.broker(self._folder, self._port, more=self._more)
+        kafka = self._running.enter_context(started)
+        # other JVMs come and go as well
+        (self.pid,) = [pid for pid in descendants(os.getpid()) if self._is_it(pid)]
         return kafka
+
+    def _is_it(self, pid: int) -> bool:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except FileNotFoundError:
+            return False  # one that has just ended
+        return str(self._folder / "server.properties").encode() in words and is_java(pid)
 
     def kill(self) -> None:
         """As by kill -9."""

@@ -87,7 +87,10 @@ class Storm:
 
     def settle(self) -> None:
         """Wait for that."""
-        until(self.settled, f"{self.wanted} is live: {self.world.status()}", SETTLED_S)
+        try:
+            until(self.settled, f"{self.wanted} is live", SETTLED_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.world.status()}") from error
 
     def join(self, url: str) -> None:
         """Another viewer."""
