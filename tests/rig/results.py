@@ -6,6 +6,7 @@ Each test's result carries its own commit, date and machine, so that cases may b
 import json
 import os
 import re
+import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,6 +73,8 @@ def result(outcome: str, why: str, seconds: float, figures: Figures) -> Result:
 
 def commit() -> str:
     """What is checked out; with a + if code was changed since."""
+    if not shutil.which("git") or not (ROOT / ".git").exists():
+        return "unknown"
     head = _git("rev-parse", "--short=9", "HEAD")
     changed = _git("status", "--porcelain", "--", "src", "tests", "web")
     return head + ("+" if changed else "")

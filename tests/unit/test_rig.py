@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,59 @@ def test_a_frame_that_differs_in_one_cell_is_noticed() -> None:
     assert load.differences(truth.reverse(), truth) == (0, 0, 3)
     lost, wrong, rows = load.differences(other, truth)
     assert (lost, wrong, rows) == (1, 1 + 3, 3)  # c is lost; b's x; all of d
+
+
+class FakeKafka:
+    """Acknowledges at once; remembers records for the slow oracle."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, list[Sent]] = {"users": [], "accounts": []}
+
+    def producer(self, **_: object) -> Any:
+        return self
+
+    def produce(self, topic: str, value: str, on_delivery: Callable[..., None]) -> None:
+        of = self.sent[topic]
+        place = len(of) % 2, len(of) // 2, NOW + len(of) * 7919 % 50  # not in order of time
+        of.append(Sent(*place, value.encode()))
+        on_delivery(None, FakeMessage(*place))
+
+    def poll(self, _: float) -> int:
+        return 0
+
+    def flush(self, _: float) -> int:
+        return 0
+
+
+@dataclass
+class FakeMessage:
+    at: int
+    place: int
+    time: int
+
+    def partition(self) -> int:
+        return self.at
+
+    def offset(self) -> int:
+        return self.place
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.time
+
+
+def test_the_quick_truth_is_the_slow_one() -> None:
+    kafka = FakeKafka()
+    one = load.Load(kafka, {"users": "users", "accounts": "accounts"})  # type: ignore[arg-type]
+    one.fill(40)
+    for number in range(300):
+        one.account()
+        if number % 30 == 0:
+            one.user()
+    assert one.acknowledged == 40 + 300 + 10
+    slow = oracle.expected(kafka.sent)
+    for name, quick in one.truth().items():
+        rows = {row.pop("_id"): row for row in quick.to_dicts()}
+        assert rows == slow.tables[name], name
 
 
 # --- results
