@@ -35,7 +35,7 @@ coverage: $(READY) ## check that the tests of the core take every branch of it
 # A case is a test by its name, or one of `ELSEWHERE` in tests/rig/cases.py.
 faults: setup browser provider ## run the long fault tests, or one case (CASE=A6; storm: SEED=7 MINUTES=5); REPORT=1 writes docs/reliability.md
 	@tests=$$(PYTHONPATH=tests $(BIN)/python -m rig.cases $(CASE)) && \
-	LIVEJOIN_REPORT=$(REPORT) LIVEJOIN_SEED=$(SEED) LIVEJOIN_MINUTES=$(MINUTES) LIVEJOIN_SECONDS=$(SECONDS) LIVEJOIN_SEEDS=10000 \
+	FAULTS_REPORT=$(REPORT) FAULTS_SEED=$(SEED) FAULTS_MINUTES=$(MINUTES) FAULTS_SECONDS=$(SECONDS) LIVEJOIN_SEEDS=10000 \
 	$(BIN)/pytest $$tests -p no:cacheprovider -rP --timeout 3600
 
 check: lint types imports audit test ## lint, types, import direction, locked files, tests

@@ -31,7 +31,7 @@ READ_S = 300
 
 
 def seconds(usual: int) -> int:
-    return int(os.environ.get("LIVEJOIN_SECONDS") or usual)
+    return int(os.environ.get("FAULTS_SECONDS") or usual)
 
 
 @dataclass

@@ -9,8 +9,8 @@ from rig.figures import Figures
 from rig.storm import run, storm_world
 from rig.storm_actions import KINDS, Validate
 
-SEED = int(os.environ.get("LIVEJOIN_SEED") or 20261116)
-MINUTES = float(os.environ.get("LIVEJOIN_MINUTES") or 30)
+SEED = int(os.environ.get("FAULTS_SEED") or 20261116)
+MINUTES = float(os.environ.get("FAULTS_MINUTES") or 30)
 
 
 @pytest.mark.timeout(3600 + 120 * MINUTES)  # the first of each kind may take longer than that

@@ -14,8 +14,8 @@ PORTION = 2000  # `control_raw` keeps 10,000
 
 
 def _broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
-    """Messages that cannot be obeyed, and the reason that the core gives, if it is one."""
-    dice = random.Random(seed)
+    """Messages that cannot be obeyed, and the core's reason; none, where topics are not there."""
+    dice, ids = random.Random(seed), set[str]()
     while True:
         raw = mutated(dice)
         try:
@@ -23,8 +23,10 @@ def _broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
         except messages.Invalid as error:
             yield raw, str(error)
             continue
-        # nothing is to be built: so of these only those that name topics, which are not there
-        if asked.topics:
+        # nothing is to be built: so of these only those that name topics, which are not there;
+        # and an id that comes again is another case
+        if asked.topics and asked.id not in ids:
+            ids |= {asked.id} if asked.id else set()
             yield raw, ""
 
 

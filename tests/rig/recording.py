@@ -1,6 +1,6 @@
 """Hooks of pytest that keep what a test of a case came to; `tests/conftest.py` takes them in.
 
-With `LIVEJOIN_REPORT=1`, as `make faults REPORT=1` sets it, results go to docs/reliability.json and
+With `FAULTS_REPORT=1`, as `make faults REPORT=1` sets it, results go to docs/reliability.json and
 the page is drawn anew after every test: a long run that is stopped leaves what it has.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from rig import figures, reliability, results
 
-REPORT = os.environ.get("LIVEJOIN_REPORT", "") == "1"
+REPORT = os.environ.get("FAULTS_REPORT", "") == "1"
 _outcomes = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
