@@ -19,6 +19,7 @@ from livejoin import broker
 from livejoin.kafka import Kafka
 from rig import figures
 from rig.brokers import Broker
+from rig.clock import Clock
 from rig.proxy import Proxy
 from rig.running import until
 from rig.sampling import Sampler
@@ -42,6 +43,7 @@ class Storm:
     to_broker: Proxy  # livejoin's way
     to_server: Proxy  # the way of one viewer
     sampler: Sampler
+    clock: Clock  # of livejoin's Python
     wanted: Choice = ("a", "left")
     landed: Counter[str] = field(default_factory=Counter)
     viewers: list[Watcher] = field(default_factory=list)
@@ -161,12 +163,13 @@ def storm_world(folder: Path, seed: int, **settings: Any) -> Iterator[Storm]:
         to_broker = stack.enter_context(Proxy(outer, inner))
         behind = Kafka({"bootstrap.servers": f"127.0.0.1:{outer}"})
         # a build may meet several deaths of everything: that is no build without progress
-        chosen = {"build_stall_s": SETTLED_S, **settings}
+        clock = Clock(folder / "clock")
+        chosen = {"build_stall_s": SETTLED_S, "env": clock.env, **settings}
         made = world(kafka, folder / "run", NAME, seed=seed, through=behind, **chosen)
         one = stack.enter_context(made)
         to_server = stack.enter_context(Proxy(broker.free_port(), one.live.port))
         sampler = stack.enter_context(Sampler(kafka, NAME))
-        storm = Storm(one, here, to_broker, to_server, sampler)
+        storm = Storm(one, here, to_broker, to_server, sampler, clock)
         stack.callback(storm.close)
         for pair in PAIRS:
             one.producers[pair].people = PEOPLE

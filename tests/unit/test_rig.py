@@ -2,7 +2,10 @@
 
 import itertools
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from livejoin.broker import free_port
 from livejoin.tables import frames
 from livejoin.tables.decode import schema
 from rig import comparing, figures, load, oracle, results
+from rig.clock import Clock
 from rig.figures import Figures
 from rig.oracle import Sent
 from rig.proxy import Proxy
@@ -218,6 +222,25 @@ def test_a_proxy_passes_on_and_can_be_slow() -> None:
             proxy.slow(0.2, 10**6)
             assert _asked(one) > 0.4  # there and back
             assert proxy.fast() == 2
+
+
+def test_a_clock_can_be_set_while_a_process_runs(tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "clock")
+    told = "import time\nfor _ in range(2): input(); print(time.time(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", told],
+        env={**os.environ, **clock.env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for ahead_s in (0, -3600):
+            clock.set(ahead_s)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert abs(float(process.stdout.readline()) - time.time() - ahead_s) < 60
 
 
 def _echo(server: socket.socket) -> None:
