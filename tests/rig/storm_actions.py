@@ -356,7 +356,6 @@ KINDS = {
 LEFT_OUT = {
     "clock step": (
         Kind(2, lambda d: ClockStep(d.choice((-86_400, -3600, 0, 3600, 86_400)))),
-        "back-off and standby are still measured on the wall clock, so that after a step back of an"
-        " hour a dead query is restarted an hour late",
+        "durations are still measured on the wall clock: a step delays the restart of a query",
     ),
 }
