@@ -1,7 +1,6 @@
 """Looks all the time how many generations have topics on the broker, and how many queries run."""
 
 import json
-import re
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -26,7 +25,7 @@ class Sampler:
         if spark_ui:
             self._threads.append(threading.Thread(target=self._loop, args=[self._look_at_queries]))
         self.most_changelogs: set[int] = set()
-        self.most_queries: set[int] = set()
+        self.most_queries: set[str] = set()
         self.samples = {"topics": 0, "queries": 0}
 
     def _loop(self, look: Callable[[], None]) -> None:
@@ -46,7 +45,7 @@ class Sampler:
 
     def _look_at_queries(self) -> None:
         try:
-            found = running_queries(self._ui, self._names.prefix)
+            found = running_queries(self._ui)
         except OSError:
             return  # Spark's JVM is not there: no query runs in it
         self.samples["queries"] += 1
@@ -72,11 +71,13 @@ def running_jobs(ui: str) -> list[dict[str, Any]]:
     return jobs
 
 
-def running_queries(ui: str, prefix: str) -> set[int]:
-    """The generations whose query runs: in Real-time Mode each always has a job, with its name."""
-    named = re.compile(rf"{re.escape(prefix)}-(\d+)<br")  # that of a rehearsal goes on with a /
-    found = (named.match(job.get("description", "")) for job in running_jobs(ui))
-    return {int(one[1]) for one in found if one}
+def running_queries(ui: str) -> set[str]:
+    """The runs of queries: in Real-time Mode each always has a job, in a group of its own.
+
+    The batch job of a history is none. A rehearsal is one, so whoever counts has short batches.
+    """
+    jobs = running_jobs(ui)
+    return {str(job.get("jobGroup")) for job in jobs if job.get("description") != "history"}
 
 
 def _get(url: str) -> Any:
