@@ -12,7 +12,7 @@ from livejoin import broker, processes
 from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
 from livejoin.sections import Spark
-from rig.recording import case, pytest_runtest_makereport, pytest_runtest_setup
+from rig.reporting import case, pytest_runtest_makereport, pytest_runtest_setup
 from rig.running import COLD
 
 # hooks and a fixture, which pytest looks for here

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from array import array
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +19,7 @@ from livejoin.tables import frames
 class Stopwatch:
     """`balance` is the number of the record, and `sent` when that was handed to the producer."""
 
-    def __init__(self, url: str, sent: array[float]) -> None:
+    def __init__(self, url: str, sent: Sequence[float]) -> None:
         self._address, self._sent = url.replace("http", "ws") + "api/v1/live", sent
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stopwatch")

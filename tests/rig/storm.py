@@ -20,7 +20,7 @@ from livejoin.kafka import Kafka
 from rig import figures
 from rig.brokers import Broker
 from rig.clock import Clock
-from rig.proxy import Proxy
+from rig.slow_proxy import Proxy
 from rig.running import until
 from rig.sampling import Sampler
 from rig.watching import Watcher

@@ -25,7 +25,7 @@ from rig import comparing, figures, load, oracle, results
 from rig.clock import Clock
 from rig.figures import Figures
 from rig.oracle import Sent
-from rig.proxy import Proxy
+from rig.slow_proxy import Proxy
 from rig.storm import EVERY, plan
 from rig.storm_actions import KINDS, Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined

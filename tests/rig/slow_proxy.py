@@ -1,4 +1,4 @@
-"""A TCP proxy that can be made slow, as a process of its own: `python proxy.py LISTEN TARGET`.
+"""A TCP proxy that can be made slow, as a process of its own: `python slow_proxy.py LISTEN TARGET`.
 
 It takes lines on its standard input, `DELAY_S BYTES_PER_S` (0 0: as fast as it can), and answers
 each with how many portions it has delayed so far. Started by `Proxy`.
