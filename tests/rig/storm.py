@@ -20,9 +20,9 @@ from livejoin.kafka import Kafka
 from rig import figures
 from rig.brokers import Broker
 from rig.clock import Clock
-from rig.slow_proxy import Proxy
 from rig.running import until
 from rig.sampling import Sampler
+from rig.slow_proxy import Proxy
 from rig.watching import Watcher
 from rig.world import PAIRS, World, world
 
