@@ -164,10 +164,12 @@ def storm_world(folder: Path, seed: int, **settings: Any) -> Iterator[Storm]:
         behind = Kafka({"bootstrap.servers": f"127.0.0.1:{outer}"})
         # a build may meet several deaths of everything: that is no build without progress
         clock = Clock(folder / "clock")
-        chosen = {"build_stall_s": SETTLED_S, "env": clock.env, **settings}
+        way = broker.free_port()  # of one viewer
+        named = {"hosts": [f"127.0.0.1:{way}"]}
+        chosen = {"build_stall_s": SETTLED_S, "env": clock.env, "http": named, **settings}
         made = world(kafka, folder / "run", NAME, seed=seed, through=behind, **chosen)
         one = stack.enter_context(made)
-        to_server = stack.enter_context(Proxy(broker.free_port(), one.live.port))
+        to_server = stack.enter_context(Proxy(way, one.live.port))
         sampler = stack.enter_context(Sampler(kafka, NAME))
         storm = Storm(one, here, to_broker, to_server, sampler, clock)
         stack.callback(storm.close)
