@@ -12,7 +12,11 @@ from livejoin import broker, processes
 from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
 from livejoin.sections import Spark
+from rig.reporting import case, pytest_runtest_makereport, pytest_runtest_setup
 from rig.running import COLD
+
+# hooks and a fixture, which pytest looks for here
+__all__ = ["case", "pytest_runtest_makereport", "pytest_runtest_setup"]
 
 os.environ.pop("LIVEJOIN_URL", None)
 # rows made here pass through a Python of Spark's, which must be this one

@@ -35,7 +35,8 @@ def broker(
 ) -> Iterator[Kafka]:
     """Run a broker over a folder, on any free port unless told. A used folder keeps its data.
 
-    `more` are broker settings of the caller's; listeners among them are further ones.
+    `more` are broker settings of the caller's; listeners among them are further ones, advertised
+    as they are unless told.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with processes.only_one(folder / "broker.lock", "folder") as lock:
@@ -112,7 +113,7 @@ def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, 
         "log.cleaner.dedupe.buffer.size": "16777216",
         **more,
         **{
-            name: ",".join((own, *filter(None, [more.get("listeners")])))
+            name: ",".join((own, *filter(None, [more.get(name, more.get("listeners"))])))
             for name, own in ours.items()
         },
     }

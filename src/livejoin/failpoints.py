@@ -1,6 +1,7 @@
 """Places where a test may end the process: `LIVEJOIN_FAIL=name:2` kills it at the second visit.
 
-Off, as always outside of tests, a visit is one comparison of a constant.
+At those of `REPEATED` something is done again instead. Off, as always outside of tests, a visit is
+one comparison of a constant.
 """
 
 import os
@@ -23,6 +24,7 @@ NAMES = (
     "after-checkpoint",
     "after-lead",
 )
+REPEATED = ("read-control",)
 
 _ARMED = os.environ.get(VARIABLE, "")
 _visits: Counter[str] = Counter()
@@ -30,8 +32,16 @@ _visits: Counter[str] = Counter()
 
 def visit(name: str) -> None:
     """Die here, as by kill -9, if a test asked for it."""
-    if _ARMED:
-        assert name in NAMES, name
-        _visits[name] += 1
-        if f"{name}:{_visits[name]}" == _ARMED:
-            os.kill(os.getpid(), signal.SIGKILL)
+    if _ARMED and _reached(name, NAMES):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def again(name: str) -> bool:
+    """Whether a test asked for this to be done again."""
+    return bool(_ARMED) and _reached(name, REPEATED)
+
+
+def _reached(name: str, names: tuple[str, ...]) -> bool:
+    assert name in names, name
+    _visits[name] += 1
+    return f"{name}:{_visits[name]}" == _ARMED

@@ -88,7 +88,7 @@ MUTATIONS: tuple[Callable[[Random, bytes], bytes], ...] = (
 )
 
 
-def _mutated(random: Random) -> bytes:
+def mutated(random: Random) -> bytes:
     fields = dict(random.choice(GOOD))
     for _ in range(random.randrange(3)):
         fields[random.choice(NAMES)] = random.choice(NASTY)
@@ -151,7 +151,7 @@ def answered(count: int) -> None:
     states = [after(history) for history in BEFORE.values()]
     built = 0
     for number in range(count):
-        raw = _mutated(random)
+        raw = mutated(random)
         before = random.choice(states)
         try:
             fact = _asked(before, raw)

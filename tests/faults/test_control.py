@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,13 @@ import pytest
 
 from core.test_mutations import answered
 from livejoin import failpoints
+from livejoin.broker import free_port
 from livejoin.kafka import Kafka
+from rig import figures
+from rig.figures import Figures
+from rig.mutated import expect_rejected
 from rig.running import COLD, Running, held_kib, memory_kib, until
+from rig.sampling import Sampler
 from rig.world import (
     Do,
     ExpectLive,
@@ -38,6 +42,7 @@ from rig.world import (
 )
 
 SEED = 20261115
+MUTATED = 25_000  # 9 ms each: each is decided, and told, in a transaction of its own
 
 
 @pytest.fixture
@@ -61,6 +66,7 @@ def test_a2_dying_at_a_fail_point(point: str, kafka: Kafka, tmp_path: Path) -> N
             one.live.start(f"{point}:{visit}")
             turn = _swap_until_dead(one, turn)
             assert one.live.ended == -signal.SIGKILL, f"{point}:{visit} was never reached"
+            one.fault(kills=1)
             one.live.start()
             pair, join = _choice(turn)
             until(lambda: _settled(one), "it goes on", 120)
@@ -97,65 +103,73 @@ def _settled(one: World) -> bool:
 # --- A6
 
 
-def test_a6_two_hundred_messages_in_ten_seconds(one: World) -> None:
+def test_a6_two_hundred_messages_in_ten_seconds(
+    kafka: Kafka, tmp_path: Path, case: Figures
+) -> None:
+    port = free_port()
+    conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
+    # batches so short that none is rehearsed: that would be one more query
+    with world(kafka, tmp_path, "a6", seed=SEED, spark={"batch_s": 30, "conf": conf}) as one:
+        with Sampler(kafka, "a6", f"http://127.0.0.1:{port}") as most:
+            last, valid = _burst(one)
+            began, one.offset = time.monotonic(), valid
+            play(one, [WaitOutcome("live", limit_s=120), ExpectLive(*last)])
+            case.recovered(time.monotonic() - began)
+            play(one, [ExpectOracle(*last)])
+        case.landed(messages=200).note(
+            f"at one time there were at most {len(most.most_changelogs)} changelogs, in"
+            f" {most.samples['topics']} looks, and {len(most.most_queries)} queries, in"
+            f" {most.samples['queries']}"
+        )
+        assert min(most.samples.values()) > 50, "nobody looked"
+        assert len(most.most_queries) >= 2, "the queries were not seen"
+        assert len(most.most_changelogs) <= 3, sorted(most.most_changelogs)
+        assert len(most.most_queries) <= 3, sorted(most.most_queries)
+        assert one.watcher.connects == 1
+        rows = one.live.table("control_raw").values()
+        assert sum(row["outcome"] == "rejected" for row in rows) > 50
+        play(one, [ExpectNothingLeft()])
+
+
+def _burst(one: World) -> tuple[tuple[str, str], int]:
+    """Good and bad messages; what the last good one asked for, and its offset."""
     dice = random.Random(SEED)
     bad: list[Any] = [b"{", {"joinType": "x"}, {"usersTopic": "nope"}, b"[]", {"users": 1}]
-    most = _Most(one)
-    with most:
-        for number in range(200):
-            began = time.monotonic()
-            if dice.random() < 0.6:
-                pair, join = dice.choice("ab"), dice.choice(["left", "inner", "left_outer"])
-                to_pair(one.name, pair, joinType=join).do(one)
-                last, valid = (pair, join), one.offset
-            else:
-                Send(dice.choice(bad)).do(one)
-            if number < 199:
-                time.sleep(max(0, 0.05 - (time.monotonic() - began)))  # the clock of the load
-        one.offset = valid
-        play(one, [WaitOutcome("live", limit_s=120), ExpectLive(*last), ExpectOracle(*last)])
-    assert most.seen <= 3
-    assert one.watcher.connects == 1
-    rows = one.live.table("control_raw").values()
-    assert sum(row["outcome"] == "rejected" for row in rows) > 50
-    play(one, [ExpectNothingLeft()])
-
-
-class _Most:
-    """Looks all the time how many generations exist and how many changelogs there are."""
-
-    def __init__(self, one: World) -> None:
-        self._one = one
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self.seen = 0
-
-    def _look(self) -> None:
-        states = ("live", "standby", "building")
-        while not self._stop.wait(0.05):
-            rows = self._one.watcher.tables["generations"]
-            running = [row for row in list(rows.values()) if row["state"] in states]
-            self.seen = max(self.seen, len(running))
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    for number in range(200):
+        began = time.monotonic()
+        if dice.random() < 0.6:
+            pair, join = dice.choice("ab"), dice.choice(["left", "inner", "left_outer"])
+            to_pair(one.name, pair, joinType=join).do(one)
+            last, valid = (pair, join), one.offset
+        else:
+            Send(dice.choice(bad)).do(one)
+        if number < 199:
+            time.sleep(max(0, 0.05 - (time.monotonic() - began)))  # the clock of the load
+    return last, valid
 
 
 # --- B6
 
 
-def test_b6_a_hundred_thousand_mutated_messages() -> None:
+def test_b6_a_hundred_thousand_mutated_messages_in_the_core(case: Figures) -> None:
     answered(100_000)
+    case.landed(messages=100_000)
+
+
+@pytest.mark.timeout(1800)
+def test_b6_mutated_messages_over_the_broker(one: World, case: Figures) -> None:
+    began = time.monotonic()
+    expect_rejected(one, MUTATED, SEED)
+    case.landed(messages=MUTATED).note(
+        f"{MUTATED:,} messages over the broker in {time.monotonic() - began:.0f} s"
+    )
+    play(one, [ExpectLive("a"), ExpectOracle("a"), ExpectNothingLeft()])
 
 
 # --- A7
 
 
-def test_a7_the_same_message_again(one: World) -> None:
+def test_a7_the_same_message_again(one: World, case: Figures) -> None:
     to_b = to_pair(one.name, "b", id="once")
     play(one, [to_b, WaitOutcome("live"), ExpectLive("b")])
     number = one.status()["generation"]
@@ -163,14 +177,53 @@ def test_a7_the_same_message_again(one: World) -> None:
         to_b.do(one)
     to_pair(one.name, "a", id="once").do(one)
     play(one, [WaitOutcome("repeated"), KillDash9("both"), WaitState("live")])
-    play(one, [to_b, WaitOutcome("repeated"), ExpectLive("b")])
+    play(one, [to_b, WaitOutcome("repeated"), ExpectLive("b"), ExpectOracle("b")])
     assert max(row["generation"] for row in one.generations()) == number
+    case.landed(messages_repeated=22)
+
+
+def test_a7_the_same_records_again_and_out_of_order(
+    kafka: Kafka, tmp_path: Path, case: Figures
+) -> None:
+    """The reader of the control topic goes back to its first record, behind newer ones."""
+    with world(kafka, tmp_path, "a7again", seed=SEED) as one:
+        _deliver_again(one, case)
+
+
+def _deliver_again(one: World, case: Figures) -> None:
+    play(one, [
+        to_pair(one.name, "b", joinType="inner"), WaitOutcome("live"),
+        Send(b"{"), Send({"joinType": "left"}), WaitOutcome("live"),
+        Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("b", "inner"),
+    ])  # fmt: skip
+    assert one.live.stop() == 0
+    one.watcher.replaying = True
+    one.live.start("read-control:2")
+    play(one, [WaitState("live")])
+    before, number = _outcomes(one), one.status()["generation"]
+    play(one, [Send({"joinType": "inner"}), WaitOutcome("live", "no change")])
+    play(one, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
+    again = "all control messages are read again"
+    until(lambda: again in one.live.log.read_text(), "the records are delivered again", 30)
+    # what comes behind them is read, so they have been
+    play(one, [Send({"joinType": "inner"}), WaitOutcome("live", "no change")])
+    assert {offset: _outcomes(one)[offset] for offset in before} == before
+    assert one.status()["generation"] == number
+    assert max(row["generation"] for row in one.generations()) == 3
+    play(one, [ExpectLive("b", "inner"), ExpectOracle("b", "inner"), ExpectNothingLeft()])
+    case.landed(records_repeated=len(before) + 2)
+
+
+def _outcomes(one: World) -> dict[int, tuple[Any, ...]]:
+    """What became of each message; of the generations that others asked for, not when."""
+    rows = one.live.table("control_raw").values()
+    return {row["offset"]: (row["outcome"], row["reason"]) for row in rows}
 
 
 # --- A9
 
 
-def test_a9_rollback_a_second_after_the_cutover(one: World) -> None:
+def test_a9_rollback_a_second_after_the_cutover(one: World, case: Figures) -> None:
     play(one, [Traffic(100)])
     took = []
     for turn in range(10):
@@ -182,6 +235,7 @@ def test_a9_rollback_a_second_after_the_cutover(one: World) -> None:
         play(one, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive(pair)])
     play(one, [StopTraffic(), ExpectOracle("a")])
     assert max(took) < 1.0, took
+    case.landed(rollbacks=20).recovered(max(took))
     print(f"rollback took {sorted(took)} s")
 
 
@@ -242,6 +296,7 @@ def test_a16_stopped_in_the_middle_of_a_swap(one: World) -> None:
         WaitOutcome("live", limit_s=120), ExpectLive("b"), StopTraffic(), ExpectOracle("b"),
         ExpectNothingLeft(),
     ])  # fmt: skip
+    figures.now().landed(stops=1).note(f"stopped within {took:.1f} s")
     print(json.dumps({"stopped_s": round(took, 1)}))
 
 
@@ -265,6 +320,8 @@ def test_c7_two_hundred_swaps(one: World) -> None:
     grown = (sum(sizes[-1]) - sum(sizes[0])) / (20 * (len(sizes) - 1))
     print(f"\nC7: KiB of livejoin and of Spark: {sizes}")
     first, last = statistics.median(took[10:20]), statistics.median(took[-10:])
-    print(f"\nC7: {first:.2f} s at first, {last:.2f} s at last, {grown:.0f} KiB more per swap")
+    told = f"{first:.2f} s at first, {last:.2f} s at last, {grown:.0f} KiB more per swap"
+    figures.now().note(told)
+    print(f"\nC7: {told}")
     assert grown < 1024
     assert last < 1.5 * first

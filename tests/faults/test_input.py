@@ -20,7 +20,7 @@ from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from livejoin.reading import arrived
 from livejoin.tables import frames
-from rig import oracle
+from rig import comparing, figures, oracle
 from rig.produce import Producers
 from rig.running import Running, running, until
 from rig.watching import DATA, Watcher
@@ -55,6 +55,7 @@ def expect_oracle(live: Running, sent: Producers, join: str = "left") -> oracle.
     wait_read(live, sent)
     truth = oracle.expected(sent.acknowledged, join)
     wrong = oracle.differences({name: live.table(name) for name in truth.tables}, truth)
+    _count(truth, wrong)
     assert not wrong, f"seed {SEED}, {len(wrong)} rows: {str(wrong[:3])[:3000]}"
     rejects = [row["source"] for row in truth.tables["rejects_ui"].values()]
     counts = live.ask("api/v1/status")["sources"]
@@ -68,15 +69,15 @@ def expect_oracle(live: Running, sent: Producers, join: str = "left") -> oracle.
     return truth
 
 
+def _count(truth: oracle.Expected, wrong: list[oracle.Difference]) -> None:
+    rows, cells = figures.cells_of(truth.tables)
+    figures.now().seeded(SEED)
+    figures.now().checked(rows, cells, oracle.lost(wrong), oracle.wrong_cells(wrong))
+
+
 def expect_seen(watcher: Watcher, truth: oracle.Expected) -> None:
     """The viewer has the same, and nothing it was ever shown was wrong."""
-    until(
-        lambda: all(watcher.tables[t].keys() == truth.tables[t].keys() for t in DATA),
-        "the viewer has the same rows",
-    )
-    found = {**watcher.tables, "rejects_ui": truth.tables["rejects_ui"]}
-    wrong = oracle.differences(found, truth)
-    assert not wrong, wrong[:3]
+    comparing.expect_seen(watcher, truth, READ_S)
     assert not watcher.wrong, watcher.wrong[:3]
     assert (watcher.connects, watcher.closed) == (1, [])
 
@@ -165,8 +166,8 @@ def test_b1_as_many_broken_records_as_good_ones(kafka: Kafka, tmp_path: Path) ->
             assert row["reason"]
         expect_undisturbed(live)
     slower = clean_s / mixed_s
-    print(
-        f"\nB1: {2 * each} records, clean {clean_s:.1f} s ({2 * each / clean_s:,.0f}/s),"
+    figures.now().landed(broken_records=each).note(
+        f"{2 * each} records, clean {clean_s:.1f} s ({2 * each / clean_s:,.0f}/s),"
         f" half of them broken {mixed_s:.1f} s ({2 * each / mixed_s:,.0f}/s), {slower:.2f} of it"
     )
     assert slower >= 0.5
@@ -215,7 +216,9 @@ def test_b2_keys_of_every_kind(kafka: Kafka, tmp_path: Path) -> None:
     found = {
         oracle.parse("users", f'{{"userId": {key}}}'.encode())["userId"] for key in KEYS if key
     }
-    print(f"\nB2: {sent.count} records, {len(found)} different keys in {len(KEYS)} spellings")
+    figures.now().note(
+        f"{sent.count} records, {len(found)} different keys in {len(KEYS)} spellings"
+    )
 
 
 # --- B3
@@ -240,7 +243,7 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
             expect_seen(watcher, truth)
         expect_undisturbed(live)
     assert sum(truth.tombstones.values()) == each
-    print(f"\nB3: {sent.count} records, of which tombstones {dict(truth.tombstones)}")
+    figures.now().note(f"{sent.count} records, of which tombstones {dict(truth.tombstones)}")
 
 
 # --- B4
@@ -309,7 +312,7 @@ def test_b4_other_fields_in_mid_stream(kafka: Kafka, tmp_path: Path) -> None:
         expect_undisturbed(live)
     found = [*map(len, (truth.tables["users_ui"], truth.tables["accounts_ui"]))]
     assert sum(found) + rejects["as agreed again"] == sent.count == each * len(STAGES)
-    print(f"\nB4: {sent.count} records, {found} rows, rejects after each stage {rejects}")
+    figures.now().note(f"{sent.count} records, {found} rows, rejects after each stage {rejects}")
     before = rejects["retyped, nothing lost"]
     assert (before, rejects["retyped"], rejects["as agreed again"]) == (0, each, each)
 
@@ -451,7 +454,7 @@ def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> Non
         expect_undisturbed(live)
     marked = _until_marked(kafka, "b5", sent)
     seen = {name: _percentiles([watch.took[n] for n in span]) for name, span in spans.items()}
-    print(f"\nB5: big user's {BIG_ROWS} rows read in {grown_s:.1f} s, behind {behind_s:.1f} s")
+    figures.now().note(f"{BIG_ROWS} rows read in {grown_s:.1f} s, behind {behind_s:.1f} s")
     for name, span in spans.items():
         logged = _percentiles([marked[number] for number in span])
         print(f"{name:>8}: at the viewer {seen[name]} ms, in the changelog {logged} ms")

@@ -1,6 +1,5 @@
 """Queries and processes that are killed: A1, A4."""
 
-import json
 import os
 import random
 import re
@@ -10,7 +9,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -20,7 +18,9 @@ from livejoin.core import rows
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
+from rig import figures
 from rig.running import COLD, alive, descendants, until
+from rig.sampling import running_jobs
 from rig.world import (
     ExpectAtMost,
     ExpectLive,
@@ -61,6 +61,8 @@ def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_
             began = time.monotonic()
             until(lambda: _serves(one), f"kill {number} of {who}: it serves again", BACK_S)
             took.append(time.monotonic() - began)
+            figures.now().recovered(took[-1])
+            one.broken_at = None  # what follows is the swap
             play(one, [WaitOutcome("live")] if number % 2 else [])
             play(one, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)])
             twice += _written_twice(kafka, "a1", generation)
@@ -107,9 +109,9 @@ def test_a4_a_query_killed_fifty_times(with_ui: tuple[World, str]) -> None:
     play(one, [Traffic(per_second=50)])
     took = []
     for _ in range(50):
-        one.watcher.replaying = True
         began = time.monotonic()
         _kill_jobs(ui)
+        one.fault(kills=1)
         play(one, [WaitState("restarting", limit_s=10), WaitState("live", limit_s=10)])
         took.append(time.monotonic() - began)
     print(f"back after {min(took):.1f} to {max(took):.1f} s")
@@ -119,11 +121,7 @@ def test_a4_a_query_killed_fifty_times(with_ui: tuple[World, str]) -> None:
 
 
 def _kill_jobs(ui: str) -> None:
-    (application,) = _get(f"{ui}/api/v1/applications")
-    jobs = until(
-        lambda: _get(f"{ui}/api/v1/applications/{application['id']}/jobs?status=running"),
-        "a job runs",
-    )
+    jobs = until(lambda: running_jobs(ui), "a job runs")
     with urllib.request.urlopen(f"{ui}/jobs/", timeout=10) as page:
         inputs = re.findall(r"<input[^>]*>", page.read().decode())
     # Spark acts only on what its own page sends
@@ -134,17 +132,12 @@ def _kill_jobs(ui: str) -> None:
         urllib.request.urlopen(kill, timeout=10).close()
 
 
-def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
-
-
 def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) -> None:
     with world(kafka, tmp_path, "a4b", seed=SEED) as one:
         jvm = one.live.jvm()
         os.kill(jvm, signal.SIGSTOP)
         until(lambda: not alive(jvm), "it is ended", 120)
-        one.watcher.replaying = True
+        one.fault(freezes=1)
         play(one, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
         assert one.live.jvm() != jvm
 

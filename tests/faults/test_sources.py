@@ -16,7 +16,9 @@ from confluent_kafka.admin import NewPartitions
 
 from livejoin import broker
 from livejoin.kafka import Kafka
-from rig.running import COLD, descendants, is_java, until
+from rig import figures
+from rig.brokers import Broker
+from rig.running import COLD, until
 from rig.world import (
     ExpectLive,
     ExpectNothingLeft,
@@ -43,13 +45,14 @@ def test_a10_a_broker_that_is_killed_and_one_that_stands_still(tmp_path: Path) -
     dice = random.Random(SEED)
     port = broker.free_port()
     with contextlib.ExitStack() as stack:
-        here = _Broker(tmp_path / "broker", port)
+        here = Broker(tmp_path / "broker", port)
         stack.callback(here.close)
         one = stack.enter_context(world(here.start(), tmp_path / "run", "a10", seed=SEED))
         play(one, [Traffic(per_second=20)])
         one.watcher.replaying = True  # who loses the broker loses the lead; the batch is read again
         for number in range(10):
             here.kill()
+            one.fault(kills=1)
             _said_and_over(one, dice.uniform(5, 60))
             here.start()
             _back(one, f"kill {number}")
@@ -57,30 +60,9 @@ def test_a10_a_broker_that_is_killed_and_one_that_stands_still(tmp_path: Path) -
         _said_and_over(one, 90)
         os.kill(here.pid, signal.SIGCONT)
         _back(one, "stopped for 90 s")
+        figures.now().landed(freezes=1)
         play(one, [StopTraffic(), ExpectOracle("a"), ExpectLive("a")])
         assert one.status()["generation"] == 1
-
-
-class _Broker:
-    """A broker over one folder and port that can be killed."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self._folder, self._port = folder, port
-        self._running = contextlib.ExitStack()
-
-    def start(self) -> Kafka:
-        self._running.close()
-        before = set(descendants(os.getpid()))
-        kafka = self._running.enter_context(broker.broker(self._folder, self._port))
-        new = set(descendants(os.getpid())) - before
-        (self.pid,) = [pid for pid in new if is_java(pid)]
-        return kafka
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        self._running.close()
 
 
 def _said_and_over(one: World, outage_s: float) -> None:
@@ -98,7 +80,9 @@ def _back(one: World, what: str) -> None:
 
     began = time.monotonic()
     until(through, f"{what}: it has recovered", BACK_S)
-    print(f"{what}: recovered after {time.monotonic() - began:.1f} s")
+    took, one.broken_at = time.monotonic() - began, None  # the outage itself does not count
+    figures.now().recovered(took)
+    print(f"{what}: recovered after {took:.1f} s")
 
 
 # --- A11
@@ -124,6 +108,7 @@ def test_a11_a_topic_that_is_gone_for_a_while(kafka: Kafka, tmp_path: Path) -> N
         assert one.live.table("users_ui"), "the last rows stay"
         kafka.make(topic, partitions=2)
         one.producers["a"].made_again("users")
+        one.fault(topics_made_again=1)
         play(one, [Produce("a", 50)])
         until(lambda: one.status()["generation"] == 2, "it is built anew", BACK_S)
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
@@ -139,7 +124,7 @@ def _make_again(one: World, source: str) -> None:
     until(lambda: not one.kafka.describe([topic]), "the topic is gone")
     one.kafka.make(topic, partitions=2)
     one.producers["a"].made_again(source)
-    one.watcher.replaying = True
+    one.fault(topics_made_again=1)
 
 
 # --- A12
@@ -187,6 +172,7 @@ def test_a12_more_partitions_while_livejoin_is_down(
 def _grow(kafka: Kafka, topic: str, count: int) -> None:
     for done in kafka.admin.create_partitions([NewPartitions(topic, count)]).values():
         done.result(15)
+    figures.now().landed(topics_grown=1)
 
 
 def _says(one: World, words: str) -> bool:
@@ -243,6 +229,7 @@ def _forget(one: World, source: str, keep: int) -> None:
         for done in one.kafka.admin.delete_records([to]).values():
             done.result(15)
         sent[:] = [r for r in sent if r.partition != partition or r.offset >= mine[-keep]]
+        figures.now().landed(records_deleted=len(mine) - keep)
 
 
 # --- A15
@@ -306,6 +293,7 @@ def test_a15_a_damaged_checkpoint(what: str, damaged: World) -> None:
     until(lambda: len(_finished(checkpoint)) > before, "a batch is finished")
     play(one, [KillDash9("both", restart=False)])
     DAMAGE[what](checkpoint)
+    figures.now().landed(checkpoints_damaged=1)
     one.live.start()
     play(one, [Produce("a", 50)])
     until(lambda: one.status()["generation"] == number + 1, f"{what}: it is built anew", 120)
@@ -330,7 +318,7 @@ def test_a15_a_full_disk(kafka: Kafka, tmp_path: Path) -> None:
             play(one, [Produce("a", 50)])
             until(lambda: one.status()["stale"], "it is said", BACK_S)
             filler.unlink()
-            one.watcher.replaying = True
+            one.fault(disks_full=1)
             until(lambda: one.status()["state"] == "live", "it is built anew", 120)
             play(one, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
     finally:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
 
 from livejoin import broker
 from livejoin.kafka import Kafka
+from rig import figures
 from rig.running import descendants, until
 from rig.world import (
     ExpectLive,
@@ -64,6 +65,7 @@ def deny(
     rules += [_rule(of, name, AclOperation.ALL, AclPermissionType.ALLOW)]
     for done in kafka.admin.create_acls(rules).values():
         done.result(10)
+    figures.now().landed(rights_taken_away=1)
 
 
 def allow(kafka: Kafka, name: str, of: ResourceType = ResourceType.TOPIC) -> None:
@@ -134,6 +136,7 @@ def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
         play(one, [ExpectOracle("a")])
         one.watcher.replaying = True
         guarded.delete(["a8d.changelog.1"])
+        figures.now().landed(topics_deleted=1)
         until(lambda: one.status()["generation"] == 2, "it is built anew", 60)
         assert "generation 1 cannot go on: its changelog was deleted" in one.live.log.read_text()
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
@@ -165,7 +168,7 @@ def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None
         assert one.status()["stale"], "the rows are not marked stale"
         assert one.live.table("final_ui") == before
         busy = _busy(one)
-        print(f"idle after giving up: {busy:.2f} cores")
+        figures.now().note(f"idle after giving up: {busy:.2f} cores")
         assert busy < 0.5
         one.watcher.replaying = True
         allow(guarded, "a5.changelog.1")

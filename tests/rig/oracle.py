@@ -4,6 +4,7 @@ Shares no code with livejoin.
 """
 
 import decimal
+import functools
 import json
 import math
 import re
@@ -141,6 +142,94 @@ def differences(found: Mapping[str, Mapping[str, Row]], truth: Expected) -> list
     return wrong
 
 
+def lost(wrong: Iterable[Difference]) -> int:
+    """How many rows are missing."""
+    return sum(one.found is None for one in wrong)
+
+
+def wrong_cells(wrong: Iterable[Difference]) -> int:
+    """How many cells are not what they should be; of a row too many, all."""
+    count = 0
+    for _, _, row, its in wrong:
+        if row is not None and its is not None:
+            mine, true = _known(row, its), _known(its, its)
+            count += sum(mine[name] != true[name] for name in true)
+        elif row is not None:
+            count += len(row)
+    return count
+
+
+def unlike_their_records(
+    found: Mapping[str, Mapping[str, Row]], sent: Mapping[str, Iterable[Sent]]
+) -> list[Difference]:
+    """Rows whose cells are not those of the record that they name.
+
+    For tables that are read while records come: a record that is not known yet is left alone.
+    """
+    wrong = []
+    for source in FIELDS:
+        there = found[f"{source}_ui"]
+        for record in sent[source]:
+            row_id = _id((record.partition, record.offset))
+            row = there.get(row_id)
+            if row is None or record.value is None:
+                continue
+            try:
+                its: Row | None = _parsed(source, record.value)
+            except Rejected:
+                its = None  # such a row must not be
+            if its is None or {name: row[name] for name in its} != its:
+                wrong.append(Difference(f"{source}_ui", row_id, row, its))
+    return wrong
+
+
+def older_than_shown(
+    found: Mapping[str, Mapping[str, Row]], sent: Mapping[str, Iterable[Sent]]
+) -> list[str]:
+    """Rows of a left join whose account is neither the newest that is shown nor a newer one."""
+    newest: dict[str, tuple[tuple[int, Position], Row]] = {}
+    later: dict[str, list[tuple[tuple[int, Position], Row]]] = {}
+    for record in sent["accounts"]:
+        at = (record.partition, record.offset)
+        try:
+            row = _parsed("accounts", record.value or b"")
+        except Rejected:
+            continue
+        user, version = row["userId"], (record.timestamp, at)
+        later.setdefault(user, []).append((version, row))
+        if _id(at) in found["accounts_ui"]:
+            newest[user] = max(newest.get(user, (version, row)), (version, row), key=lambda o: o[0])
+    may = {
+        user: [_rest(one) for version, one in later[user] if version >= least]
+        for user, (least, _) in newest.items()
+    }
+    return [
+        f"final_ui {row_id} is {row}, the newest account {newest[row['userId']][1]}"
+        for row_id, row in found["final_ui"].items()
+        if row["userId"] in may and _rest(row) not in may[row["userId"]]
+    ]
+
+
+def without_records(
+    found: Mapping[str, Mapping[str, Row]], sent: Mapping[str, Iterable[Sent]]
+) -> list[str]:
+    """Rows that name a record which nobody has sent."""
+    users, accounts = ({_id((one.partition, one.offset)) for one in sent[s]} for s in FIELDS)
+    wrong = [f"users_ui {row_id}" for row_id in found["users_ui"].keys() - users]
+    wrong += [f"accounts_ui {row_id}" for row_id in found["accounts_ui"].keys() - accounts]
+    for row_id in found["final_ui"]:
+        user, _, account = row_id.partition("+")
+        if user not in users or (account and account not in accounts):
+            wrong.append(f"final_ui {row_id}")
+    return [f"{one} is of no record that was acknowledged" for one in wrong]
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _parsed(source: str, value: bytes) -> Row:
+    """Compared again and again, parsed once."""
+    return parse(source, value)
+
+
 def _known(row: Row, its: Row) -> Row:
     cells = {name: row.get(name) for name in its}
     if "reason" in cells:
@@ -165,7 +254,7 @@ def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected
                 tombstones[source] += 1
                 continue
             try:
-                rows[source][at] = (parse(source, record.value), record.timestamp)
+                rows[source][at] = (_parsed(source, record.value), record.timestamp)
             except Rejected as error:
                 rejects[f"{source}/{_id(at)}"] = {
                     "source": source,

@@ -4,7 +4,7 @@ import contextlib
 import json
 import random
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +26,7 @@ class Producers:
         self._failed: list[str] = []
         self.people = 50  # that random records are about
         self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
+        self.rows: Counter[str] = Counter()  # of them those that are rows for sure
 
     def _made(self) -> Producer:
         return self._kafka.producer(
@@ -39,6 +40,7 @@ class Producers:
     def made_again(self, source: str) -> None:
         """Its topic is another one now: nothing is in it, and a client that knew it may hang."""
         self.acknowledged[source].clear()
+        self.rows[source] = 0
         self._producer = self._made()
 
     def sees_partitions(self, source: str, count: int) -> None:
@@ -73,6 +75,7 @@ class Producers:
             assert place[0] is not None
             assert place[1] is not None
             self.acknowledged[source].append(Sent(place[0], place[1], at, raw))
+            self.rows[source] += isinstance(value, dict)
 
         self._producer.produce(
             self._topics[source], data, key, partition, on_delivery=delivered, timestamp=timestamp

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,16 @@ class Running:
     """One livejoin over a folder; the same settings for every start."""
 
     def __init__(
-        self, kafka: Kafka, folder: Path, *, command: str = "run", token: str = "", **settings: Any
+        self,
+        kafka: Kafka,
+        folder: Path,
+        *,
+        command: str = "run",
+        token: str = "",
+        env: Mapping[str, str] | None = None,
+        **settings: Any,
     ) -> None:
+        self._env = {**(env or {})}
         # where one is asked for
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.folder = folder
@@ -72,7 +80,7 @@ class Running:
 
     def start(self, fail_at: str = "") -> None:
         """Start the process; it need not be ready yet. It dies at a fail point if one is named."""
-        env = {**os.environ, failpoints.VARIABLE: fail_at}
+        env = {**os.environ, **self._env, failpoints.VARIABLE: fail_at}
         with self.log.open("ab") as log:
             command = [str(LIVEJOIN), self.command, "-c", str(self.folder / "livejoin.yaml")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)

@@ -1,8 +1,9 @@
 """A viewer that keeps its own tables from frames, and checks what must hold on every one of them.
 
-O1  `final_ui` is the join of `users_ui` and `accounts_ui`, or just ahead of them
+O1  `final_ui` is the join of `users_ui` and `accounts_ui`, cell by cell, or just ahead of them
 O3  what is known of a row never grows older
 O4  no frame mixes generations; no table is empty or partial
+    each heartbeat's counts and hashes are those of the rows that are held here
 """
 
 import json
@@ -18,14 +19,20 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from livejoin import hashing
 from livejoin.tables.frames import Part, read
+from rig.running import alive
 
 DATA = ("users_ui", "accounts_ui", "final_ui")
+OF_A_GENERATION = (*DATA, "rejects_ui")
 SYSTEM = ("orchestrator_status", "control_raw", "generations")
 Row = dict[str, Any]
 Tables = dict[str, dict[str, Row]]
 Versioned = tuple[Any, str, Row]
+_USER, _ACCOUNT = ("userId", "name", "email", "age"), ("accountType", "balance")
 _RECEIVE_S = 0.2
+_GONE_S = 0.5
+_GOING_AWAY = 1001  # what a server that is told to stop says
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,10 @@ class Watcher:
     url: str
     # how many rows a source's table of a tag must have in a generation asked for at this time
     least: Callable[[str, str, datetime], int]
-    tables: Tables = field(default_factory=lambda: {name: {} for name in (*DATA, *SYSTEM)})
+    pid: Callable[[], int] | None = None  # of the server
+    tables: Tables = field(
+        default_factory=lambda: {name: {} for name in (*OF_A_GENERATION, *SYSTEM)}
+    )
     generation: int | None = None
     frames: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -53,11 +63,16 @@ class Watcher:
     # that is new may lack partners; ExpectOracle looks whether they come.
     replaying: bool = False
     closed: list[int] = field(default_factory=list)  # codes with which the server sent us away
+    dropped: int = 0  # connections that ended although the server lived and was not stopping
+    hashed: int = 0  # heartbeats whose hashes were those of our rows
     # of a userId: which topics it comes from, so that mixed tables show
     tag: Callable[[str], str] = lambda user: user.partition("-")[0]
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
+        self._lock = threading.Lock()  # of the tables
+        self._hashes: dict[str, dict[str, int]] = {name: {} for name in self.tables}
+        self._sums = dict.fromkeys(self.tables, 0)
         self._oldest: dict[tuple[int, str], Any] = {}
         self._touched: set[str | None] = set()
         self._of_user: dict[str, dict[str | None, set[str]]] = {name: {} for name in DATA}
@@ -71,13 +86,20 @@ class Watcher:
         self._stop.set()
         self._thread.join()
 
+    def snapshot(self) -> tuple[int | None, Tables]:
+        """What is shown at one moment, between two frames: generation and tables."""
+        with self._lock:
+            return self.generation, {name: dict(rows) for name, rows in self.tables.items()}
+
     def _run(self) -> None:
         address = self.url.replace("http", "ws") + "api/v1/live"
+        server = 0
         while not self._stop.is_set():
             try:
                 protocols = [Subprotocol("livejoin.v1")]
                 with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
-                    socket.send(json.dumps({"subscribe": [*DATA, *SYSTEM]}))
+                    server = self.pid() if self.pid else 0
+                    socket.send(json.dumps({"subscribe": list(self.tables)}))
                     self.connects += 1
                     self.replaying = self.replaying or self.connects > 1
                     while not self._stop.is_set():
@@ -86,11 +108,18 @@ class Watcher:
                         except TimeoutError:
                             continue
                         assert isinstance(data, bytes)
-                        self._take(data)
+                        with self._lock:
+                            self._take(data)
             except ConnectionClosed as error:
-                self.closed.append(error.rcvd.code if error.rcvd else 0)
+                code = error.rcvd.code if error.rcvd else 0
+                self.closed.append(code)
+                self.dropped += code != _GOING_AWAY and self._lives(server)
             except (OSError, InvalidHandshake):
                 self._stop.wait(0.1)  # the server is down; a scenario says whether it may be
+
+    def _lives(self, server: int) -> bool:
+        """Whether a server goes on; one that was killed may be seen a moment longer."""
+        return bool(server) and not self._stop.wait(_GONE_S) and alive(server)
 
     def _take(self, data: bytes) -> None:
         header, parts = read(data)
@@ -101,12 +130,12 @@ class Watcher:
             self._check_heartbeat(header)
         # a server that has just started knows of no generation: what is here stays
         starting = header["generation"] is None and self.generation is not None
-        touched = {part.table for part in parts if not (starting and part.table in DATA)}
+        touched = {p.table for p in parts if not (starting and p.table in OF_A_GENERATION)}
         for part in parts:
             if part.table in touched:
                 self._apply(part)
         moved = header["generation"] not in (None, self.generation)
-        if moved and not set(DATA) <= touched:
+        if moved and not set(OF_A_GENERATION) <= touched:
             self.wrong.append(f"generation {header['generation']} came without all tables")
         if moved:
             self.generation = header["generation"]
@@ -120,7 +149,9 @@ class Watcher:
         table = self.tables[part.table]
         of_user = self._of_user.get(part.table)
         with pa.ipc.open_stream(part.payload) as stream:
-            rows = stream.read_all().to_pylist()
+            batch = stream.read_all()
+        rows = batch.to_pylist()
+        self._rehash(part, batch)
         if part.kind == "snapshot":
             table.clear()
             if of_user is not None:
@@ -136,14 +167,36 @@ class Watcher:
             ids.add(row_id) if part.kind != "remove" else ids.discard(row_id)
             self._touched.add(known["userId"])
 
+    def _rehash(self, part: Part, batch: pa.Table) -> None:
+        """Keep the sum of the rows' hashes; a row is hashed when it comes."""
+        hashes = self._hashes[part.table]
+        if part.kind == "snapshot":
+            hashes.clear()
+            self._sums[part.table] = 0
+        ids = batch.column("_id").to_pylist()
+        new = [0] * len(ids)
+        if part.kind != "remove":
+            new = [int(one) for of in batch.to_batches() for one in hashing.of_rows(of)]
+        for row_id, its in zip(ids, new, strict=True):
+            self._sums[part.table] += its - hashes.pop(row_id, 0)
+            if part.kind != "remove":
+                hashes[row_id] = its
+
     def _check_heartbeat(self, header: Mapping[str, Any]) -> None:
+        """Whether what is held is what the server has at this `seq`."""
         if header["generation"] is None:
             return
-        for name, figures in header["tables"].items():
-            if name in self.tables and figures["rows"] != len(self.tables[name]):
-                self.wrong.append(
-                    f"{name}: {len(self.tables[name])} rows here, {figures['rows']} there"
-                )
+        at = f"generation {header['generation']}, seq {header['seq']}: "
+        told = {name: of for name, of in header["tables"].items() if name in self.tables}
+        for name, figures in told.items():
+            count, its = len(self.tables[name]), hashing.text(self._sums[name])
+            if figures["rows"] != count:
+                self.wrong.append(f"{at}{name}: {count} rows here, {figures['rows']} there")
+            elif figures["hash"] != its:
+                self.wrong.append(f"{at}{name}: the hash is {its} here, {figures['hash']} there")
+        if missing := self.tables.keys() - told.keys():
+            self.wrong.append(f"{at}no figures of {sorted(missing)}")
+        self.hashed += 1
 
     def _partial(self) -> list[str]:
         """Whether the tables of a cutover lack what was there when it was asked for."""
@@ -223,8 +276,8 @@ def _wrong_pairs(
         found = final.get(f"{user_id}+{account_id}")
         if found is None:
             wrong.append(f"final_ui lacks {user_id}+{account_id}")
-        elif (found["name"], found["balance"]) != (user["name"], account["balance"]):
-            wrong.append(f"final_ui {user_id}+{account_id} is {found}")
+        elif _differ(found, user, _USER) or _differ(found, account, _ACCOUNT):
+            wrong.append(f"final_ui {user_id}+{account_id} is {found}, not {user}, {account}")
     return wrong
 
 
@@ -234,11 +287,15 @@ def _wrong_left(
     found = final.get(user_id)
     if found is None:
         return [f"final_ui lacks {user_id}"]
-    if found["name"] != user["name"]:
+    if _differ(found, user, _USER):
         return [f"final_ui {user_id} is {found}, the user {user}"]
     if not mine:
         return []
     newest = max(mine, key=lambda one: one[0])[2]
-    if found["balance"] == newest["balance"] or found["_ts"] >= newest["_ts"]:
+    if not _differ(found, newest, _ACCOUNT) or found["_ts"] >= newest["_ts"]:
         return []
-    return [f"final_ui {user_id} shows {found['balance']}, the newest is {newest['balance']}"]
+    return [f"final_ui {user_id} is {found}, the newest account {newest}"]
+
+
+def _differ(found: Row, row: Row, columns: tuple[str, ...]) -> bool:
+    return any(found[column] != row[column] for column in columns)

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from livejoin import failpoints
 from livejoin.control.executor import Inbox
 from livejoin.core import facts, messages
 from livejoin.core.inbound import (
@@ -23,6 +25,8 @@ from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMissing
 from livejoin.kafka import Kafka, Topic
 from livejoin.reading import arrived, read_to_end
 from livejoin.signatures import Signed, Signers
+
+log = structlog.get_logger()
 
 _MOST = 1000
 _WAIT_S = 0.1
@@ -70,6 +74,9 @@ class ControlTopic:
             while not stop.is_set():
                 records = arrived(consumer, _MOST, _WAIT_S)
                 self._pass_on(records)
+                if records and failpoints.again("read-control"):
+                    log.warning("all control messages are read again", first=first)
+                    consumer.seek(TopicPartition(topic.name, 0, first))
                 quiet_s = 0.0 if records else quiet_s + _WAIT_S
                 if quiet_s > _LOOK_S:
                     quiet_s = 0.0

@@ -1,0 +1,143 @@
+"""C1 and C2: many records for long, and very many for a while; with figures.
+
+`make faults CASE=C1 SECONDS=120` is a short form.
+"""
+
+import io
+import os
+import statistics
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from livejoin import client
+from livejoin.kafka import Kafka
+from rig import load
+from rig.figures import Figures
+from rig.load import Feed, Load
+from rig.running import Running, held_kib, memory_kib, running, until
+from rig.stopwatch import Stopwatch
+
+USERS = 100_000
+NEW_USERS, ACCOUNTS = 50, 1950  # a second
+WARM_S = 30  # compilers and caches; not measured
+DRAINED_S = 180
+READ_S = 300
+
+
+def seconds(usual: int) -> int:
+    return int(os.environ.get("FAULTS_SECONDS") or usual)
+
+
+@dataclass
+class Loaded:
+    """A livejoin that serves many users."""
+
+    live: Running
+    load: Load
+    kafka: Kafka
+
+    def read(self) -> int:
+        return self.live.read()
+
+    def expect_all(self, case: Figures) -> None:
+        """O1, O2 and O5: nothing is missing, no cell is wrong, over HTTP and at a viewer."""
+        count = self.load.acknowledged
+        until(lambda: self.read() == count, f"all {count} records are read", READ_S)
+        truth = self.load.truth()
+        for name, its in truth.items():
+            self._expect(case, f"{name} over HTTP", self._table(name), its)
+        with client.connect(self.live.url) as viewer:
+            seen = pl.from_arrow(viewer.table("final_ui").to_arrow())
+            assert isinstance(seen, pl.DataFrame)
+            self._expect(case, "final_ui at a viewer", seen, truth["final_ui"])
+            until(lambda: (viewer.heartbeat_age_s or 99) < 1, "a heartbeat", 10)
+            assert viewer.mismatches == 0
+
+    def _expect(self, case: Figures, what: str, found: pl.DataFrame, its: pl.DataFrame) -> None:
+        lost, wrong, rows = load.differences(found, its)
+        case.checked(rows, rows * (its.width - 1), lost, wrong)
+        assert (lost, wrong) == (0, 0), f"{what}: {lost} rows lost, {wrong} cells wrong of {rows}"
+
+    def _table(self, name: str) -> pl.DataFrame:
+        address = f"{self.live.url}api/v1/tables/{name}?format=arrow"
+        with urllib.request.urlopen(address, timeout=120) as answer:
+            return pl.read_ipc_stream(io.BytesIO(answer.read()))
+
+
+@pytest.fixture
+def loaded(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[Loaded]:
+    name = request.node.name.split("_")[1]
+    topics = {source: f"{name}.{source}" for source in ("users", "accounts")}
+    for topic in topics.values():
+        kafka.make(topic, partitions=2)
+    one = Load(kafka, topics)
+    one.fill(USERS)
+    # what leaves a table that is too large is another case
+    with running(kafka, tmp_path, name=name, topics=topics, max_rows=10**8) as live:
+        live.wait_live()
+        yield Loaded(live, one, kafka)
+
+
+@pytest.mark.timeout(7200)
+def test_c1_two_thousand_records_a_second(loaded: Loaded, case: Figures) -> None:
+    live, sent, lasting = loaded.live, loaded.load, seconds(1800)
+    with Stopwatch(live.url, sent.at) as viewer:
+        sent.at_rate(NEW_USERS, ACCOUNTS, WARM_S)
+        before = _sizes(live)
+        rows, behind = sent.acknowledged, Feed(lambda: sent.acknowledged - viewer.read)
+        viewer.forget()
+        with behind:
+            took = sent.at_rate(NEW_USERS, ACCOUNTS, lasting)
+        p50, p99, samples = viewer.percentile(50), viewer.percentile(99), viewer.samples
+    new = sent.acknowledged - rows
+    after = _sizes(live)
+    grown = [(now - then) * 1024 / new for now, then in zip(after, before, strict=True)]
+    quarter = len(behind.seen) // 4
+    early = statistics.median(behind.seen[quarter : 2 * quarter])
+    late = statistics.median(behind.seen[-quarter:])
+    case.note(
+        f"{new:,} records in {took:.0f} s ({new / took:,.0f}/s); to the viewer p50 {p50 * 1000:.0f}"
+        f" ms, p99 {p99 * 1000:.0f} ms of {samples:,} samples; unread {early:,.0f} early,"
+        f" {late:,.0f} late, {max(behind.seen):,} at most; memory per new record:"
+        f" livejoin {grown[0]:,.0f} bytes, Spark's JVM {grown[1]:,.0f} bytes"
+    )
+    print(case.notes[-1])
+    case.viewers_dropped(viewer.dropped)
+    loaded.expect_all(case)
+    assert viewer.dropped == 0
+    assert late < early + NEW_USERS + ACCOUNTS, "it falls behind"
+    assert p99 < 1
+    assert grown[0] * new < PYTHON_BYTES * new + SLACK
+    assert grown[1] * new < JVM_BYTES * new + SLACK
+
+
+PYTHON_BYTES = 500  # of a row in two tables, its hash and its place
+JVM_BYTES = 200  # the state is on disk
+SLACK = 256 << 20  # caches and compiled code
+
+
+def _sizes(live: Running) -> tuple[int, int]:
+    """KiB of livejoin and of Spark's JVM."""
+    return memory_kib(live.pid), held_kib(live.jvm())
+
+
+@pytest.mark.timeout(3600)
+def test_c2_ten_times_the_rate(loaded: Loaded, case: Figures) -> None:
+    sent = loaded.load
+    sent.at_rate(NEW_USERS, ACCOUNTS, WARM_S)
+    rows = sent.acknowledged
+    took = sent.at_rate(10 * NEW_USERS, 10 * ACCOUNTS, seconds(60))
+    began, new = time.monotonic(), sent.acknowledged - rows
+    until(lambda: loaded.read() == sent.acknowledged, "all is read", DRAINED_S)
+    drained = time.monotonic() - began
+    case.recovered(drained).note(
+        f"{new:,} records in {took:.0f} s ({new / took:,.0f}/s), all read {drained:.0f} s later"
+    )
+    print(case.notes[-1])
+    loaded.expect_all(case)

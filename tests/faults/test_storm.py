@@ -1,0 +1,28 @@
+"""The storm. `make faults CASE=storm SEED=7 MINUTES=5`; the same seed does the same again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rig.figures import Figures
+from rig.storm import run, storm_world
+from rig.storm_actions import KINDS, LEFT_OUT, Validate
+
+SEED = int(os.environ.get("FAULTS_SEED") or 20261116)
+MINUTES = float(os.environ.get("FAULTS_MINUTES") or 30)
+
+
+@pytest.mark.timeout(3600 + 120 * MINUTES)  # the first of each kind may take longer than that
+def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
+    case.seeded(SEED)
+    print(f"seed {SEED}, {MINUTES:g} min")
+    with storm_world(tmp_path, SEED) as storm:
+        done = run(storm, SEED, MINUTES, KINDS, Validate())
+        case.note(
+            f"{done} actions in {MINUTES:g} min, landed: "
+            + ", ".join(f"{count} × {kind}" for kind, count in sorted(storm.landed.items()))
+            + f"; changelogs at one time: at most {len(storm.sampler.most_changelogs)}"
+            + "".join(f"; no {kind}: {why}" for kind, (_, why) in LEFT_OUT.items())
+        )
+        assert storm.sampler.samples["topics"] > 60 * MINUTES / 10

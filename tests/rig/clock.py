@@ -1,0 +1,30 @@
+"""A wall clock that can be set, for the Python of processes that are started with its `env`."""
+
+import os
+from pathlib import Path
+
+# Python runs this at its start, before anything else. Reading a file of a few bytes takes 10 µs.
+_CLOCK = """
+import pathlib, time
+ahead, real = pathlib.Path({file!r}), time.time
+time.time = lambda: real() + float(ahead.read_text() or 0)
+"""
+
+
+class Clock:
+    """Ahead of the real one by some seconds, or behind it."""
+
+    def __init__(self, folder: Path) -> None:
+        site = folder / "site"
+        site.mkdir(parents=True)
+        self._file = folder / "ahead"
+        self.set(0)
+        (site / "sitecustomize.py").write_text(_CLOCK.format(file=str(self._file)))
+        path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+        self.env = {"PYTHONPATH": path}
+
+    def set(self, ahead_s: float) -> None:
+        """A step, for all that run and all that will."""
+        beside = self._file.with_suffix(".new")
+        beside.write_text(str(ahead_s))
+        beside.replace(self._file)

@@ -1,0 +1,170 @@
+"""Records by the thousand: a producer that remembers them in columns, and what they must give.
+
+Every value follows from the record's number, so that what the broker acknowledged (number, place,
+time) is enough to compute all tables, with polars instead of row by row.
+"""
+
+import threading
+import time
+from array import array
+from types import TracebackType
+from typing import Any, Self
+
+import polars as pl
+from confluent_kafka import KafkaError, Message
+
+from livejoin.kafka import Kafka
+
+_SPREAD = 7919  # prime: consecutive accounts are of users far apart
+_TICK_S = 0.01
+Frame = pl.DataFrame
+TYPES = ("current", "savings", "joint")
+
+
+class Load:
+    """Users and accounts at a steady rate. User number n has the userId `un`."""
+
+    def __init__(self, kafka: Kafka, topics: dict[str, str]) -> None:
+        self._topics = topics
+        # a batch takes some ms to fill at these rates, and saves the broker most of its work
+        self._producer = kafka.producer(**{"linger.ms": 5, "queue.buffering.max.messages": 10**6})
+        self._failed: list[str] = []
+        self.users = 0  # how many were sent
+        self.accounts = 0
+        self.at = array("d")  # when each account was sent, monotonic
+        self._columns = {
+            source: {name: array("q") for name in ("number", "partition", "offset", "time")}
+            for source in topics
+        }
+
+    def user(self) -> None:
+        """Send one more user."""
+        number, self.users = self.users, self.users + 1
+        whose = f'"userId":"u{number}","name":"Name {number}","email":"{number}@b.example"'
+        self._send("users", number, f'{{{whose},"age":{number % 90}}}')
+
+    def account(self) -> None:
+        """Send one more account, of a user that there is."""
+        number, self.accounts = self.accounts, self.accounts + 1
+        user = number * _SPREAD % self.users
+        kind = TYPES[number % 3]
+        self.at.append(time.monotonic())
+        # whose it is depends on how many users there were: it is in the key, to be remembered
+        value = f'{{"userId":"u{user}","accountType":"{kind}","balance":{number}}}'
+        self._send("accounts", number << 32 | user, value)
+
+    def _send(self, source: str, number: int, value: str) -> None:
+        columns = self._columns[source]
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._failed.append(error.str())
+                return
+            columns["number"].append(number)
+            columns["partition"].append(message.partition() or 0)
+            columns["offset"].append(message.offset() or 0)
+            columns["time"].append(message.timestamp()[1])
+
+        self._producer.produce(self._topics[source], value, on_delivery=delivered)
+
+    def flush(self, limit_s: float = 120) -> None:
+        """Wait until all is acknowledged."""
+        assert self._producer.flush(limit_s) == 0
+        assert not self._failed, self._failed[:3]
+
+    def fill(self, users: int) -> None:
+        """Users as fast as the broker takes them."""
+        for number in range(users):
+            self.user()
+            if number % 1000 == 999:
+                self._producer.poll(0)
+        self.flush()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(columns["number"]) for columns in self._columns.values())
+
+    def at_rate(self, users: float, accounts: float, seconds: float) -> float:
+        """Send at these rates for so long; the seconds that it took."""
+        began = time.monotonic()
+        sent = {"users": 0, "accounts": 0}
+        while (passed := time.monotonic() - began) < seconds:
+            for _ in range(int(users * passed) - sent["users"]):
+                self.user()
+                sent["users"] += 1
+            for _ in range(int(accounts * passed) - sent["accounts"]):
+                self.account()
+                sent["accounts"] += 1
+            self._producer.poll(0)
+            time.sleep(_TICK_S)  # the clock of the load
+        self.flush()
+        return time.monotonic() - began
+
+    def truth(self) -> dict[str, Frame]:
+        """The tables that all acknowledged records give, by `_id`; `final_ui` as of a left join."""
+        users = self._frame("users").with_columns(
+            userId=pl.format("u{}", "number"),
+            name=pl.format("Name {}", "number"),
+            email=pl.format("{}@b.example", "number"),
+            age=pl.col("number") % 90,
+        )
+        own = pl.col("number") // (1 << 32)
+        accounts = self._frame("accounts").with_columns(
+            userId=pl.format("u{}", pl.col("number") % (1 << 32)),
+            accountType=pl.lit(pl.Series(TYPES)).gather(own % 3),
+            balance=own.cast(pl.Float64),
+        )
+        newest = accounts.sort("time", "partition", "offset").group_by("userId").last()
+        final = users.join(newest.select("userId", "accountType", "balance"), "userId", "left")
+        return {
+            "users_ui": users.select("_id", "userId", "name", "email", "age"),
+            "accounts_ui": accounts.select("_id", "userId", "accountType", "balance"),
+            "final_ui": final.select(
+                *("_id", "userId", "name", "email", "age", "accountType", "balance")
+            ),
+        }
+
+    def _frame(self, source: str) -> Frame:
+        columns = {name: pl.Series(name, of) for name, of in self._columns[source].items()}
+        return pl.DataFrame(columns).with_columns(_id=pl.format("{}-{}", "partition", "offset"))
+
+
+def differences(found: Frame, truth: Frame) -> tuple[int, int, int]:
+    """Rows that are lost, cells that are wrong (all of a row too many), and rows compared."""
+    found = found.select(truth.columns)
+    lost = truth.join(found, "_id", "anti").height
+    extra = found.join(truth, "_id", "anti").height
+    both = truth.join(found, "_id", "inner", suffix=" found")
+    wrong = sum(
+        both.filter(pl.col(name).ne_missing(pl.col(f"{name} found"))).height
+        for name in truth.columns
+        if name != "_id"
+    )
+    return lost, wrong + extra * len(truth.columns), truth.height
+
+
+class Feed:
+    """A thread that looks at something every second, and remembers it."""
+
+    def __init__(self, look: Any) -> None:
+        self._look = look
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.seen: list[Any] = []
+
+    def _run(self) -> None:
+        while not self._stop.wait(1):
+            self.seen.append(self._look())
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,155 @@
+"""docs/reliability.md: drawn from docs/reliability.json, one line per fault case.
+
+`make faults REPORT=1` writes both; `python tests/docs/test_reliability_page.py` draws the page.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rig import results
+from rig.cases import CASES, ELSEWHERE, NO_RUN, REASONS
+from rig.results import ROOT, Result, Results
+
+PAGE = ROOT / "docs" / "reliability.md"
+OTHER = "other"
+
+HEAD = """# What livejoin has been put through
+
+Drawn from [reliability.json](reliability.json), which `make faults REPORT=1` updates case by case
+(`CASE=A6` runs one). Each line says on which commit and machine it was run, and when; a + behind
+the commit: with changes that were not committed. A case passes only if its faults have landed.
+*Rows* and *cells* were compared with what a batch join over the acknowledged records gives, over
+HTTP and at a viewer's socket.
+"""
+
+NOT_PROMISED = """## What is not promised
+
+- **No transaction across topics.** Tables show what has been read of each source so far; a user
+  and an account that were produced together may come one after the other.
+- **A frozen leader that writes late.** If nobody leads for longer than a changelog's
+  `min.compaction.lag.ms` (an hour), compaction may keep the late write of a leader that was frozen.
+- **The changelog is at least once.** After a restart records come again; whoever reads it goes by
+  the version that each row carries, as livejoin's own table servers do.
+- **Disk.** The state of a join on disk grows with the number of records that were read.
+- **A rebuild reads what Kafka still has.** After retention or compaction of a source topic, a
+  generation that is built anew has fewer rows than the one before it.
+"""
+_COLUMNS = (
+    *("case", "what happens", "result", "seed", "landed", "rows", "cells", "lost", "wrong"),
+    *("viewers dropped", "worst recovery", "took", "commit", "date", "machine"),
+)
+_GROUPS = {
+    "Faults": ("A", "storm"),
+    "Bad input": ("B",),
+    "Load": ("C",),
+    "Security": ("D",),
+}
+
+
+def case_of(nodeid: str) -> str | None:
+    """The case that a test is a part of; those of tests/faults without one are kept as well."""
+    named = next((case for start, case in ELSEWHERE.items() if nodeid.startswith(start)), None)
+    if named is None and nodeid.startswith("tests/faults/"):
+        return results.case_of(nodeid.rpartition("::")[2]) or OTHER
+    return named
+
+
+def write() -> None:
+    """Draw the page anew."""
+    PAGE.write_text(page(results.load()))
+
+
+def page(kept: Results) -> str:
+    """The whole page."""
+    parts = [HEAD, _totals(kept)]
+    for title, starts in _GROUPS.items():
+        mine = [case for case in CASES if case.startswith(starts)]
+        lines = [_line(case, CASES[case], kept.get(case, {})) for case in mine]
+        parts.append(_section(title, lines, _notes(mine, kept)))
+    if others := kept.get(OTHER, {}):
+        lines = [_line("", f"`{test}`", {test: one}) for test, one in others.items()]
+        parts.append(_section("Further fault tests", lines, _notes([OTHER], kept)))
+    return "\n".join([*parts, NOT_PROMISED])
+
+
+def _section(title: str, lines: Sequence[str], notes: Sequence[str]) -> str:
+    head = [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
+    return "\n".join([f"## {title}", "", *head, *lines, "", *notes, *([""] if notes else [])])
+
+
+def _totals(kept: Results) -> str:
+    """What all recorded runs come to."""
+    all_tests = [one for tests in kept.values() for one in tests.values()]
+    landed = _landed(all_tests)
+    sums = {what: sum(one[what] for one in all_tests) for what in ("rows", "cells", "lost")}
+    sums |= {what: sum(one[what] for one in all_tests) for what in ("wrong", "dropped")}
+    run = sum(1 for case in CASES if kept.get(case))
+    figures = {
+        "cases run": f"{run} of {len(CASES)}",
+        "tests": f"{len(all_tests):,}",
+        "kills": f"{landed['kills']:,}",
+        "swaps": f"{landed['swaps']:,}",
+        "rows compared": f"{sums['rows']:,}",
+        "cells compared": f"{sums['cells']:,}",
+        "rows lost": f"{sums['lost']:,}",
+        "cells wrong": f"{sums['wrong']:,}",
+        "viewers dropped": f"{sums['dropped']:,}",
+    }
+    head = [f"| {' | '.join(figures)} |", "|" + "---|" * len(figures)]
+    return "\n".join([*head, f"| {' | '.join(figures.values())} |", ""])
+
+
+def _line(case: str, what: str, tests: dict[str, Result]) -> str:
+    if not tests:
+        why = REASONS.get(case, NO_RUN)
+        return f"| {case} | {what} | {why} |" + " |" * (len(_COLUMNS) - 3)
+    ran = list(tests.values())
+    landed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(_landed(ran).items()))
+    recoveries = [one["worst_recovery_s"] for one in ran if one["worst_recovery_s"] is not None]
+    cells = (
+        *(case, what, _result(tests)),
+        _each(one["seed"] for one in ran),
+        landed,
+        *(_sum(ran, what) for what in ("rows", "cells", "lost", "wrong", "dropped")),
+        f"{max(recoveries):g} s" if recoveries else "",
+        f"{sum(one['seconds'] for one in ran):.0f} s",
+        *(_each(one[what] for one in ran) for what in ("commit", "date", "machine")),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _landed(ran: Iterable[Result]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in ran:
+        total.update(one["landed"])
+    return total
+
+
+def _sum(ran: Sequence[Result], what: str) -> str:
+    """What was not looked at is left blank: a zero says that it was."""
+    compared = any(one["rows"] or one["dropped"] or one["lost"] or one["wrong"] for one in ran)
+    return f"{sum(one[what] for one in ran):,}" if compared else ""
+
+
+def _result(tests: dict[str, Result]) -> str:
+    counts = Counter(one["outcome"] for one in tests.values())
+    text = ", ".join(f"{counts[o]} {o}" for o in ("passed", "failed", "skipped") if counts[o])
+    whys = dict.fromkeys(one["why"] for one in tests.values() if one["why"])
+    return "; ".join([text, *map(_escaped, whys)])
+
+
+def _each(values: Iterable[object]) -> str:
+    return ", ".join(dict.fromkeys(str(one) for one in values if one is not None))
+
+
+def _notes(cases: Sequence[str], kept: Results) -> list[str]:
+    return [
+        f"- {case}: {_escaped(note)}"
+        for case in cases
+        for one in kept.get(case, {}).values()
+        for note in one["notes"]
+    ]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

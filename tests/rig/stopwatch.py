@@ -1,0 +1,86 @@
+"""A viewer of `final_ui` that measures how old each account is when its row is shown."""
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+from livejoin.tables import frames
+
+
+class Stopwatch:
+    """`balance` is the number of the record, and `sent` when that was handed to the producer."""
+
+    def __init__(self, url: str, sent: Sequence[float]) -> None:
+        self._address, self._sent = url.replace("http", "ws") + "api/v1/live", sent
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stopwatch")
+        self._took: list[np.ndarray] = []
+        self._newest = -1
+        self.read = 0  # records, as of the last heartbeat
+        self.dropped = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        protocols = [Subprotocol("livejoin.v1")]
+        with connect(self._address, subprotocols=protocols, max_size=None, proxy=None) as socket:
+            socket.send(json.dumps({"subscribe": ["final_ui"]}))
+            while not self._stop.is_set():
+                try:
+                    data = socket.recv(0.2)
+                except TimeoutError:
+                    continue
+                except ConnectionClosed:
+                    self.dropped += 1
+                    return
+                assert isinstance(data, bytes)
+                self._take(data, time.monotonic())
+
+    def _take(self, data: bytes, now: float) -> None:
+        header, parts = frames.read(data)
+        if header["type"] == "heartbeat":
+            self.read = sum(source["read"] for source in header["sources"].values())
+        for part in parts:
+            if part.kind == "upsert":
+                with pa.ipc.open_stream(part.payload) as stream:
+                    numbers = stream.read_all().column("balance").drop_null().to_numpy()
+                # an older number comes again where a user's row is new
+                new = numbers[numbers > self._newest].astype(np.int64)
+                if len(new):
+                    self._took.append(now - np.array([self._sent[number] for number in new]))
+                    self._newest = max(self._newest, int(new.max()) - _REORDERED)
+
+    def forget(self) -> None:
+        """What was measured so far was the start."""
+        self._took.clear()
+
+    def percentile(self, share: float) -> float:
+        """Seconds; all samples of a frame are as late as the frame."""
+        return float(np.percentile(np.concatenate(self._took), share))
+
+    @property
+    def samples(self) -> int:
+        return sum(map(len, self._took))
+
+
+_REORDERED = 20_000  # records of several partitions come in another order than they were sent

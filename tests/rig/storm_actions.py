@@ -1,0 +1,361 @@
+"""What a storm is made of: one small class per kind of action, and `Validate`."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass
+
+from confluent_kafka.admin import NewPartitions
+
+from rig import comparing, oracle
+from rig.running import START_S, alive, until
+from rig.storm import SETTLED_S, Choice, Kind, Storm
+from rig.world import PAIRS, ExpectNothingLeft, Produce, Send, topics
+
+JOINS = ("left", "inner", "left_outer")
+SOURCES = ("users", "accounts")
+GARBAGE = (
+    *(b'{"userId": "x", "name": "cu', b'[{"userId": "x"}]', b"42", b"null", b"", b"\xff\xfe"),
+    *(b'{"userId": {"a": 1}}', b'{"userId": "x"} {"userId": "y"}', b'{"userId": "x", "age": NaN}'),
+    *(b'{"a":' * 2000 + b"1" + b"}" * 2000, b'{"userId": "' + b"x" * 200_000),
+)
+BAD = (
+    *(b"{", b"[]", b"", b'"{}"', b'{"joinType": "sideways"}', b'{"usersTopic": "no-such-topic"}'),
+    *(b'{"usersTopic": 1}', b'{"usersTopic": "a,b"}', b'{"usersTopic": ".*"}', b'{"users": "x"}'),
+    *(b'{"usersTopic": "__consumer_offsets"}', b'{"usersTopic": "storm.ledger"}', b"\xff"),
+)
+MOST_PARTITIONS = 5
+MOST_VIEWERS = 5
+
+
+@dataclass(frozen=True)
+class Produced:
+    pair: str
+    count: int
+
+    def do(self, storm: Storm) -> None:
+        with storm.feeding:
+            Produce(self.pair, self.count).do(storm.world)
+        storm.landed["produce"] += 1
+
+
+@dataclass(frozen=True)
+class Garbled:
+    pair: str
+    count: int
+
+    def do(self, storm: Storm) -> None:
+        with storm.feeding:
+            for _ in range(self.count):
+                storm.world.producers[self.pair].send(
+                    storm.dice.choice(SOURCES), storm.dice.choice(GARBAGE)
+                )
+        storm.landed["garbage"] += 1
+
+
+@dataclass(frozen=True)
+class Tombstones:
+    pair: str
+    count: int
+
+    def do(self, storm: Storm) -> None:
+        with storm.feeding:
+            for number in range(self.count):
+                to = storm.world.producers[self.pair]
+                to.send(storm.dice.choice(SOURCES), None, key=f"{self.pair}-{number}")
+        storm.landed["tombstones"] += 1
+
+
+@dataclass(frozen=True)
+class Swap:
+    """To other topics, another join, or both; nobody waits for it."""
+
+    pair: str | None
+    join: str | None
+
+    def do(self, storm: Storm) -> None:
+        message = {"joinType": self.join} if self.join else {}
+        if self.pair:
+            names = topics(storm.world.name, self.pair)
+            message |= {"usersTopic": names["users"], "accountsTopic": names["accounts"]}
+        storm.wanted = self.pair or storm.wanted[0], self.join or storm.wanted[1]
+        Send(message).do(storm.world)
+        storm.good.append(storm.world.offset)
+        storm.landed["swap"] += 1
+
+
+@dataclass(frozen=True)
+class BadControl:
+    def do(self, storm: Storm) -> None:
+        Send(storm.dice.choice(BAD)).do(storm.world)
+        storm.bad.append(storm.world.offset)
+        storm.landed["bad control"] += 1
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """To the generation that stands by; if there is none, there is one first."""
+
+    def do(self, storm: Storm) -> None:
+        storm.settle()
+        if not self._standby(storm):
+            pair, join = storm.wanted
+            Swap(pair, "inner" if join == "left" else "left").do(storm)
+            storm.settle()
+        standby = until(lambda: self._standby(storm), "one stands by", SETTLED_S)
+        Send({"action": "rollback"}).do(storm.world)
+        at = storm.world.offset
+        until(lambda: self._outcome(storm, at) in ("live", "rejected"), "rolled back", SETTLED_S)
+        row = storm.world.outcome(at)
+        assert row is not None
+        if row["outcome"] == "rejected":  # it broke down just now
+            assert row["reason"], row
+            return
+        storm.wanted = standby
+        storm.good.append(at)
+        storm.landed["rollback"] += 1
+
+    def _standby(self, storm: Storm) -> Choice | None:
+        try:
+            rows = [row for row in storm.world.generations() if row["state"] == "standby"]
+        except AssertionError:
+            return None  # it is being started
+        pairs = {storm.world.topics(pair)["users"]: pair for pair in PAIRS}
+        mine = [row for row in rows if row["generation"] not in storm.broken]
+        return (pairs[mine[0]["usersTopic"]], mine[0]["joinType"]) if mine else None
+
+    def _outcome(self, storm: Storm, offset: int) -> str:
+        with contextlib.suppress(AssertionError):  # it is being started
+            row = storm.world.outcome(offset)
+            return str(row["outcome"]) if row else ""
+        return ""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """kill -9 of one or more processes, all at once; they are started again at once."""
+
+    who: tuple[str, ...]
+
+    def do(self, storm: Storm) -> None:
+        live = storm.world.live
+        jvm = until(live.jvms, "Spark's JVM", START_S)[0]
+        pids = {"python": live.pid, "jvm": jvm, "broker": storm.broker.pid}
+        assert all(alive(pids[one]) for one in self.who)
+        storm.fault("kill " + " ".join(self.who), kills=len(self.who))
+        if "broker" in self.who:
+            storm.broker.kill()
+        live.kill(*(pids[one] for one in self.who if one != "broker"))
+        if "broker" in self.who:
+            storm.broker.start()
+        if "python" in self.who:
+            until(lambda: not alive(jvm), "no orphan JVM")
+            live.start()
+
+
+@dataclass(frozen=True)
+class BrokerAway:
+    """The broker is killed and stays away for a while."""
+
+    seconds: float
+
+    def do(self, storm: Storm) -> None:
+        storm.fault("broker away", kills=1)
+        storm.broker.kill()
+        time.sleep(self.seconds)  # the length of the outage
+        storm.broker.start()
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """SIGTERM, as by a service manager, and a new start."""
+
+    def do(self, storm: Storm) -> None:
+        storm.fault("stop", stops=1)
+        assert storm.world.live.stop() == 0
+        storm.world.live.start()
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The JVM stands still for a while."""
+
+    seconds: float
+
+    def do(self, storm: Storm) -> None:
+        jvm = until(storm.world.live.jvms, "Spark's JVM", START_S)[0]
+        storm.fault("freeze", freezes=1)
+        os.kill(jvm, signal.SIGSTOP)
+        try:
+            time.sleep(self.seconds)  # the length of the pause
+        finally:
+            os.kill(jvm, signal.SIGCONT)
+
+
+@dataclass(frozen=True)
+class TopicAgain:
+    """A source topic is deleted and made again, empty."""
+
+    pair: str
+    source: str
+
+    def do(self, storm: Storm) -> None:
+        one = storm.world
+        storm.settle()  # a build that loses its topic may fail, and that is right
+        with storm.quiet():
+            topic = one.topics(self.pair)[self.source]
+            column = f"{self.source}Topic"
+            theirs = [row for row in one.generations() if row[column] == topic]
+            one.kafka.delete([topic])
+            until(lambda: not one.kafka.describe([topic]), "the topic is gone")
+            one.kafka.make(topic, partitions=2)
+            one.producers[self.pair].made_again(self.source)
+            for _, counts in one.floors:
+                counts[self.pair, self.source] = 0
+            storm.fault("topic again", topics_made_again=1)
+            storm.broken |= {row["generation"] for row in theirs}
+
+
+@dataclass(frozen=True)
+class MorePartitions:
+    pair: str
+    source: str
+
+    def do(self, storm: Storm) -> None:
+        kafka, topic = storm.world.kafka, storm.world.topics(self.pair)[self.source]
+        there = len(kafka.describe([topic])[topic].partitions)
+        if there >= MOST_PARTITIONS:
+            return
+        for done in kafka.admin.create_partitions([NewPartitions(topic, there + 1)]).values():
+            done.result(15)
+        storm.fault("partitions", partitions_added=1)
+
+
+@dataclass(frozen=True)
+class ViewersCome:
+    count: int
+
+    def do(self, storm: Storm) -> None:
+        for _ in range(min(self.count, MOST_VIEWERS - len(storm.viewers))):
+            storm.join(storm.world.live.url)
+        until(lambda: all(one.connects for one in storm.viewers), "they are let in", START_S)
+        storm.landed["viewers come"] += 1
+
+
+@dataclass(frozen=True)
+class ViewersGo:
+    """Not the one behind the proxy."""
+
+    count: int
+
+    def do(self, storm: Storm) -> None:
+        for one in [one for one in storm.viewers if one.url == storm.world.live.url][: self.count]:
+            storm.leave(one)
+            storm.landed["viewers go"] += 1
+
+
+@dataclass(frozen=True)
+class SlowNetwork:
+    """Between one viewer and its server, or between livejoin and Kafka."""
+
+    to: str
+    seconds: float
+    delay_s: float
+    bytes_per_s: int
+
+    def do(self, storm: Storm) -> None:
+        proxy = storm.to_server if self.to == "server" else storm.to_broker
+        proxy.slow(self.delay_s, self.bytes_per_s)
+        with storm.feeding:
+            Produce(storm.wanted[0], 200).do(storm.world)  # something that has to pass
+        time.sleep(self.seconds)  # how long it is slow
+        if proxy.fast():
+            storm.fault(f"slow {self.to}", slow_networks=1)
+
+
+@dataclass(frozen=True)
+class ClockStep:
+    """The wall clock of livejoin's Python is set."""
+
+    ahead_s: int
+
+    def do(self, storm: Storm) -> None:
+        storm.clock.set(self.ahead_s)
+        storm.fault("clock step", clock_steps=1)
+
+
+@dataclass(frozen=True)
+class Validate:
+    """Everything becomes quiet, and is compared: O1 to O5, and what is left behind."""
+
+    def do(self, storm: Storm) -> None:
+        one = storm.world
+        with storm.quiet():
+            storm.settle()
+            pair, join = storm.wanted
+            comparing.expect_equal(one.live, one.watcher, one.producers[pair], join, SETTLED_S)
+            one.over()
+            truth = oracle.expected(one.producers[pair].acknowledged, join)
+            for viewer in storm.viewers:
+                comparing.expect_seen(viewer, truth)
+            assert storm.settled(), one.status()
+            states = [row["state"] for row in one.generations()]
+            assert states.count("live") == 1, states
+            ExpectNothingLeft().do(one)
+            self._expect_outcomes(storm)
+        most = storm.sampler.most_changelogs
+        assert len(most) <= 3, f"at one time there were changelogs of {sorted(most)}"
+        dropped = sum(viewer.dropped for viewer in storm.watchers)
+        assert not dropped, [viewer.closed for viewer in storm.watchers]
+        for viewer in storm.watchers:
+            viewer.replaying = False
+
+    def _expect_outcomes(self, storm: Storm) -> None:
+        rows = storm.world.live.table("control_raw").values()
+        found = {row["offset"]: row for row in rows}
+        for offset in storm.bad:
+            assert found[offset]["outcome"] == "rejected", found[offset]
+            assert found[offset]["reason"], found[offset]
+        for offset in storm.good:
+            assert found[offset]["outcome"] not in ("rejected", "failed"), found[offset]
+
+
+def _pair(dice: random.Random) -> str:
+    return dice.choice(PAIRS)
+
+
+def _swap(dice: random.Random) -> Swap:
+    pair, join = dice.choice((None, *PAIRS)), dice.choice((None, *JOINS))
+    return Swap(pair, join) if pair or join else Swap(_pair(dice), None)
+
+
+KINDS = {
+    "produce": Kind(10, lambda d: Produced(_pair(d), d.randint(50, 400))),
+    "garbage": Kind(4, lambda d: Garbled(_pair(d), d.randint(5, 40))),
+    "tombstones": Kind(4, lambda d: Tombstones(_pair(d), d.randint(5, 40))),
+    "swap": Kind(12, _swap),
+    "bad control": Kind(5, lambda _: BadControl()),
+    "rollback": Kind(5, lambda _: Rollback()),
+    "kill python": Kind(3, lambda _: Kill(("python",))),
+    "kill jvm": Kind(3, lambda _: Kill(("jvm",))),
+    "kill python jvm": Kind(3, lambda _: Kill(("python", "jvm"))),
+    "kill python jvm broker": Kind(2, lambda _: Kill(("python", "jvm", "broker"))),
+    "broker away": Kind(2, lambda d: BrokerAway(round(d.uniform(0, 12), 1))),
+    "stop": Kind(2, lambda _: Stopped()),
+    "freeze": Kind(2, lambda d: Frozen(round(d.uniform(1, 12), 1))),
+    "topic again": Kind(2, lambda d: TopicAgain(_pair(d), d.choice(SOURCES))),
+    "partitions": Kind(2, lambda d: MorePartitions(_pair(d), d.choice(SOURCES))),
+    "viewers come": Kind(4, lambda d: ViewersCome(d.randint(1, 3))),
+    "viewers go": Kind(3, lambda d: ViewersGo(d.randint(1, 2))),
+    "slow server": Kind(2, lambda d: SlowNetwork("server", round(d.uniform(2, 8), 1), 0.2, 50_000)),
+    "slow broker": Kind(2, lambda d: SlowNetwork("broker", round(d.uniform(2, 8), 1), 0.05, 10**6)),
+}
+# Kinds that are not part of a storm yet, and why.
+LEFT_OUT = {
+    "clock step": (
+        Kind(2, lambda d: ClockStep(d.choice((-86_400, -3600, 0, 3600, 86_400)))),
+        "durations are still measured on the wall clock: a step delays the restart of a query",
+    ),
+}

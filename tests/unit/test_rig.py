@@ -1,0 +1,356 @@
+"""The rig can fail: a viewer or an oracle that sees one wrong cell says so. And its parts work."""
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from livejoin import hashing
+from livejoin.broker import free_port
+from livejoin.tables import frames
+from livejoin.tables.decode import schema
+from rig import comparing, figures, load, oracle, results
+from rig.clock import Clock
+from rig.figures import Figures
+from rig.oracle import Sent
+from rig.slow_proxy import Proxy
+from rig.storm import EVERY, plan
+from rig.storm_actions import KINDS, Validate
+from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
+
+NOW = 1_700_000_000_000
+RECORDS = {
+    "users": [
+        Sent(0, 0, NOW, b'{"userId": "a-1", "name": "Ada", "email": "a@b", "age": 36}'),
+        Sent(1, 0, NOW, b'{"userId": "a-2", "name": "Bob", "age": 40}'),
+        Sent(1, 1, NOW, b'{"userId": '),
+        Sent(1, 2, NOW, None),
+    ],
+    "accounts": [
+        Sent(0, 0, NOW, b'{"userId": "a-1", "accountType": "old", "balance": 1}'),
+        Sent(0, 1, NOW + 1, b'{"userId": "a-1", "accountType": "new", "balance": 2}'),
+    ],
+}
+Tables = dict[str, dict[str, dict[str, Any]]]
+
+
+def tables(join: str = "left") -> Tables:
+    """As livejoin would show them, with the columns that the oracle does not know."""
+    more = {"_ts": NOW + 1, "topic": "t", "ts": NOW}
+    return {
+        name: {row_id: {**row, **more, "_id": row_id} for row_id, row in rows.items()}
+        for name, rows in oracle.expected(RECORDS, join).tables.items()
+    }
+
+
+def viewer(shown: Tables) -> Watcher:
+    """A viewer that was sent these rows in a frame."""
+    one = Watcher("http://nowhere/", lambda *_: 0)
+    one._take(frames.frame({"type": "cutover", "generation": 1, "seq": 9}, parts(shown)))
+    return one
+
+
+def parts(shown: Tables) -> list[frames.Part]:
+    return [
+        frames.part(name, "snapshot", batch(name, shown.get(name, {})))
+        for name in (*OF_A_GENERATION, *SYSTEM)
+    ]
+
+
+def batch(name: str, rows: dict[str, dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows.values()), schema(name))
+
+
+def heartbeat(shown: Tables) -> bytes:
+    """What the server that has these rows says of them."""
+    told = {}
+    for name in (*OF_A_GENERATION, *SYSTEM):
+        rows = batch(name, shown.get(name, {}))
+        total = sum(hashing.total(hashing.of_rows(one)) for one in rows.to_batches())
+        told[name] = {"rows": rows.num_rows, "hash": hashing.text(total)}
+    return frames.frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": told})
+
+
+def one_cell(shown: Tables) -> None:
+    shown["final_ui"]["0-0"]["accountType"] = "old"
+
+
+def one_number(shown: Tables) -> None:
+    shown["accounts_ui"]["0-1"]["balance"] = 2.0000001
+
+
+def a_null(shown: Tables) -> None:
+    shown["users_ui"]["1-0"]["email"] = ""
+
+
+def a_row_less(shown: Tables) -> None:
+    del shown["users_ui"]["1-0"]
+
+
+def a_row_more(shown: Tables) -> None:
+    shown["final_ui"]["9-9"] = {**shown["final_ui"]["0-0"], "_id": "9-9"}
+
+
+def a_reason(shown: Tables) -> None:
+    shown["rejects_ui"]["users/1-1"]["reason"] = "value: empty"
+
+
+CHANGES = [one_cell, one_number, a_null, a_row_less, a_row_more, a_reason]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_oracle_notices(change: Callable[[Tables], None]) -> None:
+    truth, shown = oracle.expected(RECORDS), tables()
+    assert oracle.differences(shown, truth) == []
+    change(shown)
+    (found,) = oracle.differences(shown, truth)
+    assert oracle.lost([found]) + oracle.wrong_cells([found]) >= 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_heartbeats_hash_tells_what_a_viewer_holds_wrongly(
+    change: Callable[[Tables], None],
+) -> None:
+    shown = tables()
+    one = viewer(shown)
+    one._take(heartbeat(shown))
+    assert (one.wrong, one.hashed) == ([], 1)
+    change(shown)  # at the server alone: the viewer was not told
+    one._take(heartbeat(shown))
+    (said,) = one.wrong
+    assert "seq 9" in said
+
+
+def test_the_hash_follows_changes_and_removals() -> None:
+    shown = tables()
+    one = viewer(shown)
+    one_cell(shown)
+    changed = batch("final_ui", {"0-0": shown["final_ui"]["0-0"]})
+    gone = shown["final_ui"].pop("1-0")["_id"]
+    told = {"type": "data", "generation": 1, "seq": 9}
+    more = [frames.part("final_ui", "upsert", changed), frames.removal("final_ui", [gone])]
+    one._take(frames.frame(told, more))
+    one.wrong.clear()  # the rows are none that a join gives
+    one._take(heartbeat(shown))
+    assert (one.wrong, one.hashed) == ([], 1)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_viewer_was_shown_is_compared_cell_by_cell(
+    change: Callable[[Tables], None],
+) -> None:
+    truth, shown = oracle.expected(RECORDS), tables()
+    change(shown)
+    before = figures.begin()
+    with pytest.raises(AssertionError, match="at the viewer"):
+        comparing.expect_seen(viewer(shown), truth, limit_s=0)
+    assert before.lost + before.wrong >= 1
+    assert before.rows == 7
+
+
+class Produced:
+    """What was acknowledged, of producers."""
+
+    acknowledged = RECORDS
+
+
+@pytest.mark.parametrize("change", [one_cell, one_number, a_null, a_row_less, a_row_more])
+@pytest.mark.parametrize("join", ["left", "inner", "left_outer"])
+def test_under_traffic_a_viewer_is_compared_cell_by_cell(
+    change: Callable[[Tables], None], join: str
+) -> None:
+    shown, sent = tables(join), Produced()
+    comparing.expect_consistent(viewer(shown), sent, join, 1, limit_s=0)
+    if join != "left" and change in (one_cell, a_row_more):
+        shown["final_ui"]["0-0"] = shown["final_ui"]["0-0+0-1"]  # the row that these two change
+    change(shown)
+    with pytest.raises(AssertionError, match="at the viewer"):
+        comparing.expect_consistent(viewer(shown), sent, join, 1, limit_s=0)
+    with pytest.raises(AssertionError, match="generation 1 is shown"):
+        comparing.expect_consistent(viewer(tables(join)), sent, join, 2, limit_s=0)
+
+
+def test_every_cell_of_a_joined_row_counts() -> None:
+    shown = tables()
+    users, accounts, final = (shown[f"{name}_ui"] for name in ("users", "accounts", "final"))
+    assert unjoined(users, accounts, final, "left") == []
+    for column in ("userId", "name", "email", "age"):
+        changed = {**final, "0-0": {**final["0-0"], column: "x"}}
+        assert unjoined(users, accounts, changed, "left")
+
+
+# --- the storm
+
+
+def actions(seed: int, count: int) -> list[tuple[str, object]]:
+    return list(itertools.islice(plan(seed, KINDS, Validate()), count))
+
+
+def test_the_same_seed_gives_the_same_storm() -> None:
+    assert actions(7, 200) == actions(7, 200)
+    assert actions(7, 200) != actions(8, 200)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_storm_begins_with_every_kind_of_action(seed: int) -> None:
+    first = [name for name, _ in actions(seed, len(KINDS) + len(KINDS) // EVERY)]
+    assert sorted(name for name in first if name != "validate") == sorted(KINDS)
+    assert first.count("validate") == len(KINDS) // EVERY
+
+
+def test_a_proxy_passes_on_and_can_be_slow() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_echo, args=[server]).start()
+        with (
+            Proxy(free_port(), server.getsockname()[1]) as proxy,
+            socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as one,
+        ):
+            assert _asked(one) < 5
+            assert proxy.fast() == 0
+            proxy.slow(0.2, 10**6)
+            assert _asked(one) > 0.4  # there and back
+            assert proxy.fast() == 2
+
+
+def test_a_clock_can_be_set_while_a_process_runs(tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "clock")
+    told = "import time\nfor _ in range(2): input(); print(time.time(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", told],
+        env={**os.environ, **clock.env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for ahead_s in (0, -3600):
+            clock.set(ahead_s)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert abs(float(process.stdout.readline()) - time.time() - ahead_s) < 60
+
+
+def _echo(server: socket.socket) -> None:
+    one, _ = server.accept()
+    with one:
+        while data := one.recv(1000):
+            one.sendall(data)
+
+
+def _asked(one: socket.socket) -> float:
+    began = time.monotonic()
+    one.sendall(b"hello")
+    assert one.recv(1000) == b"hello"
+    return time.monotonic() - began
+
+
+# --- load
+
+
+def test_a_frame_that_differs_in_one_cell_is_noticed() -> None:
+    truth = pl.DataFrame({"_id": ["a", "b", "c"], "x": [1, None, 3], "y": ["p", "q", None]})
+    other = pl.DataFrame({"y": ["p", "q", "r"], "x": [1, 2, 3], "_id": ["a", "b", "d"]})
+    assert load.differences(truth.reverse(), truth) == (0, 0, 3)
+    lost, wrong, rows = load.differences(other, truth)
+    assert (lost, wrong, rows) == (1, 1 + 3, 3)  # c is lost; b's x; all of d
+
+
+class FakeKafka:
+    """Acknowledges at once; remembers records for the slow oracle."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, list[Sent]] = {"users": [], "accounts": []}
+
+    def producer(self, **_: object) -> Any:
+        return self
+
+    def produce(self, topic: str, value: str, on_delivery: Callable[..., None]) -> None:
+        of = self.sent[topic]
+        place = len(of) % 2, len(of) // 2, NOW + len(of) * 7919 % 50  # not in order of time
+        of.append(Sent(*place, value.encode()))
+        on_delivery(None, FakeMessage(*place))
+
+    def poll(self, _: float) -> int:
+        return 0
+
+    def flush(self, _: float) -> int:
+        return 0
+
+
+@dataclass
+class FakeMessage:
+    at: int
+    place: int
+    time: int
+
+    def partition(self) -> int:
+        return self.at
+
+    def offset(self) -> int:
+        return self.place
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.time
+
+
+def test_the_quick_truth_is_the_slow_one() -> None:
+    kafka = FakeKafka()
+    one = load.Load(kafka, {"users": "users", "accounts": "accounts"})  # type: ignore[arg-type]
+    one.fill(40)
+    for number in range(300):
+        one.account()
+        if number % 30 == 0:
+            one.user()
+    assert one.acknowledged == 40 + 300 + 10
+    slow = oracle.expected(kafka.sent)
+    for name, quick in one.truth().items():
+        rows = {row.pop("_id"): row for row in quick.to_dicts()}
+        assert rows == slow.tables[name], name
+
+
+# --- results
+
+
+def test_results_are_kept_test_by_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "results.json"
+    monkeypatch.setattr(results, "DATA", file)
+    for test, outcome in (
+        ("test_a1_x", "failed"),
+        ("test_a1_y", "passed"),
+        ("test_a1_x", "passed"),
+    ):
+        results.keep("A1", test, results.result(outcome, "", 1, Figures().landed(kills=1)))
+    kept = results.load()["A1"]
+    assert {test: one["outcome"] for test, one in kept.items()} == {
+        "test_a1_x": "passed",
+        "test_a1_y": "passed",
+    }
+    assert kept["test_a1_x"]["landed"] == {"kills": 1}
+    assert len(file.read_text().splitlines()) == 2 + 2 + 2, "one test, one line"
+    assert json.loads(file.read_text())
+
+
+@pytest.mark.parametrize(
+    ("test", "case"),
+    [
+        ("test_a6_two_hundred", "A6"),
+        ("test_storm_of_everything", "storm"),
+        ("test_cluster_a_swap", None),
+        ("test_a_swap", None),
+    ],
+)
+def test_a_test_belongs_to_the_case_in_its_name(test: str, case: str | None) -> None:
+    assert results.case_of(test) == case
