@@ -28,6 +28,9 @@ NEW_USERS, ACCOUNTS = 50, 1950  # a second
 WARM_S = 30  # compilers and caches; not measured
 DRAINED_S = 180
 READ_S = 300
+VIEWER_ROWS = 200_000
+FULL = 500_000  # rows, in C9
+CATCH_UPS, EACH = 10, 1_000_000  # in C10
 
 
 def seconds(usual: int) -> int:
@@ -45,17 +48,18 @@ class Loaded:
     def read(self) -> int:
         return self.live.read()
 
-    def expect_all(self, case: Figures) -> None:
+    def expect_all(self, case: Figures, most: int | None = None) -> None:
         """O1, O2 and O5: nothing is missing, no cell is wrong, over HTTP and at a viewer."""
         count = self.load.acknowledged
         until(lambda: self.read() == count, f"all {count} records are read", READ_S)
-        truth = self.load.truth()
+        truth = self.load.truth(most)
         for name, its in truth.items():
             self._expect(case, f"{name} over HTTP", self._table(name), its)
         with client.connect(self.live.url) as viewer:
             seen = pl.from_arrow(viewer.table("final_ui").to_arrow())
             assert isinstance(seen, pl.DataFrame)
-            self._expect(case, "final_ui at a viewer", seen, truth["final_ui"])
+            its = self.load.truth(min(most, VIEWER_ROWS))["final_ui"] if most else truth["final_ui"]
+            self._expect(case, "final_ui at a viewer", seen, its)
             until(lambda: (viewer.heartbeat_age_s or 99) < 1, "a heartbeat", 10)
             assert viewer.mismatches == 0
 
@@ -70,14 +74,19 @@ class Loaded:
             return pl.read_ipc_stream(io.BytesIO(answer.read()))
 
 
-@pytest.fixture
-def loaded(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[Loaded]:
-    name = request.node.name.split("_")[1]
+def _filled(kafka: Kafka, name: str, users: int, accounts: int = 0) -> tuple[Load, dict[str, str]]:
     topics = {source: f"{name}.{source}" for source in ("users", "accounts")}
     for topic in topics.values():
         kafka.make(topic, partitions=2)
     one = Load(kafka, topics)
-    one.fill(USERS)
+    one.fill(users, accounts)
+    return one, topics
+
+
+@pytest.fixture
+def loaded(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[Loaded]:
+    name = request.node.name.split("_")[1]
+    one, topics = _filled(kafka, name, USERS)
     # what leaves a table that is too large is another case
     with running(kafka, tmp_path, name=name, topics=topics, max_rows=10**8) as live:
         live.wait_live()
@@ -141,3 +150,68 @@ def test_c2_ten_times_the_rate(loaded: Loaded, case: Figures) -> None:
     )
     print(case.notes[-1])
     loaded.expect_all(case)
+
+
+@pytest.mark.timeout(7200)
+def test_c9_full_tables_stay_as_large_as_they_are(
+    kafka: Kafka, tmp_path: Path, case: Figures
+) -> None:
+    lasting = seconds(1800)
+    most = min(FULL, (NEW_USERS + ACCOUNTS) * lasting // 3)
+    sent, topics = _filled(kafka, "c9", min(USERS, most // 2))
+    told = {"name": "c9", "topics": topics, "max_rows": most}
+    early_folder, late_folder = tmp_path / "early", tmp_path / "late"
+    with running(kafka, early_folder, **told) as live:
+        live.wait_live()
+        loaded = Loaded(live, sent, kafka)
+        while sent.accounts < most + most // 4:  # full, and on its way
+            sent.at_rate(NEW_USERS, ACCOUNTS, 10)
+        until(lambda: "accounts_ui" in live.ask("api/v1/status")["capped"], "the table is full")
+        before = _sizes(live)
+        rows = sent.acknowledged
+        sent.at_rate(NEW_USERS, ACCOUNTS, lasting)
+        after, new = _sizes(live), sent.acknowledged - rows
+        grown = (after[0] - before[0]) / before[0]
+        case.note(
+            f"{new:,} records beyond a cap of {most:,}: livejoin {before[0] >> 10:,} MiB before,"
+            f" {after[0] >> 10:,} MiB after; Spark's JVM {before[1] >> 10:,} and"
+            f" {after[1] >> 10:,} MiB"
+        )
+        print(case.notes[-1])
+        loaded.expect_all(case, most)
+        with running(kafka, late_folder, command="serve", **told) as late:
+            late.wait_live()
+            other = Loaded(late, sent, kafka)
+            until(lambda: other.read() == sent.acknowledged, "the late server has read all", READ_S)
+            other.expect_all(case, most)
+        assert grown < 0.1, "memory goes on growing"
+
+
+@pytest.mark.timeout(7200)
+def test_c10_memory_after_many_catch_ups(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
+    each = int(os.environ.get("FAULTS_ROWS") or EACH)
+    sent, topics = _filled(kafka, "c10", each, each)
+    settings = {"max_rows": 4 * each, "standby_s": 0, "build_stall_s": 600}
+    with running(kafka, tmp_path, name="c10", topics=topics, **settings) as live:
+        live.wait_live(READ_S)
+        sizes = []
+        for number in range(1, CATCH_UPS + 1):
+            until(lambda: live.read() == sent.acknowledged, "all is read", READ_S)
+            sizes.append(_sizes(live))
+            if number < CATCH_UPS:
+                live.ask("api/v1/control", {"start": "earliest"})  # the same choice, built anew
+                _wait_for(live, number + 1)
+        Loaded(live, sent, kafka).expect_all(case, 4 * each)
+        case.landed(swaps=CATCH_UPS - 1).note(
+            "MiB of livejoin and of Spark's JVM after each: "
+            + ", ".join(f"{a >> 10:,} + {b >> 10:,}" for a, b in sizes)
+        )
+        print(case.notes[-1])
+
+
+def _wait_for(live: Running, generation: int) -> None:
+    def is_live() -> bool:
+        status = live.ask("api/v1/status")
+        return bool((status["state"], status["generation"]) == ("live", generation))
+
+    until(is_live, f"generation {generation} is live", READ_S)

@@ -72,7 +72,6 @@ ELSEWHERE = {
 
 # Cases that cannot be run, or not yet.
 REASONS = {
-    **dict.fromkeys(("A17", "A18", "A19", "A21", "B7", "C9", "C10"), "there is no test of it yet"),
     "A20": "livejoin takes one cluster for everything so far",
     "C8": "windows that the server computes do not exist yet",
 }

@@ -72,13 +72,14 @@ class Load:
         assert self._producer.flush(limit_s) == 0
         assert not self._failed, self._failed[:3]
 
-    def fill(self, users: int) -> None:
-        """Users as fast as the broker takes them."""
-        for number in range(users):
-            self.user()
-            if number % 1000 == 999:
-                self._producer.poll(0)
-        self.flush()
+    def fill(self, users: int, accounts: int = 0) -> None:
+        """Users, then accounts, as fast as the broker takes them."""
+        for send, count in ((self.user, users), (self.account, accounts)):
+            for number in range(count):
+                send()
+                if number % 1000 == 999:
+                    self._producer.poll(0)
+            self.flush()
 
     @property
     def acknowledged(self) -> int:
@@ -100,8 +101,11 @@ class Load:
         self.flush()
         return time.monotonic() - began
 
-    def truth(self) -> dict[str, Frame]:
-        """The tables that all acknowledged records give, by `_id`; `final_ui` as of a left join."""
+    def truth(self, most: int | None = None) -> dict[str, Frame]:
+        """The tables that all acknowledged records give, by `_id`; `final_ui` as of a left join.
+
+        Of each so many rows of the highest rank.
+        """
         users = self._frame("users").with_columns(
             userId=pl.format("u{}", "number"),
             name=pl.format("Name {}", "number"),
@@ -115,7 +119,14 @@ class Load:
             balance=own.cast(pl.Float64),
         )
         newest = accounts.sort("time", "partition", "offset").group_by("userId").last()
-        final = users.join(newest.select("userId", "accountType", "balance"), "userId", "left")
+        latest = newest.select("userId", "accountType", "balance", of_account="time")
+        final = users.join(latest, "userId", "left")
+        final = final.with_columns(time=pl.max_horizontal("time", "of_account"))
+        if most is not None:
+            rank = ("time", "partition", "offset")
+            users, accounts, final = (
+                one.sort(*rank).tail(most) for one in (users, accounts, final)
+            )
         return {
             "users_ui": users.select("_id", "userId", "name", "email", "age"),
             "accounts_ui": accounts.select("_id", "userId", "accountType", "balance"),
