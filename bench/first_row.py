@@ -16,7 +16,10 @@ from browser.pictures import wait_for
 
 ROOT = Path(__file__).parents[1]
 OUT = Path(__file__).parent / "out" / "first_row.json"
-SHOWN = "async () => (await document.querySelector('[data-table=final_ui]').getView()).num_rows()"
+SHOWN = """async () => { // none yet, or none while the first rows come
+    const view = await document.querySelector('[data-table=final_ui]').getView().catch(() => null);
+    return view ? view.num_rows() : 0;
+}"""
 
 
 def main() -> None:

@@ -9,6 +9,12 @@ export type Type = "string" | "int64" | "double" | "timestamp";
 export type Field = { name: string; type: Type };
 export type Cell = string | number | bigint | null;
 export type Table = { fields: Field[]; columns: Cell[][]; length: number };
+/** Where something stands in a stream. */
+export type Buffer = { at: number; size: number };
+/** A column of a batch, as it stands in the stream; without `validity` no cell is null, without `offsets` each has 8 bytes. */
+export type Column = { type: Type; validity: Buffer | null; offsets: Buffer | null; data: Buffer };
+export type Batch = { length: number; columns: Column[] };
+export type Stream = { view: DataView; fields: Field[]; batches: Batch[] };
 
 const CONTINUES = 0xffffffff;
 const HEADER = { schema: 1, batch: 3 }; // of the union MessageHeader
@@ -82,14 +88,26 @@ class Flat {
   }
 }
 
-/**  whole numbers are numbers where those are exact, else BigInts; timestamps are ms since 1970 UTC */
+/** Whole numbers are numbers where those are exact, else BigInts; timestamps are ms since 1970 UTC. */
 export function readArrow(data: ArrayBuffer | Uint8Array): Table {
+  const { view, fields, batches } = readStream(data);
+  const columns = fields.map((): Cell[] => []);
+  for (const batch of batches) {
+    for (const [i, column] of batch.columns.entries()) {
+      const [cell, valid] = [reader(view, column, batch.length), validity(view, column)];
+      for (let row = 0; row < batch.length; row++) columns[i]!.push(valid(row) ? cell(row) : null);
+    }
+  }
+  return { fields, columns, length: batches.reduce((sum, { length }) => sum + length, 0) };
+}
+
+/** The batches of a stream, with their cells left as bytes. */
+export function readStream(data: ArrayBuffer | Uint8Array): Stream {
   const view = ArrayBuffer.isView(data)
     ? new DataView(data.buffer, data.byteOffset, data.byteLength)
     : new DataView(data);
   let fields: Field[] | null = null;
-  let columns: Cell[][] = [];
-  let length = 0;
+  const batches: Batch[] = [];
   for (let at = 0; at + 8 <= view.byteLength;) {
     if (view.getUint32(at, true) !== CONTINUES) throw new Error("not an Arrow stream");
     const size = view.getInt32(at + 4, true);
@@ -101,15 +119,14 @@ export function readArrow(data: ArrayBuffer | Uint8Array): Table {
     at = body + message.long(3);
     if (kind === HEADER.schema) {
       fields = readFields(message.table(2));
-      columns = fields.map(() => []);
     } else if (kind === HEADER.batch && fields) {
-      length += readBatch(message.table(2), view, body, fields, columns);
+      batches.push(readBatch(message.table(2), body, fields));
     } else {
       throw new Error(`an Arrow message of kind ${kind} is not understood`);
     }
   }
   if (!fields) throw new Error("an Arrow stream without a schema");
-  return { fields, columns, length };
+  return { view, fields, batches };
 }
 
 function readFields(schema: Flat): Field[] {
@@ -132,10 +149,9 @@ function typeOf(field: Flat, name: string): Type {
   throw new Error(`column ${name} is of a type that is not understood: ${kind}`);
 }
 
-/** Add a batch, whose buffers begin at `body`, to the columns. Returns how many rows it has. */
-function readBatch(batch: Flat, view: DataView, body: number, fields: Field[], columns: Cell[][]): number {
+/** A batch whose buffers begin at `body`. */
+function readBatch(batch: Flat, body: number, fields: Field[]): Batch {
   if (batch.find(3)) throw new Error("compressed Arrow is not understood");
-  const count = batch.long(0);
   const nodes = batch.vector(1, 16).map((at) => ({ nulls: long(batch.view, at + 8) }));
   const buffers = batch
     .vector(2, 16)
@@ -146,20 +162,24 @@ function readBatch(batch: Flat, view: DataView, body: number, fields: Field[], c
     if (!found) throw new Error("an Arrow batch lacks a buffer");
     return found;
   };
-  for (const [i, { type }] of fields.entries()) {
+  const columns = fields.map(({ type }, i): Column => {
     const validity = buffer();
-    const valid: (row: number) => boolean =
-      nodes[i]?.nulls && validity.size
-        ? (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1)
-        : () => true;
-    const cell = type === "string" ? strings(view, buffer(), buffer(), count) : numbers(view, buffer(), type);
-    const column = columns[i];
-    for (let row = 0; row < count; row++) column?.push(valid(row) ? cell(row) : null);
-  }
-  return count;
+    const offsets = type === "string" ? buffer() : null;
+    return { type, validity: nodes[i]?.nulls && validity.size ? validity : null, offsets, data: buffer() };
+  });
+  return { length: batch.long(0), columns };
 }
 
-type Buffer = { at: number; size: number };
+/** Whether a cell is not null, row by row. */
+export function validity(view: DataView, { validity }: Column): (row: number) => boolean {
+  if (!validity) return () => true;
+  return (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1);
+}
+
+/** What a cell that is not null holds, row by row. */
+export function reader(view: DataView, { type, offsets, data }: Column, count: number): (row: number) => Cell {
+  return offsets ? strings(view, offsets, data, count) : numbers(view, data, type);
+}
 
 function strings(view: DataView, offsets: Buffer, data: Buffer, count: number): (row: number) => Cell {
   if (!count) return () => null;

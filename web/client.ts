@@ -5,6 +5,8 @@
 
 import { readArrow } from "./arrow.js";
 import type { Cell, Field } from "./arrow.js";
+import { Checker } from "./checking.js";
+import type { Told } from "./checking.js";
 import { readFrame } from "./live.js";
 import type { Header } from "./live.js";
 import type { Change, Row, Status } from "../src/livejoin/tables/static/livejoin.js";
@@ -16,7 +18,6 @@ const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_MS = 30_000; // a snapshot of a large table over a slow line
 const SHORTEST_MS = 250;
 const LONGEST_MS = 5000;
-const AFRESH_LONGEST_MS = 60_000; // a count that never fits must not become a stream of snapshots
 
 /** One table as it is held here. */
 class Replica {
@@ -73,10 +74,8 @@ export class Client {
   #why = "not connected yet";
   #state: Status["state"] = "connecting";
   #wait = SHORTEST_MS;
-  #inARow = 0;
-  #afreshAt = 0;
   #beatAt = 0;
-  #mismatches = 0;
+  #checker = new Checker((afresh) => this.#differed(afresh));
   #closed = false;
   #due = false;
   #silence: ReturnType<typeof setTimeout> | undefined;
@@ -102,6 +101,7 @@ export class Client {
       known.users -= 1;
       if (known.users === 0 && this.#tables.get(name) === known) {
         this.#tables.delete(name);
+        this.#checker.forget(name);
         this.#soon();
       }
     };
@@ -256,6 +256,7 @@ export class Client {
       if (!replica) continue; // nobody wants it any more
       if (this.#vacant && replica.come && replica.data) continue; // a server that has just started shows nothing yet
       const rows = replica.apply(kind, payloads[i]!);
+      this.#checker.take(table, kind, payloads[i]!);
       if (kind === "snapshot") replica.total = header.limited?.[table]?.total ?? null;
       const moved = header.type === "cutover" || (this.#generation !== null && header.generation !== this.#generation);
       const cutover = kind === "snapshot" && replica.data && moved;
@@ -287,23 +288,24 @@ export class Client {
     this.#wait = SHORTEST_MS;
     if (this.#awaiting) return;
     this.#move(header);
-    let differ = false;
+    const told: Told = {};
+    const rows: Record<string, number> = {};
     for (const [name, { replica }] of this.#tables) {
-      const told = header.tables?.[name];
-      if (!told || (replica.data && header.generation === null)) continue;
+      const one = header.tables?.[name];
+      if (!one || (replica.data && header.generation === null)) continue;
       replica.total = header.limited?.[name]?.total ?? null;
-      differ ||= replica.rows.size !== told.rows;
+      told[name] = one;
+      rows[name] = replica.rows.size;
     }
-    if (!differ) this.#inARow = 0;
-    else {
-      this.#mismatches += 1;
-      if (now >= this.#afreshAt) {
-        this.#afreshAt = now + Math.min(1000 * 2 ** this.#inARow, AFRESH_LONGEST_MS);
-        this.#inARow += 1;
-        this.#again();
-      }
-    }
+    this.#checker.expect(told, rows);
     this.#tell("following");
+  }
+
+  /** What is here is not what the server has. */
+  #differed(afresh: boolean) {
+    if (afresh && this.#socket?.readyState === 1 && !this.#awaiting) this.#again();
+    else if (afresh) this.#complete = null; // there is nothing to go on from
+    if (this.#state === "following") this.#tell("following");
   }
 
   #move({ generation, seq }: Header) {
@@ -342,7 +344,7 @@ export class Client {
       rows: replica.rows.size,
       total: replica.total ?? replica.rows.size,
       heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
-      mismatches: this.#mismatches,
+      mismatches: this.#checker.mismatches,
     };
   }
 }

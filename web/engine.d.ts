@@ -36,7 +36,7 @@ export interface View {
 export interface EngineTable {
   columns(): Promise<string[]>;
   schema(): Promise<Record<string, string>>;
-  replace(data: ArrayBuffer): Promise<void>;
+  size(): Promise<number>;
   update(data: ArrayBuffer): Promise<void>;
   remove(ids: unknown[]): Promise<void>;
   view(config?: object): Promise<View>;
@@ -60,6 +60,7 @@ export interface Viewer extends HTMLElement {
   getView(): Promise<View>;
   getPlugin(): Promise<Plugin>;
   getSelection(): Window | null;
+  setSelection(window: Window): void;
   toggleConfig(open?: boolean): Promise<void>;
   resize(force?: boolean): Promise<void>;
 }

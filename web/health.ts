@@ -6,7 +6,7 @@ import { byId, facts, make, put } from "./dom.js";
 import { Histogram, Rate, Trend } from "./figures.js";
 import type { Header, Source } from "./live.js";
 import { Rejects } from "./rejects.js";
-import type { Replicas } from "./replica.js";
+import type { Replicas } from "./replicas.js";
 import { span } from "./times.js";
 import { counted, perSecond } from "./words.js";
 import type { Generation } from "./words.js";
@@ -27,6 +27,7 @@ export class Health {
   #checks: Check[] = [];
   #rejects: Rejects;
   #askedAt = 0;
+  #mismatches = 0;
 
   constructor(replicas: Replicas) {
     this.#rejects = new Rejects(replicas, byId("rejects-list"), byId("reject-detail"));
@@ -60,6 +61,12 @@ export class Health {
       this.#sources.set(name, known);
     }
     if (this.#shown) this.draw();
+  }
+
+  /** How many heartbeats told other rows than are here. */
+  mismatches(count: number): void {
+    this.#mismatches = count;
+    if (this.#shown) this.#drawChecks();
   }
 
   /** Rows of `rejects_ui` have changed. */
@@ -163,8 +170,13 @@ export class Health {
   }
 
   #drawChecks(): void {
+    const page = {
+      name: "this page",
+      ok: !this.#mismatches,
+      why: `had other rows than the server ${counted(this.#mismatches, "time")}, and took them afresh`,
+    };
     byId("checks").replaceChildren(
-      ...this.#checks.map(({ name, ok, why }) =>
+      ...[...this.#checks, page].map(({ name, ok, why }) =>
         make("li", { "data-ok": ok }, make("b", {}, name), ok ? " is fine" : ` ${why}`),
       ),
     );

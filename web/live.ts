@@ -59,6 +59,7 @@ export class Subscription {
   #socket: WebSocket | null = null;
   #held: { generation: number; seq: number } | undefined; // what a new socket goes on from
   #whole = true; // all tables stand at one position
+  #answered = false; // by this socket
 
   constructor(url: string, tables: string[], tell: Listener) {
     this.#url = url;
@@ -67,7 +68,12 @@ export class Subscription {
     this.#open();
   }
 
-  /** Subscribe to other tables. They come as fresh snapshots, over the same socket. */
+  /** The tables that what has come can be checked of: none while fresh ones are on their way. */
+  get settled(): string[] {
+    return this.#whole && this.#answered ? this.#tables : [];
+  }
+
+  /** Subscribe to other tables, or to the same anew. They come as fresh snapshots, over the same socket. */
   change(tables: string[]): void {
     this.#tables = tables;
     this.#held = undefined;
@@ -78,6 +84,7 @@ export class Subscription {
   #open(): void {
     const socket = new WebSocket(this.#url, SUBPROTOCOL);
     this.#socket = socket;
+    this.#answered = false;
     socket.binaryType = "arraybuffer";
     let why = "not connected";
     const silent = () => {
@@ -107,6 +114,7 @@ export class Subscription {
   }
 
   #hold({ type, generation, seq, parts }: Header): void {
+    if (type === "data" || type === "cutover") this.#answered = true;
     if (type === "error" || generation === null) return;
     const whole = new Set(parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
     this.#whole ||= this.#tables.every((table) => whole.has(table));

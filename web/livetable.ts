@@ -8,6 +8,7 @@ import { Client } from "./client.js";
 import type { Row, Status } from "../src/livejoin/tables/static/livejoin.js";
 
 const OVER = 8; // rows beyond either edge, so that scrolling does not show gaps
+const LONGEST = 1000; // characters of a cell: it may hold a megabyte, and drawing that takes time
 const REST = 4; // times as long as drawing took, so that a large table leaves the page its time
 const STYLE = `
 :host { display: flex; flex-direction: column; height: 20rem; font: 14px/1.4 system-ui, sans-serif; }
@@ -267,6 +268,7 @@ function compare(a: Cell, b: Cell, down: boolean): number {
 
 function shown(cell: Cell, type: Field["type"]): string {
   if (cell === null) return "";
+  if (typeof cell === "string") return cell.length > LONGEST ? `${cell.slice(0, LONGEST)}…` : cell;
   if (type !== "timestamp") return String(cell);
   const time = new Date(Number(cell));
   return Number.isNaN(time.valueOf()) ? String(cell) : time.toISOString(); // beyond what a date can be

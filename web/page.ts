@@ -1,5 +1,6 @@
 /** The page: frames from the socket go to the replicas, and what they tell to the strip, the views and the swap panel. */
 
+import { Checker } from "./checking.js";
 import { Control } from "./control.js";
 import { byId, put } from "./dom.js";
 import { Health } from "./health.js";
@@ -51,10 +52,14 @@ const show = views(layouts, { timeline: () => timeline?.draw(), health: () => he
 const signedIn = person();
 if (signedIn) control.person(signedIn); // the page starts once somebody is
 
+function subscribe(): void {
+  subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+}
+
 /** While rows are held the server does not send them; afterwards they come afresh, into the same grids. */
 function pause(): void {
   paused = !paused;
-  subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+  subscribe();
   strip.paused(paused ? Date.now() : 0);
   const button = byId("pause");
   button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
@@ -117,6 +122,12 @@ const { replicas } = grids;
 const past = (timeline = new Timeline(replicas));
 const fares = (health = new Health(replicas));
 const latency = new Latency(fares.latency);
+const checker = new Checker((afresh) => {
+  fares.mismatches(checker.mismatches);
+  if (!afresh) return;
+  told.say("Rows here were not those of the server. They are taken afresh.");
+  subscribe();
+});
 
 /** A server that has just come back shows nothing yet, and rows that are held stay: other parts are left. */
 function keeping(frame: Frame): Frame {
@@ -126,10 +137,12 @@ function keeping(frame: Frame): Frame {
   return { header: { ...header, parts: rest.map((i) => header.parts[i]!) }, payloads: rest.map((i) => payloads[i]!) };
 }
 
-/** A frame has been applied. */
-async function tell(frame: Frame): Promise<void> {
-  const { header } = frame;
+/** A frame has been applied. Of a heartbeat these tables are checked. */
+async function tell(frame: Frame, settled: string[]): Promise<void> {
+  const { header, payloads } = frame;
   latency.applied(frame);
+  for (const [i, { table, kind }] of header.parts.entries()) checker.take(table, kind, payloads[i]!);
+  if (header.type === "heartbeat") await check(header, settled);
   const changed = new Set(header.parts.map(({ table }) => table));
   if (changed.has("generations")) {
     generations = await replicas.rows<Generation>("generations", EXIST);
@@ -151,6 +164,12 @@ async function tell(frame: Frame): Promise<void> {
   if (HISTORY.some((table) => changed.has(table))) past.changed();
 }
 
+/** While nothing is live the server has no rows, and those that are here stay. */
+async function check({ generation, tables = {} }: Header, settled: string[]): Promise<void> {
+  const checked = settled.filter((table) => tables[table] && (generation !== null || !DATA.includes(table)));
+  checker.expect(Object.fromEntries(checked.map((table) => [table, tables[table]!])), await replicas.sizes());
+}
+
 function beat(header: Header): void {
   strip.heartbeat(header);
   grids.heartbeat(header);
@@ -163,6 +182,7 @@ take = (frame) => {
   if (header.type === "error") strip.error(header.message ?? "");
   if (header.type === "heartbeat") beat(header);
   const kept = keeping(frame);
-  replicas.take(kept, () => tell(kept));
+  const { settled } = subscription;
+  replicas.take(kept, () => tell(kept, settled));
 };
 waiting.forEach(take);

@@ -1,7 +1,7 @@
 /** Rejects, the newest first, by reason; and one of them down to its bytes. */
 
 import { button, facts, make } from "./dom.js";
-import type { Replicas } from "./replica.js";
+import type { Replicas } from "./replicas.js";
 import { moment } from "./times.js";
 import { counted } from "./words.js";
 

@@ -1,18 +1,22 @@
 /**
- * Replicas of the tables in the browser's own engine, each shown by a viewer that outlives every change.
- * Knows frames and grids, and nothing of what the tables mean.
+ * A table's replica in the browser's own engine, shown by a viewer that outlives every change.
+ * Rows that begin anew become an engine table of their own, which then takes the place of the one that is shown: once
+ * `replace` has been called, or rows have come into a table that never had any, the engine sorts nulls wrongly and
+ * loses rows of filtered views (decision 20). Knows grids, and nothing of what the tables mean.
  */
 
-import { atOnce } from "./atonce.js";
+import { readArrow } from "./arrow.js";
 import type { Config, Engine, EngineTable, View, Viewer } from "./engine.js";
-import type { Frame, Kind } from "./live.js";
+import type { Kind } from "./live.js";
 import { prefs } from "./prefs.js";
 import { gridFormat } from "./times.js";
 
 const HIDDEN_MS = 500; // what is not in sight waits until that which is has been drawn
 
-type Part = { kind: Kind; payload: ArrayBuffer };
-export type Row = Record<string, unknown>;
+export type Part = { kind: Kind; payload: ArrayBuffer };
+
+/** An engine table, and what the engine calls it. */
+type Named = { table: EngineTable; name: string };
 
 /** What a viewer starts with, and who is told when a person changes it. */
 export type Arrangement = {
@@ -21,14 +25,18 @@ export type Arrangement = {
   changed: (different: Config | undefined) => void; // from the start
 };
 
-/** One table's replica and the viewer that shows it. */
 export class Replica {
   readonly name: string;
   readonly viewer: Viewer;
-  table: EngineTable | null = null;
   ready = false; // the viewer can be asked and told
   #engine: Engine;
   #arrangement: Arrangement;
+  #table: Named | null = null;
+  #made: Named | null = null; // takes its place
+  #count = 0; // of the tables made so far: a name cannot be used again while the viewer has the table
+  #vacant = true; // no row has ever been in the newest of them
+  #turning: Promise<void> | null = null;
+  #readers = new Set<Promise<unknown>>();
   #times: string[] = [];
   #shown: Promise<void> | undefined;
   #start: Config = {};
@@ -41,20 +49,96 @@ export class Replica {
     this.#arrangement = arrangement;
   }
 
+  /** Make a table beside the one that is shown, if these parts begin anew. Whether another one will be shown. */
+  async make(parts: Part[]): Promise<boolean> {
+    for (const part of parts) {
+      const begins = part.kind === "snapshot" || (part.kind === "upsert" && this.#vacant);
+      if (!begins && this.#made) await change(this.#made.table, part);
+      if (!begins) continue;
+      await this.#made?.table.delete();
+      const name = `${this.name} ${(this.#count += 1)}`;
+      const table = await this.#engine.table(part.payload, { index: "_id", name });
+      this.#made = { table, name };
+      this.#vacant = (await table.size()) === 0;
+    }
+    return this.#made !== null && this.#table !== null;
+  }
+
+  /** Show the table that was made, or else change the one that is shown. */
   async apply(parts: Part[]): Promise<void> {
-    for (const { kind, payload } of parts) {
-      if (this.table === null) await this.#open(payload);
-      else if (kind === "snapshot") await this.table.replace(payload);
-      else if (kind === "upsert") await this.table.update(payload);
-      else await this.table.remove(await this.#ids(payload));
+    if (this.#made) await this.#turn(this.#made);
+    else for (const part of parts) if (this.#table) await change(this.#table.table, part);
+  }
+
+  /** Those who want to read wait until the tables have been exchanged. */
+  async #turn(made: Named): Promise<void> {
+    const exchanged = this.#exchange(made);
+    this.#turning = Promise.allSettled([exchanged]).then(() => void (this.#turning = null));
+    await exchanged;
+  }
+
+  async #exchange(made: Named): Promise<void> {
+    let shown;
+    do {
+      shown = this.#shown; // one that is not in sight may just be shown for the first time
+      await Promise.allSettled([...this.#readers, shown]); // their failures are told to those who asked
+    } while (shown !== this.#shown);
+    const before = this.#table;
+    this.#table = made;
+    this.#made = null;
+    if (!before) return this.#open(made.table);
+    if (this.ready) await this.#hand();
+    await before.table.delete(); // with its texts, which the engine keeps for as long as their table is there
+  }
+
+  /** Hand the table to the viewer, just as it is arranged. It is drawn when this is over. */
+  async #hand(): Promise<void> {
+    const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
+    const selection = this.viewer.getSelection();
+    const { regular_table: grid } = await this.viewer.getPlugin(); // a chart has none
+    const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
+    await this.viewer.restore({ ...config, ...this.#bound });
+    if (selection) this.viewer.setSelection(selection);
+    if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop)) grid.scrollTo(scrollLeft, scrollTop);
+  }
+
+  get #bound(): Config {
+    return this.#table ? { table: this.#table.name } : {};
+  }
+
+  /** Read from the viewer or the table, while neither is exchanged. */
+  async reading<T>(read: () => Promise<T>): Promise<T> {
+    while (this.#turning) await this.#turning;
+    const reader = read();
+    this.#readers.add(reader);
+    try {
+      return await reader;
+    } finally {
+      this.#readers.delete(reader);
     }
   }
 
-  async #open(snapshot: ArrayBuffer): Promise<void> {
-    this.table = await this.#engine.table(snapshot, { index: "_id", name: this.name });
-    const schema = await this.table.schema();
+  /** How many rows there are; none before the first have come. */
+  async size(): Promise<number> {
+    return this.reading(async () => (await this.#table?.table.size()) ?? 0);
+  }
+
+  /** The rows; `config` is the engine's, of a view. */
+  async rows<T>(config?: object): Promise<T[]> {
+    return this.reading(async () => {
+      const view = await this.#table?.table.view(config);
+      try {
+        return ((await view?.to_json()) ?? []) as T[];
+      } finally {
+        await view?.delete();
+      }
+    });
+  }
+
+  async #open(table: EngineTable): Promise<void> {
+    const schema = await table.schema();
     this.#times = Object.keys(schema).filter((name) => schema[name] === "datetime");
-    const columns = (await this.table.columns()).filter((name) => !name.startsWith("_"));
+    const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
     this.#start = { plugin: "Datagrid", settings: false, columns, ...this.#arrangement.start };
     if (this.visible) await (this.#shown = this.#show());
     else setTimeout(() => (this.#shown = this.#show()), HIDDEN_MS);
@@ -62,14 +146,15 @@ export class Replica {
 
   async #show(): Promise<void> {
     await this.viewer.load(this.#engine);
-    this.viewer.shadowRoot?.adoptedStyleSheets.push(bare());
+    this.viewer.shadowRoot?.adoptedStyleSheets.push(BARE);
     await this.#restore(this.#start);
+    this.viewer.querySelector("perspective-viewer-datagrid")?.shadowRoot?.adoptedStyleSheets.push(NARROW);
     this.#before = await this.#config();
     if (this.#arrangement.saved) await this.#restore({ ...this.#start, ...this.#arrangement.saved });
     this.ready = true;
     this.viewer.addEventListener("perspective-config-update", () => this.#save());
     prefs.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
-    prefs.addEventListener("times", async () => this.#restore(await this.viewer.save()));
+    prefs.addEventListener("times", () => this.reading(async () => this.#restore(await this.viewer.save())));
   }
 
   async #restore(config: Config): Promise<void> {
@@ -77,7 +162,7 @@ export class Replica {
       this.#times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridFormat() }]),
     );
     const columns_config = { ...config.columns_config, ...formats };
-    await this.viewer.restore({ ...config, columns_config, table: this.name, title: this.name, theme: theme() });
+    await this.viewer.restore({ ...config, columns_config, ...this.#bound, title: this.name, theme: theme() });
   }
 
   /** As for somebody new. */
@@ -95,21 +180,9 @@ export class Replica {
     return this.viewer.offsetParent !== null; // not in a hidden tab
   }
 
-  /**
-   * Remember where the grid is scrolled to: asked between the old rows and the new ones the engine says that there
-   * are none, and a grid that happens to ask then goes to its top. What is returned draws there; left to itself each
-   * viewer waits a while, and not the same.
-   */
-  async hold(): Promise<() => Promise<void>> {
-    const [plugin, view] = await Promise.all([this.viewer.getPlugin(), this.viewer.getView()]);
-    const grid = plugin.regular_table; // a chart has none
-    const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
-    return async () => {
-      await plugin.update(view);
-      if (!grid || (grid.scrollLeft === scrollLeft && grid.scrollTop === scrollTop)) return;
-      grid.scrollTo(scrollLeft, scrollTop);
-      await plugin.update(view);
-    };
+  /** What the viewer shows, or nothing: it has no view while the page is in the background. */
+  async view(): Promise<View | null> {
+    return this.viewer.getView().catch(() => null);
   }
 
   async #save(): Promise<void> {
@@ -133,80 +206,24 @@ export class Replica {
     );
     return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
   }
-
-  /** The identities in an Arrow stream of them. */
-  async #ids(payload: ArrayBuffer): Promise<unknown[]> {
-    const gone = await this.#engine.table(payload);
-    const { _id } = await read(gone, (view) => view.to_columns());
-    await gone.delete();
-    return _id ?? [];
-  }
 }
 
-/** All of them. Frames are applied in order, one after the other; grids that show other rows move together. */
-export class Replicas {
-  readonly all: Map<string, Replica>;
-  #queue: Promise<unknown> = Promise.resolve();
-
-  constructor(replicas: Iterable<Replica>) {
-    this.all = new Map([...replicas].map((one) => [one.name, one]));
-  }
-
-  get names(): string[] {
-    return [...this.all.keys()];
-  }
-
-  /** `then` belongs to the same step. */
-  take(frame: Frame, then: () => Promise<void>): void {
-    const step = async () => {
-      await this.#apply(frame);
-      await then();
-    };
-    this.#queue = this.#queue
-      .then(() => (this.#moves(frame) ? atOnce(step) : step()))
-      .catch((error: unknown) => console.error(error));
-  }
-
-  /** Whether a frame puts other rows in the place of those that are shown. */
-  #moves({ header }: Frame): boolean {
-    return header.parts.some(({ table, kind }) => kind === "snapshot" && this.all.get(table)?.table);
-  }
-
-  /** The engine gets the parts of all tables together, and works through them before it answers any grid. */
-  async #apply(frame: Frame): Promise<void> {
-    const parts = new Map<Replica, Part[]>();
-    for (const [i, { table, kind }] of frame.header.parts.entries()) {
-      const replica = this.all.get(table);
-      if (replica) parts.set(replica, [...(parts.get(replica) ?? []), { kind, payload: frame.payloads[i]! }]);
-    }
-    const shown = [...parts.keys()].filter((one) => one.ready && one.visible);
-    const draws = this.#moves(frame) ? await Promise.all(shown.map((one) => one.hold())) : [];
-    await Promise.all([...parts].map(([one, some]) => one.apply(some)));
-    await Promise.all(draws.map((draw) => draw()));
-  }
-
-  /** A table's rows; `config` is the engine's, of a view. */
-  async rows<T = Row>(table: string, config?: object): Promise<T[]> {
-    const replica = this.all.get(table);
-    return replica?.table ? read(replica.table, (view) => view.to_json() as Promise<T[]>, config) : [];
-  }
+async function change(table: EngineTable, { kind, payload }: Part): Promise<void> {
+  if (kind === "upsert") return table.update(payload);
+  const { columns } = readArrow(payload); // the only one of a removal has the identities
+  return table.remove(columns[0] ?? []);
 }
 
-async function read<T>(table: EngineTable, how: (view: View) => Promise<T>, config?: object): Promise<T> {
-  const view = await table.view(config);
-  try {
-    return await how(view);
-  } finally {
-    await view.delete();
-  }
+function sheet(rules: string): CSSStyleSheet {
+  const made = new CSSStyleSheet();
+  made.replaceSync(rules);
+  return made;
 }
 
 /** The panel around has a title of its own; the viewer's would be an empty line. */
-function bare(): CSSStyleSheet {
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync("regular-layout-frame::part(titlebar) { display: none !important }");
-  return sheet;
-}
+const BARE = sheet("regular-layout-frame::part(titlebar) { display: none !important }");
+/** A cell may hold a megabyte: the columns behind it must stay within reach. */
+const NARROW = sheet("regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }");
 
 function theme(): string {
   return prefs.dark ? "Pro Dark" : "Pro Light";

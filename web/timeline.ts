@@ -3,7 +3,7 @@
 import { button, byId, facts, make } from "./dom.js";
 import { events, linesOf } from "./moments.js";
 import type { Event, Line, Message, Stage } from "./moments.js";
-import type { Replicas } from "./replica.js";
+import type { Replicas } from "./replicas.js";
 import { moment, span } from "./times.js";
 import { choice, kindOf } from "./words.js";
 import type { Chosen, Generation } from "./words.js";

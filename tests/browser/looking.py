@@ -37,10 +37,28 @@ def drawn(page: Page) -> None:
 
 def rows(page: Page, table: str) -> list[dict[str, Any]]:
     """What a viewer shows, in its order."""
-    found: list[dict[str, Any]] = page.evaluate(
-        f"async (table) => (await {_VIEWER}.getView()).to_json()", table
-    )
+    found: list[dict[str, Any]] = page.evaluate(_read("to_json"), table)
     return found
+
+
+def columns(page: Page, table: str) -> dict[str, list[Any]]:
+    """The same, column by column."""
+    found: dict[str, list[Any]] = page.evaluate(_read("to_columns"), table)
+    return found
+
+
+def _read(how: str) -> str:
+    """A viewer has no view for the moment in which it is given another table."""
+    return f"""async (table) => {{
+        for (let tries = 1; ; tries++) {{
+            try {{
+                return await (await {_VIEWER}.getView()).{how}();
+            }} catch (error) {{
+                if (tries === 100) throw error;
+                await new Promise((done) => setTimeout(done, 20));
+            }}
+        }}
+    }}"""
 
 
 def config(page: Page, table: str) -> dict[str, Any]:

@@ -8,33 +8,34 @@ from typing import Any
 from playwright.sync_api import Page, WebSocket
 
 from browser import chrome
-from browser.looking import says
+from browser.looking import arrange, rows, says
+from browser.ordering import EVERY, all_in_order, change, in_order
 from browser.staged import staged
 from livejoin.tables.host import Host
 from rig.running import until
 from tables.filled import chunk, final, live
 from tables.serving import LIMIT_S, served
 
-NAMES = """async () => {
-    const view = await document.querySelector("perspective-viewer[data-table=final_ui]").getView();
-    return (await view.to_json()).map(({ name }) => name);
-}"""
 BEFORE = [f"name {n}" for n in range(10)]
 
 
 def filled(names: list[str], **limits: Any) -> Host:
     host = Host(logs_kept=100, rejects_kept=100, **limits)
     host.follow(live(1))
-    rows = [final(n, name, 0) for n, name in enumerate(names)]
-    host.apply(chunk(1, len(BEFORE), *rows[: len(BEFORE)]))
-    for end, row in enumerate(rows[len(BEFORE) :], len(BEFORE) + 1):
+    made = [final(n, name, 0) for n, name in enumerate(names)]
+    host.apply(chunk(1, len(BEFORE), *made[: len(BEFORE)]))
+    for end, row in enumerate(made[len(BEFORE) :], len(BEFORE) + 1):
         host.apply(chunk(1, end, row))
     return host
 
 
 def shows(page: Page, names: list[str]) -> None:
     page.wait_for_selector("perspective-viewer[data-table=final_ui] perspective-viewer-datagrid")
-    until(lambda: sorted(page.evaluate(NAMES)) == sorted(names), f"{names[-1]} is shown", LIMIT_S)
+
+    def same() -> bool:
+        return sorted(row["name"] for row in rows(page, "final_ui")) == sorted(names)
+
+    until(same, f"{names[-1]} is shown", LIMIT_S)
 
 
 def test_the_page_goes_on_from_what_it_has_and_says_what_it_leaves_out() -> None:
@@ -82,3 +83,15 @@ def chrome_over(count: int) -> Iterator[tuple[Page, chrome.Trouble, Callable[[],
         stage = server.enter_context(staged(count))
         page, trouble = stack.enter_context(chrome.page(stage.url))
         yield page, trouble, server.close
+
+
+def test_rows_that_come_into_an_empty_table_are_in_order() -> None:
+    with staged(0) as stage, chrome.page(stage.url) as (page, trouble):
+        says(page, "section[data-area=final] .empty", "No joined rows yet")
+        config = EVERY[11]
+        arrange(page, "final_ui", **config)
+        for first in range(0, 40, 10):
+            change(stage, first, 10, at_once=15)
+            in_order(stage, page, config, f"row {first}")
+        all_in_order(stage, page, "an empty table that was filled")
+        assert trouble == []

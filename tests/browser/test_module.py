@@ -54,6 +54,10 @@ def account(offset: int, balance: float) -> Change:
     return Change("accounts_ui", f"0-{offset}", row, 1000)
 
 
+def nameless(offset: int) -> Change:
+    return Change("final_ui", f"0-{offset}", {"userId": f"u{offset}"}, 1000)
+
+
 def rows(page: Page) -> list[list[str]]:
     found: list[list[str]] = page.evaluate(SHOWN)
     return found
@@ -123,9 +127,10 @@ def _cuts_over(page: Page, shown: Served) -> None:
     until(lambda: f"name {MANY - 1:04}" not in names(page), "other rows are in sight", LIMIT_S)
     before = names(page)
     people = [final(n, f"name {n:04} of 2") for n in range(MANY)]
+    people += [nameless(MANY + n) for n in range(3)]
     shown.follow(live(1, next_one=2))
-    shown.apply(2, MANY, *people)
-    shown.follow(replace(live(2, ready_at=MANY), standby=live(1).live))
+    shown.apply(2, len(people), *people)
+    shown.follow(replace(live(2, ready_at=len(people)), standby=live(1).live))
     until(lambda: all(name.endswith("of 2") for name in names(page)), "generation 2", LIMIT_S)
     assert page.evaluate('document.querySelector("live-table").same')
     assert page.evaluate(f"{SCROLL}.scrollTop") == 5000
@@ -133,6 +138,26 @@ def _cuts_over(page: Page, shown: Served) -> None:
     assert names(page) == sorted(names(page), reverse=True)
     assert {f"{name} of 2" for name in before[10:20]} <= set(names(page))
     page.get_by_text("cutover of 0, generation 2").wait_for()
+    _nulls_are_last(page, shown)
+
+
+def _nulls_are_last(page: Page, shown: Served) -> None:
+    """Whichever way, also those that come later."""
+    heading(page, "name").get_by_role("button").click()  # as rows come
+    for nulls, way in enumerate(("ascending", "descending"), 4):
+        heading(page, "name").get_by_role("button").click()
+        assert heading(page, "name").get_attribute("aria-sort") == way
+        end = 10_000 * nulls
+        shown.apply(2, end, nameless(end), final(end + 1, f"name {end} of 2"))
+        page.evaluate(f"{SCROLL}.scrollTop = 1e9")
+
+        def last(count: int = nulls) -> bool:
+            named = [name for name in names(page) if name]
+            return len(named) > 5 and names(page) == named + [""] * count
+
+        until(last, f"nulls are last, {way}", LIMIT_S)
+        named = [name for name in names(page) if name]
+        assert named == sorted(named, reverse=way == "descending")
 
 
 def _says_why_it_is_stale(page: Page, shown: Served) -> None:

@@ -1,11 +1,11 @@
 """The page in a real browser: live rows in one sorted, filtered grid through the server's death."""
 
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import Page
 
 from browser import chrome
+from browser.looking import rows
 from livejoin.kafka import Kafka
 from rig.produce import Producers
 from rig.running import START_S, Running, running, until
@@ -22,19 +22,6 @@ FEWEST = """() => {
     look();
 }"""
 RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
-
-
-def rows(page: Page, table: str) -> list[dict[str, Any]]:
-    """What a viewer shows, in its order."""
-    found: list[dict[str, Any]] = page.evaluate(
-        """async (table) => {
-            const viewer = document.querySelector(`perspective-viewer[data-table=${table}]`);
-            const view = await viewer.getView();
-            return view.to_json();
-        }""",
-        table,
-    )
-    return found
 
 
 def names(page: Page) -> list[str]:

@@ -1,4 +1,4 @@
-"""A hot swap over Spark in a real browser: one step, in the same grids, undone by a button."""
+"""Over Spark in a real browser: a hot swap is one step and undone; hostile texts are text."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 from playwright.sync_api import Page
 
 from browser import chrome
+from browser.looking import arrange, columns, says
 from livejoin.kafka import Kafka
 from rig.produce import Producers
-from rig.running import running, until
+from rig.running import START_S, running, until
 
 A = {"users": "gridswap.users.a", "accounts": "gridswap.accounts.a"}
 B = {"users": "gridswap.users.b", "accounts": "gridswap.accounts.b"}
@@ -190,3 +191,86 @@ def _tabs(page: Page) -> None:
     until(lambda: A["users"] in drawn(page, "orchestrator_status"), "the status is drawn")
     page.keyboard.press("Home")
     until(lambda: page.is_visible("#panel-logs"), "round again")
+
+
+C = {"users": "hostile.users", "accounts": "hostile.accounts"}
+IMG = "<img src=x onerror=\"window.hit='{}'\">"
+FORMULA = '=HYPERLINK("http://example.org/","pay")'
+TURNED = "\u202egnp.exe\u202c \u200fabc"
+LARGE = IMG.format("large") + "M" * 1_000_000
+WIDEST = """(table) => Math.max(...[...document.querySelector(`[data-table=${table}]`)
+    .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("td, th")]
+    .map((cell) => cell.getBoundingClientRect().width))"""
+# elements that would have been made of texts, in this document and in all shadow roots
+MADE = """() => {
+    const count = (root) => [...root.querySelectorAll("*")].reduce(
+        (sum, { localName, shadowRoot }) =>
+            sum + (localName === "img") + (shadowRoot ? count(shadowRoot) : 0), 0);
+    return [count(document), window.hit ?? ""];
+}"""
+PICTURES_MS = """async () => {
+    const began = performance.now();
+    for (let i = 0; i < 20; i++) await new Promise(requestAnimationFrame);
+    return performance.now() - began;
+}"""
+
+
+def test_hostile_texts_and_cells_of_a_megabyte_are_text(kafka: Kafka, tmp_path: Path) -> None:
+    """Case B7."""
+    for topic in C.values():
+        kafka.make(topic)
+    to = Producers(kafka, C)
+    to.send("users", {"userId": "1", "name": IMG.format("name"), "email": FORMULA, "age": 1})
+    to.send("users", {"userId": "2", "name": TURNED, "email": "2", "age": 2})
+    to.send("users", {"userId": "3", "name": LARGE, "email": LARGE[:5000], "age": 3})
+    to.send("users", {"userId": "4", "name": "plain", "age": IMG.format("reject")})
+    to.send("accounts", {"userId": "3", "accountType": IMG.format("kind"), "balance": 1.5})
+    to.flush()
+    with running(kafka, tmp_path, name="hostile", topics=C) as live:
+        live.wait_live()
+        with chrome.page(live.url) as (page, trouble):
+            page.wait_for_selector("#strip[data-state=live]")
+            until(lambda: _ids(page) == ["1", "2", "3"], "rows appear", START_S)
+            arrange(page, "final_ui", sort=[["userId", "asc"]])
+            arrange(page, "users_ui", sort=[["userId", "desc"]])
+            for text in (IMG.format("name"), FORMULA, TURNED, LARGE[:100], IMG.format("kind")):
+                _drawn(page, "final_ui", text)
+            _usable(page, to)
+            _errors(page)
+            assert page.evaluate(MADE) == [0, ""]
+            assert [line for line in trouble if "status of 422" not in line] == []
+
+
+def _drawn(page: Page, table: str, text: str) -> None:
+    until(lambda: text in drawn(page, table), f"{text} is drawn", 30)
+
+
+def _ids(page: Page) -> list[str]:
+    return sorted(columns(page, "final_ui")["userId"])
+
+
+def _usable(page: Page, to: Producers) -> None:
+    """Columns keep a width that can be read, pictures come, and rows go on."""
+    for table in ("users_ui", "final_ui"):
+        assert page.evaluate(WIDEST, table) < 1000
+    assert page.evaluate(PICTURES_MS) < 5000
+    to.send("accounts", {"userId": "3", "accountType": "changed", "balance": 2.5})
+    to.send("users", {"userId": "5", "name": "five"})
+    to.flush()
+    _drawn(page, "final_ui", "changed")
+    until(lambda: _ids(page) == ["1", "2", "3", "5"], "a further row", 30)
+
+
+def _errors(page: Page) -> None:
+    """What does not fit, and topics that cannot be: shown with their text."""
+    page.click("#tab-rejects")
+    _drawn(page, "rejects_ui", IMG.format("reject"))
+    page.keyboard.press("3")
+    says(page, "#rejects-list", "age: expected int64")
+    page.keyboard.press("1")
+    page.click("#change")
+    for name in (IMG.format("topic"), TURNED, FORMULA):
+        ask(page, "Apply", usersTopic=name)
+        answer(page, "bad", "is no topic name")
+        # a message is JSON: its quotes are escaped
+        says(page, "#answer", name.replace('"', '\\"'))

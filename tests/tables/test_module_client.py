@@ -185,6 +185,31 @@ def test_a_count_that_differs_is_repaired(joined: Page) -> None:
     assert joined.seen["status"]["mismatches"] == 1
 
 
+def test_a_cell_that_differs_is_repaired(joined: Page) -> None:
+    """As many rows as the server has, one of them another: only its hash tells."""
+    joined.give(tampered(joined.server.put("b", "Bob"), b"Bob", b"Bop"))
+    assert joined.held["b"]["name"] == "Bop"
+    joined.give(joined.server.beat())
+    assert joined.held == joined.server.rows[FINAL]
+    assert joined.seen["status"]["mismatches"] == 1
+    joined.give(joined.server.beat())
+    assert joined.do("look")["status"]["mismatches"] == 1
+
+
+def tampered(frame: bytes, before: bytes, after: bytes) -> bytes:
+    assert frame.count(before) == 1
+    return frame.replace(before, after)
+
+
+def test_what_never_fits_does_not_become_a_stream_of_snapshots(joined: Page) -> None:
+    said = len(joined.said)
+    wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
+    for _ in range(5):
+        joined.give(joined.server.beat(tables=wrong))
+    assert joined.do("look")["status"]["mismatches"] == 5
+    assert len(joined.said) == said + 1
+
+
 def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
     before = joined.held
     joined.give(joined.server.forget())

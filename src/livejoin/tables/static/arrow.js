@@ -66,14 +66,26 @@ class Flat {
         return Array.from({ length: count }, (_, i) => at + 4 + i * size);
     }
 }
-/**  whole numbers are numbers where those are exact, else BigInts; timestamps are ms since 1970 UTC */
+/** Whole numbers are numbers where those are exact, else BigInts; timestamps are ms since 1970 UTC. */
 export function readArrow(data) {
+    const { view, fields, batches } = readStream(data);
+    const columns = fields.map(() => []);
+    for (const batch of batches) {
+        for (const [i, column] of batch.columns.entries()) {
+            const [cell, valid] = [reader(view, column, batch.length), validity(view, column)];
+            for (let row = 0; row < batch.length; row++)
+                columns[i].push(valid(row) ? cell(row) : null);
+        }
+    }
+    return { fields, columns, length: batches.reduce((sum, { length }) => sum + length, 0) };
+}
+/** The batches of a stream, with their cells left as bytes. */
+export function readStream(data) {
     const view = ArrayBuffer.isView(data)
         ? new DataView(data.buffer, data.byteOffset, data.byteLength)
         : new DataView(data);
     let fields = null;
-    let columns = [];
-    let length = 0;
+    const batches = [];
     for (let at = 0; at + 8 <= view.byteLength;) {
         if (view.getUint32(at, true) !== CONTINUES)
             throw new Error("not an Arrow stream");
@@ -87,10 +99,9 @@ export function readArrow(data) {
         at = body + message.long(3);
         if (kind === HEADER.schema) {
             fields = readFields(message.table(2));
-            columns = fields.map(() => []);
         }
         else if (kind === HEADER.batch && fields) {
-            length += readBatch(message.table(2), view, body, fields, columns);
+            batches.push(readBatch(message.table(2), body, fields));
         }
         else {
             throw new Error(`an Arrow message of kind ${kind} is not understood`);
@@ -98,7 +109,7 @@ export function readArrow(data) {
     }
     if (!fields)
         throw new Error("an Arrow stream without a schema");
-    return { fields, columns, length };
+    return { view, fields, batches };
 }
 function readFields(schema) {
     if (schema.short(0))
@@ -124,11 +135,10 @@ function typeOf(field, name) {
         return "timestamp";
     throw new Error(`column ${name} is of a type that is not understood: ${kind}`);
 }
-/** Add a batch, whose buffers begin at `body`, to the columns. Returns how many rows it has. */
-function readBatch(batch, view, body, fields, columns) {
+/** A batch whose buffers begin at `body`. */
+function readBatch(batch, body, fields) {
     if (batch.find(3))
         throw new Error("compressed Arrow is not understood");
-    const count = batch.long(0);
     const nodes = batch.vector(1, 16).map((at) => ({ nulls: long(batch.view, at + 8) }));
     const buffers = batch
         .vector(2, 16)
@@ -140,17 +150,22 @@ function readBatch(batch, view, body, fields, columns) {
             throw new Error("an Arrow batch lacks a buffer");
         return found;
     };
-    for (const [i, { type }] of fields.entries()) {
+    const columns = fields.map(({ type }, i) => {
         const validity = buffer();
-        const valid = nodes[i]?.nulls && validity.size
-            ? (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1)
-            : () => true;
-        const cell = type === "string" ? strings(view, buffer(), buffer(), count) : numbers(view, buffer(), type);
-        const column = columns[i];
-        for (let row = 0; row < count; row++)
-            column?.push(valid(row) ? cell(row) : null);
-    }
-    return count;
+        const offsets = type === "string" ? buffer() : null;
+        return { type, validity: nodes[i]?.nulls && validity.size ? validity : null, offsets, data: buffer() };
+    });
+    return { length: batch.long(0), columns };
+}
+/** Whether a cell is not null, row by row. */
+export function validity(view, { validity }) {
+    if (!validity)
+        return () => true;
+    return (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1);
+}
+/** What a cell that is not null holds, row by row. */
+export function reader(view, { type, offsets, data }, count) {
+    return offsets ? strings(view, offsets, data, count) : numbers(view, data, type);
 }
 function strings(view, offsets, data, count) {
     if (!count)

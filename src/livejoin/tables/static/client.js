@@ -3,13 +3,13 @@
  * Knows nothing of how they are shown. Types for those who use it: livejoin.d.ts.
  */
 import { readArrow } from "./arrow.js";
+import { Checker } from "./checking.js";
 import { readFrame } from "./live.js";
 const SUBPROTOCOL = "livejoin.v1";
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_MS = 30_000; // a snapshot of a large table over a slow line
 const SHORTEST_MS = 250;
 const LONGEST_MS = 5000;
-const AFRESH_LONGEST_MS = 60_000; // a count that never fits must not become a stream of snapshots
 /** One table as it is held here. */
 class Replica {
     columns = [];
@@ -68,10 +68,8 @@ export class Client {
     #why = "not connected yet";
     #state = "connecting";
     #wait = SHORTEST_MS;
-    #inARow = 0;
-    #afreshAt = 0;
     #beatAt = 0;
-    #mismatches = 0;
+    #checker = new Checker((afresh) => this.#differed(afresh));
     #closed = false;
     #due = false;
     #silence;
@@ -97,6 +95,7 @@ export class Client {
             known.users -= 1;
             if (known.users === 0 && this.#tables.get(name) === known) {
                 this.#tables.delete(name);
+                this.#checker.forget(name);
                 this.#soon();
             }
         };
@@ -258,6 +257,7 @@ export class Client {
             if (this.#vacant && replica.come && replica.data)
                 continue; // a server that has just started shows nothing yet
             const rows = replica.apply(kind, payloads[i]);
+            this.#checker.take(table, kind, payloads[i]);
             if (kind === "snapshot")
                 replica.total = header.limited?.[table]?.total ?? null;
             const moved = header.type === "cutover" || (this.#generation !== null && header.generation !== this.#generation);
@@ -293,25 +293,27 @@ export class Client {
         if (this.#awaiting)
             return;
         this.#move(header);
-        let differ = false;
+        const told = {};
+        const rows = {};
         for (const [name, { replica }] of this.#tables) {
-            const told = header.tables?.[name];
-            if (!told || (replica.data && header.generation === null))
+            const one = header.tables?.[name];
+            if (!one || (replica.data && header.generation === null))
                 continue;
             replica.total = header.limited?.[name]?.total ?? null;
-            differ ||= replica.rows.size !== told.rows;
+            told[name] = one;
+            rows[name] = replica.rows.size;
         }
-        if (!differ)
-            this.#inARow = 0;
-        else {
-            this.#mismatches += 1;
-            if (now >= this.#afreshAt) {
-                this.#afreshAt = now + Math.min(1000 * 2 ** this.#inARow, AFRESH_LONGEST_MS);
-                this.#inARow += 1;
-                this.#again();
-            }
-        }
+        this.#checker.expect(told, rows);
         this.#tell("following");
+    }
+    /** What is here is not what the server has. */
+    #differed(afresh) {
+        if (afresh && this.#socket?.readyState === 1 && !this.#awaiting)
+            this.#again();
+        else if (afresh)
+            this.#complete = null; // there is nothing to go on from
+        if (this.#state === "following")
+            this.#tell("following");
     }
     #move({ generation, seq }) {
         if (generation === null)
@@ -348,7 +350,7 @@ export class Client {
             rows: replica.rows.size,
             total: replica.total ?? replica.rows.size,
             heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
-            mismatches: this.#mismatches,
+            mismatches: this.#checker.mismatches,
         };
     }
 }

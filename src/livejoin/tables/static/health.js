@@ -17,6 +17,7 @@ export class Health {
     #checks = [];
     #rejects;
     #askedAt = 0;
+    #mismatches = 0;
     constructor(replicas) {
         this.#rejects = new Rejects(replicas, byId("rejects-list"), byId("reject-detail"));
         byId("latency-reset").addEventListener("click", () => {
@@ -47,6 +48,12 @@ export class Health {
         }
         if (this.#shown)
             this.draw();
+    }
+    /** How many heartbeats told other rows than are here. */
+    mismatches(count) {
+        this.#mismatches = count;
+        if (this.#shown)
+            this.#drawChecks();
     }
     /** Rows of `rejects_ui` have changed. */
     rejectsChanged() {
@@ -126,7 +133,12 @@ export class Health {
         ]), meter);
     }
     #drawChecks() {
-        byId("checks").replaceChildren(...this.#checks.map(({ name, ok, why }) => make("li", { "data-ok": ok }, make("b", {}, name), ok ? " is fine" : ` ${why}`)));
+        const page = {
+            name: "this page",
+            ok: !this.#mismatches,
+            why: `had other rows than the server ${counted(this.#mismatches, "time")}, and took them afresh`,
+        };
+        byId("checks").replaceChildren(...[...this.#checks, page].map(({ name, ok, why }) => make("li", { "data-ok": ok }, make("b", {}, name), ok ? " is fine" : ` ${why}`)));
         const link = byId("spark-ui");
         const address = this.#figures?.sparkUi ?? "";
         link.hidden = !address;

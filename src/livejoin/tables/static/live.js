@@ -22,13 +22,18 @@ export class Subscription {
     #socket = null;
     #held; // what a new socket goes on from
     #whole = true; // all tables stand at one position
+    #answered = false; // by this socket
     constructor(url, tables, tell) {
         this.#url = url;
         this.#tables = tables;
         this.#tell = tell;
         this.#open();
     }
-    /** Subscribe to other tables. They come as fresh snapshots, over the same socket. */
+    /** The tables that what has come can be checked of: none while fresh ones are on their way. */
+    get settled() {
+        return this.#whole && this.#answered ? this.#tables : [];
+    }
+    /** Subscribe to other tables, or to the same anew. They come as fresh snapshots, over the same socket. */
     change(tables) {
         this.#tables = tables;
         this.#held = undefined;
@@ -39,6 +44,7 @@ export class Subscription {
     #open() {
         const socket = new WebSocket(this.#url, SUBPROTOCOL);
         this.#socket = socket;
+        this.#answered = false;
         socket.binaryType = "arraybuffer";
         let why = "not connected";
         const silent = () => {
@@ -68,6 +74,8 @@ export class Subscription {
         };
     }
     #hold({ type, generation, seq, parts }) {
+        if (type === "data" || type === "cutover")
+            this.#answered = true;
         if (type === "error" || generation === null)
             return;
         const whole = new Set(parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));

@@ -29,7 +29,7 @@ export interface Status {
   rows: number;
   total: number;
   heartbeatAgeMs: number | null;
-  /** How often a heartbeat told another number of rows than are here; they were then taken afresh. */
+  /** How often a heartbeat's row count or hash was not that of the rows here; they were then taken afresh. */
   mismatches: number;
 }
 

@@ -4,6 +4,7 @@
  */
 import { Client } from "./client.js";
 const OVER = 8; // rows beyond either edge, so that scrolling does not show gaps
+const LONGEST = 1000; // characters of a cell: it may hold a megabyte, and drawing that takes time
 const REST = 4; // times as long as drawing took, so that a large table leaves the page its time
 const STYLE = `
 :host { display: flex; flex-direction: column; height: 20rem; font: 14px/1.4 system-ui, sans-serif; }
@@ -253,6 +254,8 @@ function compare(a, b, down) {
 function shown(cell, type) {
     if (cell === null)
         return "";
+    if (typeof cell === "string")
+        return cell.length > LONGEST ? `${cell.slice(0, LONGEST)}…` : cell;
     if (type !== "timestamp")
         return String(cell);
     const time = new Date(Number(cell));

@@ -1,4 +1,5 @@
 /** The page: frames from the socket go to the replicas, and what they tell to the strip, the views and the swap panel. */
+import { Checker } from "./checking.js";
 import { Control } from "./control.js";
 import { byId, put } from "./dom.js";
 import { Health } from "./health.js";
@@ -42,10 +43,13 @@ const show = views(layouts, { timeline: () => timeline?.draw(), health: () => he
 const signedIn = person();
 if (signedIn)
     control.person(signedIn); // the page starts once somebody is
+function subscribe() {
+    subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+}
 /** While rows are held the server does not send them; afterwards they come afresh, into the same grids. */
 function pause() {
     paused = !paused;
-    subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+    subscribe();
     strip.paused(paused ? Date.now() : 0);
     const button = byId("pause");
     button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
@@ -100,6 +104,13 @@ const { replicas } = grids;
 const past = (timeline = new Timeline(replicas));
 const fares = (health = new Health(replicas));
 const latency = new Latency(fares.latency);
+const checker = new Checker((afresh) => {
+    fares.mismatches(checker.mismatches);
+    if (!afresh)
+        return;
+    told.say("Rows here were not those of the server. They are taken afresh.");
+    subscribe();
+});
 /** A server that has just come back shows nothing yet, and rows that are held stay: other parts are left. */
 function keeping(frame) {
     const { header, payloads } = frame;
@@ -108,10 +119,14 @@ function keeping(frame) {
     const rest = [...header.parts.keys()].filter((i) => !DATA.includes(header.parts[i].table));
     return { header: { ...header, parts: rest.map((i) => header.parts[i]) }, payloads: rest.map((i) => payloads[i]) };
 }
-/** A frame has been applied. */
-async function tell(frame) {
-    const { header } = frame;
+/** A frame has been applied. Of a heartbeat these tables are checked. */
+async function tell(frame, settled) {
+    const { header, payloads } = frame;
     latency.applied(frame);
+    for (const [i, { table, kind }] of header.parts.entries())
+        checker.take(table, kind, payloads[i]);
+    if (header.type === "heartbeat")
+        await check(header, settled);
     const changed = new Set(header.parts.map(({ table }) => table));
     if (changed.has("generations")) {
         generations = await replicas.rows("generations", EXIST);
@@ -137,6 +152,11 @@ async function tell(frame) {
     if (HISTORY.some((table) => changed.has(table)))
         past.changed();
 }
+/** While nothing is live the server has no rows, and those that are here stay. */
+async function check({ generation, tables = {} }, settled) {
+    const checked = settled.filter((table) => tables[table] && (generation !== null || !DATA.includes(table)));
+    checker.expect(Object.fromEntries(checked.map((table) => [table, tables[table]])), await replicas.sizes());
+}
 function beat(header) {
     strip.heartbeat(header);
     grids.heartbeat(header);
@@ -150,6 +170,7 @@ take = (frame) => {
     if (header.type === "heartbeat")
         beat(header);
     const kept = keeping(frame);
-    replicas.take(kept, () => tell(kept));
+    const { settled } = subscription;
+    replicas.take(kept, () => tell(kept, settled));
 };
 waiting.forEach(take);

@@ -79,7 +79,9 @@ export class Panel {
         if (!rows || !this.#replica.ready || !this.#replica.visible)
             return false;
         const { filter = [] } = await this.#replica.viewer.save();
-        return filter.length > 0 && (await (await this.#replica.viewer.getView()).num_rows()) === 0;
+        if (!filter.length)
+            return false;
+        return this.#replica.reading(async () => (await (await this.#replica.view())?.num_rows()) === 0);
     }
     async #draw(plugin) {
         const { viewer, name, ready } = this.#replica;
@@ -111,7 +113,7 @@ export class Panel {
         const file = (format) => ({
             text: NAMES[format],
             hint: `${name}.${format}`,
-            do: () => this.#told.trying(`${name} could not be exported`, download(viewer, name, format)),
+            do: () => this.#told.trying(`${name} could not be exported`, this.#replica.reading(() => download(viewer, name, format))),
         });
         const whole = (format) => ({
             text: NAMES[format],
@@ -134,7 +136,7 @@ export class Panel {
     }
     #copy() {
         const { viewer, name } = this.#replica;
-        const copied = copy(viewer).then((rows) => this.#told.say(`Copied ${counted(rows, "row")} of ${name}.`));
+        const copied = this.#replica.reading(() => copy(viewer)).then((rows) => this.#told.say(`Copied ${counted(rows, "row")} of ${name}.`));
         this.#told.trying(`${name} could not be copied`, copied);
     }
 }

@@ -2,7 +2,8 @@
 import { byId, make } from "./dom.js";
 import { typing } from "./keys.js";
 import { Panel } from "./panel.js";
-import { Replica, Replicas } from "./replica.js";
+import { Replica } from "./replica.js";
+import { Replicas } from "./replicas.js";
 import { splitters } from "./splitters.js";
 import { tabs } from "./tabs.js";
 export const SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };

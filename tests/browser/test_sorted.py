@@ -1,0 +1,169 @@
+"""The order of rows on screen is that of the server's rows, whatever has happened to the table."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from browser.looking import LIMIT_S, arrange, looked_at, says, tool
+from browser.ordering import (
+    COUNT,
+    EVERY,
+    PLAIN,
+    VIEWER,
+    all_in_order,
+    change,
+    in_order,
+    shown,
+)
+from browser.staged import Stage, pair
+from browser.test_views import swap
+from livejoin.core.rows import Change
+from rig.running import until
+
+TO_B = b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}'
+BACK = b'{"action": "rollback"}'
+DRAWN = f"""() => [...{VIEWER}.querySelector("perspective-viewer-datagrid").shadowRoot
+    .querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td")]
+    .map((cell) => cell.textContent))"""
+# what the page gets by its socket can be cut off, and changed on its way
+SOCKETS = """
+window.sockets = [];
+window.WebSocket = class extends WebSocket {
+    constructor(...given) { super(...given); window.sockets.push(this); }
+    set onmessage(listener) {
+        super.onmessage = ({ data }) => listener({ data: window.tamper?.(data) ?? data });
+    }
+};"""
+TAMPER = """([before, after]) => {
+    const text = new TextDecoder("latin1");
+    window.tampered = 0;
+    window.tamper = (data) => {
+        const at = text.decode(data).indexOf(before);
+        if (at < 0 || window.tampered) return data;
+        window.tampered += 1;
+        const bytes = new Uint8Array(data.slice(0));
+        bytes.set(new TextEncoder().encode(after), at);
+        return bytes.buffer;
+    };
+}"""
+
+
+@pytest.fixture(scope="module")
+def looking() -> Iterator[tuple[Stage, Page]]:
+    with looked_at(COUNT) as (stage, page, _trouble):
+        page.add_init_script(SOCKETS)
+        page.reload()
+        page.wait_for_selector("section[data-area=final] perspective-viewer-datagrid tbody td")
+        yield stage, page
+
+
+@pytest.fixture
+def stage(looking: tuple[Stage, Page]) -> Stage:
+    return looking[0]
+
+
+@pytest.fixture
+def page(looking: tuple[Stage, Page]) -> Page:
+    return looking[1]
+
+
+class Swaps:
+    """To the other topics and back."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._messages = itertools.chain([TO_B], itertools.repeat(BACK))
+
+    def again(self) -> None:
+        swap(self._stage, next(self._messages))
+
+
+def test_every_order_holds_through_swaps_rollbacks_returns_and_changes(
+    stage: Stage, page: Page
+) -> None:
+    swaps = Swaps(stage)
+    all_in_order(stage, page, "at first")
+    changed = 0
+    # in place: arranged before a swap, a rollback and changes, and looked at after each
+    for config in (EVERY[11], EVERY[8], EVERY[22], EVERY[7], EVERY[34], EVERY[9]):
+        arrange(page, "final_ui", **config)
+        for when in ("swap", "rollback"):
+            swaps.again()
+            in_order(stage, page, config, when)
+            change(stage, changed, 6, at_once=3)
+            changed += 6
+            in_order(stage, page, config, f"{when}, and changes")
+    all_in_order(stage, page, "after rollbacks")
+    swaps.again()
+    arrange(page, "final_ui", **EVERY[11])
+    in_order(stage, page, EVERY[11], "swap")
+    _is_drawn(page)
+    _returns(stage, page)
+    change(stage, changed, 500, at_once=40)
+    in_order(stage, page, EVERY[11], "500 changes")
+    _is_drawn(page)
+    all_in_order(stage, page, "after 500 changes")
+    names = page.evaluate(f"async () => (await {VIEWER}.getClient()).get_hosted_table_names()")
+    assert len(names) == 8, "tables whose rows are gone are gone as well"
+
+
+def _returns(stage: Stage, page: Page) -> None:
+    """By a new socket, which goes on; and after a pause, with all rows afresh."""
+    before = page.evaluate("sockets.length")
+    page.evaluate("sockets.at(-1).close()")
+    change(stage, 900, 5, at_once=2)
+    until(lambda: page.evaluate("sockets.length") > before, "a new socket", LIMIT_S)
+    in_order(stage, page, EVERY[11], "a new socket")
+    for said in ("paused: rows as of", ""):
+        page.keyboard.press("p")
+        says(page, "#message", said)
+        change(stage, 910 + len(said), 5, at_once=2)
+    in_order(stage, page, EVERY[11], "after a pause")
+    all_in_order(stage, page, "after a pause")
+    arrange(page, "final_ui", **EVERY[11])
+
+
+def _is_drawn(page: Page) -> None:
+    """The cells, as a person sees them: by balance, downwards."""
+
+    def same() -> bool:
+        drawn = [cells[0] for cells in page.evaluate(DRAWN)]
+        return drawn == [row["userId"] for row in shown(page)][: len(drawn)] and len(drawn) > 5
+
+    until(same, "the rows are drawn in their order", LIMIT_S)
+
+
+def test_what_is_exported_after_a_swap_has_the_order_of_the_grid(
+    stage: Stage, page: Page, tmp_path: Path
+) -> None:
+    arrange(page, "final_ui", **EVERY[11])
+    swap(stage, BACK)
+    in_order(stage, page, EVERY[11], "swap")
+    tool(page, "final", "Export").click()
+    with page.expect_download() as downloading:
+        page.locator(".menu [role=menuitem]", has_text="JSON").first.click()
+    downloading.value.save_as(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == page.evaluate(
+        "(rows) => JSON.stringify(rows, null, 1)", shown(page)
+    )
+
+
+def test_a_cell_that_was_changed_on_its_way_is_noticed_and_repaired(
+    stage: Stage, page: Page
+) -> None:
+    """As many rows as the server has, one cell of them another: only the hash tells."""
+    assert stage.state.live is not None
+    arrange(page, "final_ui", **PLAIN, sort=[["name", "desc"]])
+    page.evaluate(TAMPER, ["zoe of old", "zoe of new"])
+    row = {**pair(stage.state.live.choice, 5000)[0].row, "name": "zoe of old"}  # type: ignore[dict-item]
+    stage.put(stage.state.live.number, Change("final_ui", "0-5000", row, 1, (1, 0, 1)))
+    until(lambda: page.evaluate("window.tampered"), "a frame was changed", LIMIT_S)
+    says(page, "#toast", "Rows here were not those of the server")
+    until(lambda: "zoe of old" in {row["name"] for row in shown(page)}, "repaired", LIMIT_S)
+    in_order(stage, page, {**PLAIN, "sort": [["name", "desc"]]}, "repaired")
+    page.keyboard.press("3")
+    says(page, "#checks", "this page had other rows than the server 1 time, and took them afresh")
+    page.keyboard.press("1")

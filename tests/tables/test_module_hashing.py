@@ -1,0 +1,168 @@
+"""static/hashing.js in Node: the hash of rows that src/livejoin/hashing.py defines, bit by bit."""
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.modelled import hashed
+from livejoin.tables import decode
+
+NODE = shutil.which("node")
+STATIC = Path(decode.__file__).with_name("static")
+DRIVER = Path(__file__).parent / "module" / "hashing.mjs"
+VECTORS = Path(__file__).parents[2] / "docs" / "live-protocol-vectors.json"
+SCHEMA = pa.schema(
+    [
+        ("text", pa.string()),
+        ("whole", pa.int64()),
+        ("real", pa.float64()),
+        ("_id", pa.string()),
+        ("_ts", pa.timestamp("ms", "UTC")),
+    ]
+)
+Part = tuple[str, bytes]
+Follow = Callable[[list[Part]], dict[str, Any]]
+Row = dict[str, Any]
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
+
+
+@pytest.fixture(scope="module")
+def follow() -> Iterator[Follow]:
+    """Follows a table in one Node process, from nothing each time."""
+    assert NODE is not None
+    command = [NODE, str(DRIVER), str(STATIC / "hashing.js")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        assert node.stdin is not None
+        assert node.stdout is not None
+        asked, answered = node.stdin, node.stdout
+
+        def following(parts: list[Part]) -> dict[str, Any]:
+            plain = [[kind, base64.b64encode(data).decode()] for kind, data in parts]
+            asked.write(json.dumps(plain).encode() + b"\n")
+            asked.flush()
+            found: dict[str, Any] = json.loads(answered.readline())
+            return found
+
+        yield following
+        asked.close()
+        assert node.wait(10) == 0
+
+
+def stream(table: pa.Table, most: int | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, most)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def arrow(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def told(rows: list[Row]) -> dict[str, Any]:
+    return {"rows": len(rows), "hash": hashed(arrow(rows))}
+
+
+def followed(follow: Follow, *parts: Part) -> dict[str, Any]:
+    found = follow(list(parts))
+    return {"rows": found["rows"], "hash": found["hash"]}
+
+
+def test_it_comes_to_the_hashes_of_the_vectors(follow: Follow) -> None:
+    parts: dict[str, list[Part]] = {}
+    checked = 0
+    for vector in json.loads(VECTORS.read_text()):
+        frame = base64.b64decode(vector["frame"])
+        at = 4 + int.from_bytes(frame[:4], "big")
+        for part in json.loads(frame[4:at])["parts"]:
+            data = frame[at : at + part["bytes"]]
+            parts.setdefault(part["table"], []).append((part["kind"], data))
+            at += part["bytes"]
+        for table, held in vector["tables"].items():
+            found = followed(follow, *parts[table])
+            assert found == {"rows": len(held["rows"]), "hash": held["hash"]}
+            checked += 1
+    assert checked > 10
+
+
+IDS = st.sampled_from("abcdefé")
+CELLS = {
+    "text": st.text(st.characters(exclude_categories=["Cs"]))
+    | st.sampled_from(["", "\ufeff", "😀"]),
+    "whole": st.integers(-(2**63), 2**63 - 1)
+    | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1, -(2**63), 2**63 - 1, 0, -1]),
+    "real": st.floats(allow_nan=False) | st.sampled_from([-0.0, 0.0, 5e-324, 1e308, 0.1]),
+    "_ts": st.integers(-(2**62), 2**62),
+}
+ROW = st.fixed_dictionaries({name: st.none() | cell for name, cell in CELLS.items()} | {"_id": IDS})
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("snapshot"), st.lists(ROW, max_size=5, unique_by=lambda row: row["_id"])),
+        st.tuples(st.just("upsert"), st.lists(ROW, max_size=5)),
+        st.tuples(st.just("remove"), st.lists(IDS, max_size=3)),
+    ),
+    max_size=6,
+)
+
+
+@given(STEPS)
+def test_whatever_comes_it_is_the_hash_of_the_rows_there(
+    follow: Follow, steps: list[tuple[str, list[Any]]]
+) -> None:
+    rows: dict[str, Row] = {}
+    parts: list[Part] = []
+    for kind, what in steps:
+        if kind == "remove":
+            parts.append((kind, stream(pa.table({"_id": pa.array(what, pa.string())}))))
+            for row_id in what:
+                rows.pop(row_id, None)
+            continue
+        parts.append((kind, stream(arrow(what), most=2)))
+        if kind == "snapshot":
+            rows = {}
+        rows.update({row["_id"]: row for row in what})
+    assert followed(follow, *parts) == told(list(rows.values()))
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [
+        ("whole", 2**53, 2**53 + 1),
+        ("whole", 2**63 - 1, -(2**63)),
+        ("real", 0.0, -0.0),
+        ("real", None, 0.0),
+        ("text", None, ""),
+        ("text", "é", "e\u0301"),
+        ("_ts", 0, 1),
+    ],
+)
+def test_one_cell_makes_another_hash(follow: Follow, column: str, one: Any, other: Any) -> None:
+    plain = {"text": "a", "whole": 1, "real": 1.5, "_id": "0-0", "_ts": 1000}
+    found = [
+        followed(follow, ("snapshot", stream(arrow([{**plain, column: cell}]))))
+        for cell in (one, other)
+    ]
+    assert found == [told([{**plain, column: cell}]) for cell in (one, other)]
+    assert found[0] != found[1]
+
+
+def test_many_rows_and_a_large_cell_are_worked_through_in_steps(follow: Follow) -> None:
+    rows = [
+        {"text": f"name {n}", "whole": n, "real": n / 4, "_id": f"0-{n}", "_ts": n}
+        for n in range(20_000)
+    ]
+    rows.append({"text": "ä" * (1 << 19), "whole": 1, "real": 1.0, "_id": "large", "_ts": 1})
+    found = follow([("snapshot", stream(arrow(rows), most=7000)), ("upsert", stream(arrow(rows)))])
+    assert found == {**told(rows), "pauses": found["pauses"]}
+    assert found["pauses"] > 100  # a page is not kept from its work for long
