@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from rig.produce import Producers
 from rig.running import LIVEJOIN, until
@@ -59,10 +60,15 @@ def burst(world: World) -> None:
     world.offset = last
 
 
+def note_next(world: World) -> None:
+    world.notes["next"] = max(row["generation"] for row in world.generations()) + 1
+
+
 def break_next_changelog(world: World) -> None:
-    """The changelog of the next generation takes no record: its query dies at every write."""
-    number = max(row["generation"] for row in world.generations()) + 1
-    world.kafka.make(f"{NAME}.changelog.{number}", {"max.message.bytes": "1"})
+    """The changelog that was just made takes no record: its query dies at every write."""
+    changelog = Names(NAME).changelog(world.notes["next"])
+    until(lambda: changelog in world.kafka.topics(), "it is made")
+    assert world.kafka.have_setting(changelog, "max.message.bytes", "1")
 
 
 def fill_big(world: World) -> None:
@@ -134,7 +140,7 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         TO_A, WaitOutcome("building"), TO_B, WaitOutcome("live"), ExpectLive("b"),
     ],
     "a build that fails leaves the live one alone": [
-        Do(break_next_changelog), TO_A, WaitOutcome("failed", "no progress"),
+        Do(note_next), TO_A, Do(break_next_changelog), WaitOutcome("failed", "no progress"),
         ExpectLive("b"), ExpectNothingLeft(),
     ],
     "a build that stalls leaves the live one alone": [
