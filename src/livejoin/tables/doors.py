@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 import time
@@ -197,6 +198,7 @@ class Watching(WebSocketsSansIOProtocol):
 
     config: Config
     late = 0  # bytes that came after it was sent away
+    taken_at = -math.inf  # when it last took some of what waited for it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the application cut it off: closing it in good form waits for the other side."""
@@ -227,6 +229,19 @@ class Watching(WebSocketsSansIOProtocol):
         else:
             self.conn.send_binary(data, last)
         self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def resume_writing(self) -> None:
+        """It has taken what waited."""
+        super().resume_writing()
+        self.taken_at = self.loop.time()
+
+    def keepalive_timeout(self) -> None:
+        """Cut it off, unless it is only slow: a ping waits behind what it has not taken yet."""
+        limit_s = self.ping_timeout or 0.0
+        if self.loop.time() - self.taken_at < limit_s:
+            self.pong_timer = self.loop.call_later(limit_s, self.keepalive_timeout)
+        else:
+            super().keepalive_timeout()
 
     def data_received(self, data: bytes) -> None:
         """Read on; of one that was sent away little more than that it has seen it."""
