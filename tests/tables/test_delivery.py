@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.client.session import Session
-from livejoin.tables import delivery, frames, server
+from livejoin.tables import delivery, doors, frames, server
 from livejoin.tables import live as live_socket
 from livejoin.tables.frames import Part
 from livejoin.tables.host import Host
@@ -301,6 +301,7 @@ def test_a_ping_is_not_waited_for_while_a_slow_viewer_takes_what_is_before_it(
         return made
 
     monkeypatch.setattr(server, "_config", pinging)
+    monkeypatch.setattr(doors, "TAKE_S", 2.0)
     host = Host(logs_kept=100, rejects_kept=100)
     fill(host, 1)
 

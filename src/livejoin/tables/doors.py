@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 HEADER_BYTES = 32 << 10  # the longest filter, and a browser's cookies
 ASK_S = 10.0  # for a whole request; a person's takes one packet
-TAKE_S = 60.0  # until some of an answer was taken
+TAKE_S = 60.0  # until some of an answer, or of a frame, was taken
 NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
 CLOSE_S = 1.0  # until one that was sent away has to be gone
 _READ_BYTES = 2 << 10  # of a viewer in one go: 62 small frames, parsed in 0.2 ms; others wait
@@ -237,9 +237,8 @@ class Watching(WebSocketsSansIOProtocol):
 
     def keepalive_timeout(self) -> None:
         """Cut it off, unless it is only slow: a ping waits behind what it has not taken yet."""
-        limit_s = self.ping_timeout or 0.0
-        if self.loop.time() - self.taken_at < limit_s:
-            self.pong_timer = self.loop.call_later(limit_s, self.keepalive_timeout)
+        if self.loop.time() - self.taken_at < TAKE_S:
+            self.pong_timer = self.loop.call_later(self.ping_timeout or 0, self.keepalive_timeout)
         else:
             super().keepalive_timeout()
 
