@@ -25,6 +25,7 @@ class Lean(asyncio.Protocol):
 
     transport: asyncio.Transport
     taken: Taken | None = None  # is handed every frame, header and payloads
+    answers = True  # whether it answers a ping
 
     def __init__(self, port: int, tables: Sequence[str], stop_after: int | None = None) -> None:
         self._port = port
@@ -95,9 +96,9 @@ class Lean(asyncio.Protocol):
         if self._opcode in (_PING, _CLOSE):
             if some < self._left:
                 return False
-            if self._opcode == _PING:
+            if self._opcode == _PING and self.answers:
                 self._send(10, bytes(self._data[:some]))
-            else:
+            elif self._opcode == _CLOSE:
                 (code,) = struct.unpack_from("!H", self._data)
                 self.closed = code, self._data[2:some].decode()
         else:

@@ -1,20 +1,22 @@
 """Large frames: sent in fragments, made when they can be sent, and no more of them than fit."""
 
 import asyncio
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.client.session import Session
-from livejoin.tables import delivery, frames
+from livejoin.tables import delivery, doors, frames, server
 from livejoin.tables import live as live_socket
 from livejoin.tables.frames import Part
 from livejoin.tables.host import Host
 from livejoin.tables.showing import Showing
 from livejoin.tables.viewer import BUFFER_BYTES, Frame, Subscription, Viewer
-from rig.lean import Lean, lean, leave
+from rig.lean import Lean, lean, leave, read_slowly
 from rig.running import until
 from tables.filled import chunk, final, live, user
 from tables.serving import LIMIT_S, Served, served
@@ -286,3 +288,32 @@ def test_a_server_that_stops_does_not_wait_for_a_frame_that_nobody_takes() -> No
             one = runner.run(_stopped(serving))
         runner.run(read_on(one))
     assert not one.headers
+
+
+def test_a_ping_is_not_waited_for_while_a_slow_viewer_takes_what_is_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = server._config
+
+    def pinging(*given: Any) -> Any:
+        made = config(*given)
+        made.ws_ping_interval, made.ws_ping_timeout = 0.1, 2.0
+        return made
+
+    monkeypatch.setattr(server, "_config", pinging)
+    monkeypatch.setattr(doors, "TAKE_S", 2.0)
+    host = Host(logs_kept=100, rejects_kept=100)
+    fill(host, 1)
+
+    async def look(port: int) -> None:
+        one = await lean(port, ["final_ui"], narrow=True)
+        one.answers = False  # as if it had not come to the ping yet
+        began = time.monotonic()
+        reading = asyncio.create_task(read_slowly(one, 0.25))
+        await one.until(1, MANY + 1, LIMIT_S)
+        assert time.monotonic() - began > 2.5  # longer than a ping is waited for
+        await one.gone(LIMIT_S)  # it has taken everything, and still does not answer
+        await reading
+
+    with served(host, send_buffer=NARROW) as serving:
+        asyncio.run(look(serving.port))

@@ -7,9 +7,10 @@ what is written, and between two fragments there is time for everybody else.
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -22,7 +23,11 @@ log = structlog.get_logger()
 
 FRAGMENT = 64 << 10
 _FRAGMENTS = 1000  # of a frame, at most; then they are larger. Clients take a few thousand
-TAKE_S = 10.0  # for a large frame, while others wait for the memory that it holds
+# A large frame is taken at least so fast while others wait for the memory that it holds. Two
+# hundred viewers that share 100 MB/s take twice as much each.
+LEAST_PER_S = 256 << 10
+TAKE_S = 10.0  # until it is looked at how fast it is taken
+_LOOK_S = 0.5
 # Large parts that are not the newest any more, and are still being taken: so many bytes, and one
 # frame more, may be in memory.
 OLD_BYTES = 128 << 20
@@ -31,13 +36,29 @@ OLD_BYTES = 128 << 20
 _Piece = tuple[bytes | memoryview, bool]  # of a frame, and whether more follow
 
 
-class _Taking(NamedTuple):
+@dataclass(eq=False)
+class _Taking:
     """A large frame on its way."""
 
     frame: Frame
-    pieces: Iterator[_Piece]  # that are left of it
-    began: float
     socket: WebSocket
+    taken: int = 0  # bytes
+
+    def __post_init__(self) -> None:
+        self.began = _now()
+        self.pieces = _pieces(self.frame)  # that are left
+
+    def next(self) -> _Piece | None:
+        """What is to be sent next."""
+        piece = next(self.pieces, None)
+        self.taken += len(piece[0]) if piece else 0
+        return piece
+
+    @property
+    def per_s(self) -> float:
+        """How fast it is taken, after a time in which nobody can tell."""
+        took_s = _now() - self.began
+        return self.taken / took_s if took_s > TAKE_S else math.inf
 
 
 class Delivery:
@@ -96,11 +117,10 @@ class Delivery:
                 await writable.wait()
                 async with self._turn:
                     if taking is None and not self._crowded():
-                        frame = make()
-                        taking = _Taking(frame, _pieces(frame), _now(), socket)
+                        taking = _Taking(make(), socket)
                         self._taking.append(taking)
                     while taking is not None and writable.is_set():
-                        piece = next(taking.pieces, None)
+                        piece = taking.next()
                         if piece is None or viewer.leaving:
                             return taking.frame
                         await _send_some(socket, viewer, piece)
@@ -124,18 +144,16 @@ class Delivery:
     async def _room(self) -> None:
         """Wait until there is memory for another large frame.
 
-        Whoever takes an old one for too long meanwhile is cut off, and may come back.
+        Whoever takes an old one too slowly meanwhile is cut off, and may come back.
         """
         async with self._crowd:  # one of those who wait sees to it
             while holders := self._crowded():
-                first = holders[0]
-                left_s = first.began + TAKE_S - _now()
-                if left_s <= 0:
-                    log.warning("viewer is too slow", bytes=first.frame.size, limit_s=TAKE_S)
-                    first.socket.state.abort()
-                    left_s = TAKE_S
+                slowest = min(holders, key=lambda one: one.per_s)
+                if slowest.per_s < LEAST_PER_S:
+                    log.warning("viewer is too slow", bytes_per_s=int(slowest.per_s))
+                    slowest.socket.state.abort()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):
+                    async with asyncio.timeout(_LOOK_S):
                         await self._took.wait()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 import time
@@ -22,7 +23,7 @@ log = structlog.get_logger()
 
 HEADER_BYTES = 32 << 10  # the longest filter, and a browser's cookies
 ASK_S = 10.0  # for a whole request; a person's takes one packet
-TAKE_S = 60.0  # until some of an answer was taken
+TAKE_S = 60.0  # until some of an answer, or of a frame, was taken
 NEW_AT_ONCE = 20  # connections of one address: each costs a millisecond, and all others wait
 CLOSE_S = 1.0  # until one that was sent away has to be gone
 _READ_BYTES = 2 << 10  # of a viewer in one go: 62 small frames, parsed in 0.2 ms; others wait
@@ -197,6 +198,7 @@ class Watching(WebSocketsSansIOProtocol):
 
     config: Config
     late = 0  # bytes that came after it was sent away
+    taken_at = -math.inf  # when it last took some of what waited for it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the application cut it off: closing it in good form waits for the other side."""
@@ -227,6 +229,18 @@ class Watching(WebSocketsSansIOProtocol):
         else:
             self.conn.send_binary(data, last)
         self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def resume_writing(self) -> None:
+        """It has taken what waited."""
+        super().resume_writing()
+        self.taken_at = self.loop.time()
+
+    def keepalive_timeout(self) -> None:
+        """Cut it off, unless it is only slow: a ping waits behind what it has not taken yet."""
+        if self.loop.time() - self.taken_at < TAKE_S:
+            self.pong_timer = self.loop.call_later(self.ping_timeout or 0, self.keepalive_timeout)
+        else:
+            super().keepalive_timeout()
 
     def data_received(self, data: bytes) -> None:
         """Read on; of one that was sent away little more than that it has seen it."""
