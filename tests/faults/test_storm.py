@@ -25,4 +25,5 @@ def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
             + f"; changelogs at one time: at most {len(storm.sampler.most_changelogs)}"
             + "".join(f"; no {kind}: {why}" for kind, (_, why) in LEFT_OUT.items())
         )
+        print(case.notes[-1])
         assert storm.sampler.samples["topics"] > 60 * MINUTES / 10
