@@ -25,6 +25,8 @@ export type Header = {
   message?: string;
   tables?: Record<string, { rows: number; hash: string }>;
   limited?: Record<string, { total: number }>;
+  /** Tables that hold as many rows as they may, and the oldest `_ts` that is there. */
+  capped?: Record<string, { rows: number; from: number }>;
   resumed?: boolean;
   viewers?: number;
   sources?: Record<string, Source>;

@@ -43,6 +43,9 @@ export const choice = ({ usersTopic, accountsTopic, joinType }: Chosen) => `${us
 export const newestOf = (table: string, shown: number, total: number) =>
   `${table}: the newest ${shown.toLocaleString("en")} of ${counted(total, "row")}`;
 
+export const cappedAt = (table: string, rows: number, from: string) =>
+  `${table} is full: ${counted(rows, "row")}, from ${from} on`;
+
 export const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** How many per second, in few characters. */

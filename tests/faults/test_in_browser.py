@@ -215,7 +215,7 @@ PICTURES_MS = """async () => {
 }"""
 
 
-def test_hostile_texts_and_cells_of_a_megabyte_are_text(kafka: Kafka, tmp_path: Path) -> None:
+def test_b7_hostile_texts_and_cells_of_a_megabyte_are_text(kafka: Kafka, tmp_path: Path) -> None:
     """Case B7."""
     for topic in C.values():
         kafka.make(topic)

@@ -1,6 +1,6 @@
 """docs/reliability.md: drawn from docs/reliability.json, one line per fault case.
 
-`make faults REPORT=1` writes both; `python tests/docs/test_reliability_page.py` draws the page.
+`make faults REPORT=1` writes both; `PYTHONPATH=tests python tests/docs/test_reliability_page.py` draws it.
 """
 
 from collections import Counter

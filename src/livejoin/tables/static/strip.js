@@ -1,8 +1,8 @@
 /** The status strip: what is shown, what is going on, how fresh it is. Quiet, unless something moves. */
 import { byId, put, putWhole } from "./dom.js";
 import { Rate } from "./figures.js";
-import { age, clock } from "./times.js";
-import { choice, newestOf, perSecond } from "./words.js";
+import { age, clock, moment } from "./times.js";
+import { cappedAt, choice, newestOf, perSecond } from "./words.js";
 const LATE_MS = 3000; // heartbeats come every second
 export class Strip {
     #status = null;
@@ -53,7 +53,7 @@ export class Strip {
         document.title = `livejoin: ${row.state}`;
         this.#message();
     }
-    heartbeat({ newest, at, stale, tables, limited, viewers, sources, seq }) {
+    heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }) {
         this.#beatAt = Date.now();
         put(byId("freshness"), newest ? `${age(at - newest)} ago` : "–");
         put(byId("viewers"), viewers === undefined ? "–" : viewers.toLocaleString("en"));
@@ -63,9 +63,9 @@ export class Strip {
         put(byId("rate-in"), perSecond(this.#in.perSecond));
         put(byId("rate-out"), perSecond(this.#out.perSecond));
         this.#stale = stale ?? "";
-        this.#limited = Object.entries(limited ?? {})
-            .map(([table, { total }]) => newestOf(table, tables?.[table]?.rows ?? 0, total))
-            .join("; ");
+        const some = Object.entries(limited ?? {}).map(([table, { total }]) => newestOf(table, tables?.[table]?.rows ?? 0, total));
+        const full = Object.entries(capped ?? {}).map(([table, { rows, from }]) => cappedAt(table, rows, moment(from)));
+        this.#limited = [...some, ...full].join("; ");
         this.#connection();
         this.#message();
     }

@@ -2,6 +2,7 @@
 export const counted = (count, one) => `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
 export const choice = ({ usersTopic, accountsTopic, joinType }) => `${usersTopic} ${joinType} ${accountsTopic}`;
 export const newestOf = (table, shown, total) => `${table}: the newest ${shown.toLocaleString("en")} of ${counted(total, "row")}`;
+export const cappedAt = (table, rows, from) => `${table} is full: ${counted(rows, "row")}, from ${from} on`;
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** How many per second, in few characters. */
 export function perSecond(rate) {
