@@ -1,6 +1,7 @@
 """docs/reliability.md: drawn from docs/reliability.json, one line per fault case.
 
-`make faults REPORT=1` writes both; `PYTHONPATH=tests python tests/docs/test_reliability_page.py` draws it.
+`make faults REPORT=1` writes both. The page alone: `PYTHONPATH=tests python
+tests/docs/test_reliability_page.py`.
 """
 
 from collections import Counter
