@@ -164,6 +164,13 @@ class Lean(asyncio.Protocol):
                 self._something.clear()
                 await self._something.wait()
 
+    async def until_or_gone(self, generation: int, seq: int, limit_s: float) -> None:
+        """The same, or until the server has cut it off."""
+        async with asyncio.timeout(limit_s):
+            while not (self.lost or self.is_at(generation, seq)):
+                self._something.clear()
+                await self._something.wait()
+
     async def gone(self, limit_s: float) -> None:
         """Wait until the server has cut it off."""
         async with asyncio.timeout(limit_s):
