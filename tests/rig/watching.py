@@ -31,7 +31,7 @@ Tables = dict[str, dict[str, Row]]
 Versioned = tuple[Any, str, Row]
 _USER, _ACCOUNT = ("userId", "name", "email", "age"), ("accountType", "balance")
 _RECEIVE_S = 0.2
-_GONE_S = 0.5
+_GONE_S = 5  # in which a server that is killed, or told to stop, has ended
 _GOING_AWAY = 1001  # what a server that is told to stop says
 
 
@@ -71,6 +71,7 @@ class Watcher:
     def __post_init__(self) -> None:
         self._stop = threading.Event()
         self._lock = threading.Lock()  # of the tables
+        self._lost: list[tuple[int, float]] = []  # servers, and when a connection to them ended
         self._hashes: dict[str, dict[str, int]] = {name: {} for name in self.tables}
         self._sums = dict.fromkeys(self.tables, 0)
         self._oldest: dict[tuple[int, str], Any] = {}
@@ -95,6 +96,7 @@ class Watcher:
         address = self.url.replace("http", "ws") + "api/v1/live"
         server = 0
         while not self._stop.is_set():
+            self._judge()
             try:
                 protocols = [Subprotocol("livejoin.v1")]
                 with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
@@ -103,6 +105,7 @@ class Watcher:
                     self.connects += 1
                     self.replaying = self.replaying or self.connects > 1
                     while not self._stop.is_set():
+                        self._judge()
                         try:
                             data = socket.recv(_RECEIVE_S)
                         except TimeoutError:
@@ -113,13 +116,17 @@ class Watcher:
             except ConnectionClosed as error:
                 code = error.rcvd.code if error.rcvd else 0
                 self.closed.append(code)
-                self.dropped += code != _GOING_AWAY and self._lives(server)
+                if server and code != _GOING_AWAY:
+                    self._lost.append((server, time.monotonic()))
             except (OSError, InvalidHandshake):
                 self._stop.wait(0.1)  # the server is down; a scenario says whether it may be
 
-    def _lives(self, server: int) -> bool:
-        """Whether a server goes on; one that was killed may be seen a moment longer."""
-        return bool(server) and not self._stop.wait(_GONE_S) and alive(server)
+    def _judge(self) -> None:
+        """Whether servers that we lost have lived on; one that ends is let go of meanwhile."""
+        due = [one for one in self._lost if time.monotonic() - one[1] > _GONE_S]
+        for one in due:
+            self._lost.remove(one)
+            self.dropped += alive(one[0])
 
     def _take(self, data: bytes) -> None:
         header, parts = read(data)

@@ -1,5 +1,6 @@
 """The rig can fail: a viewer or an oracle that sees one wrong cell says so. And its parts work."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,18 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from websockets.sync.server import serve
+from websockets.typing import Subprotocol
 
 from livejoin import hashing
 from livejoin.broker import free_port
 from livejoin.tables import frames
 from livejoin.tables.decode import schema
-from rig import comparing, figures, load, oracle, results
+from rig import comparing, figures, load, oracle, results, watching
 from rig.clock import Clock
 from rig.figures import Figures
 from rig.oracle import Sent
+from rig.running import until
 from rig.slow_proxy import Proxy
 from rig.storm import EVERY, plan
 from rig.storm_actions import KINDS, Validate
@@ -354,3 +358,37 @@ def test_results_are_kept_test_by_test(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_a_test_belongs_to_the_case_in_its_name(test: str, case: str | None) -> None:
     assert results.case_of(test) == case
+
+
+# --- viewers that are dropped
+
+
+def test_a_viewer_that_a_living_server_lets_go_of_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "_GONE_S", 0.2)
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
+        _closing(1011) as url,
+        Watcher(url, lambda *_: 0, lambda: process.pid) as one,
+    ):
+        until(lambda: one.dropped, "it is noticed", 20)
+    with _closing(1011) as url, Watcher(url, lambda *_: 0, lambda: process.pid) as one:
+        until(lambda: len(one.closed) > 2, "the server is gone", 20)
+    assert one.dropped == 0
+
+
+@contextlib.contextmanager
+def _closing(code: int) -> Iterator[str]:
+    """A server that sends everybody away."""
+    with serve(
+        lambda connection: connection.close(code),
+        "127.0.0.1",
+        0,
+        subprotocols=[Subprotocol("livejoin.v1")],
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}/"
+        server.shutdown()
+        thread.join()
