@@ -120,14 +120,15 @@ class Ledger:
             log.warning("the ledger is not compacted, and may lose its state by age", topic=ledger)
 
     def watch(self, stop: threading.Event) -> None:
-        """Raise when the ledger is not the one that was read any more, until told to stop."""
+        """Raise when the ledger is another one or a topic beside it gone, until told to stop."""
         while not stop.wait(_LOOK_S):
             with contextlib.suppress(KafkaUnavailable):  # the tables say so, and writing waits
                 self._check_same()
 
     def _check_same(self) -> None:
         names = self._names
-        topics = (names.ledger, names.logs, names.replies)
+        # the consumer of the election does not notice for minutes that its topic is gone
+        topics = (names.ledger, names.logs, names.replies, names.leader)
         found = self._kafka.describe(topics)
         for topic in topics:
             if topic not in found:
