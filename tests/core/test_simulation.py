@@ -59,10 +59,11 @@ def digest(seeds: int) -> str:
 def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
     # sets and dictionaries are ordered otherwise where text is hashed otherwise
     code = "from core.test_simulation import digest; print(digest(10))"
+    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     found = [
         subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
             check=True,
             capture_output=True,
             text=True,
