@@ -13,7 +13,7 @@ from livejoin.reading import read_to_end
 from rig.running import COLD, until
 from rig.world import ExpectOracle, Produce, Send, WaitOutcome, World, play, world
 
-NAME = "late"
+NAME = "late-writer"
 
 
 @pytest.fixture(scope="module")
