@@ -205,3 +205,30 @@ def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(worl
         executor.carry_out(plan.MakeTopics(()))  # until the next try
         executor.carry_out(plan.MakeTopics((ONE,)))
         assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(1, "made 2")
+
+
+def test_in_a_burst_what_superseded_builds_left_is_removed_before_there_is_more(
+    world: World,
+) -> None:
+    class Burst(Broken):
+        """Whenever topics were made, another message has superseded their generation already."""
+
+        most = 0
+
+        def make_topics(self, generation: Generation) -> tuple[str, str]:
+            found = super().make_topics(generation)
+            self.most = max(self.most, len(world.changelogs))
+            ask(generation.number + 1)
+            return found
+
+    def ask(number: int) -> None:
+        asked = [one for one in MORE if one.number == number]
+        executor.carry_out(plan.MakeTopics(tuple(asked)))
+        executor.carry_out(plan.Run(()))
+        executor.carry_out(plan.Keep(frozenset(one.number for one in asked), MORE[-1].number))
+
+    pipeline = Burst(world)
+    with at_work(pipeline) as (executor, _):
+        ask(MORE[0].number)
+        until(lambda: world.made == len(MORE) and not world.changelogs, "all is gone", LIMIT_S)
+    assert pipeline.most <= 2

@@ -96,6 +96,14 @@ def test_a_build_has_as_much_time_as_ever(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
+def test_a_build_that_came_further_has_as_much_time_again(step: float) -> None:
+    state = after([*SWAP_READS, ticked(110.0, step), Progressed(2, 4, 10)])
+    state = on(state, 110.0, 170.0, step)
+    assert numbers(state) == (1, None, 2)
+    assert numbers(on(state, 170.0, 171.0, step)) == (1, None, None)
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_what_failed_is_built_again_as_soon_as_ever(step: float) -> None:
     state = after([*FIRST, Resolved(1, reading(A)), Spoilt(1, "x"), ticked(109.5, step)])
     assert numbers(state) == (None, None, None)

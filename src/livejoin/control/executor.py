@@ -79,6 +79,7 @@ class Executor:
         # Tried, until they are not asked for any more: made twice, they would have other ids than
         # those that were told first.
         self._made: set[int] = set()
+        self._exist: set[int] = set()  # whose topics were made here, and not removed since
         self._started: dict[int, Generation] = {}  # as they were started
         self._unwanted: set[int] = set()  # of those, for a moment at least: each starts again
         self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
@@ -173,16 +174,20 @@ class Executor:
         while not self._stop.is_set():
             self._wake.wait(_AGAIN_S)
             self._wake.clear()
-            self._make_topics()
             with self._lock:
                 run, keep, unwanted = self._run, self._keep, self._unwanted
                 self._unwanted = set()
             wanted = {generation.number: generation for generation in run.generations}
-            self._make_run(wanted, unwanted)
+            self._stop_others(wanted, unwanted)
+            if keep is not None and not self._exist <= keep.numbers:
+                # in a burst, what superseded builds have left goes before there is more of it
+                kept = keep if self._clean(keep) else None
+            self._make_topics()
+            self._start(wanted)
             if keep is not None and keep != kept and not self._wake.is_set():
                 kept = keep if self._clean(keep) else None
 
-    def _make_run(self, wanted: Mapping[int, Generation], unwanted: Container[int]) -> None:
+    def _stop_others(self, wanted: Mapping[int, Generation], unwanted: Container[int]) -> None:
         changed = [
             number
             for number, started in self._started.items()
@@ -194,6 +199,8 @@ class Executor:
             self._ended.pop(number).set()
             self._stop_query(number)
             del self._started[number]
+
+    def _start(self, wanted: Mapping[int, Generation]) -> None:
         for number, generation in wanted.items():
             # what was asked for meanwhile comes first
             if number not in self._started and not self._stop.is_set():
@@ -205,6 +212,7 @@ class Executor:
             self._made |= {generation.number for generation in new}
         for generation in new:
             number = generation.number
+            self._exist.add(number)
             try:
                 changelog_id, feed_id = self._pipeline.make_topics(generation)
             except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
@@ -274,4 +282,5 @@ class Executor:
         except Exception:
             log.exception("could not remove what is left over, trying again")
             return False
+        self._exist &= keep.numbers
         return True

@@ -83,7 +83,7 @@ def _built(state: State, building: Generation, fact: facts.OfBuild) -> State:
             if done <= state.of(building).done:
                 return state.faring(building, total=total)
             state = ran(_warm(state), building)
-            return state.faring(building, done=done, total=total, moved_at=state.now)
+            return state.faring(building, done=done, total=total, moved_at=state.up)
         case facts.CaughtUp(_, ready_at):
             return moves.go_live(ran(_warm(state), building), ready_at)
     assert_never(fact)
