@@ -17,8 +17,8 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 	@$(BIN)/livejoin demo
 
 # Three at a time: the tests wait a lot, for elections and for JVMs.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline tests/control
-THIRD := tests/core tests/tables tests/client tests/unit tests/docs tests/locks tests/browser
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline tests/control tests/unit tests/locks
+THIRD := tests/core tests/tables tests/client tests/docs tests/browser
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests
