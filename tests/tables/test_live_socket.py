@@ -1,6 +1,8 @@
+import asyncio
 import contextlib
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +15,7 @@ from livejoin.core import spec
 from livejoin.tables import decode
 from livejoin.tables import live as live_socket
 from livejoin.tables import viewer as viewer_buffer
+from livejoin.tables.delivery import Delivery
 from livejoin.tables.host import DATA, Host
 from livejoin.tables.store import Store
 from tables.filled import building, chunk, final, line, live, user
@@ -356,4 +359,25 @@ def test_viewers_are_sent_away_when_the_server_stops() -> None:
         with served() as serving:
             viewer = sockets.enter_context(serving.viewer("users_ui"))
             viewer.next()
+        assert _closed(viewer) == (1001, "livejoin is stopping")
+
+
+def test_viewers_that_are_still_being_served_when_the_server_stops_are_sent_away_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The web server ends within a tenth of a second, and closes with a code of its own."""
+    under_way = threading.Event()
+    send = Delivery.send_missed
+
+    async def slowly(*given: Any) -> Any:
+        under_way.set()
+        await asyncio.sleep(0.5)
+        return await send(*given)
+
+    monkeypatch.setattr(Delivery, "send_missed", slowly)
+    with contextlib.ExitStack() as sockets:
+        with served() as serving:
+            viewer = sockets.enter_context(serving.viewer("users_ui"))
+            assert under_way.wait(LIMIT_S)
+        viewer.next()
         assert _closed(viewer) == (1001, "livejoin is stopping")

@@ -58,6 +58,7 @@ class Live:
         self._showing = Showing(host)
         self._delivery = Delivery(self._showing)
         self._read_on = asyncio.Event()  # set whenever there may be more, then replaced
+        self._left = asyncio.Event()  # set whenever a viewer has left, then replaced
         self._watchers = Watchers(guests)
         host.audience.append(self)
 
@@ -202,6 +203,8 @@ class Live:
                 return
             viewer = Viewer(asked)
             self._viewers.add(viewer)
+            if self._closed:
+                viewer.leave()
             sending = asyncio.create_task(self._deliver(socket, viewer))
             try:
                 while True:
@@ -224,6 +227,8 @@ class Live:
             leaving.close()
             if viewer is not None:
                 self._viewers.discard(viewer)
+                self._left.set()
+                self._left = asyncio.Event()
 
     async def _caught_up_with(self, seen: Held | None) -> bool:
         """Wait until we have read what a viewer has seen elsewhere; rows must not go back."""
@@ -267,11 +272,18 @@ class Live:
         now = asyncio.get_running_loop().time()
         self.sent.frame(None if frame.since is None else now - frame.since)
 
-    def close(self) -> None:
-        """Send every viewer away, with the code that says to come back."""
+    async def close(self, limit_s: float) -> None:
+        """Send every viewer away, with the code that says to come back, and wait until they left.
+
+        Whoever is still there when the web server ends is closed by that, with another code.
+        """
         self._closed = True
         for viewer in self._viewers:
             viewer.leave()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self._viewers:
+                    await self._left.wait()
 
 
 def _for(header: dict[str, Any], viewer: Viewer) -> dict[str, Any]:

@@ -109,7 +109,7 @@ async def serve(
     stopping = asyncio.create_task(stop.wait())
     others = {beating, ticking, stopping}
     done, _ = await asyncio.wait({serving, *others}, return_when=asyncio.FIRST_COMPLETED)
-    live.close()
+    await live.close(_LEAVE_S)
     server.should_exit = True
     await serving
     for late in list(server.server_state.connections):  # they came while it ended
