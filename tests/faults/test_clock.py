@@ -1,17 +1,13 @@
 """A19: the clock on the wall of a real livejoin is set by hours and days."""
 
-import contextlib
-import os
 import signal
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-import pytest
-
 from livejoin.core.state import Limits
 from livejoin.kafka import Kafka
+from rig.clock import Clock
 from rig.running import until
 from rig.world import (
     ExpectLive,
@@ -30,39 +26,16 @@ from rig.world import (
 
 SEED = 20261119
 HOUR, DAY = 3600, 86400
-# Python runs this at its start, before any of livejoin: the process sees a clock that can be set.
-CLOCK = """
-import pathlib, time
-ahead, real = pathlib.Path({file!r}), time.time
-time.time = lambda: real() + float(ahead.read_text())
-"""
 
 
-@contextlib.contextmanager
-def with_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Processes that are started here see a clock that is ahead by what stands in this file."""
-    file = folder / "ahead"
-    file.write_text("0")
-    site = folder / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(CLOCK.format(file=str(file)))
-    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
-    monkeypatch.setenv("PYTHONPATH", path)
-    yield file
-
-
-def test_a19_the_clock_is_set(
-    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with (
-        with_clock(tmp_path, monkeypatch) as ahead,
-        world(kafka, tmp_path / "one", "a19", seed=SEED) as one,
-    ):
+def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "clock")
+    with world(kafka, tmp_path / "one", "a19", seed=SEED, env=clock.env) as one:
         play(one, [Traffic(20), to_pair(one.name, "b"), WaitOutcome("live"), ExpectLive("b")])
         swapped = time.monotonic()
         before = one.status()["generation"]
         for step in (-HOUR, HOUR, -DAY, DAY):
-            _set(ahead, step)
+            clock.set(step)
             _rejected(one, step)
             _kills_its_jvm(one)
             rows = {row["state"]: row["generation"] for row in one.generations()}
@@ -74,12 +47,6 @@ def test_a19_the_clock_is_set(
         play(one, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("a")])
         play(one, [StopTraffic(), ExpectOracle("a")])
         assert one.live.stop(signal.SIGTERM) == 0
-
-
-def _set(ahead: Path, step: int) -> None:
-    new = ahead.with_suffix(".new")
-    new.write_text(str(step))
-    new.replace(ahead)
 
 
 def _rejected(one: World, step: int) -> None:

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,6 +47,7 @@ class World:
     offset: int = -1  # of the control message that was sent last
     notes: dict[str, Any] = field(default_factory=dict)
     broken_at: float | None = None  # when the fault came that is not over yet
+    ahead_s: float = 0.0  # livejoin's wall clock, of ours
 
     def fault(self, **kinds: int) -> None:
         """A fault has landed: what was read since the last batch is read again."""
@@ -229,7 +230,7 @@ class Send:
             for pair in PAIRS
             for source, count in list(world.producers[pair].rows.items())
         }
-        world.floors.append((datetime.now(UTC), counts))
+        world.floors.append((datetime.now(UTC) + timedelta(seconds=world.ahead_s), counts))
         raw = _raw(self.message)
         done: list[tuple[Any, Any]] = []
         world.control.produce(
