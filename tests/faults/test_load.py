@@ -28,6 +28,7 @@ NEW_USERS, ACCOUNTS = 50, 1950  # a second
 WARM_S = 30  # compilers and caches; not measured
 DRAINED_S = 180
 READ_S = 300
+AS_ASKED = 0.95  # of the rate: less would be another test
 VIEWER_ROWS = 200_000
 FULL = 500_000  # rows, in C9
 CATCH_UPS, EACH = 10, 1_000_000  # in C10
@@ -117,7 +118,8 @@ def test_c1_two_thousand_records_a_second(loaded: Loaded, case: Figures) -> None
         f" livejoin {grown[0]:,.0f} bytes, Spark's JVM {grown[1]:,.0f} bytes"
     )
     print(case.notes[-1])
-    case.viewers_dropped(viewer.dropped)
+    case.landed(records=new).viewers_dropped(viewer.dropped)
+    assert new > AS_ASKED * (NEW_USERS + ACCOUNTS) * took, "the load did not land"
     loaded.expect_all(case)
     assert viewer.dropped == 0
     assert late < early + NEW_USERS + ACCOUNTS, "it falls behind"
@@ -143,9 +145,10 @@ def test_c2_ten_times_the_rate(loaded: Loaded, case: Figures) -> None:
     rows = sent.acknowledged
     took = sent.at_rate(10 * NEW_USERS, 10 * ACCOUNTS, seconds(60))
     began, new = time.monotonic(), sent.acknowledged - rows
+    assert new > AS_ASKED * 10 * (NEW_USERS + ACCOUNTS) * took, "the load did not land"
     until(lambda: loaded.read() == sent.acknowledged, "all is read", DRAINED_S)
     drained = time.monotonic() - began
-    case.recovered(drained).note(
+    case.landed(records=new).recovered(drained).note(
         f"{new:,} records in {took:.0f} s ({new / took:,.0f}/s), all read {drained:.0f} s later"
     )
     print(case.notes[-1])
@@ -169,10 +172,11 @@ def test_c9_full_tables_stay_as_large_as_they_are(
         until(lambda: "accounts_ui" in live.ask("api/v1/status")["capped"], "the table is full")
         before = _sizes(live)
         rows = sent.acknowledged
-        sent.at_rate(NEW_USERS, ACCOUNTS, lasting)
+        took = sent.at_rate(NEW_USERS, ACCOUNTS, lasting)
         after, new = _sizes(live), sent.acknowledged - rows
+        assert new > AS_ASKED * (NEW_USERS + ACCOUNTS) * took, "the load did not land"
         grown = (after[0] - before[0]) / before[0]
-        case.note(
+        case.landed(records=new).note(
             f"{new:,} records beyond a cap of {most:,}: livejoin {before[0] >> 10:,} MiB before,"
             f" {after[0] >> 10:,} MiB after; Spark's JVM {before[1] >> 10:,} and"
             f" {after[1] >> 10:,} MiB"

@@ -24,6 +24,7 @@ def case() -> figures.Figures:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     figures.begin()
+    results.commit()  # as the test begins: somebody may commit while it runs
     item.stash[_outcomes] = {}
 
 

@@ -3,6 +3,8 @@
 Each test's result carries its own commit, date and machine, so that cases may be run one by one.
 """
 
+import fcntl
+import functools
 import json
 import os
 import re
@@ -38,11 +40,16 @@ def load() -> Results:
 
 def keep(case: str, test: str, result: Result) -> None:
     """Put a test's newest result in the place of the one before."""
-    kept = load()
-    kept.setdefault(case, {})[test] = result
-    beside = DATA.with_suffix(".new")  # somebody may stop us in mid-write
-    beside.write_text(_text(kept))
-    beside.replace(DATA)
+    folder = os.open(DATA.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # another part of the cases may be running
+        kept = load()
+        kept.setdefault(case, {})[test] = result
+        beside = DATA.with_suffix(".new")  # somebody may stop us in mid-write
+        beside.write_text(_text(kept))
+        beside.replace(DATA)
+    finally:
+        os.close(folder)
 
 
 def _text(kept: Results) -> str:
@@ -71,8 +78,9 @@ def result(outcome: str, why: str, seconds: float, figures: Figures) -> Result:
     }
 
 
+@functools.cache
 def commit() -> str:
-    """What is checked out; with a + if code was changed since."""
+    """What is checked out, as of the first call; with a + if code was changed since."""
     if not shutil.which("git") or not (ROOT / ".git").exists():
         return "unknown"
     head = _git("rev-parse", "--short=9", "HEAD")

@@ -24,7 +24,7 @@ class Stopwatch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stopwatch")
         self._took: list[np.ndarray] = []
-        self._newest = -1
+        self._seen = np.zeros(1 << 16, bool)  # by number
         self.read = 0  # records, as of the last heartbeat
         self.dropped = 0
 
@@ -64,11 +64,17 @@ class Stopwatch:
             if part.kind == "upsert":
                 with pa.ipc.open_stream(part.payload) as stream:
                     numbers = stream.read_all().column("balance").drop_null().to_numpy()
-                # an older number comes again where a user's row is new
-                new = numbers[numbers > self._newest].astype(np.int64)
-                if len(new):
-                    self._took.append(now - np.array([self._sent[number] for number in new]))
-                    self._newest = max(self._newest, int(new.max()) - _REORDERED)
+                self._measure(numbers.astype(np.int64), now)
+
+    def _measure(self, numbers: np.ndarray, now: float) -> None:
+        """Each account counts the first time that it is seen, however late that is."""
+        most = int(numbers.max(initial=-1))
+        if most >= len(self._seen):
+            self._seen = np.concatenate([self._seen, np.zeros(most + 1, bool)])
+        new = numbers[~self._seen[numbers]]
+        if len(new):
+            self._seen[new] = True
+            self._took.append(now - np.array([self._sent[number] for number in new]))
 
     def forget(self) -> None:
         """What was measured so far was the start."""
@@ -81,6 +87,3 @@ class Stopwatch:
     @property
     def samples(self) -> int:
         return sum(map(len, self._took))
-
-
-_REORDERED = 20_000  # records of several partitions come in another order than they were sent
