@@ -65,7 +65,7 @@ def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None)
         leader = Leader(
             *(settings, of.kafka, of.names, of.show_status),
             lambda: of.host.counted,
-            lambda: of.host.overtaken,
+            of.host.overtaken_of,
         )
         crew.hire("leader", leader.run)
 
@@ -81,7 +81,8 @@ class Leader:
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
     counted: Callable[[], CountedBy]  # as our tables hold them
-    overtaken: Callable[[], Mapping[int, Sequence[Change]]]  # winners that an older record followed
+    # winners that an older record followed, of these generations
+    overtaken: Callable[[frozenset[int]], Mapping[int, Sequence[Change]]]
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -198,16 +199,19 @@ class Leader:
     def _rewrite(self, pipeline: Pipeline, stop: threading.Event) -> None:
         """Write winners again, behind the older records that followed them."""
         done: Mapping[int, Sequence[Change]] = {}
-        while not stop.wait(_COUNT_S):
-            now = self.overtaken()
-            if now is done:
-                continue
-            for number, changes in now.items():
-                try:
-                    pipeline.rewrite(number, changes)
-                except LivejoinError as error:  # they are still overtaken at the next look
-                    log.warning("rows are not written again yet", why=str(error))
-            done = now
+        try:
+            while not stop.wait(_COUNT_S):
+                now = self.overtaken(pipeline.settled())
+                if now is done:
+                    continue
+                for number, changes in now.items():
+                    try:
+                        pipeline.rewrite(number, changes)
+                    except LivejoinError as error:  # they are still overtaken at the next look
+                        log.warning("rows are not written again yet", why=str(error))
+                done = now
+        finally:
+            self.overtaken(frozenset())  # nobody writes any more, so nobody need look
 
     def _waiting(self, why: str) -> None:
         self.show_status({"state": "waiting", "progress": 0, "message": why})

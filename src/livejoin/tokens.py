@@ -6,14 +6,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from livejoin.core import formats, sessions, tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import Token
-from livejoin.errors import AskError, KafkaUnavailable, NewerFormat
+from livejoin.errors import AskError, NewerFormat
 from livejoin.kafka import Kafka
 from livejoin.reading import read_to_end
+from livejoin.writing import write
 
 _WRITE_S = 10
 _SECRET_BYTES = 32
@@ -121,17 +122,4 @@ def note(kafka: Kafka, names: Names, row: Mapping[str, Any]) -> None:
 
 
 def _write(kafka: Kafka, topic: str, key: bytes, value: bytes) -> None:
-    failed: list[KafkaError | None] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        failed.append(error)
-
-    producer = kafka.producer(**{"message.timeout.ms": _WRITE_S * 1000})
-    try:
-        producer.produce(topic, value, key, on_delivery=delivered)
-        producer.flush(_WRITE_S + 1)
-    except (KafkaException, BufferError) as error:
-        raise KafkaUnavailable(f'topic "{topic}" cannot be written: {error}') from error
-    if not failed or failed[0] is not None:
-        why = failed[0].str() if failed and failed[0] else "no answer"
-        raise KafkaUnavailable(f'topic "{topic}" cannot be written: {why}')
+    write(kafka, topic, [(key, value)], _WRITE_S)

@@ -86,7 +86,7 @@ def test_run_waits_and_says_why_until_the_topic_is_as_it_must_be(kafka: Kafka) -
     names, said = Names("run-two-partitions"), list[dict[str, Any]]()
     kafka.make(names.leader, partitions=2)
     stop = threading.Event()
-    leader = Leader(Settings(name=names.prefix), kafka, names, said.append, dict, dict)
+    leader = Leader(Settings(name=names.prefix), kafka, names, said.append, dict, lambda _: {})
     thread = threading.Thread(target=leader.run, args=(stop,))
     thread.start()
     try:

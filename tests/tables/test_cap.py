@@ -1,7 +1,7 @@
 """A table that holds only so many rows: which stay is the changelog's doing, not the server's."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +15,7 @@ from tables.filled import plain
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]
 Event = tuple[str, int, int]  # source, offset, time
+One = TypeVar("One")
 
 
 def _step(seen: list[Event], event: Event, join: str) -> list[Change]:
@@ -83,17 +84,17 @@ def _expected(written: Sequence[Change], most: int) -> set[str]:
     return {c.id for c in sorted(there, key=_ranked)[-most:]}
 
 
-def _portions(data: st.DataObject, written: Sequence[Change]) -> list[list[Change]]:
+def _portions(data: st.DataObject, written: Sequence[One]) -> list[list[One]]:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(written)), max_size=len(written))))
     return [
         list(written[a:b]) for a, b in zip([0, *cuts], [*cuts, len(written)], strict=True) if a < b
     ]
 
 
-def _compacted(written: Sequence[Change]) -> list[Change]:
-    """The last record of each key, in the order of the log."""
+def _compacted(written: Sequence[Change]) -> list[tuple[int, Change]]:
+    """The last record of each key, in the order of the log, with where the log goes on."""
     last = {change.key(): place for place, change in enumerate(written)}
-    return [written[place] for place in sorted(last.values())]
+    return [(place + 1, written[place]) for place in sorted(last.values())]
 
 
 def _records(some: Sequence[Change]) -> decode.Records:
@@ -143,9 +144,11 @@ def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.D
     early, viewer = Store(SCHEMA, cap), Viewer()
     early.limit(shown)
     seq = 0
+    seen: list[tuple[int, dict[str, dict[str, Any]]]] = []
     for portion in _portions(data, written) if written else []:
         seq += len(portion)
         viewer.take(early.apply(_records(portion), seq), seq)
+        seen.append((seq, dict(viewer.rows)))
         assert len(early) <= most
         so_far = written[:seq]
         assert {row["_id"] for row in plain(early.snapshot())} == _expected(so_far, most)
@@ -158,11 +161,16 @@ def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.D
                 assert had == viewer.rows, f"resumed from {point} at {seq}"
                 viewer.past[viewer.past.index((point, had))] = (seq, had)
     late = Store(SCHEMA, cap)
-    for portion in _portions(data, _compacted(written)) if written else []:
-        late.apply(_records(portion), seq)
+    for some in _portions(data, _compacted(written)) if written else []:
+        late.apply(_records([change for _, change in some]), some[-1][0])
     late.limit(shown)
     assert late.hash == early.hash
     assert late.shown() == early.shown()
+    for point, had in seen:
+        missed = late.since(point)
+        if missed is not None:
+            _apply(had, missed)
+            assert had == viewer.rows, f"resumed from {point} at a server that came later"
     assert early.capped_from == (
         min(row["_ts"] for row in plain(early.snapshot())) if early._capped else None
     )
@@ -178,6 +186,19 @@ def test_removals_are_forgotten_once_their_rows_rank_below_the_table() -> None:
         assert all("+" in row["_id"] for row in plain(filled.snapshot()))
     assert len(filled) == 2
     assert len(filled._removed) <= 4
+
+
+def test_a_late_row_whose_removal_is_forgotten_needs_no_winner() -> None:
+    filled = Store(SCHEMA, Cap(2, null_rows=True))
+    user, account = ("user", 0, 0), ("account", 0, 1)
+    filled.apply(_records([_joined(user, None), *_step([user, account], account, "left_outer")]))
+    filled.apply(_records([_joined(user, None)]))
+    assert filled.late == {"0-0"}
+    for n in range(1, 20):
+        other, its = ("user", n, 10 * n), ("account", n, 10 * n + 1)
+        filled.apply(_records(_step([other, its], its, "left_outer")), n)
+    assert filled.late == set()
+    assert filled.winners(TABLE, ["0-0"]) == []
 
 
 def test_a_row_that_left_comes_back_whole_when_a_newer_account_lifts_it() -> None:

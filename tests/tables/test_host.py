@@ -376,6 +376,10 @@ def test_a_winner_that_an_older_record_follows_is_named_once_that_lasts() -> Non
     host.follow(live(1))
     winner = Change("final_ui", "0-0", {"userId": "u0", "age": 5}, 1000, (7, 0, 0))
     host.apply(chunk(1, 2, winner, final(0, "old", 3)))
+    for _ in range(2):
+        host.find_overtaken()
+        assert host.overtaken == {}, "nobody would write it"
+    assert host.overtaken_of(frozenset({1, 7})) == {}
     host.find_overtaken()
     assert host.overtaken == {}, "it may be followed by the winner in a moment"
     host.find_overtaken()
@@ -387,3 +391,44 @@ def test_a_winner_that_an_older_record_follows_is_named_once_that_lasts() -> Non
     host.apply(chunk(1, 3, change))
     host.find_overtaken()
     assert host.overtaken == {}
+
+
+def test_winners_are_named_only_once_the_changelog_was_read_to_its_end() -> None:
+    host = _host()
+    host.follow(live(1), {1: 4})
+    host.overtaken_of(frozenset({1}))
+    so_far = Change("final_ui", "0-0", {"userId": "u0", "age": 5}, 1000, (7, 0, 0))
+    host.apply(chunk(1, 2, so_far, final(0, "old", 3)))
+    for _ in range(2):
+        host.find_overtaken()
+        assert host.overtaken == {}, "a newer one may follow"
+    newer = Change("final_ui", "0-0", {"userId": "u0", "age": 6}, 1000, (8, 0, 0))
+    host.apply(chunk(1, 4, newer, so_far))
+    for _ in range(2):
+        host.find_overtaken()
+    ((change,),) = host.overtaken.values()
+    assert change.version == (8, 0, 0)
+    assert change.row is not None
+    assert change.row["age"] == 6
+
+
+def test_many_winners_are_named_in_portions() -> None:
+    host, count = _host(), 2500
+    host.follow(live(1))
+    host.overtaken_of(frozenset({1}))
+    winners = [
+        Change("final_ui", f"0-{n}", {"userId": f"u{n}"}, 1000 + n, (7, 0, n)) for n in range(count)
+    ]
+    older = [Change("final_ui", f"0-{n}", {"userId": "old"}, 1, (6, 0, n)) for n in range(count)]
+    host.apply(chunk(1, 2 * count, *winners, *older))
+    named: dict[str, Change] = {}
+    seq = 2 * count
+    host.find_overtaken()
+    while not named.keys() >= {one.id for one in winners}:
+        host.find_overtaken()
+        (some,) = host.overtaken.values()
+        assert 0 < len(some) <= 1000
+        named |= {one.id: one for one in some}
+        seq += len(some)
+        host.apply(chunk(1, seq, *some))
+    assert all(rows.read(named[w.id].key(), named[w.id].value()) == w for w in winners)

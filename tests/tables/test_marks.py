@@ -1,10 +1,15 @@
-"""Which input records were read, kept as ranges of offsets."""
+"""Which input records were read, in a set of offsets that stays small."""
+
+import sys
+from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.tables.marks import Ranges, Read, marks
+from livejoin.tables import marks as module
+from livejoin.tables.marks import Offsets, Ranges, Read, marks
 
 NUMBERS = st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=12)
 
@@ -22,19 +27,42 @@ def test_ranges_hold_what_a_set_would_and_tell_what_is_new(portions: list[set[in
         assert all(end < first for end, first in gaps), "two ranges touch"
 
 
+@given(NUMBERS)
+def test_blocks_of_offsets_hold_what_a_set_would(portions: list[set[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BITS", 8)
+        offsets, expected = Offsets(), set[int]()
+        for some in portions:
+            numbers = np.array(sorted(some))
+            assert set(numbers[offsets.add(numbers)].tolist()) == some - expected
+            expected |= some
+        whole = {n for n in range(6) if expected.issuperset(range(8 * n, 8 * n + 8))}
+        assert {n for n in range(6) if n in offsets.whole} == whole
+        assert offsets.partial.keys() == {n // 8 for n in expected} - whole
+
+
 def test_a_million_records_without_a_hole_are_one_range() -> None:
-    read = Read()
-    for start in range(0, 1_000_000, 50_000):
-        ids = [f"0-{offset}" for offset in range(start, start + 50_000)]
+    read, count = Read(), 1 << 20
+    cuts = range(0, count + 1, 1 << 15)
+    for start, stop in pairwise(cuts):
+        ids = [f"0-{offset}" for offset in range(start, stop)]
         read.add(marks({"users_ui": ids[::2], "rejects_ui": [f"users/{i}" for i in ids[1::2]]}))
-    assert read.counts()["users"] == {
-        "read": 1_000_000,
-        "rows": 500_000,
-        "rejected": 500_000,
-        "tombstones": 0,
-    }
-    (ranges,) = read._ranges.values()
-    assert (ranges.firsts, ranges.ends) == ([0], [1_000_000])
+    half = count // 2
+    counts = {"read": count, "rows": half, "rejected": half, "tombstones": 0}
+    assert read.counts()["users"] == counts
+    (offsets,) = read._offsets.values()
+    assert offsets.partial == {}
+    assert (offsets.whole.firsts, offsets.whole.ends) == ([0], [count >> 16])
+
+
+def test_a_hole_behind_every_record_takes_a_bit() -> None:
+    """As in a topic to which every record was written in a transaction of its own."""
+    offsets, count = Offsets(), 1_000_000
+    for start in range(0, count, 1000):
+        assert offsets.add(2 * np.arange(start, start + 1000)).all()
+    held = sum(sys.getsizeof(bits) for bits in offsets.partial.values())
+    assert held < count / 2  # bytes
+    assert offsets.whole.firsts == []
 
 
 def test_a_record_that_comes_again_counts_once() -> None:

@@ -16,7 +16,7 @@ from livejoin.core import rows
 from livejoin.core.coverage import Feeding
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, Spoilt
+from livejoin.errors import Spoilt
 from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka
 from livejoin.pipeline import history, positions, sources
 from livejoin.pipeline.catch_up import CatchUp, Way
@@ -25,6 +25,7 @@ from livejoin.pipeline.jobs import Job
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.rehearsal import Rehearsal
 from livejoin.reading import read_to_end
+from livejoin.writing import write
 
 log = structlog.get_logger()
 
@@ -149,14 +150,8 @@ class Pipeline:
 
     def _mark_end(self, feed: str) -> None:
         """Each task of the query that has this has all of the feed."""
-        self._produce(feed, [(key.encode(), None) for key in self._queries.ends_of_feed()])
-
-    def _produce(self, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-        producer = self._kafka.producer()
-        for key, value in records:
-            producer.produce(topic, value, key)
-        if producer.flush(ANSWER_S):
-            raise KafkaUnavailable(f'topic "{topic}" took no record within {ANSWER_S} s')
+        ends = [(key.encode(), None) for key in self._queries.ends_of_feed()]
+        write(self._kafka, feed, ends, ANSWER_S)
 
     def _fed(self, generation: int, start: int) -> Way:
         """A run's way with what is left of its feed."""
@@ -220,16 +215,19 @@ class Pipeline:
             self._rehearsal.soon(generation)
         return ready_at
 
+    def settled(self) -> frozenset[int]:
+        """Generations that run and have read again all that they had read before."""
+        return frozenset(self._running.keys() & self._through)
+
     def rewrite(self, generation: int, changes: Sequence[rows.Change]) -> None:
         """Write rows of a generation again, unless its run is still reading what it read before.
 
         Compaction keeps the last record of a key: behind a late one there must be the winner.
         """
-        if generation not in self._running or generation not in self._through:
+        if generation not in self.settled():
             return
-        self._produce(
-            self._names.changelog(generation), [(one.key(), one.value()) for one in changes]
-        )
+        records = [(one.key(), one.value()) for one in changes]
+        write(self._kafka, self._names.changelog(generation), records, ANSWER_S)
         log.info("wrote rows again that came late", generation=generation, rows=len(changes))
 
     def rehearse(self, stop: threading.Event) -> None:

@@ -5,7 +5,8 @@ ledger says from which changelog offset on it is complete, and the names move on
 has been read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -70,11 +71,9 @@ class Held:
         self.seq = chunk.seq
         return deltas
 
-    def winners(self, ids: Iterable[str]) -> list[Change]:
-        """The records of joined rows that count, to be written again."""
-        store = self.stores[spec.FINAL]
-        found = [(row_id, *store.winner(row_id)) for row_id in ids]
-        return [Change(spec.FINAL, i, row, ts, version) for i, row, ts, version in found]
+    def complete(self, ready_at: int | None) -> bool:
+        """Whether all was read that its tables showed when we began."""
+        return self.seq >= max(ready_at or 0, self.least)
 
     def capped(self) -> dict[str, int]:
         """The tables that older rows had to leave, and the lowest `_ts` that is there."""
@@ -109,7 +108,8 @@ class Host:
         # both by generation, replaced as a whole: others look at them from their threads
         self.counted: Mapping[int, Counted] = {}
         self.overtaken: Mapping[int, Sequence[Change]] = {}
-        self._late: dict[int, set[str]] = {}
+        self._rewritten: frozenset[int] = frozenset()  # generations whose winners are asked for
+        self._late: dict[int, list[str]] = {}
 
     # --- told by the follower
 
@@ -173,20 +173,36 @@ class Host:
         known = {row["generation"] for row in self.system.generations()}
         self.system.show_generations({n: row for n, row in figures.items() if n in known})
 
+    def overtaken_of(self, generations: frozenset[int]) -> Mapping[int, Sequence[Change]]:
+        """What the last look found; from the next one on, look at these generations.
+
+        Called by the leader, from its thread. Where nobody leads, nobody looks.
+        """
+        self._rewritten = generations
+        return self.overtaken
+
     def find_overtaken(self) -> None:
         """Find the winning records that an older one has followed, for longer than a moment.
 
-        A changelog's compaction keeps the last record of a key, not the winner. During a replay
-        most of them are followed by the winner again, and need no help.
+        A changelog's compaction keeps the last record of a key, not the winner. Some of them are
+        followed by the winner again, and need no help. What was not read to its end yet may hold
+        a newer winner.
         """
-        late = {number: set(held.stores[spec.FINAL].late) for number, held in self._held.items()}
-        waited = {number: ids & self._late.get(number, set()) for number, ids in late.items()}
-        self.overtaken = {
-            number: self._held[number].winners(sorted(ids)[:_OVERTAKEN])
-            for number, ids in waited.items()
-            if ids
-        }
+        found: dict[int, Sequence[Change]] = {}
+        late: dict[int, list[str]] = {}
+        for number in self._rewritten & self._held.keys():
+            held, generation = self._held[number], self.state.find(number)
+            if generation is None or not held.complete(generation.ready_at):
+                continue
+            store = held.stores[spec.FINAL]
+            waited = {row_id for row_id in self._late.get(number, ()) if row_id in store.late}
+            if waited:
+                found[number] = store.winners(spec.FINAL, waited)
+            others = (row_id for row_id in store.late if row_id not in waited)
+            late[number] = list(islice(others, _OVERTAKEN))
         self._late = late
+        if found or self.overtaken:
+            self.overtaken = found
 
     # --- asked by readers
 
@@ -251,7 +267,7 @@ class Host:
         if live is None or live.number == self._shown.number:
             return
         held = self._held[live.number]
-        if held.seq >= max(live.ready_at or 0, held.least):
+        if held.complete(live.ready_at):
             self._show(held)
             self._let_go()
 

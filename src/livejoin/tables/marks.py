@@ -1,4 +1,4 @@
-"""Which input records a generation has read, and what became of them, in a few ranges of offsets.
+"""Which input records a generation has read, and what became of them, in ranges of offsets.
 
 Every input record leaves a mark, its own record in the changelog, perhaps again after a crash; it
 counts once.
@@ -84,6 +84,10 @@ class Ranges:
     firsts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self.firsts, number)
+        return at > 0 and number < self.ends[at - 1]
+
     def add(self, numbers: np.ndarray) -> np.ndarray:
         """Put in numbers, ascending, each once: which of them are new."""
         at = bisect_left(self.ends, int(numbers[0]))  # ranges before it stay as they are
@@ -118,18 +122,57 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return firsts, ends
 
 
+_BITS = 1 << 16  # offsets of a block
+
+
+class Offsets:
+    """A set of offsets: blocks that are whole as ranges, the others bit by bit.
+
+    Topics have holes where transactions ended or compaction took records away. As ranges of single
+    offsets, a topic with a hole behind every record took a thousand times the memory.
+    """
+
+    def __init__(self) -> None:
+        self.whole = Ranges()  # numbers of blocks
+        self.partial: dict[int, np.ndarray] = {}  # 8 KiB each, by the number of the block
+
+    def add(self, offsets: np.ndarray) -> np.ndarray:
+        """Put in offsets, ascending, each once: which of them are new."""
+        new = np.zeros(len(offsets), bool)
+        blocks = offsets // _BITS
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(blocks)], strict=True):
+            new[start:stop] = self._add(int(blocks[start]), offsets[start:stop] % _BITS)
+        return new
+
+    def _add(self, block: int, places: np.ndarray) -> np.ndarray | bool:
+        if block in self.whole:
+            return False
+        bits = self.partial.setdefault(block, np.zeros(_BITS // 8, np.uint8))
+        byte, bit = places // 8, np.uint8(1) << (places % 8).astype(np.uint8)
+        new: np.ndarray = bits[byte] & bit == 0
+        np.bitwise_or.at(bits, byte, bit)
+        if bits[0] == bits[-1] == _FULL and (bits == _FULL).all():
+            del self.partial[block]
+            self.whole.add(np.array([block]))
+        return new
+
+
+_FULL = 0xFF
+
+
 class Read:
     """All records that a generation has read, counted by source and kind."""
 
     def __init__(self) -> None:
-        self._ranges: dict[Place, Ranges] = {}
+        self._offsets: dict[Place, Offsets] = {}
         self._counts = {source.name: np.zeros(len(KINDS), np.int64) for source in spec.SOURCES}
         self.reached: BySource = {}  # replaced as a whole: others look at it from their threads
 
     def add(self, found: Mapping[Place, Marks]) -> None:
         """These marks were seen."""
         for place, one in found.items():
-            new = self._ranges.setdefault(place, Ranges()).add(one.offsets)
+            new = self._offsets.setdefault(place, Offsets()).add(one.offsets)
             self._counts[place.source] += np.bincount(one.kinds[new], minlength=len(KINDS))
         if found:
             self.reached = further(self.reached, reached(found))

@@ -81,7 +81,7 @@ class Top:
         """The positions and identities of the lowest-ranked members, so many."""
         if count > _FEW:
             self._low, self._bound = [], None
-            positions = self._lowest_of_all(count)
+            positions = self.lowest_of_all(count)
             return positions, self._rows.ids(positions).to_pylist()
         gone: dict[str, int] = {}
         while len(gone) < count:
@@ -100,7 +100,7 @@ class Top:
 
     def _choose(self, count: int) -> bool:
         """Fill the heap. Whether there are any members."""
-        chosen = self._lowest_of_all(count)
+        chosen = self.lowest_of_all(count)
         ids = self._rows.ids(chosen)
         ranks = np.column_stack([self._rows.ts[chosen], numbers(ids)])
         order = _sorted(ranks)
@@ -110,7 +110,7 @@ class Top:
         self._bound = ranked[-1] if ranked else None
         return bool(ranked)
 
-    def _lowest_of_all(self, count: int) -> np.ndarray:
+    def lowest_of_all(self, count: int) -> np.ndarray:
         """The positions of the lowest-ranked members, so many if there are, in any order."""
         members = self._rows.living(getattr(self._rows, self._members), self._group)
         if count >= len(members):

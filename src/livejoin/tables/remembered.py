@@ -59,6 +59,11 @@ class Left:
         while len(self._rows) > _LEFT:
             self._forgotten_at = self._rows.popleft()[1]
 
+    def forget(self, seq: int) -> None:
+        """Who left up to this point is not known."""
+        self._rows.clear()
+        self._forgotten_at = seq
+
     def knows(self, seq: int) -> bool:
         """Whether all that left after this point is remembered."""
         return self._forgotten_at <= seq
