@@ -7,7 +7,7 @@ import { readArrow } from "./arrow.js";
 import type { Cell, Field } from "./arrow.js";
 import { Checker } from "./checking.js";
 import type { Told } from "./checking.js";
-import { readFrame } from "./live.js";
+import { UnknownFormat, readFrame } from "./live.js";
 import type { Header } from "./live.js";
 import type { Change, Row, Status } from "../src/livejoin/tables/static/livejoin.js";
 
@@ -152,9 +152,7 @@ export class Client {
       if (answer.ok) return this.#connect(`${this.#url}?ticket=${encodeURIComponent(ticket)}`);
       why = String(detail);
       if (answer.status === 401 || answer.status === 403) {
-        this.#why = why;
-        this.#tell("refused"); // trying again is of no use
-        return;
+        return this.#refuse(why);
       }
     } catch (error) {
       why = `not connected: ${error}`;
@@ -176,6 +174,7 @@ export class Client {
         this.#receive(readFrame(data));
         if (socket === this.#socket) this.#listen(socket);
       } catch (error) {
+        if (error instanceof UnknownFormat) return this.#refuse(error.message);
         this.#complete = null; // half a frame may have been applied
         this.#lost(socket, `what came cannot be read: ${error}`);
       }
@@ -213,6 +212,13 @@ export class Client {
     this.#hangUp();
     if (this.#state === "refused") return; // trying again is of no use
     this.#later(why);
+  }
+
+  /** Trying again is of no use. */
+  #refuse(why: string) {
+    this.#hangUp();
+    this.#why = why;
+    this.#tell("refused");
   }
 
   #later(why: string) {

@@ -17,6 +17,7 @@ export class Strip {
   #shown: number | null | undefined = undefined;
   #beatAt = 0;
   #againAt: number | null = null; // when the next try is to connect
+  #refused = ""; // why there is no next try
   #paused = 0;
   #in = new Rate();
   #out = new Rate();
@@ -43,6 +44,13 @@ export class Strip {
     this.#out.clear();
     for (const id of ["rate-in", "rate-out", "freshness", "viewers"]) put(byId(id), "–");
     this.#connection();
+  }
+
+  /** Nothing comes any more. */
+  refused(why: string): void {
+    this.#refused = why;
+    this.lost(Infinity);
+    this.#message();
   }
 
   /** When the rows were held, or 0 for rows that move. */
@@ -95,12 +103,13 @@ export class Strip {
     pill.dataset["connected"] = String(!lost);
     pill.dataset["late"] = String(late);
     byId("strip").dataset["late"] = String(late || (lost && this.#beatAt > 0));
-    if (lost) put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
+    if (this.#refused) put(pill, since ? `stopped, ${since}` : "stopped");
+    else if (lost) put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
     else put(pill, late ? since : "connected");
   }
 
   #message(): void {
-    const why = this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
+    const why = this.#refused || this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
     const said = why ? `stale: ${why}` : (this.#status?.message ?? "");
     const held = this.#paused ? `paused: rows as of ${clock(this.#paused)}` : "";
     putWhole(byId("message"), [held, said, this.#limited].filter(Boolean).join(" · "));

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.modelled import FINAL, STATUS, Server
+from livejoin.core import formats
 from livejoin.tables import decode
 
 NODE = shutil.which("node")
@@ -246,6 +247,29 @@ def test_a_refusal_is_final(joined: Page) -> None:
     joined.give(joined.server.frame("error", [], message="there is no table 'x'"))
     status = joined.do("lose")["status"]
     assert (status["state"], status["stale"]) == ("refused", "there is no table 'x'")
+
+
+@pytest.mark.parametrize("found", [formats.LIVE + 1, 0, "1"])
+def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
+    joined: Page, found: int | str
+) -> None:
+    """Nothing else of it need be what it was: here there is no list of parts."""
+    header = json.dumps({"format": found, "type": "data", "rest": {}}).encode()
+    before = joined.held
+    joined.give(len(header).to_bytes(4) + header)
+    assert joined.seen["told"] == [{"close": True}]
+    status = joined.seen["status"]
+    assert (status["state"], joined.seen["timers"]) == ("refused", 0), "it does not try again"
+    assert f"a frame has format {found}, this page knows up to {formats.LIVE}" in status["stale"]
+    assert joined.held == before
+
+
+def test_a_frame_without_a_format_is_of_the_first(joined: Page) -> None:
+    named = f'"format":{formats.LIVE},'.encode()
+    before = joined.server.beat()
+    header = before[4:].replace(named, b"", 1)
+    joined.give((len(before) - 4 - len(named)).to_bytes(4) + header)
+    assert joined.do("look")["status"]["state"] == "following"
 
 
 def test_rubbish_costs_the_socket_and_not_the_rows(joined: Page) -> None:

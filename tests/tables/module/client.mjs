@@ -74,7 +74,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   await new Promise((done) => setTimeout(done)); // subscriptions are gathered, errors are reported later
   const held = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, table.rows()]));
   const status = Object.values(tables)[0]?.status;
-  console.log(JSON.stringify({ told, changes, held, status, failures, sockets: sockets.length }));
+  const timers = process.getActiveResourcesInfo().filter((one) => one === "Timeout").length; // of a retry, of silence
+  console.log(JSON.stringify({ told, changes, held, status, failures, timers, sockets: sockets.length }));
   told = [];
   changes = [];
 }

@@ -12,6 +12,7 @@ export class Strip {
     #shown = undefined;
     #beatAt = 0;
     #againAt = null; // when the next try is to connect
+    #refused = ""; // why there is no next try
     #paused = 0;
     #in = new Rate();
     #out = new Rate();
@@ -36,6 +37,12 @@ export class Strip {
         for (const id of ["rate-in", "rate-out", "freshness", "viewers"])
             put(byId(id), "–");
         this.#connection();
+    }
+    /** Nothing comes any more. */
+    refused(why) {
+        this.#refused = why;
+        this.lost(Infinity);
+        this.#message();
     }
     /** When the rows were held, or 0 for rows that move. */
     paused(at) {
@@ -81,13 +88,15 @@ export class Strip {
         pill.dataset["connected"] = String(!lost);
         pill.dataset["late"] = String(late);
         byId("strip").dataset["late"] = String(late || (lost && this.#beatAt > 0));
-        if (lost)
+        if (this.#refused)
+            put(pill, since ? `stopped, ${since}` : "stopped");
+        else if (lost)
             put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
         else
             put(pill, late ? since : "connected");
     }
     #message() {
-        const why = this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
+        const why = this.#refused || this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
         const said = why ? `stale: ${why}` : (this.#status?.message ?? "");
         const held = this.#paused ? `paused: rows as of ${clock(this.#paused)}` : "";
         putWhole(byId("message"), [held, said, this.#limited].filter(Boolean).join(" · "));
