@@ -74,7 +74,7 @@ export class Client {
   #why = "not connected yet";
   #state: Status["state"] = "connecting";
   #wait = SHORTEST_MS;
-  #beatAt = 0;
+  #beatAt: number | null = null; // by performance.now(): the wall clock can be set
   #checker = new Checker((afresh) => this.#differed(afresh));
   #closed = false;
   #due = false;
@@ -288,8 +288,7 @@ export class Client {
   }
 
   #beat(header: Header) {
-    const now = Date.now();
-    this.#beatAt = now;
+    this.#beatAt = performance.now();
     this.#stale = header.stale ?? "";
     this.#wait = SHORTEST_MS;
     if (this.#awaiting) return;
@@ -349,7 +348,7 @@ export class Client {
       seq: this.#seq,
       rows: replica.rows.size,
       total: replica.total ?? replica.rows.size,
-      heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
+      heartbeatAgeMs: this.#beatAt === null ? null : Math.round(performance.now() - this.#beatAt),
       mismatches: this.#checker.mismatches,
     };
   }

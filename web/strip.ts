@@ -15,7 +15,8 @@ export class Strip {
   #limited = "";
   #gone = false;
   #shown: number | null | undefined = undefined;
-  #beatAt = 0;
+  #beatAt = 0; // as it is shown
+  #beat = 0; // the same by performance.now(), for how long ago it was: the wall clock can be set
   #againAt: number | null = null; // when the next try is to connect
   #refused = ""; // why there is no next try
   #paused = 0;
@@ -34,7 +35,7 @@ export class Strip {
   connected(): void {
     if (this.#againAt === null && this.#beatAt) return;
     this.#againAt = null;
-    this.#beatAt ||= Date.now();
+    if (!this.#beatAt) this.#heard();
     this.#connection();
   }
 
@@ -72,7 +73,7 @@ export class Strip {
   }
 
   heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }: Header): void {
-    this.#beatAt = Date.now();
+    this.#heard();
     put(byId("freshness"), newest ? `${age(at - newest)} ago` : "–");
     put(byId("viewers"), viewers === undefined ? "–" : viewers.toLocaleString("en"));
     const read = Object.values(sources ?? {}).reduce((sum, { read }) => sum + read, 0);
@@ -95,9 +96,14 @@ export class Strip {
     putWhole(byId("message"), message);
   }
 
+  #heard(): void {
+    this.#beatAt = Date.now();
+    this.#beat = performance.now();
+  }
+
   #connection(): void {
     const pill = byId("connection");
-    const late = this.#beatAt > 0 && Date.now() - this.#beatAt > LATE_MS;
+    const late = this.#beatAt > 0 && performance.now() - this.#beat > LATE_MS;
     const since = this.#beatAt ? `stale since ${clock(this.#beatAt)}` : "";
     const lost = this.#againAt !== null || !this.#beatAt;
     pill.dataset["connected"] = String(!lost);

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from client.modelled import FINAL, STATUS, Server
 from livejoin.core import formats
 from livejoin.tables import decode
+from rig.running import until
 
 NODE = shutil.which("node")
 STATIC = Path(decode.__file__).with_name("static")
@@ -209,6 +210,27 @@ def test_what_never_fits_does_not_become_a_stream_of_snapshots(joined: Page) -> 
         joined.give(joined.server.beat(tables=wrong))
     assert joined.do("look")["status"]["mismatches"] == 5
     assert len(joined.said) == said + 1
+
+
+@pytest.mark.parametrize("hours", [-48, 48])
+def test_a_clock_that_is_set_delays_no_fresh_rows_and_hurries_none(
+    joined: Page, hours: int
+) -> None:
+    wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
+    joined.give(joined.server.beat(tables=wrong))
+    said = len(joined.said)
+    joined.do("set", ms=hours * 3_600_000)
+    joined.give(joined.server.beat(tables=wrong))
+    assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
+    assert len(joined.said) == said, "fresh rows came less than a second ago"
+
+    def asked() -> bool:
+        joined.give(joined.server.beat(tables=wrong))
+        return len(joined.said) > said
+
+    until(asked, "fresh rows, a second after the last ones", 20)
+    joined.do("set", ms=-hours * 3_600_000)
+    assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
 
 
 def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:

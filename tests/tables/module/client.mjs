@@ -27,6 +27,10 @@ globalThis.fetch = async (url, { method, headers }) => {
   return { ok: status < 400, status, json: async () => body };
 };
 
+let ahead = 0; // the wall clock can be set; what only goes on stays
+const now = Date.now;
+Date.now = () => now() + ahead;
+
 const { connect } = await import(pathToFileURL(process.argv[2]));
 let client = connect(process.argv[3]);
 let tables = {};
@@ -66,6 +70,9 @@ const commands = {
     tables = {};
   },
   look: () => {},
+  set({ ms }) {
+    ahead += ms;
+  },
 };
 
 for await (const line of createInterface({ input: process.stdin })) {

@@ -68,7 +68,7 @@ export class Client {
     #why = "not connected yet";
     #state = "connecting";
     #wait = SHORTEST_MS;
-    #beatAt = 0;
+    #beatAt = null; // by performance.now(): the wall clock can be set
     #checker = new Checker((afresh) => this.#differed(afresh));
     #closed = false;
     #due = false;
@@ -292,8 +292,7 @@ export class Client {
         return this.#opened.every((table) => whole.has(table) || (this.#tables.get(table)?.replica.data ?? true));
     }
     #beat(header) {
-        const now = Date.now();
-        this.#beatAt = now;
+        this.#beatAt = performance.now();
         this.#stale = header.stale ?? "";
         this.#wait = SHORTEST_MS;
         if (this.#awaiting)
@@ -355,7 +354,7 @@ export class Client {
             seq: this.#seq,
             rows: replica.rows.size,
             total: replica.total ?? replica.rows.size,
-            heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
+            heartbeatAgeMs: this.#beatAt === null ? null : Math.round(performance.now() - this.#beatAt),
             mismatches: this.#checker.mismatches,
         };
     }
