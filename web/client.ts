@@ -7,7 +7,7 @@ import { readArrow } from "./arrow.js";
 import type { Cell, Field } from "./arrow.js";
 import { Checker } from "./checking.js";
 import type { Told } from "./checking.js";
-import { readFrame } from "./live.js";
+import { UnknownFormat, readFrame } from "./live.js";
 import type { Header } from "./live.js";
 import type { Change, Row, Status } from "../src/livejoin/tables/static/livejoin.js";
 
@@ -74,7 +74,7 @@ export class Client {
   #why = "not connected yet";
   #state: Status["state"] = "connecting";
   #wait = SHORTEST_MS;
-  #beatAt = 0;
+  #beatAt: number | null = null; // by performance.now(): the wall clock can be set
   #checker = new Checker((afresh) => this.#differed(afresh));
   #closed = false;
   #due = false;
@@ -152,9 +152,7 @@ export class Client {
       if (answer.ok) return this.#connect(`${this.#url}?ticket=${encodeURIComponent(ticket)}`);
       why = String(detail);
       if (answer.status === 401 || answer.status === 403) {
-        this.#why = why;
-        this.#tell("refused"); // trying again is of no use
-        return;
+        return this.#refuse(why);
       }
     } catch (error) {
       why = `not connected: ${error}`;
@@ -176,6 +174,7 @@ export class Client {
         this.#receive(readFrame(data));
         if (socket === this.#socket) this.#listen(socket);
       } catch (error) {
+        if (error instanceof UnknownFormat) return this.#refuse(error.message);
         this.#complete = null; // half a frame may have been applied
         this.#lost(socket, `what came cannot be read: ${error}`);
       }
@@ -213,6 +212,13 @@ export class Client {
     this.#hangUp();
     if (this.#state === "refused") return; // trying again is of no use
     this.#later(why);
+  }
+
+  /** Trying again is of no use. */
+  #refuse(why: string) {
+    this.#hangUp();
+    this.#why = why;
+    this.#tell("refused");
   }
 
   #later(why: string) {
@@ -282,8 +288,7 @@ export class Client {
   }
 
   #beat(header: Header) {
-    const now = Date.now();
-    this.#beatAt = now;
+    this.#beatAt = performance.now();
     this.#stale = header.stale ?? "";
     this.#wait = SHORTEST_MS;
     if (this.#awaiting) return;
@@ -343,7 +348,7 @@ export class Client {
       seq: this.#seq,
       rows: replica.rows.size,
       total: replica.total ?? replica.rows.size,
-      heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
+      heartbeatAgeMs: this.#beatAt === null ? null : Math.round(performance.now() - this.#beatAt),
       mismatches: this.#checker.mismatches,
     };
   }

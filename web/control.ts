@@ -195,7 +195,7 @@ export class Control {
 
   /** Whether it was taken. */
   async #send(path: string, message: string): Promise<boolean> {
-    const askedAt = Date.now();
+    const askedAt = performance.now(); // the wall clock can be set
     const answer = await this.#post<Answer>(path, message);
     if (answer) this.#answer({ ...answer, askedAt });
     return answer !== null;
@@ -224,7 +224,7 @@ export class Control {
     const cut = make(
       "p",
       { id: "cutover", title: moment(now) },
-      `Cut over at ${clock(now)}, ${span(now - answer.askedAt)} after you asked. Every open table shows it.`,
+      `Cut over at ${clock(now)}, ${span(performance.now() - answer.askedAt)} after you asked. Every open table shows it.`,
     );
     byId("answer").append(cut);
   }

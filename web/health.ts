@@ -26,7 +26,7 @@ export class Health {
   #figures: Figures | null = null;
   #checks: Check[] = [];
   #rejects: Rejects;
-  #askedAt = 0;
+  #askedAt = -Infinity;
   #mismatches = 0;
 
   constructor(replicas: Replicas) {
@@ -50,7 +50,7 @@ export class Health {
     if (generation !== this.#generation) {
       this.#generation = generation;
       this.#sources.clear();
-      this.#askedAt = 0;
+      this.#askedAt = -Infinity;
     }
     for (const [name, now] of Object.entries(sources)) {
       const known = this.#sources.get(name) ?? { now, rate: new Rate(), rates: new Trend(), lags: new Trend() };
@@ -79,7 +79,7 @@ export class Health {
     byId("sources").replaceChildren(...[...this.#sources].map(([name, one]) => this.#source(name, one)));
     put(byId("no-sources"), this.#sources.size ? "" : "Nothing is live yet. Figures appear with the first generation.");
     this.#drawLatency();
-    const now = Date.now();
+    const now = performance.now(); // the wall clock can be set
     if (now - this.#askedAt < ASK_MS) return;
     this.#askedAt = now;
     void this.#rejects.draw();

@@ -15,8 +15,10 @@ export class Strip {
   #limited = "";
   #gone = false;
   #shown: number | null | undefined = undefined;
-  #beatAt = 0;
+  #beatAt = 0; // as it is shown
+  #beat = 0; // the same by performance.now(), for how long ago it was: the wall clock can be set
   #againAt: number | null = null; // when the next try is to connect
+  #refused = ""; // why there is no next try
   #paused = 0;
   #in = new Rate();
   #out = new Rate();
@@ -33,7 +35,7 @@ export class Strip {
   connected(): void {
     if (this.#againAt === null && this.#beatAt) return;
     this.#againAt = null;
-    this.#beatAt ||= Date.now();
+    if (!this.#beatAt) this.#heard();
     this.#connection();
   }
 
@@ -43,6 +45,13 @@ export class Strip {
     this.#out.clear();
     for (const id of ["rate-in", "rate-out", "freshness", "viewers"]) put(byId(id), "–");
     this.#connection();
+  }
+
+  /** Nothing comes any more. */
+  refused(why: string): void {
+    this.#refused = why;
+    this.lost(Infinity);
+    this.#message();
   }
 
   /** When the rows were held, or 0 for rows that move. */
@@ -64,7 +73,7 @@ export class Strip {
   }
 
   heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }: Header): void {
-    this.#beatAt = Date.now();
+    this.#heard();
     put(byId("freshness"), newest ? `${age(at - newest)} ago` : "–");
     put(byId("viewers"), viewers === undefined ? "–" : viewers.toLocaleString("en"));
     const read = Object.values(sources ?? {}).reduce((sum, { read }) => sum + read, 0);
@@ -87,20 +96,26 @@ export class Strip {
     putWhole(byId("message"), message);
   }
 
+  #heard(): void {
+    this.#beatAt = Date.now();
+    this.#beat = performance.now();
+  }
+
   #connection(): void {
     const pill = byId("connection");
-    const late = this.#beatAt > 0 && Date.now() - this.#beatAt > LATE_MS;
+    const late = this.#beatAt > 0 && performance.now() - this.#beat > LATE_MS;
     const since = this.#beatAt ? `stale since ${clock(this.#beatAt)}` : "";
     const lost = this.#againAt !== null || !this.#beatAt;
     pill.dataset["connected"] = String(!lost);
     pill.dataset["late"] = String(late);
     byId("strip").dataset["late"] = String(late || (lost && this.#beatAt > 0));
-    if (lost) put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
+    if (this.#refused) put(pill, since ? `stopped, ${since}` : "stopped");
+    else if (lost) put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
     else put(pill, late ? since : "connected");
   }
 
   #message(): void {
-    const why = this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
+    const why = this.#refused || this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
     const said = why ? `stale: ${why}` : (this.#status?.message ?? "");
     const held = this.#paused ? `paused: rows as of ${clock(this.#paused)}` : "";
     putWhole(byId("message"), [held, said, this.#limited].filter(Boolean).join(" · "));

@@ -56,7 +56,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         lines.append(escaped(f"{source:<14} {told}"))
     for table, capped in answer.get("capped", {}).items():
         since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
-        lines.append(f"{table:<14} the newest {capped['rows']} rows, from {since} on")
+        lines.append(escaped(f"{table:<14} the newest {capped['rows']} rows, from {since} on"))
     return lines
 
 

@@ -12,6 +12,27 @@ from rig.running import until
 
 LIMIT_S = 20
 _VIEWER = "document.querySelector(`perspective-viewer[data-table=${table}]`)"
+# what the page gets by its socket can be cut off, and changed on its way
+_SOCKETS = """
+window.sockets = [];
+window.WebSocket = class extends WebSocket {
+    constructor(...given) { super(...given); window.sockets.push(this); }
+    set onmessage(listener) {
+        super.onmessage = ({ data }) => listener({ data: window.tamper?.(data) ?? data });
+    }
+};"""
+_TAMPER = """([before, after]) => {
+    const text = new TextDecoder("latin1");
+    window.tampered = 0;
+    window.tamper = (data) => {
+        const at = text.decode(data).indexOf(before);
+        if (at < 0 || window.tampered) return data;
+        window.tampered += 1;
+        const bytes = new Uint8Array(data.slice(0));
+        bytes.set(new TextEncoder().encode(after), at);
+        return bytes.buffer;
+    };
+}"""
 
 
 @contextlib.contextmanager
@@ -33,6 +54,18 @@ def drawn(page: Page) -> None:
     """Wait until every grid in sight has rows."""
     for area in ("users", "accounts", "final", "system"):
         page.wait_for_selector(f"section[data-area={area}] perspective-viewer-datagrid tbody td")
+
+
+def hold_sockets(page: Page) -> None:
+    """Load the page again, so that a test has hold of its sockets: `sockets` in the page."""
+    page.add_init_script(_SOCKETS)
+    page.reload()
+    drawn(page)
+
+
+def tamper(page: Page, before: str, after: str) -> None:
+    """Change this in the next frame that has it. The page counts it as `tampered`."""
+    page.evaluate(_TAMPER, [before, after])
 
 
 def rows(page: Page, table: str) -> list[dict[str, Any]]:

@@ -71,9 +71,12 @@ class Memory(FakeKafka):
 class Stage:
     """Runs the control plane's decisions, and fills generations when told to."""
 
-    def __init__(self, count: int = 200, *, at_once: bool = True) -> None:
+    def __init__(
+        self, count: int = 200, *, at_once: bool = True, max_rows: int = Limits.max_rows
+    ) -> None:
         self.count = count
         self.at_once = at_once  # whether a build is complete as soon as it is asked for
+        self.limits = Limits(max_rows=max_rows)
         self.host = Host()
         self.kafka = Memory(self, count)
         self.state = State()
@@ -88,7 +91,7 @@ class Stage:
     def start(self) -> None:
         """Generation 1, live."""
         choice = Choice("users_a", "accounts_a")
-        self._take(facts.Started(time.time(), time.monotonic(), choice, Limits()))
+        self._take(facts.Started(time.time(), time.monotonic(), choice, self.limits))
         self._take(facts.Folded("id", 0, Request()))
         self._take(facts.Listened("control"))
         self._build_if_asked()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from browser.looking import LIMIT_S, arrange, looked_at, says, tool
+from browser.looking import LIMIT_S, arrange, hold_sockets, looked_at, says, tamper, tool
 from browser.ordering import (
     COUNT,
     EVERY,
@@ -28,35 +28,12 @@ BACK = b'{"action": "rollback"}'
 DRAWN = f"""() => [...{VIEWER}.querySelector("perspective-viewer-datagrid").shadowRoot
     .querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td")]
     .map((cell) => cell.textContent))"""
-# what the page gets by its socket can be cut off, and changed on its way
-SOCKETS = """
-window.sockets = [];
-window.WebSocket = class extends WebSocket {
-    constructor(...given) { super(...given); window.sockets.push(this); }
-    set onmessage(listener) {
-        super.onmessage = ({ data }) => listener({ data: window.tamper?.(data) ?? data });
-    }
-};"""
-TAMPER = """([before, after]) => {
-    const text = new TextDecoder("latin1");
-    window.tampered = 0;
-    window.tamper = (data) => {
-        const at = text.decode(data).indexOf(before);
-        if (at < 0 || window.tampered) return data;
-        window.tampered += 1;
-        const bytes = new Uint8Array(data.slice(0));
-        bytes.set(new TextEncoder().encode(after), at);
-        return bytes.buffer;
-    };
-}"""
 
 
 @pytest.fixture(scope="module")
 def looking() -> Iterator[tuple[Stage, Page]]:
     with looked_at(COUNT) as (stage, page, _trouble):
-        page.add_init_script(SOCKETS)
-        page.reload()
-        page.wait_for_selector("section[data-area=final] perspective-viewer-datagrid tbody td")
+        hold_sockets(page)
         yield stage, page
 
 
@@ -157,7 +134,7 @@ def test_a_cell_that_was_changed_on_its_way_is_noticed_and_repaired(
     """As many rows as the server has, one cell of them another: only the hash tells."""
     assert stage.state.live is not None
     arrange(page, "final_ui", **PLAIN, sort=[["name", "desc"]])
-    page.evaluate(TAMPER, ["zoe of old", "zoe of new"])
+    tamper(page, "zoe of old", "zoe of new")
     row = {**pair(stage.state.live.choice, 5000)[0].row, "name": "zoe of old"}  # type: ignore[dict-item]
     stage.put(stage.state.live.number, Change("final_ui", "0-5000", row, 1, (1, 0, 1)))
     until(lambda: page.evaluate("window.tampered"), "a frame was changed", LIMIT_S)

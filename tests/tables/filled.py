@@ -45,9 +45,15 @@ def building(number: int) -> State:
     return State(building=Generation(number, CHOICE, 0.0))
 
 
-def live(number: int, ready_at: int = 0, next_one: int | None = None) -> State:
+def live(
+    number: int,
+    ready_at: int = 0,
+    next_one: int | None = None,
+    max_rows: int = Generation.max_rows,
+) -> State:
     building = None if next_one is None else Generation(next_one, CHOICE, 0.0)
-    return State(live=Generation(number, CHOICE, 0.0, ready_at=ready_at), building=building)
+    shown = Generation(number, CHOICE, 0.0, ready_at=ready_at, max_rows=max_rows)
+    return State(live=shown, building=building)
 
 
 def line(number: int, msg: str = "hello", level: str = "INFO") -> dict[str, Any]:

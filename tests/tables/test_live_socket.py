@@ -135,6 +135,25 @@ def test_a_heartbeat_says_why_rows_are_stale(shown: Served) -> None:
 
 
 @pytest.mark.usefixtures("quick_beat")
+def test_a_heartbeat_tells_which_tables_are_full_and_from_when_on() -> None:
+    host = Host()
+    host.follow(live(1, max_rows=2))
+    host.apply(chunk(1, 3, user(0, ts=5000), user(1, ts=6000), final(0, "Ada")))
+    with served(host) as full, full.viewer("users_ui") as viewer:
+        assert "capped" not in viewer.next("heartbeat").header, "as many as it may, and all of them"
+        full.apply(1, 4, user(2, ts=7000))
+        while "capped" not in (header := viewer.next("heartbeat").header):
+            pass
+        assert header["capped"] == {"users_ui": {"rows": 2, "from": 6000}}
+        assert header["tables"]["users_ui"]["rows"] == 2
+        assert sorted(viewer.view["users_ui"]) == ["0-1", "0-2"]
+        full.apply(1, 5, user(3, ts=8000))
+        while (since := viewer.next("heartbeat").header["capped"]["users_ui"]["from"]) == 6000:
+            pass
+        assert since == 7000
+
+
+@pytest.mark.usefixtures("quick_beat")
 def test_every_heartbeat_tells_what_a_viewer_has_at_that_moment(shown: Served) -> None:
     dice = random.Random(7)
     with shown.viewer("final_ui") as viewer:

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.modelled import FINAL, STATUS, Server
+from livejoin.core import formats
 from livejoin.tables import decode
+from rig.running import until
 
 NODE = shutil.which("node")
 STATIC = Path(decode.__file__).with_name("static")
@@ -210,6 +212,27 @@ def test_what_never_fits_does_not_become_a_stream_of_snapshots(joined: Page) -> 
     assert len(joined.said) == said + 1
 
 
+@pytest.mark.parametrize("hours", [-48, 48])
+def test_a_clock_that_is_set_delays_no_fresh_rows_and_hurries_none(
+    joined: Page, hours: int
+) -> None:
+    wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
+    joined.give(joined.server.beat(tables=wrong))
+    said = len(joined.said)
+    joined.do("set", ms=hours * 3_600_000)
+    joined.give(joined.server.beat(tables=wrong))
+    assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
+    assert len(joined.said) == said, "fresh rows came less than a second ago"
+
+    def asked() -> bool:
+        joined.give(joined.server.beat(tables=wrong))
+        return len(joined.said) > said
+
+    until(asked, "fresh rows, a second after the last ones", 20)
+    joined.do("set", ms=-hours * 3_600_000)
+    assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
+
+
 def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
     before = joined.held
     joined.give(joined.server.forget())
@@ -246,6 +269,29 @@ def test_a_refusal_is_final(joined: Page) -> None:
     joined.give(joined.server.frame("error", [], message="there is no table 'x'"))
     status = joined.do("lose")["status"]
     assert (status["state"], status["stale"]) == ("refused", "there is no table 'x'")
+
+
+@pytest.mark.parametrize("found", [formats.LIVE + 1, 0, "1"])
+def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
+    joined: Page, found: int | str
+) -> None:
+    """Nothing else of it need be what it was: here there is no list of parts."""
+    header = json.dumps({"format": found, "type": "data", "rest": {}}).encode()
+    before = joined.held
+    joined.give(len(header).to_bytes(4) + header)
+    assert joined.seen["told"] == [{"close": True}]
+    status = joined.seen["status"]
+    assert (status["state"], joined.seen["timers"]) == ("refused", 0), "it does not try again"
+    assert f"a frame has format {found}, this page knows up to {formats.LIVE}" in status["stale"]
+    assert joined.held == before
+
+
+def test_a_frame_without_a_format_is_of_the_first(joined: Page) -> None:
+    named = f'"format":{formats.LIVE},'.encode()
+    before = joined.server.beat()
+    header = before[4:].replace(named, b"", 1)
+    joined.give((len(before) - 4 - len(named)).to_bytes(4) + header)
+    assert joined.do("look")["status"]["state"] == "following"
 
 
 def test_rubbish_costs_the_socket_and_not_the_rows(joined: Page) -> None:

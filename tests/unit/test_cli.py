@@ -130,6 +130,17 @@ def test_status_prints_the_row_and_the_counts(url: str) -> None:
     assert ["users", "3 read, 2 rows, 1 rejected, 0 tombstones"] in lines
 
 
+def test_status_prints_which_tables_are_full_and_from_when_on() -> None:
+    host = Host()
+    host.follow(live(1, max_rows=2))
+    host.apply(chunk(1, 3, *(user(n, ts=1_700_000_000_000 + 1000 * n) for n in range(3))))
+    with served(host) as full:
+        done = _run("status", "--url", f"http://127.0.0.1:{full.port}")
+    assert done.exit_code == 0, done.output
+    told = "users_ui       the newest 2 rows, from 2023-11-14T22:13:21+00:00 on"
+    assert done.stdout.splitlines()[-1] == told
+
+
 def test_status_prints_json(url: str) -> None:
     done = _run("status", "--url", f"{url}/", "--output", "json")
     assert json.loads(done.stdout)["sources"]["users"]["read"] == 3

@@ -66,6 +66,7 @@ class _Evil(BaseHTTPRequestHandler):
             "rows": [{HOSTILE: HOSTILE}],
             "generation": HOSTILE,
             "sources": {HOSTILE: {HOSTILE: HOSTILE}},
+            "capped": {HOSTILE: {"rows": HOSTILE, "from": 1_700_000_000_000}},
             HOSTILE: HOSTILE,
         })  # fmt: skip
 

@@ -27,6 +27,10 @@ globalThis.fetch = async (url, { method, headers }) => {
   return { ok: status < 400, status, json: async () => body };
 };
 
+let ahead = 0; // the wall clock can be set; what only goes on stays
+const now = Date.now;
+Date.now = () => now() + ahead;
+
 const { connect } = await import(pathToFileURL(process.argv[2]));
 let client = connect(process.argv[3]);
 let tables = {};
@@ -66,6 +70,9 @@ const commands = {
     tables = {};
   },
   look: () => {},
+  set({ ms }) {
+    ahead += ms;
+  },
 };
 
 for await (const line of createInterface({ input: process.stdin })) {
@@ -74,7 +81,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   await new Promise((done) => setTimeout(done)); // subscriptions are gathered, errors are reported later
   const held = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, table.rows()]));
   const status = Object.values(tables)[0]?.status;
-  console.log(JSON.stringify({ told, changes, held, status, failures, sockets: sockets.length }));
+  const timers = process.getActiveResourcesInfo().filter((one) => one === "Timeout").length; // of a retry, of silence
+  console.log(JSON.stringify({ told, changes, held, status, failures, timers, sockets: sockets.length }));
   told = [];
   changes = [];
 }

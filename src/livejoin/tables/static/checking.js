@@ -43,7 +43,7 @@ export class Checker {
             return;
         }
         this.mismatches += 1;
-        const now = Date.now();
+        const now = performance.now(); // the wall clock can be set
         const afresh = now >= this.#afreshAt;
         if (afresh) {
             this.#afreshAt = now + Math.min(1000 * 2 ** this.#inARow, LONGEST_MS);

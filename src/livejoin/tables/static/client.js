@@ -4,7 +4,7 @@
  */
 import { readArrow } from "./arrow.js";
 import { Checker } from "./checking.js";
-import { readFrame } from "./live.js";
+import { UnknownFormat, readFrame } from "./live.js";
 const SUBPROTOCOL = "livejoin.v1";
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_MS = 30_000; // a snapshot of a large table over a slow line
@@ -68,7 +68,7 @@ export class Client {
     #why = "not connected yet";
     #state = "connecting";
     #wait = SHORTEST_MS;
-    #beatAt = 0;
+    #beatAt = null; // by performance.now(): the wall clock can be set
     #checker = new Checker((afresh) => this.#differed(afresh));
     #closed = false;
     #due = false;
@@ -152,9 +152,7 @@ export class Client {
                 return this.#connect(`${this.#url}?ticket=${encodeURIComponent(ticket)}`);
             why = String(detail);
             if (answer.status === 401 || answer.status === 403) {
-                this.#why = why;
-                this.#tell("refused"); // trying again is of no use
-                return;
+                return this.#refuse(why);
             }
         }
         catch (error) {
@@ -180,6 +178,8 @@ export class Client {
                     this.#listen(socket);
             }
             catch (error) {
+                if (error instanceof UnknownFormat)
+                    return this.#refuse(error.message);
                 this.#complete = null; // half a frame may have been applied
                 this.#lost(socket, `what came cannot be read: ${error}`);
             }
@@ -213,6 +213,12 @@ export class Client {
         if (this.#state === "refused")
             return; // trying again is of no use
         this.#later(why);
+    }
+    /** Trying again is of no use. */
+    #refuse(why) {
+        this.#hangUp();
+        this.#why = why;
+        this.#tell("refused");
     }
     #later(why) {
         this.#why = why;
@@ -286,8 +292,7 @@ export class Client {
         return this.#opened.every((table) => whole.has(table) || (this.#tables.get(table)?.replica.data ?? true));
     }
     #beat(header) {
-        const now = Date.now();
-        this.#beatAt = now;
+        this.#beatAt = performance.now();
         this.#stale = header.stale ?? "";
         this.#wait = SHORTEST_MS;
         if (this.#awaiting)
@@ -349,7 +354,7 @@ export class Client {
             seq: this.#seq,
             rows: replica.rows.size,
             total: replica.total ?? replica.rows.size,
-            heartbeatAgeMs: this.#beatAt ? Date.now() - this.#beatAt : null,
+            heartbeatAgeMs: this.#beatAt === null ? null : Math.round(performance.now() - this.#beatAt),
             mismatches: this.#checker.mismatches,
         };
     }

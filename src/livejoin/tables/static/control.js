@@ -168,7 +168,7 @@ export class Control {
     }
     /** Whether it was taken. */
     async #send(path, message) {
-        const askedAt = Date.now();
+        const askedAt = performance.now(); // the wall clock can be set
         const answer = await this.#post(path, message);
         if (answer)
             this.#answer({ ...answer, askedAt });
@@ -196,7 +196,7 @@ export class Control {
         if (answer.outcome !== "live")
             return;
         const now = Date.now();
-        const cut = make("p", { id: "cutover", title: moment(now) }, `Cut over at ${clock(now)}, ${span(now - answer.askedAt)} after you asked. Every open table shows it.`);
+        const cut = make("p", { id: "cutover", title: moment(now) }, `Cut over at ${clock(now)}, ${span(performance.now() - answer.askedAt)} after you asked. Every open table shows it.`);
         byId("answer").append(cut);
     }
     #say(kind, text) {

@@ -3,17 +3,25 @@
  * Knows nothing of grids: whoever uses it is given headers and Arrow payloads, in order.
  */
 const SUBPROTOCOL = "livejoin.v1";
+const FORMAT = 1; // of frames: the newest that is known here
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
+/** A frame of a format that is not known here: nothing else of it need mean what it did, nor will the next one. */
+export class UnknownFormat extends Error {
+}
 export function readFrame(data) {
     const size = new DataView(data).getUint32(0);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size)));
+    const format = header.format ?? 1;
+    if (!Number.isInteger(format) || Number(format) < 1 || Number(format) > FORMAT) {
+        throw new UnknownFormat(`a frame has format ${format}, this page knows up to ${FORMAT}: it is older than its server, load it again`);
+    }
     let at = 4 + size;
     const payloads = header.parts.map(({ bytes }) => data.slice(at, (at += bytes)));
     return { header, payloads };
 }
-/** A subscription that is kept open for ever. */
+/** A subscription that is kept open for ever, unless the server is newer than what is known here. */
 export class Subscription {
     #url;
     #tables;
@@ -56,9 +64,21 @@ export class Subscription {
         socket.onmessage = ({ data }) => {
             clearTimeout(silence);
             silence = setTimeout(silent, SILENCE_MS);
+            let frame;
+            try {
+                frame = readFrame(data);
+            }
+            catch (error) {
+                if (!(error instanceof UnknownFormat))
+                    throw error;
+                clearTimeout(silence);
+                socket.onclose = null; // trying again is of no use
+                socket.close();
+                this.#tell.refused(error.message);
+                return;
+            }
             this.#wait = FIRST_WAIT_MS;
             this.#tell.connected();
-            const frame = readFrame(data);
             if (frame.header.type === "error")
                 why = frame.header.message ?? why;
             this.#hold(frame.header);

@@ -37,6 +37,7 @@ address.hash = "";
 const subscription = new Subscription(address.href, TABLES, {
     connected: () => strip.connected(),
     lost: (_why, againAt) => strip.lost(againAt),
+    refused: (why) => strip.refused(why),
     frame: (frame) => take(frame),
 });
 const show = views(layouts, { timeline: () => timeline?.draw(), health: () => health?.draw() });

@@ -10,8 +10,10 @@ export class Strip {
     #limited = "";
     #gone = false;
     #shown = undefined;
-    #beatAt = 0;
+    #beatAt = 0; // as it is shown
+    #beat = 0; // the same by performance.now(), for how long ago it was: the wall clock can be set
     #againAt = null; // when the next try is to connect
+    #refused = ""; // why there is no next try
     #paused = 0;
     #in = new Rate();
     #out = new Rate();
@@ -26,7 +28,8 @@ export class Strip {
         if (this.#againAt === null && this.#beatAt)
             return;
         this.#againAt = null;
-        this.#beatAt ||= Date.now();
+        if (!this.#beatAt)
+            this.#heard();
         this.#connection();
     }
     lost(againAt) {
@@ -36,6 +39,12 @@ export class Strip {
         for (const id of ["rate-in", "rate-out", "freshness", "viewers"])
             put(byId(id), "–");
         this.#connection();
+    }
+    /** Nothing comes any more. */
+    refused(why) {
+        this.#refused = why;
+        this.lost(Infinity);
+        this.#message();
     }
     /** When the rows were held, or 0 for rows that move. */
     paused(at) {
@@ -54,7 +63,7 @@ export class Strip {
         this.#message();
     }
     heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }) {
-        this.#beatAt = Date.now();
+        this.#heard();
         put(byId("freshness"), newest ? `${age(at - newest)} ago` : "–");
         put(byId("viewers"), viewers === undefined ? "–" : viewers.toLocaleString("en"));
         const read = Object.values(sources ?? {}).reduce((sum, { read }) => sum + read, 0);
@@ -73,21 +82,27 @@ export class Strip {
     error(message) {
         putWhole(byId("message"), message);
     }
+    #heard() {
+        this.#beatAt = Date.now();
+        this.#beat = performance.now();
+    }
     #connection() {
         const pill = byId("connection");
-        const late = this.#beatAt > 0 && Date.now() - this.#beatAt > LATE_MS;
+        const late = this.#beatAt > 0 && performance.now() - this.#beat > LATE_MS;
         const since = this.#beatAt ? `stale since ${clock(this.#beatAt)}` : "";
         const lost = this.#againAt !== null || !this.#beatAt;
         pill.dataset["connected"] = String(!lost);
         pill.dataset["late"] = String(late);
         byId("strip").dataset["late"] = String(late || (lost && this.#beatAt > 0));
-        if (lost)
+        if (this.#refused)
+            put(pill, since ? `stopped, ${since}` : "stopped");
+        else if (lost)
             put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
         else
             put(pill, late ? since : "connected");
     }
     #message() {
-        const why = this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
+        const why = this.#refused || this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
         const said = why ? `stale: ${why}` : (this.#status?.message ?? "");
         const held = this.#paused ? `paused: rows as of ${clock(this.#paused)}` : "";
         putWhole(byId("message"), [held, said, this.#limited].filter(Boolean).join(" · "));

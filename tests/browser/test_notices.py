@@ -1,0 +1,79 @@
+"""What the page says of tables that are full, and of a server that is newer than it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from playwright.sync_api import Page
+
+from browser.chrome import ZONE
+from browser.looking import LIMIT_S, hold_sockets, looked_at, rows, says, tamper
+from browser.ordering import Row, served
+from browser.staged import Stage
+from livejoin.core import formats
+from rig.running import until
+
+MOST = 50
+FULL = ("users_ui", "accounts_ui", "final_ui")
+NEWER = formats.LIVE + 1
+
+
+@pytest.fixture(scope="module")
+def looking() -> Iterator[tuple[Stage, Page]]:
+    with looked_at(80, max_rows=MOST) as (stage, page, _trouble):
+        hold_sockets(page)
+        yield stage, page
+
+
+@pytest.fixture
+def stage(looking: tuple[Stage, Page]) -> Stage:
+    return looking[0]
+
+
+@pytest.fixture
+def page(looking: tuple[Stage, Page]) -> Page:
+    return looking[1]
+
+
+def notices(stage: Stage) -> list[str]:
+    capped = stage.serving.get("/api/v1/status").json()["capped"]
+    assert set(capped) == set(FULL)
+    made = []
+    for table, told in capped.items():
+        since = datetime.fromtimestamp(told["from"] / 1000, ZoneInfo(ZONE))
+        text = since.strftime("%Y-%m-%d %H:%M:%S.") + f"{told['from'] % 1000:03}"
+        made.append(f"{table} is full: {MOST} rows, from {text} on")
+    return made
+
+
+def users(those: list[Row]) -> list[str]:
+    return sorted(row["userId"] for row in those)
+
+
+def test_tables_that_are_full_say_so_and_from_when_on(stage: Stage, page: Page) -> None:
+    before = notices(stage)
+    says(page, "#message", *before)
+    assert {table: len(rows(page, table)) for table in FULL} == dict.fromkeys(FULL, MOST)
+    for n in range(100, 120):
+        stage.change(n)
+    after = notices(stage)
+    assert set(before).isdisjoint(after), "older rows have left"
+    says(page, "#message", *after)
+    until(lambda: users(rows(page, "final_ui")) == users(served(stage)), "the newest", LIMIT_S)
+
+
+def test_a_page_that_is_older_than_its_server_says_so_and_stops(page: Page) -> None:
+    before = page.evaluate("sockets.length")
+    shown = rows(page, "final_ui")
+    tamper(page, f'"format":{formats.LIVE}', f'"format":{NEWER}')
+    says(page, "#connection", "stopped, stale since")
+    why = f"a frame has format {NEWER}, this page knows up to {formats.LIVE}"
+    says(page, "#message", f"{why}: it is older than its server, load it again")
+    assert page.get_attribute("#message", "data-kind") == "bad"
+    until(lambda: page.evaluate("sockets.at(-1).readyState") == 3, "it is closed", LIMIT_S)
+    page.wait_for_timeout(800)  # the first retry would come within 375 ms
+    assert page.evaluate("sockets.length") == before
+    page.keyboard.press("p")
+    says(page, "#message", why, "paused: rows as of")
+    assert rows(page, "final_ui") == shown, "the last rows stay"
