@@ -55,7 +55,9 @@ export class Replica {
       const begins = part.kind === "snapshot" || (part.kind === "upsert" && this.#vacant);
       if (!begins && this.#made) await change(this.#made.table, part);
       if (!begins) continue;
-      await this.#made?.table.delete();
+      const unused = this.#made;
+      this.#made = null; // if the next one cannot be made, one that is deleted must not be shown
+      await unused?.table.delete();
       const name = `${this.name} ${(this.#count += 1)}`;
       const table = await this.#engine.table(part.payload, { index: "_id", name });
       this.#made = { table, name };
@@ -93,9 +95,10 @@ export class Replica {
 
   /** Hand the table to the viewer, just as it is arranged. It is drawn when this is over. */
   async #hand(): Promise<void> {
+    const { regular_table: grid } = await this.viewer.getPlugin(); // a chart has none
+    // from here on what a person arranges would be undone: nothing else is waited for
     const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
     const selection = this.viewer.getSelection();
-    const { regular_table: grid } = await this.viewer.getPlugin(); // a chart has none
     const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
     await this.viewer.restore({ ...config, ...this.#bound });
     if (selection) this.viewer.setSelection(selection);

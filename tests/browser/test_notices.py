@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from browser.chrome import ZONE
 from browser.looking import LIMIT_S, hold_sockets, looked_at, rows, says, tamper
-from browser.ordering import Row, served
+from browser.ordering import VIEWER, Row, served
 from browser.staged import Stage
 from livejoin.core import formats
 from rig.running import until
@@ -17,6 +17,36 @@ from rig.running import until
 MOST = 50
 FULL = ("users_ui", "accounts_ui", "final_ui")
 NEWER = formats.LIVE + 1
+# a wall clock that hurries: between two heartbeats it sees ten seconds and more
+HURRY = """() => {
+    const [now, pill] = [Date.now, document.getElementById("connection")];
+    Date.now = () => now() + 10 * performance.now();
+    window.late = [];
+    const seen = new MutationObserver(() => window.late.push(pill.dataset.late));
+    seen.observe(pill, { attributes: true, attributeFilter: ["data-late"] });
+    window.calm = () => { Date.now = now; seen.disconnect(); };
+}"""
+# a frame's rows were made but not shown, and there is no room for those of the next
+UNMADE = f"""async () => {{
+    const {{ Replica }} = await import("/static/replica.js");
+    const engine = await {VIEWER}.getClient();
+    const {{ table: shown }} = await {VIEWER}.save();
+    const view = await (await engine.open_table(shown)).view();
+    const part = {{ kind: "snapshot", payload: await view.to_arrow() }};
+    let room = true;
+    const table = async (...given) => {{
+        if (!room) throw new Error("no room");
+        return engine.table(...given);
+    }};
+    const unseen = document.createElement("perspective-viewer");
+    unseen.dataset.table = "unseen";
+    const replica = new Replica({{ table }}, unseen, {{ start: {{}} }});
+    await replica.make([part]);
+    room = false;
+    const failed = await replica.make([part]).catch((error) => error.message);
+    await replica.apply([]);
+    return {{ failed, size: await replica.size() }};
+}}"""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +91,18 @@ def test_tables_that_are_full_say_so_and_from_when_on(stage: Stage, page: Page) 
     assert set(before).isdisjoint(after), "older rows have left"
     says(page, "#message", *after)
     until(lambda: users(rows(page, "final_ui")) == users(served(stage)), "the newest", LIMIT_S)
+
+
+def test_how_long_ago_a_heartbeat_came_does_not_depend_on_the_wall_clock(page: Page) -> None:
+    page.evaluate(HURRY)
+    until(lambda: page.evaluate("late.length") >= 6, "looked at every second", LIMIT_S)
+    page.evaluate("calm()")
+    assert set(page.evaluate("late")) == {"false"}
+
+
+def test_a_table_that_cannot_be_made_leaves_none_that_is_deleted(page: Page) -> None:
+    found = page.evaluate(UNMADE)
+    assert found == {"failed": "no room", "size": 0}
 
 
 def test_a_page_that_is_older_than_its_server_says_so_and_stops(page: Page) -> None:
