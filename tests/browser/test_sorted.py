@@ -1,14 +1,28 @@
 """The order of rows on screen is that of the server's rows, whatever has happened to the table."""
 
-import itertools
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import Page
 
-from browser.looking import LIMIT_S, arrange, hold_sockets, looked_at, says, tamper, tool
+from browser.looking import (
+    LIMIT_S,
+    arrange,
+    columns,
+    config,
+    hold_sockets,
+    looked_at,
+    says,
+    tamper,
+    tool,
+)
 from browser.ordering import (
+    COLUMNS,
     COUNT,
     EVERY,
     PLAIN,
@@ -16,6 +30,7 @@ from browser.ordering import (
     all_in_order,
     change,
     in_order,
+    served,
     shown,
 )
 from browser.staged import Stage, pair
@@ -23,8 +38,10 @@ from browser.test_views import swap
 from livejoin.core.rows import Change
 from rig.running import until
 
+TO_A = b'{"usersTopic": "users_a", "accountsTopic": "accounts_a"}'
 TO_B = b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}'
 BACK = b'{"action": "rollback"}'
+LONGER = (EVERY[11], EVERY[8], EVERY[22], EVERY[7], EVERY[34], EVERY[9])
 DRAWN = f"""() => [...{VIEWER}.querySelector("perspective-viewer-datagrid").shadowRoot
     .querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td")]
     .map((cell) => cell.textContent))"""
@@ -48,14 +65,23 @@ def page(looking: tuple[Stage, Page]) -> Page:
 
 
 class Swaps:
-    """To the other topics and back."""
+    """To the other topics, each time by a new generation, and back to the one before."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._messages = itertools.chain([TO_B], itertools.repeat(BACK))
+        self._live = TO_A
 
-    def again(self) -> None:
-        swap(self._stage, next(self._messages))
+    def swap(self) -> None:
+        self._move(TO_A if self._live == TO_B else TO_B)
+
+    def back(self) -> None:
+        self._move(BACK)
+
+    def _move(self, message: bytes) -> None:
+        before = self._stage.state.live
+        swap(self._stage, message)
+        assert self._stage.state.live != before
+        self._live = TO_A if self._live == TO_B else TO_B
 
 
 def test_every_order_holds_through_swaps_rollbacks_returns_and_changes(
@@ -63,21 +89,26 @@ def test_every_order_holds_through_swaps_rollbacks_returns_and_changes(
 ) -> None:
     swaps = Swaps(stage)
     all_in_order(stage, page, "at first")
+    for arranged in EVERY:  # in place: before a swap, and looked at after it
+        arrange(page, "final_ui", **arranged)
+        swaps.swap()
+        in_order(stage, page, arranged, "swap")
     changed = 0
-    # in place: arranged before a swap, a rollback and changes, and looked at after each
-    for config in (EVERY[11], EVERY[8], EVERY[22], EVERY[7], EVERY[34], EVERY[9]):
-        arrange(page, "final_ui", **config)
-        for when in ("swap", "rollback"):
-            swaps.again()
-            in_order(stage, page, config, when)
+    for arranged in LONGER:
+        arrange(page, "final_ui", **arranged)
+        for when, move in (("swap", swaps.swap), ("rollback", swaps.back)):
+            move()
+            in_order(stage, page, arranged, when)
             change(stage, changed, 6, at_once=3)
             changed += 6
-            in_order(stage, page, config, f"{when}, and changes")
-    all_in_order(stage, page, "after rollbacks")
-    swaps.again()
+            in_order(stage, page, arranged, f"{when}, and changes")
     arrange(page, "final_ui", **EVERY[11])
-    in_order(stage, page, EVERY[11], "swap")
-    _is_drawn(page)
+    for when, move in (("a rollback", swaps.back), ("a swap", swaps.swap)):
+        move()
+        in_order(stage, page, EVERY[11], when)
+        _is_drawn(page)
+        all_in_order(stage, page, f"after {when}")
+        arrange(page, "final_ui", **EVERY[11])
     _returns(stage, page)
     change(stage, changed, 500, at_once=40)
     in_order(stage, page, EVERY[11], "500 changes")
@@ -94,6 +125,8 @@ def _returns(stage: Stage, page: Page) -> None:
     change(stage, 900, 5, at_once=2)
     until(lambda: page.evaluate("sockets.length") > before, "a new socket", LIMIT_S)
     in_order(stage, page, EVERY[11], "a new socket")
+    all_in_order(stage, page, "after a new socket")
+    arrange(page, "final_ui", **EVERY[11])
     for said in ("paused: rows as of", ""):
         page.keyboard.press("p")
         says(page, "#message", said)
@@ -119,13 +152,54 @@ def test_what_is_exported_after_a_swap_has_the_order_of_the_grid(
     arrange(page, "final_ui", **EVERY[11])
     swap(stage, BACK)
     in_order(stage, page, EVERY[11], "swap")
-    tool(page, "final", "Export").click()
-    with page.expect_download() as downloading:
-        page.locator(".menu [role=menuitem]", has_text="JSON").first.click()
-    downloading.value.save_as(tmp_path / "file")
-    assert (tmp_path / "file").read_text() == page.evaluate(
-        "(rows) => JSON.stringify(rows, null, 1)", shown(page)
-    )
+    files = {}
+    for name in ("CSV", "JSON", "Arrow"):
+        tool(page, "final", "Export").click()
+        with page.expect_download() as downloading:
+            page.locator(".menu [role=menuitem]", has_text=name).first.click()
+        downloading.value.save_as(tmp_path / name)
+        files[name] = (tmp_path / name).read_bytes()
+    those = shown(page)
+    as_json = page.evaluate("(rows) => JSON.stringify(rows, null, 1)", those)
+    assert files["JSON"].decode() == as_json
+    lines = csv.reader(io.StringIO(files["CSV"].decode(), newline=""))
+    assert list(lines) == [
+        list(COLUMNS),
+        *([_text(row[name]) for name in COLUMNS] for row in those),
+    ]
+    with pa.ipc.open_stream(io.BytesIO(files["Arrow"])) as stream:
+        assert stream.read_all().select(COLUMNS).to_pylist() == those
+
+
+def _text(cell: Any) -> str:
+    """As CSV has it: what a spreadsheet would take for a formula has an apostrophe before it."""
+    text = "" if cell is None else str(cell)
+    return f"'{text}" if text.startswith("=") else text
+
+
+def test_a_chart_after_a_swap_is_of_the_new_rows(stage: Stage, page: Page) -> None:
+    arrange(page, "final_ui", **PLAIN, sort=[])
+    chart = page.locator("section[data-area=final] select")
+    chart.select_option("Y Bar")
+    until(lambda: config(page, "final_ui")["plugin"] == "Y Bar", "it is a chart", LIMIT_S)
+    before = _sums(page)
+    swap(stage, BACK)
+    change(stage, 2000, 10, at_once=5)
+    sums: dict[str, float] = {}
+    for row in served(stage):
+        if row["accountType"] is not None:
+            sums[row["accountType"]] = sums.get(row["accountType"], 0) + (row["balance"] or 0)
+    assert sums != before
+    until(lambda: _sums(page) == sums, "the sums of the new rows", LIMIT_S)
+    chart.select_option("Datagrid")
+    until(lambda: config(page, "final_ui")["plugin"] == "Datagrid", "a grid again", LIMIT_S)
+
+
+def _sums(page: Page) -> dict[str, float]:
+    """What the chart draws, without a total where there is one."""
+    cells = columns(page, "final_ui")
+    both = zip(cells["__ROW_PATH__"], cells["balance"], strict=True)
+    return {path[0]: balance for path, balance in both if path}
 
 
 def test_a_cell_that_was_changed_on_its_way_is_noticed_and_repaired(
