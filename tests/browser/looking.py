@@ -47,7 +47,8 @@ def looked_at(
         yield stage, page, trouble
         # the browser itself notes every answer that is not 2xx, and every socket that is lost
         noted = ("status of 422", "status of 503", "WebSocket")
-        assert [line for line in trouble if not any(one in line for one in noted)] == []
+        others = [line for line in trouble if not any(one in line for one in noted)]
+        assert not others, others[:3]
 
 
 def drawn(page: Page) -> None:
