@@ -65,6 +65,9 @@ DURABLE = st.builds(
 )
 
 
+PARTS = ("choice", "origin")  # of a generation
+
+
 def _written(state: State) -> Any:
     return json.loads(json.dumps(to_json(state)))
 
@@ -175,6 +178,25 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert state.running() == (state.live,), "its pipeline refuses it by name"
     first = from_json({**data, "live": None, "building": None})
     assert lines([STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
+
+
+@given(DURABLE)
+def test_what_a_later_version_adds_to_a_form_is_ignored(state: State) -> None:
+    """A number is raised only where a form would be read wrongly."""
+    data = _written(state)
+    assert from_json(_widened(data)) == state
+    assert refusal(_widened(data)) == ""
+
+
+def _widened(data: dict[str, Any]) -> dict[str, Any]:
+    """With a new field in all that has fields; `sources`, `start` and such are maps of names."""
+    wider = data | {"new": 1}
+    for role in ("live", "standby", "building"):
+        if data[role] is not None:
+            sources = {name: it | {"new": 1} for name, it in data[role]["sources"].items()}
+            parts = {name: data[role][name] and data[role][name] | {"new": 1} for name in PARTS}
+            wider[role] = data[role] | parts | {"new": 1, "sources": sources}
+    return wider | {"wanted": data["wanted"] and data["wanted"] | {"new": 1}}
 
 
 def test_a_checkpoint_is_that_of_one_build() -> None:

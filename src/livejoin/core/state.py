@@ -193,7 +193,7 @@ def from_json(data: Mapping[str, Any]) -> State:
         topic_id=data["topicId"],
         position=data["position"],
         ids=tuple(data["ids"]),
-        wanted=Choice(**data["wanted"]) if data["wanted"] else None,
+        wanted=Choice(**formats.known(Choice, data["wanted"])) if data["wanted"] else None,
         live=generations.from_json(data["live"]),
         standby=generations.from_json(data["standby"]),
         building=building,
