@@ -16,9 +16,12 @@ from core.histories import (
     STARTED,
     SWAP_READS,
     SWAPPED,
+    A,
     after,
+    ask,
     limited,
     lines,
+    started,
 )
 from livejoin.core.generation import Generation, Origin, Reading
 from livejoin.core.spec import Choice, Join
@@ -197,6 +200,15 @@ def _widened(data: dict[str, Any]) -> dict[str, Any]:
             parts = {name: data[role][name] and data[role][name] | {"new": 1} for name in PARTS}
             wider[role] = data[role] | parts | {"new": 1, "sources": sources}
     return wider | {"wanted": data["wanted"] and data["wanted"] | {"new": 1}}
+
+
+def test_another_max_rows_counts_from_the_next_generation_on() -> None:
+    durable = from_json(_written(after(limited(LIVE, max_rows=7))))
+    fewer = started(200.0, A, Limits(max_rows=5))
+    state = after([fewer, ask(1, joinType="inner")], durable)
+    assert state.live is not None
+    assert state.building is not None
+    assert (state.live.max_rows, state.building.max_rows) == (7, 5)
 
 
 def test_a_checkpoint_is_that_of_one_build() -> None:

@@ -57,6 +57,7 @@ class Health:
     # what became of the records read
     figures: Mapping[str, int | str] = field(default_factory=dict)
     capped: tuple[str, ...] = ()  # tables that hold as many rows as they may
+    capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
 
     @property
     def wrong(self) -> str:
