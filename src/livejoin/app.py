@@ -102,7 +102,7 @@ class Leader:
     def lead(self, term: Term) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
         over = term.over
-        Ledger(self.kafka, self.names).check_format()  # before a JVM is started for nothing
+        Ledger(self.kafka, self.names).check()  # before a JVM is started for nothing
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock(folder, over, stack)
