@@ -139,6 +139,8 @@ class Leader:
         return None
 
     def _lead(self, session: Session, over: threading.Event) -> None:
+        if over.is_set():
+            return  # another one may lead by now, and would be fenced
         settings, kafka, names = self.settings, self.kafka, self.names
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
