@@ -103,7 +103,7 @@ class Leader:
     def lead(self, term: Term) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
         over = term.over
-        Ledger(self.kafka, self.names).check_format()  # before a JVM is started for nothing
+        Ledger(self.kafka, self.names).check()  # before a JVM is started for nothing
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock(folder, over, stack)
@@ -140,6 +140,8 @@ class Leader:
         return None
 
     def _lead(self, session: Session, over: threading.Event) -> None:
+        if over.is_set():
+            return  # another one may lead by now, and would be fenced
         settings, kafka, names = self.settings, self.kafka, self.names
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from fakes import FakeLedger, World
+from livejoin.control import leadership
 from livejoin.control import ledger as ledger_module
 from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
@@ -162,20 +163,76 @@ def test_a_ledger_of_a_newer_format_is_refused_before_anybody_is_fenced(kafka: K
     older.write(replace(STATE, position=4))
 
 
-@pytest.mark.parametrize("remade", ["was deleted", "was deleted and made again"])
-def test_a_ledger_that_is_deleted_is_noticed(
-    remade: str, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("partitions", [0, 1, 3], ids=["deleted", "again", "in-several"])
+@pytest.mark.parametrize("which", ["ledger", "logs", "replies", "leader"])
+def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
+    which: str, partitions: int, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A broker that makes topics by itself makes it again, in as many partitions as it likes."""
     monkeypatch.setattr(ledger_module, "_LOOK_S", 0.05)
-    names = Names(f"ledger-{remade.replace(' ', '-')}")
+    names = Names(f"noticed-{which}-{partitions}")
+    topic = getattr(names, which)
     ledger = Ledger(kafka, names)
     ledger.last()
-    if "again" in remade:
-        kafka.make_new(names.ledger)
-    else:
-        kafka.delete([names.ledger])
-    with pytest.raises(TopicMissing, match=f"{names.ledger} {remade}"):
+    ledger.write(replace(STATE, untold=TOLD))
+    config = kafka.setting(topic, "cleanup.policy"), kafka.setting(topic, "retention.ms")
+    _delete(kafka, topic)
+    if partitions:
+        kafka.make(topic, partitions=partitions)
+        _produce(kafka, topic, *({"line": n} for n in range(9)))
+    with pytest.raises(TopicMissing, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
+    assert ("made again." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
+    assert kafka.describe([topic])[topic].partitions == (0,)
+    if partitions != 1:
+        now = kafka.setting(topic, "cleanup.policy"), kafka.setting(topic, "retention.ms")
+        assert now == config
+    leadership.check_topic(kafka, names)  # the next one may stand for election
+    Ledger(kafka, names).last()
+
+
+def _delete(kafka: Kafka, topic: str) -> None:
+    kafka.delete([topic])
+    until(lambda: topic not in kafka.describe([topic]), "it is deleted")
+
+
+def _produce(kafka: Kafka, topic: str, *values: Any) -> None:
+    """By no key, as to a topic of any number of partitions."""
+    producer = kafka.producer()
+    for value in values:
+        producer.produce(topic, json.dumps(value))
+    assert producer.flush(20) == 0
+
+
+@pytest.mark.parametrize("which", ["logs", "replies"])
+def test_a_log_that_a_broker_made_is_made_as_it_should_be(which: str, kafka: Kafka) -> None:
+    names = Names(f"{which}-made-by-a-broker")
+    topic = getattr(names, which)
+    kafka.make(topic, partitions=3)
+    ledger = Ledger(kafka, names)
+    ledger.last()
+    assert kafka.describe([topic])[topic].partitions == (0,)
+    ledger.write(replace(STATE, untold=TOLD))
+    assert len(_read(kafka, topic)) == (2 if which == "logs" else 1)
+
+
+@pytest.mark.parametrize("which", ["logs", "replies"])
+def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something(
+    which: str, kafka: Kafka
+) -> None:
+    names = Names(f"{which}-in-several")
+    topic = getattr(names, which)
+    older = Ledger(kafka, names)
+    older.last()
+    older.write(STATE)
+    _delete(kafka, topic)
+    kafka.make(topic, partitions=3)
+    _produce(kafka, topic, "what somebody wrote")
+    before = kafka.describe([topic])[topic].id
+    with pytest.raises(TopicMissing, match=f"{topic} has more than one partition"):
+        Ledger(kafka, names).last()
+    assert kafka.describe([topic])[topic].id == before
+    older.write(replace(STATE, position=4))  # nobody was fenced
 
 
 def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:

@@ -1,6 +1,7 @@
 """What people see of a state."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,34 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         [*LIVE, Deafened("two partitions")],
         IS_LIVE
         | {"state": "live", "message": "generation 1 is live; not listening: two partitions"},
+    ),
+}
+
+FULL = Counted(1, {}, ("users_ui", "final_ui"), {"users_ui": 1_700_000_001_234, "final_ui": 10_000})
+FULL_SAYS = (
+    "users_ui (from 2023-11-14T22:13:30.000Z on) and final_ui (from 1970-01-01T00:00:10.000Z on):"
+    " only the newest 2000000 rows"
+)
+STATUS |= {
+    "what is live has no room for more rows": (
+        [*LIVE, FULL],
+        {"state": "live", "message": f"generation 1 is live; {FULL_SAYS}"},
+    ),
+    "it has no room, and from when on rows are there is not known": (
+        [*LIVE, Counted(1, {}, ("final_ui",))],
+        {"message": "generation 1 is live; final_ui: only the newest 2000000 rows"},
+    ),
+    "it has no room while the next is built": (
+        [*SWAP_READS, *HALF, FULL],
+        {"message": f"{FULL_SAYS}; {BUILDING_2}: 40 %, about 3 s left"},
+    ),
+    "it has no room and is down": (
+        [*LIVE, FULL, died(1)],
+        {"message": f"generation 1 is down: boom; {FULL_SAYS}"},
+    ),
+    "only the next one has no room": (
+        [*SWAP_READS, *HALF, replace(FULL, generation=2)],
+        {"message": f"{BUILDING_2}: 40 %, about 3 s left"},
     ),
 }
 

@@ -16,9 +16,12 @@ from core.histories import (
     STARTED,
     SWAP_READS,
     SWAPPED,
+    A,
     after,
+    ask,
     limited,
     lines,
+    started,
 )
 from livejoin.core.generation import Generation, Origin, Reading
 from livejoin.core.spec import Choice, Join
@@ -63,6 +66,9 @@ DURABLE = st.builds(
     lines=COUNTS,
     tally=st.dictionaries(TEXT, COUNTS, max_size=3),
 )
+
+
+PARTS = ("choice", "origin")  # of a generation
 
 
 def _written(state: State) -> Any:
@@ -175,6 +181,34 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert state.running() == (state.live,), "its pipeline refuses it by name"
     first = from_json({**data, "live": None, "building": None})
     assert lines([STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
+
+
+@given(DURABLE)
+def test_what_a_later_version_adds_to_a_form_is_ignored(state: State) -> None:
+    """A number is raised only where a form would be read wrongly."""
+    data = _written(state)
+    assert from_json(_widened(data)) == state
+    assert refusal(_widened(data)) == ""
+
+
+def _widened(data: dict[str, Any]) -> dict[str, Any]:
+    """With a new field in all that has fields; `sources`, `start` and such are maps of names."""
+    wider = data | {"new": 1}
+    for role in ("live", "standby", "building"):
+        if data[role] is not None:
+            sources = {name: it | {"new": 1} for name, it in data[role]["sources"].items()}
+            parts = {name: data[role][name] and data[role][name] | {"new": 1} for name in PARTS}
+            wider[role] = data[role] | parts | {"new": 1, "sources": sources}
+    return wider | {"wanted": data["wanted"] and data["wanted"] | {"new": 1}}
+
+
+def test_another_max_rows_counts_from_the_next_generation_on() -> None:
+    durable = from_json(_written(after(limited(LIVE, max_rows=7))))
+    fewer = started(200.0, A, Limits(max_rows=5))
+    state = after([fewer, ask(1, joinType="inner")], durable)
+    assert state.live is not None
+    assert state.building is not None
+    assert (state.live.max_rows, state.building.max_rows) == (7, 5)
 
 
 def test_a_checkpoint_is_that_of_one_build() -> None:

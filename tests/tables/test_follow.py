@@ -1,18 +1,20 @@
 """What a follower makes of a ledger: its past is read, and not acted on."""
 
 import json
+import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from structlog.testing import capture_logs
 
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State, to_json
 from livejoin.kafka import Kafka, Topic
 from livejoin.tables.follow import Follower
 from livejoin.tables.host import Host
@@ -59,6 +61,7 @@ class Log(Kafka):
         self.logs: dict[str, list[Record]] = {topic: [] for topic in topics}
         self.ends: dict[str, int] = {}  # where markers stand behind the last record
         self.written = threading.Condition()
+        self.fail = threading.Event()  # the next time that something is read
 
     def write(self, topic: str, *pairs: tuple[bytes, bytes], skip: int = 0) -> None:
         """Append records; `skip` offsets after each hold nothing that a reader gets."""
@@ -103,6 +106,9 @@ class Reader:
         return 0, self.log.ends.get(place.topic, 0)
 
     def poll(self, _wait_s: float) -> Record | None:
+        if self.log.fail.is_set():
+            self.log.fail.clear()
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN))
         with self.log.written:
             for topic, at in self.at.items():
                 if at < len(self.log.logs[topic]):
@@ -172,13 +178,20 @@ def rows(count: int) -> list[tuple[bytes, bytes]]:
 
 
 def following(log: Log, host: Host, done: Callable[[], Any], what: str) -> None:
-    """Follow until something holds."""
+    """Follow until something holds. The tables are this thread's alone, as they are a loop's."""
     stop = threading.Event()
-    follower = Follower(log, NAMES, host, lambda work: work(), logs_kept=100)
+    posted = queue.SimpleQueue[Callable[[], None]]()
+    follower = Follower(log, NAMES, host, posted.put, logs_kept=100)
     thread = threading.Thread(target=follower.run, args=(stop,), name="follower")
+
+    def look() -> Any:
+        while not posted.empty():
+            posted.get()()
+        return done()
+
     thread.start()
     try:
-        until(done, what, LIMIT_S)
+        until(look, what, LIMIT_S)
     finally:
         stop.set()
         thread.join(LIMIT_S)
@@ -277,3 +290,132 @@ def test_a_changelog_that_is_made_later_is_measured_when_the_ledger_is_next_writ
     host.cut_over = lambda: shown.append(host.seq)  # type: ignore[method-assign]
     following(log, host, seen, "generation 2 is shown")
     assert shown == [0, 500]
+
+
+NEWER = b'{"format": 3, "live": "means something else"}'
+FOREIGN = [
+    b"[]",
+    b"{}",
+    b"\xff",
+    b'{"at": "noon"}',
+    b'{"at": 99999999999999999}',
+    b'{"ts": "noon"}',
+]
+
+
+def steps(*some: tuple[Callable[[], Any], Callable[[], Any]]) -> Callable[[], bool]:
+    """Pairs of what must hold and what is done then; whether all is done."""
+    left = list(some)
+
+    def done() -> bool:
+        while left and left[0][0]():
+            left.pop(0)[1]()
+        return not left
+
+    return done
+
+
+def nothing() -> None:
+    """The last step."""
+
+
+def rows_of(host: Host) -> int:
+    return int(host.store("users_ui").snapshot().num_rows)
+
+
+def logged(host: Host) -> list[str]:
+    return [
+        str(one) for one in host.store("orchestrator_logs").snapshot().column("msg").to_pylist()
+    ]
+
+
+def line(number: int, msg: str) -> tuple[bytes, bytes]:
+    value = json.dumps({"ts": 1, "level": "INFO", "msg": msg}).encode()
+    return f"orchestrator_logs/{number:012d}".encode(), value
+
+
+def test_what_a_newer_leader_writes_does_not_end_the_follower(log: Log) -> None:
+    host = Told()
+    live = generation(1, 1)
+    log.write(NAMES.ledger, *said(State(live=live)))
+    log.write(NAMES.changelog(1), *rows(1))
+
+    def newer() -> None:
+        # the last row of a generation stands before the state that tells the format
+        log.write(NAMES.ledger, (GENERATION_KEY + b"1", b'["?"]'), (STATE_KEY, NEWER))
+
+    def speaks() -> None:
+        for value in FOREIGN:
+            log.write(NAMES.leader, (LEADER_KEY, value))
+            log.write(NAMES.logs, (b"orchestrator_logs/2", value), (b"\xff", value))
+        log.write(NAMES.logs, line(3, "of a newer leader"))
+        log.write(NAMES.changelog(1), *rows(2)[1:])
+
+    following(
+        log,
+        host,
+        steps(
+            (lambda: host.generation == 1, lambda: log.write(NAMES.logs, line(1, "before"))),
+            (lambda: logged(host) == ["before"], newer),
+            (lambda: "format 3" in host.stale, speaks),
+            (lambda: rows_of(host) == 2, nothing),
+        ),
+        "what it has goes on",
+    )
+    assert logged(host) == ["before"], "a newer leader's lines are not parsed"
+
+
+def test_lines_that_were_left_out_beside_a_newer_leader_are_read_once_it_is_gone(log: Log) -> None:
+    host = Told()
+    log.write(NAMES.ledger, *said(State(live=generation(1, 0))), (STATE_KEY, NEWER))
+    log.write(NAMES.logs, line(1, "meanwhile"))
+    following(
+        log,
+        host,
+        steps(
+            (
+                lambda: "format 3" in host.stale,
+                lambda: log.write(NAMES.ledger, *said(State(live=generation(1, 0)))),
+            ),
+            (lambda: logged(host) == ["meanwhile"], nothing),
+        ),
+        "the line is shown",
+    )
+
+
+def test_records_of_a_foreign_shape_are_left_out_and_that_is_said_once(log: Log) -> None:
+    host = Told()
+    log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
+    log.write(NAMES.ledger, (GENERATION_KEY + b"7", b"[]"), (GENERATION_KEY + b"8", b"{}"))
+    for number, value in enumerate(FOREIGN):
+        log.write(NAMES.leader, (LEADER_KEY, value))
+        if value != b"{}":  # a line without cells is one
+            log.write(NAMES.logs, (b"orchestrator_logs/%012d" % number, value))
+        log.write(NAMES.logs, (b"control_raw/%012d" % number, value), (b"what/1", value))
+    log.write(NAMES.logs, line(9, "after them"))
+    with capture_logs() as said_of_it:
+        following(log, host, lambda: "after them" in logged(host), "what comes after is shown")
+    left_out = [one["topic"] for one in said_of_it if one["event"].startswith("left out")]
+    assert sorted(left_out) == sorted([NAMES.leader, NAMES.ledger, NAMES.logs])
+    assert host.signs.silence_s is not None, "whoever beats leads"
+    assert [row["generation"] for row in host.system.generations()] == [1]
+
+
+def test_a_refused_server_that_begins_anew_goes_on_with_what_it_has(log: Log) -> None:
+    host = Told()
+    log.write(NAMES.ledger, *said(State(live=generation(1, 1))))
+    log.write(NAMES.changelog(1), *rows(1))
+    following(
+        log,
+        host,
+        steps(
+            (lambda: host.generation == 1, lambda: log.write(NAMES.ledger, (STATE_KEY, NEWER))),
+            (lambda: "format 3" in host.stale, log.fail.set),
+            (
+                lambda: not log.fail.is_set(),
+                lambda: log.write(NAMES.changelog(1), *rows(2)[1:]),
+            ),
+            (lambda: rows_of(host) == 2, nothing),
+        ),
+        "later rows arrive",
+    )

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from livejoin import failpoints
 from livejoin.control import beat
+from livejoin.control.own_topics import COMPACTED, OwnTopics
 from livejoin.core import shown, spec
 from livejoin.core.names import Names
 from livejoin.core.state import (
@@ -42,11 +43,7 @@ _FENCED = (
 )
 _LEAD_S = 10  # to fence whoever wrote before
 _WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
-
-
-_COMPACTED = "cleanup.policy", "compact"
 _LOOK_S = 5.0
-_MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
 
 
 class _Out(NamedTuple):
@@ -67,18 +64,15 @@ class Ledger:
         self._names = names
         self._beat = beat.Beat(kafka, names, clock)
         self._producer: Producer | None = None
-        self._id = ""  # of the ledger that was read
+        self._topics = OwnTopics(kafka, names)
         self._written: dict[bytes, bytes | None] = {}
         self._open: Literal["", "commit", "abort"] = ""  # what a transaction in doubt waits for
 
     def last(self) -> State:
         """Fence older leaders, then read the state as it was last written."""
         names = self._names
-        self.check_format()
-        self._kafka.make(names.ledger, dict([_COMPACTED]))
-        self._kafka.make(names.logs, {"retention.bytes": str(64 << 20), "retention.ms": "-1"})
-        self._kafka.make(names.replies)
-        self._kafka.make(names.leader, beat.CONFIG)
+        self.check()
+        self._topics.make()
         self._producer = self._kafka.producer(**{"transactional.id": names.leader})
         try:
             self._producer.init_transactions(_LEAD_S)
@@ -87,13 +81,15 @@ class Ledger:
         failpoints.visit("after-lead")
         state = self._state()  # again: whoever led until now may be a newer one
         self._have_compacted(empty=state is None)
-        self._id = self._kafka.describe([names.ledger])[names.ledger].id
+        self._topics.have_single()
+        self._topics.remember()
         return state or State()
 
-    def check_format(self) -> None:
-        """Refuse what a newer livejoin wrote before anything is written or anybody fenced."""
+    def check(self) -> None:
+        """Refuse what nobody can lead by before anything is written or anybody fenced."""
         if self._names.ledger in self._kafka.describe([self._names.ledger]):
-            self._state()
+            self._state()  # a newer livejoin may have written it
+        self._topics.check()
 
     def _state(self) -> State | None:
         """The state, if there is one; refused by name where a newer livejoin wrote it."""
@@ -107,10 +103,10 @@ class Ledger:
 
     def _have_compacted(self, *, empty: bool) -> None:
         """Have the ledger as we make it: a broker may have made it, to lose its records by age."""
-        ledger, (name, value) = self._names.ledger, _COMPACTED
+        ledger, (name, value) = self._names.ledger, COMPACTED
         several = len(self._kafka.describe([ledger])[ledger].partitions) > 1
         if empty and (several or self._kafka.setting(ledger, name) not in (None, value)):
-            self._kafka.make_new(ledger, dict([_COMPACTED]))
+            self._kafka.make_new(ledger, dict([COMPACTED]))
         elif several:
             raise TopicMissing(
                 f"{ledger} has more than one partition",
@@ -120,21 +116,10 @@ class Ledger:
             log.warning("the ledger is not compacted, and may lose its state by age", topic=ledger)
 
     def watch(self, stop: threading.Event) -> None:
-        """Raise when the ledger is another one or a topic beside it gone, until told to stop."""
+        """Raise when a topic that we write is gone or another one, until told to stop."""
         while not stop.wait(_LOOK_S):
             with contextlib.suppress(KafkaUnavailable):  # the tables say so, and writing waits
-                self._check_same()
-
-    def _check_same(self) -> None:
-        names = self._names
-        # the consumer of the election does not notice for minutes that its topic is gone
-        topics = (names.ledger, names.logs, names.replies, names.leader)
-        found = self._kafka.describe(topics)
-        for topic in topics:
-            if topic not in found:
-                raise TopicMissing(f"{topic} was deleted", hint=_MADE_AGAIN)
-        if found[names.ledger].id != self._id:
-            raise TopicMissing(f"{names.ledger} was deleted and made again", hint=_MADE_AGAIN)
+                self._topics.check_same()
 
     def _read(self) -> dict[bytes, bytes]:
         consumer = self._kafka.reader(self._names.group("ledger"))
@@ -225,7 +210,7 @@ class Ledger:
                 hint="Another livejoin of this name leads. Start this one again to stand by.",
             )
         if error.fatal():  # as above: a transaction over a topic that was deleted ends so
-            self._check_same()
+            self._topics.check_same()
             return TopicMissing(
                 f"{self._names.ledger} cannot be written any more: {error.str()}",
                 hint="It is tried again, with another producer.",

@@ -169,6 +169,7 @@ class Counted:
     generation: int
     figures: Mapping[str, int | str]
     capped: tuple[str, ...] = ()  # tables that hold as many rows as they may: the oldest leave
+    capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
 
 
 OfBuild = Resolved | NotResolved | TopicsMade | Progressed | CaughtUp

@@ -71,7 +71,9 @@ def looked(state: State, generation: Generation, why: str) -> State:
 def counted(state: State, generation: Generation, fact: facts.Counted) -> State:
     """Its figures are known, and which of its tables hold as many rows as they may."""
     new = [table for table in fact.capped if table not in state.of(generation).capped]
-    state = state.faring(generation, figures=fact.figures, capped=fact.capped)
+    state = state.faring(
+        generation, figures=fact.figures, capped=fact.capped, capped_from=fact.capped_from
+    )
     if not new:
         return state
     most = f"{generation.max_rows} rows, which is max_rows: the oldest leave as new ones come"

@@ -4,6 +4,10 @@ A number is looked at before anything else is parsed. It is raised when a livejo
 know the new form would read it wrongly; what only adds to a form leaves it as it is.
 """
 
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
 LEDGER = 2  # 2: a generation has the ids of its changelog and feed
 CHANGELOG = 1
 LIVE = 1  # frames of the socket
@@ -18,3 +22,9 @@ def newer(what: str, found: object, known: int) -> str:
     if isinstance(number, int) and _WITHOUT <= number <= known:
         return ""
     return f"{what} has format {number}, this livejoin knows up to {known}"
+
+
+def known(form: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a dataclass has fields for: a later version may have added others."""
+    names = {one.name for one in fields(form)}
+    return {name: value for name, value in data.items() if name in names}

@@ -122,6 +122,7 @@ def from_json(data: Mapping[str, Any] | None) -> Generation | None:
         )
         for name, reading in data["sources"].items()
     }
-    origin = Origin(**data["origin"]) if data["origin"] else None
-    choice = spec.Choice(**data["choice"])
-    return Generation(**{**data, "choice": choice, "origin": origin, "sources": sources})
+    origin = Origin(**formats.known(Origin, data["origin"])) if data["origin"] else None
+    choice = spec.Choice(**formats.known(spec.Choice, data["choice"]))
+    given = formats.known(Generation, data)
+    return Generation(**{**given, "choice": choice, "origin": origin, "sources": sources})

@@ -1,11 +1,14 @@
 """What people see of a state: the row of `orchestrator_status` and the rows of `generations`."""
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
 from livejoin.core.generation import Generation
 from livejoin.core.state import State
 from livejoin.core.told import Ended
+
+_STEP_S = 10
 
 
 def status(state: State) -> dict[str, Any]:
@@ -76,7 +79,8 @@ def _named(state: State) -> str:
 
 
 def _message(state: State) -> str:
-    said = [_live(state), _building(state), state.deaf and f"not listening: {state.deaf}"]
+    deaf = state.deaf and f"not listening: {state.deaf}"
+    said = [_live(state), _capped(state), _building(state), deaf]
     return "; ".join(filter(None, said)) or "starting"
 
 
@@ -88,10 +92,23 @@ def _live(state: State) -> str:
     if health.wrong:
         how = "is down" if health.trouble else "waits"
         return f"generation {live.number} {how}: {health.wrong}"
-    if state.building:
+    return "" if state.building else f"generation {live.number} is live"
+
+
+def _capped(state: State) -> str:
+    """Which tables older rows had to leave, and from when on rows are there."""
+    live = state.live
+    if live is None or not (health := state.of(live)).capped:
         return ""
-    newest = f"; {' and '.join(health.capped)}: only the newest {live.max_rows} rows"
-    return f"generation {live.number} is live{newest if health.capped else ''}"
+    tables = [f"{table}{_since(health.capped_from.get(table))}" for table in health.capped]
+    return f"{' and '.join(tables)}: only the newest {live.max_rows} rows"
+
+
+def _since(ts: int | None) -> str:
+    if ts is None:
+        return ""
+    # up: from then on all are there. In steps, as each change is a transaction of the ledger
+    return f" (from {_iso(math.ceil(ts / 1000 / _STEP_S) * _STEP_S)} on)"
 
 
 def _building(state: State) -> str:

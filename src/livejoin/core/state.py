@@ -57,6 +57,7 @@ class Health:
     # what became of the records read
     figures: Mapping[str, int | str] = field(default_factory=dict)
     capped: tuple[str, ...] = ()  # tables that hold as many rows as they may
+    capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
 
     @property
     def wrong(self) -> str:
@@ -193,7 +194,7 @@ def from_json(data: Mapping[str, Any]) -> State:
         topic_id=data["topicId"],
         position=data["position"],
         ids=tuple(data["ids"]),
-        wanted=Choice(**data["wanted"]) if data["wanted"] else None,
+        wanted=Choice(**formats.known(Choice, data["wanted"])) if data["wanted"] else None,
         live=generations.from_json(data["live"]),
         standby=generations.from_json(data["standby"]),
         building=building,

@@ -9,7 +9,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -18,7 +17,6 @@ from confluent_kafka.admin import OffsetSpec
 from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.core.state import (
-    GENERATION_KEY,
     LEADER_KEY,
     STATE_KEY,
     STATUS_KEY,
@@ -32,6 +30,7 @@ from livejoin.kafka_errors import forbidden
 from livejoin.reading import Events, Flow, portions
 from livejoin.tables.chunks import Pair, decoded
 from livejoin.tables.host import Host
+from livejoin.tables.leader_records import LeaderRecords, is_generation
 
 log = structlog.get_logger()
 
@@ -58,9 +57,12 @@ class Follower:
         self._looks = 0  # for a ledger
         self._alone = False
         self._said_at = 0.0
-        # of the ledger, by key, what was read before its end was reached; None from then on
-        self._past: dict[bytes, bytes] | None = {}
+        # of the ledger, by key, what was read since its end was last reached
+        self._ahead: dict[bytes, bytes] = {}
         self._ended = False  # whether it was reached just now
+        self._caught_up = False  # whether it was ever reached
+        self._logs_read = False
+        self._records = LeaderRecords()
         # changelog topics that are read, or will be once they exist
         self._generations: dict[str, int] = {}
         self._measured: set[str] = set()  # those of them whose length was asked for
@@ -94,16 +96,11 @@ class Follower:
             self._names.group("tables"), on_lost=lost.set, fetch_wait_ms=20
         )
         try:
-            consumer.assign(
-                [
-                    TopicPartition(names.ledger, 0, 0),
-                    # a message leaves a few lines and outcomes, and each transaction a marker
-                    tail(consumer, names.logs, 4 * self._logs_kept),
-                    tail(consumer, names.leader, 1),
-                ]
-            )
-            self._generations, self._measured = {}, set()
-            self._past, self._ended = {}, False
+            consumer.assign([TopicPartition(names.ledger, 0, 0), tail(consumer, names.leader, 1)])
+            if not self._refused:  # else the ledger does not tell us again what we have
+                self._generations = {}
+            self._measured, self._ahead = set(), {}
+            self._ended = self._caught_up = self._logs_read = False
             reading: set[str] = set()
             gone: set[str] = set()
 
@@ -123,6 +120,7 @@ class Follower:
                     self._wait_for_kafka(stop)
                     self._post(partial(self._host.trouble_with, ""))
                     lost.clear()
+                self._adjust_logs(consumer)
                 reading = self._adjust(consumer, reading)
         finally:
             consumer.close()
@@ -163,6 +161,16 @@ class Follower:
         self._ledger_id, self._alone = ledger.id, False
         self._post(partial(self._host.trouble_with, ""))
 
+    def _adjust_logs(self, consumer: Consumer) -> None:
+        """Read the log while the ledger's end is known and nobody newer writes."""
+        wanted, logs = self._caught_up and not self._refused, self._names.logs
+        if wanted and not self._logs_read:
+            # a message leaves a few lines and outcomes, and each transaction a marker
+            consumer.incremental_assign([tail(consumer, logs, 4 * self._logs_kept)])
+        elif self._logs_read and not wanted:
+            consumer.incremental_unassign([TopicPartition(logs, 0)])
+        self._logs_read = wanted
+
     def _adjust(self, consumer: Consumer, reading: set[str]) -> set[str]:
         """Read just the changelogs that are wanted, each from its beginning, once it exists."""
         wanted = self._generations.keys()
@@ -182,7 +190,7 @@ class Follower:
 
     def _reach_end(self, topic: str) -> None:
         """All that stood in a topic was read, transaction markers and holes included."""
-        if topic == self._names.ledger and self._past is not None:
+        if topic == self._names.ledger:
             self._ended = True
 
     def _take_all(self, messages: list[Message]) -> None:
@@ -210,41 +218,39 @@ class Follower:
                 self._post(partial(self._host.apply, chunk))
 
     def _take_beats(self, records: Sequence[Pair]) -> None:
-        beats = [json.loads(value)["at"] for key, value in records if key == LEADER_KEY]
+        beats = [value for key, value in records if key == LEADER_KEY]
         if beats:
-            self._post(partial(self._host.signs.led, beats[-1]))
+            at = None if self._refused else self._records.beat_at(self._names.leader, beats[-1])
+            self._post(partial(self._host.signs.led, at))
 
     def _take_ledger(self, records: Sequence[Pair]) -> None:
-        """Act on the newest of each key, once the ledger's end was reached.
+        """Act on the newest of each key, whenever the ledger's end was reached.
 
-        What stands before it is the past: generations that are gone, or were not complete yet.
+        What stands before it is the past: generations that are gone, or were not complete yet. And
+        rows of a transaction stand before the state that tells their format.
         """
         if records:
             self._post(self._host.signs.led)  # whoever writes it leads
-        if self._past is not None:
-            self._past.update(records)
-            if not self._ended:
-                return
-            records, self._past, self._ended = list(self._past.items()), None, False
-        values = {key: value for key, value in records if value}
-        if STATE_KEY in values:
-            self._heed_format(refusal(json.loads(values[STATE_KEY])))
+        self._ahead.update(records)
+        if not self._ended:
+            return
+        newest = {key: value for key, value in self._ahead.items() if value}
+        self._ahead, self._ended, self._caught_up = {}, False, True
+        if STATE_KEY in newest:
+            self._heed_format(refusal(json.loads(newest[STATE_KEY])))
         if self._refused:
             return  # nothing more of what a newer livejoin writes is parsed
-        newest = {key: json.loads(value) for key, value in values.items()}
-        rows = {
-            row["generation"]: row for key, row in newest.items() if key.startswith(GENERATION_KEY)
-        }
-        if rows:
-            self._post(partial(self._host.system.show_generations, rows))
+        rows = [(key, value) for key, value in newest.items() if is_generation(key)]
+        if shown := self._records.generations(self._names.ledger, rows):
+            self._post(partial(self._host.system.show_generations, shown))
         if STATE_KEY in newest:
-            state = from_json(newest[STATE_KEY])
+            state = from_json(json.loads(newest[STATE_KEY]))
             self._building = state.building is not None
             self._generations = {self._names.changelog(n): n for n in _numbers(state)}
             self._ids = {self._names.changelog(g.number): g.changelog_id for g in state.wants}
             self._post(partial(self._host.follow, state, self._ends()))
         if STATUS_KEY in newest:
-            self._post(partial(self._host.show_status, newest[STATUS_KEY]))
+            self._post(partial(self._host.show_status, json.loads(newest[STATUS_KEY])))
 
     def _heed_format(self, why: str) -> None:
         if why != self._refused:
@@ -268,10 +274,7 @@ class Follower:
         return {self._generations[topic]: offsets[0] for topic, offsets in ends.items()}
 
     def _take_logs(self, records: Sequence[Pair]) -> None:
-        tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for key, value in records:
-            table, _, row_id = key.decode().partition("/")
-            tables[table].append({**json.loads(value), "_id": row_id})
+        tables = self._records.tables(self._names.logs, records)
         if spec.LOGS in tables:
             self._post(partial(self._host.system.log, tables[spec.LOGS]))
         if spec.CONTROL in tables:

@@ -1,0 +1,84 @@
+"""The topics that a leader writes: made as they should be, and known by their ids.
+
+A broker with `auto.create.topics.enable` makes one that was deleted again as soon as somebody
+writes to it, with as many partitions as it likes. What stands in several has no order, and is read
+from the first alone.
+"""
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import OffsetSpec
+
+from livejoin.control import beat
+from livejoin.core.names import Names
+from livejoin.errors import TopicMissing
+from livejoin.kafka import Kafka, Topic
+
+COMPACTED = "cleanup.policy", "compact"
+_MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
+
+
+class OwnTopics:
+    """The ledger, the log, the replies and the topic of the election."""
+
+    def __init__(self, kafka: Kafka, names: Names) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._configs: Mapping[str, Mapping[str, str]] = {
+            names.ledger: dict([COMPACTED]),
+            names.logs: {"retention.bytes": str(64 << 20), "retention.ms": "-1"},
+            names.replies: {},
+            names.leader: beat.CONFIG,
+        }
+        self._ids: dict[str, str] = {}
+
+    def make(self) -> None:
+        """Make those that are not there."""
+        for topic, config in self._configs.items():
+            self._kafka.make(topic, config)
+
+    def check(self) -> None:
+        """Refuse a log or replies in several partitions that hold something: it would be lost."""
+        for topic in self._beside():
+            if len(topic.partitions) > 1 and self._filled(topic):
+                raise TopicMissing(
+                    f"{topic.name} has more than one partition",
+                    hint="Delete it while nothing runs, with the lines or replies that it holds:"
+                    " it is made again.",
+                )
+
+    def have_single(self) -> None:
+        """Have log and replies in one partition each."""
+        self.check()
+        for topic in self._beside():
+            if len(topic.partitions) > 1:
+                self._kafka.make_new(topic.name, self._configs[topic.name])
+
+    def remember(self) -> None:
+        """From now on these are ours, and no others of their names."""
+        self._ids = {topic.name: topic.id for topic in self._kafka.describe(self._configs).values()}
+
+    def check_same(self) -> None:
+        """Raise when one was deleted, or is another one.
+
+        Another one in several partitions is made as it should be first: all that it holds was
+        written since, and whoever stands for election next would be refused because of it.
+        """
+        found = self._kafka.describe(self._configs)
+        # the consumer of the election does not notice for minutes that its topic is gone
+        others = [t for t in self._configs if t not in found or found[t].id != self._ids[t]]
+        for topic in others:
+            self._kafka.make(topic, self._configs[topic])  # before a broker does
+            if len(self._kafka.describe([topic])[topic].partitions) > 1:
+                self._kafka.make_new(topic, self._configs[topic])
+        if others:
+            again = " and made again" if others[0] in found else ""
+            raise TopicMissing(f"{others[0]} was deleted{again}", hint=_MADE_AGAIN)
+
+    def _beside(self) -> list[Topic]:
+        found = self._kafka.describe([self._names.logs, self._names.replies])
+        return list(found.values())
+
+    def _filled(self, topic: Topic) -> bool:
+        ends = self._kafka.offsets([topic], OffsetSpec.latest())
+        return ends != self._kafka.offsets([topic], OffsetSpec.earliest())

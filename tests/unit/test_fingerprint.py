@@ -1,0 +1,116 @@
+"""A checkpoint is used by the query that made it, and by no other."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from livejoin.core import spec
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.names import Names
+from livejoin.errors import Spoilt
+from livejoin.kafka import Kafka, Topic
+from livejoin.pipeline import join
+from livejoin.pipeline.pipeline import Pipeline
+from livejoin.pipeline.queries import Queries
+from livejoin.pipeline.session import Session
+from livejoin.sections import Spark
+
+SOURCES = {
+    name: Reading(f"{name}_a", f"id-{name}", {0: 0}, {0: 9}) for name in ("users", "accounts")
+}
+GENERATION = Generation(
+    1, spec.Choice("users_a", "accounts_a"), 0.0, sources=SOURCES, changelog_id="id-changelog"
+)
+NAMES = Names("x")
+
+
+class Topics(Kafka):
+    """All topics of a generation are there, as it was made for them."""
+
+    def describe(self, names: Iterable[str]) -> dict[str, Topic]:
+        ids = {reading.topic: reading.topic_id for reading in SOURCES.values()}
+        return {name: Topic(name, ids.get(name, "id-changelog"), (0,)) for name in names}
+
+
+def _queries(folder: Path, spark: Spark | None = None) -> Queries:
+    session = Session(spark or Spark(), lock=0, log=folder / "log")
+    session.close()  # whoever would ask a JVM is refused
+    kafka = Topics({"bootstrap.servers": "127.0.0.1:9"})
+    return Queries(session, kafka, NAMES, str(folder), spark or Spark())
+
+
+def _reading(source: str, reading: Reading) -> Generation:
+    return replace(GENERATION, sources={**SOURCES, source: reading})
+
+
+USERS, ACCOUNTS = SOURCES["users"], SOURCES["accounts"]
+OF_A_GENERATION = {
+    "another users topic of the same name": _reading("users", replace(USERS, topic_id="x")),
+    "another accounts topic of the same name": _reading(
+        "accounts", replace(ACCOUNTS, topic_id="x")
+    ),
+    "another topic": _reading("users", replace(USERS, topic="users_b")),
+    "another join": replace(GENERATION, choice=spec.Choice("users_a", "accounts_a", "inner")),
+}
+
+
+@pytest.mark.parametrize("what", OF_A_GENERATION)
+def test_a_fingerprint_tells_what_a_generation_reads_and_joins(what: str, tmp_path: Path) -> None:
+    queries = _queries(tmp_path)
+    assert queries.fingerprint(OF_A_GENERATION[what]) != queries.fingerprint(GENERATION)
+
+
+def _with_a_column(patched: pytest.MonkeyPatch) -> None:
+    final = spec.TABLES[spec.FINAL]
+    wider = replace(final, columns=(*final.columns, spec.Column("more", "string")))
+    patched.setitem(spec.TABLES, spec.FINAL, wider)
+
+
+def _with_another_type(patched: pytest.MonkeyPatch) -> None:
+    users = spec.TABLES["users_ui"]
+    others = tuple(replace(c, type="double") if c.name == "age" else c for c in users.columns)
+    patched.setitem(spec.TABLES, "users_ui", replace(users, columns=others))
+
+
+OF_THE_PROGRAM: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "another version of the query": lambda patched: patched.setattr(join, "VERSION", "other"),
+    "another Spark": lambda patched: patched.setattr(pyspark, "__version__", "0.0"),
+    "a table with a further column": _with_a_column,
+    "a column of another type": _with_another_type,
+}
+
+
+@pytest.mark.parametrize("what", OF_THE_PROGRAM)
+def test_a_fingerprint_tells_versions_and_the_shapes_of_tables(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _queries(tmp_path).fingerprint(GENERATION)
+    OF_THE_PROGRAM[what](monkeypatch)
+    assert _queries(tmp_path).fingerprint(GENERATION) != before
+
+
+def test_a_fingerprint_tells_settings_that_a_checkpoint_depends_on(tmp_path: Path) -> None:
+    settings = (
+        Spark(shuffle_partitions=2, history_records=0),
+        Spark(shuffle_partitions=3, history_records=0),
+        Spark(shuffle_partitions=2, history_records=1),
+    )
+    found = {_queries(tmp_path, spark).fingerprint(GENERATION) for spark in settings}
+    assert len(found) == len(settings)
+
+
+def test_a_fingerprint_is_the_same_for_the_same_query(tmp_path: Path) -> None:
+    later = replace(GENERATION, number=2, requested_at=5.0, ready_at=7, live_at=6.0)
+    assert _queries(tmp_path).fingerprint(later) == _queries(tmp_path).fingerprint(GENERATION)
+
+
+def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
+    queries = _queries(tmp_path)
+    pipeline = Pipeline(Topics({"bootstrap.servers": "127.0.0.1:9"}), NAMES, queries, {})
+    made_by = replace(GENERATION, fingerprint="Spark 0.0, query 0")
+    now = queries.fingerprint(GENERATION)
+    with pytest.raises(Spoilt, match=f"its query was Spark 0.0, query 0 and is {now} now"):
+        pipeline.start(made_by)
