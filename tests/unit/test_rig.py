@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,11 @@ from livejoin import hashing
 from livejoin.broker import free_port
 from livejoin.tables import frames
 from livejoin.tables.decode import schema
-from rig import comparing, figures, load, oracle, results, watching
+from livejoin.tables.host import Host
+from rig import comparing, figures, load, oracle, polling, results, watching
 from rig.clock import Clock
 from rig.figures import Figures
+from rig.ledgered import row
 from rig.oracle import Sent
 from rig.running import until
 from rig.slow_proxy import Proxy
@@ -35,6 +38,8 @@ from rig.storm import EVERY, plan
 from rig.storm_actions import KINDS, Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
 from rig.world import watched
+from tables.filled import chunk, live
+from tables.serving import served
 
 NOW = 1_700_000_000_000
 RECORDS = {
@@ -340,6 +345,46 @@ def test_the_quick_truth_is_the_slow_one() -> None:
         rows = {row.pop("_id"): row for row in quick.to_dicts()}
         times = {i: {**row, "_ts": oracle.milliseconds(row["_ts"])} for i, row in rows.items()}
         assert times == slow.tables[name], name
+
+
+# --- readers
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """A server of 2,000 rows, most of them older than thirty."""
+    host = Host(logs_kept=10, rejects_kept=10)
+    host.follow(live(1))
+    rows = (row("final_ui", number, "generation 1", 0) for number in range(2000))
+    host.apply(chunk(1, 2000, *rows))
+    with served(host) as serving:
+        yield serving.port
+
+
+def test_readers_read_again_and_again(port: int) -> None:
+    with polling.polling(port, "final_ui", 2000) as answers:
+        until(lambda: len({one.reader for one in answers}) == polling.READERS, "all read", 20)
+    asked = Counter(one.asked for one in answers)
+    assert all(asked[one] >= 2 for one in polling.ASKED)
+    assert {one.rows for one in answers} == {100, 1000, 2000}
+
+
+@pytest.mark.parametrize("asked", ["json", "arrow", "csv"])
+def test_a_reader_whose_answer_lacks_a_row_ends_them_all(port: int, asked: str) -> None:
+    command = [sys.executable, polling.__file__, str(port), "final_ui", "2001", f"format={asked}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert "2000 rows" in done.stderr
+
+
+def test_a_process_that_ends_beside_a_test_fails_it() -> None:
+    command = [sys.executable, "-c", "print('hello'); raise SystemExit(3)"]
+    with (
+        pytest.raises(AssertionError, match="has ended with 3"),
+        polling.beside(command, str.strip) as lines,
+    ):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert lines == ["hello"]
 
 
 # --- results
