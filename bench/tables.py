@@ -9,14 +9,12 @@ import asyncio
 import contextlib
 import hashlib
 import math
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection
@@ -28,6 +26,7 @@ from bench import parts
 from bench.parts import Figures
 
 from livejoin import broker
+from rig import polling
 from rig.ledgered import DATA, Audience, Ledgered, row
 from rig.protocol import header, payloads
 from rig.running import memory_kib, until
@@ -139,41 +138,18 @@ def readers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     with cluster.server(viewer_rows=5000) as server:
         for beside in ("alone", "beside 10 readers"):
             with contextlib.ExitStack() as stack:
-                answers = stack.enter_context(_polling(server.url)) if beside != "alone" else []
+                answers: list[polling.Answer] = []
+                if beside != "alone":
+                    answers = stack.enter_context(polling.polling(server.port, "final_ui", count))
                 changes = int(asked.seconds * rate)
                 took, _ = _steady(cluster, changes, rate, Audience(server), 5, count - 1000)
                 figures |= {f"{beside}: {p}": ms for p, ms in _shares(took, 50, 99).items()}
                 if answers:
                     figures["answers per second"] = len(answers) / asked.seconds
-                    figures["an answer takes, s"] = sum(answers) / len(answers)
+                    took_s = [one.took_s for one in answers]
+                    figures["an answer takes, s"] = sum(took_s) / len(took_s)
     ratio = figures["beside 10 readers: p99, ms"] / figures["alone: p99, ms"]
     return {**figures, "p99 beside readers / alone": ratio}
-
-
-# Ten readers: of the whole table, of its richest, of a filter; each asks again when it has read.
-_POLLS = """
-import http.client, sys, threading, time
-paths = ["format=arrow", "format=csv&columns=_id,balance", "sort=-balance&limit=100"]
-paths += ["filter=age>=30&limit=1000", "limit=100"]
-def poll(path):
-    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=120)
-    while True:
-        began = time.monotonic()
-        connection.request("GET", "/api/v1/tables/final_ui?" + path)
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()
-        while answer.read(1 << 20):
-            pass
-        print(time.monotonic() - began, flush=True)
-        time.sleep(0.5)
-for path in 2 * paths:
-    threading.Thread(target=poll, args=(path,)).start()
-"""
-
-
-def _polling(url: str) -> contextlib.AbstractContextManager[list[float]]:
-    """Ten who read a table again and again: seconds that each answer took."""
-    return _beside(_POLLS, url, float)
 
 
 def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
@@ -222,32 +198,8 @@ def _asking(url: str) -> contextlib.AbstractContextManager[list[tuple[float, flo
         at, took = line.split()
         return float(at), float(took)
 
-    return _beside(_ASKS, url, read)
-
-
-Line = TypeVar("Line")
-
-
-@contextlib.contextmanager
-def _beside(program: str, url: str, read: Callable[[str], Line]) -> Iterator[list[Line]]:
-    """Another process that asks the server; what it prints, line by line."""
     port = url.rstrip("/").rpartition(":")[2]
-    found: list[Line] = []
-    command = [sys.executable, "-c", program, port]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = process.stdout
-
-        def note() -> None:
-            found.extend(map(read, lines))
-
-        thread = threading.Thread(target=note)
-        thread.start()
-        try:
-            yield found
-        finally:
-            process.kill()
-            thread.join()
+    return polling.beside([sys.executable, "-c", _ASKS, port], read)
 
 
 async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[Sums]]) -> None:

@@ -50,7 +50,8 @@ def test_a_line_adds_up_what_its_tests_have_done() -> None:
         "A1": {
             "test_a1_one": results.result("passed", "", 1.5, one),
             "test_a1_two": results.result("failed", "a | b", 2, two.note("a figure")),
-        }
+        },
+        "A2": {"test_a2_one": results.result("skipped", "no strace", 0, Figures())},
     }
     drawn = reliability.page(kept)
     (line,) = [line for line in drawn.splitlines() if line.startswith("| A1 ")]
@@ -60,7 +61,10 @@ def test_a_line_adds_up_what_its_tests_have_done() -> None:
         *("9.2 s", "4 s"),
     ]
     assert "- A1: a figure" in drawn
-    assert "| 1 of 47 | 2 | 5 | 1 | 15 | 60 | 1 | 2 | 0 |" in drawn
+    totals = ("cases run", "passed", "failed", "skipped", "kills", "swaps", "rows compared")
+    assert f"| {' | '.join(totals)} |" in drawn
+    # what a test did that failed is in its line, and not in the totals; what went wrong is
+    assert "| 1 of 47 | 1 | 1 | 1 | 2 | 1 | 10 | 40 | 1 | 2 | 0 |" in drawn
 
 
 def test_a_case_without_a_run_says_why() -> None:

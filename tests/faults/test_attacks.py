@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from faults.test_viewers import p99, watched
+from faults.test_viewers import GRAIN_S, p99, watched
 from livejoin import tokens
 from livejoin.core.names import Names
 from livejoin.kafka import Kafka
 from rig import attack
+from rig.figures import Figures
 from rig.ledgered import Audience, Ledgered
 from rig.running import memory_kib
 
@@ -18,10 +19,12 @@ KINDS = ("handshakes", "loris", "frames", "bombs", "subscriptions", "sets")
 ROWS = 100_000
 SECONDS, RATE = 20, 50.0
 GROWN_KIB = 150 << 10
-GRAIN_S = 0.02  # two frames: below it nobody differs
+SETS = 10  # different ones, at least, of which snapshots were sent
 
 
-def test_d8_attacks_take_bounded_memory_and_delay_nobody(kafka: Kafka, tmp_path: Path) -> None:
+def test_d8_attacks_take_bounded_memory_and_delay_nobody(
+    kafka: Kafka, tmp_path: Path, case: Figures
+) -> None:
     cluster = Ledgered(kafka, tmp_path, "d8")
     cluster.lead(cluster.generation(1, ROWS))
     names = Names("d8")
@@ -55,7 +58,11 @@ def test_d8_attacks_take_bounded_memory_and_delay_nobody(kafka: Kafka, tmp_path:
 
         grown = asyncio.run(look())
     shown = ", ".join(f"{kind} {seconds * 1000:.0f} ms" for kind, seconds in found.items())
-    print(f"\nD8: p99 {shown}; memory grew by {grown >> 10} MiB; {told}")
+    case.landed(**{kind: one["done"] for kind, one in told.items()}).landed(viewers=10)
+    served = told["sets"]["served"]
+    case.note(f"p99 {shown}; memory grew by {grown >> 10} MiB; {served} sets of tables served")
+    print(case.notes[-1], told)
+    assert served >= SETS, "they were only refused"
     assert all(one["done"] and one["refused"] for one in told.values()), told
     assert grown < GROWN_KIB
     alone = max(found["alone"], GRAIN_S)

@@ -57,8 +57,8 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
                 WaitOutcome("live"), ExpectLive("b", "inner"),
             ])  # fmt: skip
             _refuses_strangers(spark, one)
-            one.watcher.replaying = True
             kill(workers[0])
+            one.fault(kills=1)
             play(one, [
                 WaitState("restarting"), WaitState("live"), StopTraffic(),
                 ExpectOracle("b", "inner"),

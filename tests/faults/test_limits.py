@@ -5,10 +5,12 @@ from typing import Any
 
 from livejoin.kafka import Kafka
 from rig import oracle
+from rig.figures import Figures, cells_of
 from rig.running import COLD, Running, until
 from rig.world import Produce, WaitOutcome, World, beside, play, to_pair, world
 
 MOST = 100
+TABLES = ("accounts_ui", "final_ui")
 FULL = f"{MOST} rows, which is max_rows"
 
 
@@ -41,21 +43,25 @@ def _place(row_id: str) -> tuple[int, int]:
 
 
 def _shows(server: Running, one: World) -> bool:
-    for table in ("accounts_ui", "final_ui"):
-        found, expected = server.table(table), _highest(one, table)
-        cells = {i: {c: row[c] for c in expected.get(i, ())} for i, row in found.items()}
-        if cells != expected:
-            return False
-    return True
+    return not oracle.differences(_capped(server), _truth(one))
+
+
+def _capped(server: Running) -> dict[str, dict[str, Any]]:
+    return {table: server.table(table) for table in TABLES}
+
+
+def _truth(one: World) -> oracle.Expected:
+    return oracle.Expected({table: _highest(one, table) for table in TABLES}, {})
 
 
 def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
-    kafka: Kafka, tmp_path: Path
+    kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
     with world(kafka, tmp_path, "limits", max_rows=MOST, spark={"conf": COLD}) as one:
         for count in (3 * MOST, MOST):  # beyond the limit, and on from there
             play(one, [Produce("a", count)])
             until(lambda: _shows(one.live, one), "the rows of the highest rank, cell by cell")
+            case.landed(records=count).checked(*cells_of(_truth(one).tables))
         status = one.status()
         assert (status["state"], status["stale"]) == ("live", None)
         capped = status["capped"]["accounts_ui"]
@@ -72,5 +78,6 @@ def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
         late = beside(one, late_folder, "serve")
         one.stack.callback(late.stop)
         until(lambda: _shows(late, one), "a server that starts later shows the same rows")
+        case.checked(*cells_of(_truth(one).tables))
         play(one, [to_pair(one.name, "b"), WaitOutcome("live")])
         assert one.status()["state"] == "live"

@@ -9,6 +9,7 @@ import gzip
 import itertools
 import json
 import os
+import re
 import struct
 import sys
 import time
@@ -19,6 +20,7 @@ _KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 _BOMB = gzip.compress(bytes(50 << 20))  # 50 KB
 _TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui", "generations", "control_raw"]
 _TABLES += ["orchestrator_logs", "orchestrator_status"]
+_PARTS = re.compile(rb'"parts":(\[[^\]]+\])')  # of a frame's header
 _SETS = [some for size in range(len(_TABLES)) for some in itertools.combinations(_TABLES, size + 1)]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -31,6 +33,7 @@ class Attack:
         self._token = token
         self.done = 0
         self.refused = 0
+        self.served: set[frozenset[str]] = set()  # sets of tables of which a frame has begun
         self._numbers = itertools.count()
 
     async def _open(self) -> Streams:
@@ -118,10 +121,17 @@ class Attack:
                 break
             if number % 2:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(reader.read(1 << 16), 0.1)
+                    some = await asyncio.wait_for(reader.read(1 << 16), 0.1)
+                    self.served |= _served(some)
             await asyncio.sleep(0.2)
         writer.close()
         self.refused += 1
+
+
+def _served(data: bytes) -> set[frozenset[str]]:
+    """The sets of tables whose snapshots begin in these bytes."""
+    told = [json.loads(parts) for parts in _PARTS.findall(data)]
+    return {frozenset(part["table"] for part in parts) for parts in told}
 
 
 def _asks(tables: Sequence[str]) -> bytes:
@@ -151,7 +161,8 @@ async def main(kind: str, port: int, seconds: float, token: str) -> None:
     until = time.monotonic() + seconds
     what = getattr(one, kind)
     await asyncio.gather(*(_over_and_over(one, what, until) for _ in range(at_once)))
-    print(json.dumps({"kind": kind, "done": one.done, "refused": one.refused}))
+    served = len(one.served)
+    print(json.dumps({"kind": kind, "done": one.done, "refused": one.refused, "served": served}))
 
 
 if __name__ == "__main__":

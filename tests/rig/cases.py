@@ -43,7 +43,7 @@ CASES = {
     "C1": "50 new users/s and 1,950 accounts/s over 100,000 users",
     "C2": "ten times that rate for 60 s",
     "C3": "1,000 viewers",
-    "C4": "200 viewers, of which 50 are slow and 20 stopped",
+    "C4": "200 viewers, of which 50 are slow and 20 stopped; ten readers of a million rows",
     "C5": "10,000 viewers that come and go, also half-open",
     "C6": "200 viewers through 50 swaps",
     "C7": "200 swaps in one process",

@@ -9,11 +9,17 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from rig import figures, oracle
+from rig import figures, oracle, underway
 from rig.oracle import Difference, Sent
 from rig.running import SAME_S, Running, until
 from rig.watching import DATA, OF_A_GENERATION, Tables, Watcher, unjoined
 
+_USER, _ACCOUNT = oracle.FIELDS["users"], oracle.FIELDS["accounts"]
+COLUMNS = {  # that the oracle knows
+    "users_ui": (*_USER, "_ts"),
+    "accounts_ui": (*_ACCOUNT, "_ts"),
+    "final_ui": (*_USER, "accountType", "balance", "_ts"),
+}
 Found = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
@@ -61,7 +67,7 @@ def expect_consistent(
     least = oracle.expected(known, join)
     wrong: list[Difference] = []
     odd: list[str] = []
-    shown: Tables = {}
+    looked: list[tuple[Tables, Mapping[str, list[Sent]]]] = []  # last
 
     def holds() -> bool:
         number, tables = watcher.snapshot()
@@ -69,23 +75,43 @@ def expect_consistent(
             odd[:] = [f"generation {number} is shown"]
             return False
         later = {source: list(records) for source, records in list(sent.acknowledged.items())}
-        wrong[:] = [*_missing(tables, least), *oracle.unlike_their_records(tables, later)]
+        wrong[:] = [*_missing(tables, least), *underway.unlike_their_records(tables, later)]
         odd[:] = [] if wrong else _odd(tables, later, join)
-        shown.update({name: tables[name] for name in DATA})
+        looked[:] = [(tables, later)]
         return not wrong and not odd
 
     with contextlib.suppress(AssertionError):  # told with what differs, below
         until(holds, "the viewer has it", limit_s)
-    _settle("at the viewer", wrong, shown)
+    _settle("at the viewer", wrong, _compared(*looked[0], least) if looked else {})
     assert not odd, f"{len(odd)} at the viewer: {odd[:3]}"
 
 
 def _odd(tables: Tables, sent: Mapping[str, list[Sent]], join: str) -> list[str]:
     users, accounts, final = (tables[name] for name in DATA)
-    older = oracle.older_than_shown(tables, sent) if join == "left" else []
     # a row may be seen before its acknowledgement is: then the next look finds it known
-    unknown = oracle.without_records(tables, sent)
-    return [*unjoined(users, accounts, final, join), *older, *unknown]
+    unknown = underway.without_records(tables, sent)
+    return [
+        *unjoined(users, accounts, final, join),
+        *underway.unlike_their_pairs(tables, sent, join),
+        *(f"{table} {row_id} is of no record that was acknowledged" for table, row_id in unknown),
+    ]
+
+
+def _compared(tables: Tables, sent: Mapping[str, list[Sent]], least: oracle.Expected) -> Tables:
+    """The cells that were looked at: those that the oracle knows, of rows whose records it knows.
+
+    A row that should be there and is not was looked for as well.
+    """
+    unknown = set(underway.without_records(tables, sent))
+    found: Tables = {}
+    for name, columns in COLUMNS.items():
+        there = {i: row for i, row in tables[name].items() if (name, i) not in unknown}
+        missed = least.tables[name] if name != "final_ui" else {}
+        found[name] = {
+            row_id: {column: row[column] for column in columns}
+            for row_id, row in {**missed, **there}.items()
+        }
+    return found
 
 
 def _missing(tables: Found, least: oracle.Expected) -> Iterator[Difference]:

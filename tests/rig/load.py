@@ -127,12 +127,12 @@ class Load:
             users, accounts, final = (
                 one.sort(*rank).tail(most) for one in (users, accounts, final)
             )
+        shaped = pl.col("time").cast(pl.Datetime("ms", "UTC")).alias("_ts")
+        of_user, of_account = ("name", "email", "age"), ("accountType", "balance")
         return {
-            "users_ui": users.select("_id", "userId", "name", "email", "age"),
-            "accounts_ui": accounts.select("_id", "userId", "accountType", "balance"),
-            "final_ui": final.select(
-                *("_id", "userId", "name", "email", "age", "accountType", "balance")
-            ),
+            "users_ui": users.select("_id", "userId", *of_user, shaped),
+            "accounts_ui": accounts.select("_id", "userId", *of_account, shaped),
+            "final_ui": final.select("_id", "userId", *of_user, *of_account, shaped),
         }
 
     def _frame(self, source: str) -> Frame:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 FIELDS = {
@@ -18,6 +19,7 @@ FIELDS = {
 }
 Row = dict[str, Any]
 Position = tuple[int, int]
+Version = tuple[int, Position, Row]  # of an account: the newest is the highest
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def differences(found: Mapping[str, Mapping[str, Row]], truth: Expected) -> list
         there = found[table]
         for row_id in {**rows, **there}:
             row, its = there.get(row_id), rows.get(row_id)
-            if row is None or its is None or _known(row, its) != _known(its, its):
+            if row is None or its is None or known(row, its) != known(its, its):
                 wrong.append(Difference(table, row_id, row, its))
     return wrong
 
@@ -152,89 +154,34 @@ def wrong_cells(wrong: Iterable[Difference]) -> int:
     count = 0
     for _, _, row, its in wrong:
         if row is not None and its is not None:
-            mine, true = _known(row, its), _known(its, its)
+            mine, true = known(row, its), known(its, its)
             count += sum(mine[name] != true[name] for name in true)
         elif row is not None:
             count += len(row)
     return count
 
 
-def unlike_their_records(
-    found: Mapping[str, Mapping[str, Row]], sent: Mapping[str, Iterable[Sent]]
-) -> list[Difference]:
-    """Rows whose cells are not those of the record that they name.
-
-    For tables that are read while records come: a record that is not known yet is left alone.
-    """
-    wrong = []
-    for source in FIELDS:
-        there = found[f"{source}_ui"]
-        for record in sent[source]:
-            row_id = _id((record.partition, record.offset))
-            row = there.get(row_id)
-            if row is None or record.value is None:
-                continue
-            try:
-                its: Row | None = _parsed(source, record.value)
-            except Rejected:
-                its = None  # such a row must not be
-            if its is None or {name: row[name] for name in its} != its:
-                wrong.append(Difference(f"{source}_ui", row_id, row, its))
-    return wrong
-
-
-def older_than_shown(
-    found: Mapping[str, Mapping[str, Row]], sent: Mapping[str, Iterable[Sent]]
-) -> list[str]:
-    """Rows of a left join whose account is neither the newest that is shown nor a newer one."""
-    newest: dict[str, tuple[tuple[int, Position], Row]] = {}
-    later: dict[str, list[tuple[tuple[int, Position], Row]]] = {}
-    for record in sent["accounts"]:
-        at = (record.partition, record.offset)
-        try:
-            row = _parsed("accounts", record.value or b"")
-        except Rejected:
-            continue
-        user, version = row["userId"], (record.timestamp, at)
-        later.setdefault(user, []).append((version, row))
-        if _id(at) in found["accounts_ui"]:
-            newest[user] = max(newest.get(user, (version, row)), (version, row), key=lambda o: o[0])
-    may = {
-        user: [_rest(one) for version, one in later[user] if version >= least]
-        for user, (least, _) in newest.items()
-    }
-    return [
-        f"final_ui {row_id} is {row}, the newest account {newest[row['userId']][1]}"
-        for row_id, row in found["final_ui"].items()
-        if row["userId"] in may and _rest(row) not in may[row["userId"]]
-    ]
-
-
-def without_records(
-    found: Mapping[str, Mapping[str, Row]], sent: Mapping[str, Iterable[Sent]]
-) -> list[str]:
-    """Rows that name a record which nobody has sent."""
-    users, accounts = ({_id((one.partition, one.offset)) for one in sent[s]} for s in FIELDS)
-    wrong = [f"users_ui {row_id}" for row_id in found["users_ui"].keys() - users]
-    wrong += [f"accounts_ui {row_id}" for row_id in found["accounts_ui"].keys() - accounts]
-    for row_id in found["final_ui"]:
-        user, _, account = row_id.partition("+")
-        if user not in users or (account and account not in accounts):
-            wrong.append(f"final_ui {row_id}")
-    return [f"{one} is of no record that was acknowledged" for one in wrong]
-
-
 @functools.lru_cache(maxsize=1 << 18)
-def _parsed(source: str, value: bytes) -> Row:
+def parsed(source: str, value: bytes) -> Row:
     """Compared again and again, parsed once."""
     return parse(source, value)
 
 
-def _known(row: Row, its: Row) -> Row:
+def known(row: Row, its: Row) -> Row:
+    """A row's cells in the columns of another one, as the oracle writes them."""
     cells = {name: row.get(name) for name in its}
+    if "_ts" in cells:
+        cells["_ts"] = milliseconds(cells["_ts"])
     if "reason" in cells:
         cells["reason"] = _plain_reason(str(cells["reason"]))
     return cells
+
+
+def milliseconds(at: Any) -> Any:
+    """A time as Kafka has it, of one as JSON or Arrow tell it."""
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at)
+    return round(at.timestamp() * 1000) if isinstance(at, datetime) else at
 
 
 def _plain_reason(reason: str) -> str:
@@ -243,7 +190,10 @@ def _plain_reason(reason: str) -> str:
 
 
 def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected:
-    """What the tables must show once all of these records have been read."""
+    """What the tables must show once all of these records have been read.
+
+    `_ts` is the time of the newest record that shaped a row, in milliseconds.
+    """
     rows: dict[str, dict[Position, tuple[Row, int]]] = {"users": {}, "accounts": {}}
     rejects: dict[str, Row] = {}
     tombstones = {"users": 0, "accounts": 0}
@@ -254,24 +204,39 @@ def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected
                 tombstones[source] += 1
                 continue
             try:
-                rows[source][at] = (_parsed(source, record.value), record.timestamp)
+                rows[source][at] = (parsed(source, record.value), record.timestamp)
             except Rejected as error:
-                rejects[f"{source}/{_id(at)}"] = {
+                rejects[f"{source}/{row_name(at)}"] = {
                     "source": source,
                     "partition": at[0],
                     "offset": at[1],
                     "reason": str(error),
                     "raw": record.value[:4096].decode(errors="backslashreplace"),
                 }
+    users, accounts = rows["users"], rows["accounts"]
     return Expected(
         {
-            "users_ui": {_id(at): row for at, (row, _) in rows["users"].items()},
-            "accounts_ui": {_id(at): row for at, (row, _) in rows["accounts"].items()},
-            "final_ui": _joined(rows["users"], rows["accounts"], join),
+            "users_ui": {row_name(at): {**row, "_ts": ts} for at, (row, ts) in users.items()},
+            "accounts_ui": {row_name(at): {**row, "_ts": ts} for at, (row, ts) in accounts.items()},
+            "final_ui": _joined(users, accounts, join),
             "rejects_ui": rejects,
         },
         tombstones,
     )
+
+
+def rows_of(source: str, records: Iterable[Sent]) -> dict[Position, tuple[Row, int]]:
+    """The records that are rows, with their time."""
+    rows = {}
+    for record in records:
+        if record.value is None:
+            continue
+        try:
+            row = parsed(source, record.value)
+        except Rejected:
+            continue
+        rows[record.partition, record.offset] = (row, record.timestamp)
+    return rows
 
 
 def _joined(
@@ -279,30 +244,33 @@ def _joined(
     accounts: Mapping[Position, tuple[Row, int]],
     join: str,
 ) -> dict[str, Row]:
-    by_user: dict[str, list[tuple[tuple[int, Position], Row]]] = {}
+    by_user: dict[str, list[Version]] = {}
     for at, (row, ts) in accounts.items():
         if row["userId"] is not None:
-            by_user.setdefault(row["userId"], []).append(((ts, at), row))
+            by_user.setdefault(row["userId"], []).append((ts, at, row))
     final = {}
-    nothing = {"accountType": None, "balance": None}
-    for at, (user, _) in users.items():
+    for at, (user, own) in users.items():
         mine = by_user.get(user["userId"], []) if user["userId"] is not None else []
-        if join == "left":
-            final[_id(at)] = {
-                **user,
-                **_rest(max(mine, key=lambda m: m[0])[1] if mine else nothing),
-            }
+        if join == "left" or (join == "left_outer" and not mine):
+            newest = max(mine, key=lambda one: one[:2], default=no_account(own))
+            final[row_name(at)] = joined(user, own, newest)
             continue
-        for (_, other), account in mine:
-            final[f"{_id(at)}+{_id(other)}"] = {**user, **_rest(account)}
-        if not mine and join == "left_outer":
-            final[_id(at)] = {**user, **nothing}
+        for account in mine:
+            final[f"{row_name(at)}+{row_name(account[1])}"] = joined(user, own, account)
     return final
 
 
-def _rest(account: Mapping[str, Any]) -> Row:
-    return {"accountType": account["accountType"], "balance": account["balance"]}
+def joined(user: Row, ts: int, account: Version) -> Row:
+    """A row of `final_ui`."""
+    of_account = {name: account[2][name] for name in ("accountType", "balance")}
+    return {**user, **of_account, "_ts": max(ts, account[0])}
 
 
-def _id(at: Position) -> str:
+def no_account(ts: int) -> Version:
+    """What a user without accounts is joined with."""
+    return ts, (-1, -1), {"accountType": None, "balance": None}
+
+
+def row_name(at: Position) -> str:
+    """The identity of the row of a record."""
     return f"{at[0]}-{at[1]}"

@@ -222,6 +222,14 @@ def is_java(pid: int) -> bool:
     return bool(found.stdout) and "java" in found.stdout.split()[0]
 
 
+def frozen(pid: int) -> bool:
+    """Whether a process was stopped in its tracks."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # it is gone
+
+
 def alive(pid: int) -> bool:
     """Whether a process is there, zombies aside."""
     found = subprocess.run(

@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 
 from livejoin import hashing
 from livejoin.tables.frames import Part, read
-from rig.running import alive
+from rig.running import alive, frozen
 
 DATA = ("users_ui", "accounts_ui", "final_ui")
 OF_A_GENERATION = (*DATA, "rejects_ui")
@@ -72,6 +72,7 @@ class Watcher:
         self._stop = threading.Event()
         self._lock = threading.Lock()  # of the tables
         self._lost: list[tuple[int, float]] = []  # servers, and when a connection to them ended
+        self._frozen: set[int] = set()  # servers that stood still while we were connected
         self._hashes: dict[str, dict[str, int]] = {name: {} for name in self.tables}
         self._sums = dict.fromkeys(self.tables, 0)
         self._oldest: dict[tuple[int, str], Any] = {}
@@ -86,6 +87,9 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        while self._lost:  # whether these servers live on
+            self._judge()
+            time.sleep(0.05)
 
     def snapshot(self) -> tuple[int | None, Tables]:
         """What is shown at one moment, between two frames: generation and tables."""
@@ -101,6 +105,7 @@ class Watcher:
                 protocols = [Subprotocol("livejoin.v1")]
                 with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
                     server = self.pid() if self.pid else 0
+                    self._frozen.discard(server)
                     socket.send(json.dumps({"subscribe": list(self.tables)}))
                     self.connects += 1
                     self.replaying = self.replaying or self.connects > 1
@@ -109,6 +114,8 @@ class Watcher:
                         try:
                             data = socket.recv(_RECEIVE_S)
                         except TimeoutError:
+                            if server and frozen(server):
+                                self._frozen.add(server)
                             continue
                         assert isinstance(data, bytes)
                         with self._lock:
@@ -116,17 +123,19 @@ class Watcher:
             except ConnectionClosed as error:
                 code = error.rcvd.code if error.rcvd else 0
                 self.closed.append(code)
-                if server and code != _GOING_AWAY:
+                # whoever is frozen for long loses its viewers, and does not live meanwhile
+                if server and code != _GOING_AWAY and server not in self._frozen:
                     self._lost.append((server, time.monotonic()))
             except (OSError, InvalidHandshake):
                 self._stop.wait(0.1)  # the server is down; a scenario says whether it may be
 
     def _judge(self) -> None:
         """Whether servers that we lost have lived on; one that ends is let go of meanwhile."""
-        due = [one for one in self._lost if time.monotonic() - one[1] > _GONE_S]
-        for one in due:
-            self._lost.remove(one)
-            self.dropped += alive(one[0])
+        for one in list(self._lost):
+            lives = alive(one[0])
+            if not lives or time.monotonic() - one[1] > _GONE_S:
+                self._lost.remove(one)
+                self.dropped += lives
 
     def _take(self, data: bytes) -> None:
         header, parts = read(data)

@@ -67,7 +67,7 @@ class World:
         if self.watcher.url == self.live.url and self.watcher.connects:
             yield self.watcher
             return
-        with Watcher(self.live.url, lambda *_: 0, lambda: self.live.pid) as for_now:
+        with watched(Watcher(self.live.url, lambda *_: 0, lambda: self.live.pid)) as for_now:
             yield for_now
         assert not for_now.wrong, for_now.wrong[:3]
 
@@ -135,6 +135,7 @@ def world(
     chosen = {
         "name": name,
         "topics": {**topics(name, "a"), "control": f"{name}.control"},
+        "viewer_rows": 2_000_000,  # all: an inner join under traffic has many on a slow machine
         **settings,
         # the first generation finds too few records for a batch job, and most later ones enough
         "spark": {"history_records": 100, **settings.get("spark", {})},
@@ -156,16 +157,21 @@ def world(
         stack.callback(live.stop, signal.SIGKILL)
         if start:
             live.start()
-            stack.enter_context(watcher)
+            stack.enter_context(watched(watcher))
             live.wait_live()
-        stack.callback(_count, watcher)
         yield one
 
 
-def _count(watcher: Watcher) -> None:
-    """What the watcher has seen; the first generation that it is shown is no swap."""
-    swaps = max(0, len(watcher.cutovers) - 1)
-    figures.now().landed(swaps=swaps).viewers_dropped(watcher.dropped)
+@contextlib.contextmanager
+def watched(watcher: Watcher) -> Iterator[Watcher]:
+    """Somebody watches, and is never let go of by a server that lives."""
+    try:
+        with watcher:
+            yield watcher
+    finally:  # the first generation that it is shown is no swap
+        swaps = max(0, len(watcher.cutovers) - 1)
+        figures.now().landed(swaps=swaps).viewers_dropped(watcher.dropped)
+    assert not watcher.dropped, f"a server that lived let go of its viewer: {watcher.closed}"
 
 
 def beside(one: World, folder: Path, command: str = "run") -> Running:

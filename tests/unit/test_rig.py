@@ -4,11 +4,13 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +19,27 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from websockets.sync.server import serve
+from websockets.sync.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
 from livejoin import hashing
 from livejoin.broker import free_port
 from livejoin.tables import frames
 from livejoin.tables.decode import schema
-from rig import comparing, figures, load, oracle, results, watching
+from livejoin.tables.host import Host
+from rig import comparing, figures, load, oracle, polling, results, watching
 from rig.clock import Clock
 from rig.figures import Figures
+from rig.ledgered import row
 from rig.oracle import Sent
 from rig.running import until
 from rig.slow_proxy import Proxy
 from rig.storm import EVERY, plan
 from rig.storm_actions import KINDS, Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
+from rig.world import watched
+from tables.filled import chunk, live
+from tables.serving import served
 
 NOW = 1_700_000_000_000
 RECORDS = {
@@ -52,7 +59,7 @@ Tables = dict[str, dict[str, dict[str, Any]]]
 
 def tables(join: str = "left") -> Tables:
     """As livejoin would show them, with the columns that the oracle does not know."""
-    more = {"_ts": NOW + 1, "topic": "t", "ts": NOW}
+    more = {"topic": "t", "ts": NOW}
     return {
         name: {row_id: {**row, **more, "_id": row_id} for row_id, row in rows.items()}
         for name, rows in oracle.expected(RECORDS, join).tables.items()
@@ -99,6 +106,14 @@ def a_null(shown: Tables) -> None:
     shown["users_ui"]["1-0"]["email"] = ""
 
 
+def a_time(shown: Tables) -> None:
+    shown["final_ui"]["0-0"]["_ts"] += 1
+
+
+def a_time_of_a_user(shown: Tables) -> None:
+    shown["users_ui"]["1-0"]["_ts"] -= 1
+
+
 def a_row_less(shown: Tables) -> None:
     del shown["users_ui"]["1-0"]
 
@@ -111,7 +126,8 @@ def a_reason(shown: Tables) -> None:
     shown["rejects_ui"]["users/1-1"]["reason"] = "value: empty"
 
 
-CHANGES = [one_cell, one_number, a_null, a_row_less, a_row_more, a_reason]
+ROWS = [one_cell, one_number, a_null, a_time, a_time_of_a_user, a_row_less, a_row_more]
+CHANGES = [*ROWS, a_reason]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -170,16 +186,21 @@ class Produced:
     acknowledged = RECORDS
 
 
-@pytest.mark.parametrize("change", [one_cell, one_number, a_null, a_row_less, a_row_more])
+@pytest.mark.parametrize("change", ROWS)
 @pytest.mark.parametrize("join", ["left", "inner", "left_outer"])
 def test_under_traffic_a_viewer_is_compared_cell_by_cell(
     change: Callable[[Tables], None], join: str
 ) -> None:
     shown, sent = tables(join), Produced()
+    counted = figures.begin()
     comparing.expect_consistent(viewer(shown), sent, join, 1, limit_s=0)
-    if join != "left" and change in (one_cell, a_row_more):
-        shown["final_ui"]["0-0"] = shown["final_ui"]["0-0+0-1"]  # the row that these two change
+    final = {"left": 2, "inner": 2, "left_outer": 3}[join]
+    assert (counted.rows, counted.cells) == (2 + 2 + final, 2 * 5 + 2 * 4 + final * 7)
+    if join != "left" and change in (one_cell, a_time, a_row_more):
+        shown["final_ui"]["0-0"] = shown["final_ui"].pop("0-0+0-1")  # the row that these change
     change(shown)
+    if join != "left" and "0-0" in shown["final_ui"]:
+        shown["final_ui"]["0-0+0-1"] = {**shown["final_ui"].pop("0-0"), "_id": "0-0+0-1"}
     with pytest.raises(AssertionError, match="at the viewer"):
         comparing.expect_consistent(viewer(shown), sent, join, 1, limit_s=0)
     with pytest.raises(AssertionError, match="generation 1 is shown"):
@@ -322,7 +343,48 @@ def test_the_quick_truth_is_the_slow_one() -> None:
     slow = oracle.expected(kafka.sent)
     for name, quick in one.truth().items():
         rows = {row.pop("_id"): row for row in quick.to_dicts()}
-        assert rows == slow.tables[name], name
+        times = {i: {**row, "_ts": oracle.milliseconds(row["_ts"])} for i, row in rows.items()}
+        assert times == slow.tables[name], name
+
+
+# --- readers
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """A server of 2,000 rows, most of them older than thirty."""
+    host = Host(logs_kept=10, rejects_kept=10)
+    host.follow(live(1))
+    rows = (row("final_ui", number, "generation 1", 0) for number in range(2000))
+    host.apply(chunk(1, 2000, *rows))
+    with served(host) as serving:
+        yield serving.port
+
+
+def test_readers_read_again_and_again(port: int) -> None:
+    with polling.polling(port, "final_ui", 2000) as answers:
+        until(lambda: len({one.reader for one in answers}) == polling.READERS, "all read", 20)
+    asked = Counter(one.asked for one in answers)
+    assert all(asked[one] >= 2 for one in polling.ASKED)
+    assert {one.rows for one in answers} == {100, 1000, 2000}
+
+
+@pytest.mark.parametrize("asked", ["json", "arrow", "csv"])
+def test_a_reader_whose_answer_lacks_a_row_ends_them_all(port: int, asked: str) -> None:
+    command = [sys.executable, polling.__file__, str(port), "final_ui", "2001", f"format={asked}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert "2000 rows" in done.stderr
+
+
+def test_a_process_that_ends_beside_a_test_fails_it() -> None:
+    command = [sys.executable, "-c", "print('hello'); raise SystemExit(3)"]
+    with (
+        pytest.raises(AssertionError, match="has ended with 3"),
+        polling.beside(command, str.strip) as lines,
+    ):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert lines == ["hello"]
 
 
 # --- results
@@ -378,11 +440,52 @@ def test_a_viewer_that_a_living_server_lets_go_of_is_dropped(
     assert one.dropped == 0
 
 
+def test_a_world_fails_whose_viewer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if that was the last thing that happened."""
+    monkeypatch.setattr(watching, "_GONE_S", 0.2)
+    counted = figures.begin()
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
+        _closing(1011) as url,
+        pytest.raises(AssertionError, match=r"let go of its viewer: .*1011"),
+        watched(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
+    ):
+        until(lambda: one.closed, "the connection is lost", 20)
+    assert counted.dropped >= 1
+
+
+def test_a_server_that_stands_still_does_not_drop_its_viewers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "_GONE_S", 0.2)
+    let_go = threading.Event()
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
+        _closing(1011, let_go) as url,
+        watched(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
+    ):
+        until(lambda: one.connects, "it is let in", 20)
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: one._frozen, "it is noticed", 20)
+        assert not one.closed
+        process.send_signal(signal.SIGCONT)
+        let_go.set()
+        until(lambda: one.connects == 2, "the connection is lost, and it has come back", 20)
+
+
 @contextlib.contextmanager
-def _closing(code: int) -> Iterator[str]:
-    """A server that sends everybody away."""
+def _closing(code: int, when: threading.Event | None = None) -> Iterator[str]:
+    """A server that sends everybody away; or, at a word, whoever has come before it."""
+
+    def close(connection: ServerConnection) -> None:
+        if when is not None and when.is_set():
+            assert list(connection) == [], "it stays until it leaves"
+        if when is not None:
+            assert when.wait(20)
+        connection.close(code)
+
     with serve(
-        lambda connection: connection.close(code),
+        close,
         "127.0.0.1",
         0,
         subprotocols=[Subprotocol("livejoin.v1")],

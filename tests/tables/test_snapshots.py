@@ -1,0 +1,101 @@
+"""Whoever reads a whole table over HTTP keeps nobody waiting: the work is not the event loop's."""
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from livejoin.tables import query
+from livejoin.tables.formats import FORMATS, Format
+from livejoin.tables.host import Host
+from livejoin.tables.segments import Frozen
+from tables.filled import chunk, final, live
+from tables.serving import LIMIT_S, Served, served
+
+COUNT = 100
+STEPS = ("put together", "sorted and filtered", "written")
+
+
+class Gate:
+    """Holds up some work from when it is shut until it is opened."""
+
+    def __init__(self) -> None:
+        self.there = threading.Event()  # somebody waits
+        self._open = threading.Event()
+        self._open.set()
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def hold_up(self) -> None:
+        if not self._open.is_set():
+            self.there.set()
+            assert self._open.wait(LIMIT_S)
+
+    def before(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(work)
+        def held_up(*given: Any) -> Any:
+            self.hold_up()
+            return work(*given)
+
+        return held_up
+
+    def within(self, form: Format) -> Format:
+        def held_up(*given: Any) -> Iterator[bytes]:
+            for piece in form.write(*given):
+                self.hold_up()
+                yield piece
+
+        return dataclasses.replace(form, write=held_up)
+
+
+@pytest.fixture(params=STEPS)
+def gate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Before one of the steps of an answer."""
+    one = Gate()
+    if request.param == "put together":
+        monkeypatch.setattr(Frozen, "table", one.before(Frozen.table))
+    elif request.param == "sorted and filtered":
+        monkeypatch.setattr(query, "run", one.before(query.run))
+    else:
+        for name, form in FORMATS.items():
+            monkeypatch.setitem(FORMATS, name, one.within(form))
+    return one
+
+
+@pytest.fixture
+def shown(gate: Gate) -> Iterator[Served]:
+    host = Host(logs_kept=100, rejects_kept=100)
+    host.follow(live(1))
+    host.apply(chunk(1, COUNT, *(final(number, "Ada", 0) for number in range(COUNT))))
+    with served(host) as serving:
+        try:
+            yield serving
+        finally:
+            gate.open()  # or a test that fails would wait for it
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_table_that_is_read_keeps_nobody_waiting(shown: Served, gate: Gate, form: str) -> None:
+    with ThreadPoolExecutor() as others, shown.viewer("final_ui") as viewer:
+        viewer.next()
+        gate.shut()
+        reading = others.submit(shown.get, f"/api/v1/tables/final_ui?format={form}")
+        assert gate.there.wait(LIMIT_S)
+        try:
+            assert shown.get("/livez").status == 200
+            shown.apply(1, COUNT + 1, final(0, "Grace", 1))
+            assert [row["name"] for row in viewer.next("data").rows("final_ui")] == ["Grace"]
+            assert not reading.done()
+        finally:
+            gate.open()
+        answer = reading.result(LIMIT_S)
+    assert (answer.status, answer.headers["livejoin-total"]) == (200, str(COUNT))
+    assert answer.body.count(b"Ada") >= COUNT - 1
