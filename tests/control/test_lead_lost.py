@@ -59,7 +59,7 @@ class Leading:
             topics=Topics(control=f"{names.prefix}-control"),
             http=Http(insecure=True),
         )
-        self._leader = Leader(settings, kafka, names, lambda _: None, dict, dict)
+        self._leader = Leader(settings, kafka, names, lambda _: None, dict, lambda _: {})
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -119,6 +119,6 @@ def test_one_whose_lead_was_lost_before_it_began_fences_nobody(
     term = Term()
     monkeypatch.setattr(Unstarted, "entered", staticmethod(term.over.set))
     settings = Settings(name=names.prefix, checkpoints=str(tmp_path))
-    Leader(settings, kafka, names, lambda _: None, dict, dict).lead(term)
+    Leader(settings, kafka, names, lambda _: None, dict, lambda _: {}).lead(term)
     assert len(sessions) == 1
     successor.write(State(last_number=1))

@@ -167,7 +167,7 @@ class Host:
         """Bring the figures of the generations up to date."""
         figures = {number: _figures(held) for number, held in self._held.items()}
         self.counted = {
-            number: Counted(number, figures[number], tuple(held.capped()))
+            number: Counted(number, figures[number], tuple(capped := held.capped()), capped)
             for number, held in self._held.items()
         }
         known = {row["generation"] for row in self.system.generations()}

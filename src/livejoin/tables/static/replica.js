@@ -7,6 +7,7 @@
 import { readArrow } from "./arrow.js";
 import { prefs } from "./prefs.js";
 import { gridFormat } from "./times.js";
+const CHART_MS = 10_000; // a chart reads its table in a worker of its own, and does not say when it is through
 const HIDDEN_MS = 500; // what is not in sight waits until that which is has been drawn
 export class Replica {
     name;
@@ -74,11 +75,14 @@ export class Replica {
         this.#made = null;
         if (!before)
             return this.#open(made.table);
-        if (this.ready)
-            await this.#hand();
-        await before.table.delete(); // with its texts, which the engine keeps for as long as their table is there
+        const chart = this.ready && (await this.#hand());
+        // with its texts, which the engine keeps for as long as their table is there
+        if (chart)
+            setTimeout(() => before.table.delete(), CHART_MS);
+        else
+            await before.table.delete();
     }
-    /** Hand the table to the viewer, just as it is arranged. It is drawn when this is over. */
+    /** Hand the table to the viewer, just as it is arranged. Whether that is a chart. */
     async #hand() {
         const { regular_table: grid } = await this.viewer.getPlugin(); // a chart has none
         // from here on what a person arranges would be undone: nothing else is waited for
@@ -90,6 +94,7 @@ export class Replica {
             this.viewer.setSelection(selection);
         if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop))
             grid.scrollTo(scrollLeft, scrollTop);
+        return !grid;
     }
     get #bound() {
         return this.#table ? { table: this.#table.name } : {};
