@@ -2,14 +2,16 @@
 
 import dataclasses
 import functools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from livejoin.tables import query
+from livejoin.tables import formats, query
 from livejoin.tables.formats import FORMATS, Format
 from livejoin.tables.host import Host
 from livejoin.tables.segments import Frozen
@@ -99,3 +101,23 @@ def test_a_table_that_is_read_keeps_nobody_waiting(shown: Served, gate: Gate, fo
         answer = reading.result(LIMIT_S)
     assert (answer.status, answer.headers["livejoin-total"]) == (200, str(COUNT))
     assert answer.body.count(b"Ada") >= COUNT - 1
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_rows_become_text_in_runs(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a run becomes Python's objects and text, the interpreter does nothing else."""
+    runs: list[int] = []
+    whole = formats.rows
+
+    def counted(table: pa.Table) -> list[dict[str, Any]]:
+        runs.append(table.num_rows)
+        return whole(table)
+
+    monkeypatch.setattr(formats, "rows", counted)
+    table = pa.table({"_id": [f"0-{number}" for number in range(25_000)]})
+    found = query.run(query.read({}, table.schema), table)
+    text = b"".join(FORMATS[form].write(found, {"table": "final_ui"})).decode()
+    assert max(runs) <= 500
+    assert sum(runs) == table.num_rows
+    lines = json.loads(text)["rows"] if form == "json" else map(json.loads, text.splitlines())
+    assert list(lines) == table.to_pylist()

@@ -15,6 +15,8 @@ from livejoin.tables.query import Found
 Head = Mapping[str, Any]
 
 ISO = "%Y-%m-%dT%H:%M:%SZ"  # with the milliseconds that a column has
+# Rows that become Python's objects and text at a time: 2 ms, in which no other thread gets on.
+_RUN_ROWS = 500
 _RUNS = r"\A[=+\-@\t\r]"  # a cell that begins so is a formula to a spreadsheet
 
 
@@ -40,18 +42,23 @@ def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+def _in_runs(batch: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    for start in range(0, batch.num_rows, _RUN_ROWS):
+        yield rows(batch.slice(start, _RUN_ROWS))
+
+
 def _json(found: Found, head: Head) -> Iterator[bytes]:
     yield _dumped({**head, "total": found.total})[:-1].encode() + b',"rows":['
     between = ""
     for batch in found.batches():
-        yield (between + _dumped(rows(batch))[1:-1]).encode()
+        yield (between + ",".join(_dumped(run)[1:-1] for run in _in_runs(batch))).encode()
         between = ","
     yield b"]}"
 
 
 def _ndjson(found: Found, _head: Head) -> Iterator[bytes]:
     for batch in found.batches():
-        yield "".join(f"{_dumped(row)}\n" for row in rows(batch)).encode()
+        yield "".join(f"{_dumped(row)}\n" for run in _in_runs(batch) for row in run).encode()
 
 
 def _csv(found: Found, _head: Head) -> Iterator[bytes]:
