@@ -33,9 +33,9 @@ coverage: $(READY) ## check that the tests of the core take every branch of it
 	@$(BIN)/coverage report
 
 # A case is a test by its name, or one of `ELSEWHERE` in tests/rig/cases.py.
-faults: setup browser provider ## run the long fault tests, or one case (CASE=A6; storm: SEED=7 MINUTES=5); REPORT=1 writes docs/reliability.md
+faults: setup browser provider ## run the long fault tests, or one case (CASE=A6; storm: SEED=7 MINUTES=5); AUTO_CREATE=1: over brokers that make missing topics; REPORT=1 writes docs/reliability.md
 	@tests=$$(PYTHONPATH=tests $(BIN)/python -m rig.cases $(CASE)) && \
-	FAULTS_REPORT=$(REPORT) FAULTS_SEED=$(SEED) FAULTS_MINUTES=$(MINUTES) FAULTS_SECONDS=$(SECONDS) LIVEJOIN_SEEDS=10000 \
+	FAULTS_REPORT=$(REPORT) FAULTS_SEED=$(SEED) FAULTS_MINUTES=$(MINUTES) FAULTS_SECONDS=$(SECONDS) FAULTS_AUTO_CREATE=$(AUTO_CREATE) LIVEJOIN_SEEDS=10000 \
 	$(BIN)/pytest $$tests -p no:cacheprovider -rP --timeout 3600
 
 check: lint types imports audit test ## lint, types, import direction, locked files, tests

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from livejoin import broker, processes
+from livejoin import processes
 from livejoin.kafka import Kafka
 from livejoin.pipeline.session import Session
 from livejoin.sections import Spark
+from rig import brokers, figures
 from rig.reporting import case, pytest_runtest_makereport, pytest_runtest_setup
 from rig.running import COLD
 
@@ -28,8 +29,15 @@ settings.load_profile("livejoin")
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A real broker."""
-    with broker.broker(tmp_path_factory.mktemp("broker")) as running:
+    with brokers.broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _auto_creation_is_noted() -> None:
+    """A result says what kind of broker it was had with."""
+    if brokers.AUTO_CREATE:
+        figures.now().note("brokers with auto.create.topics.enable")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 from livejoin.core.state import Limits
 from livejoin.kafka import Kafka
 from rig.clock import Clock
+from rig.figures import Figures
 from rig.running import until
 from rig.world import (
     ExpectLive,
@@ -28,7 +29,7 @@ SEED = 20261119
 HOUR, DAY = 3600, 86400
 
 
-def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path) -> None:
+def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
     clock = Clock(tmp_path / "clock")
     with world(kafka, tmp_path / "one", "a19", seed=SEED, env=clock.env) as one:
         play(one, [Traffic(20), to_pair(one.name, "b"), WaitOutcome("live"), ExpectLive("b")])
@@ -37,6 +38,7 @@ def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path) -> None:
         for step in (-HOUR, HOUR, -DAY, DAY):
             clock.set(step)
             _rejected(one, step)
+            case.landed(clock_steps=1)
             _kills_its_jvm(one)
             rows = {row["state"]: row["generation"] for row in one.generations()}
             assert rows["live"] == before, step

@@ -9,8 +9,10 @@ from websockets.typing import Subprotocol
 from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
 from livejoin.kafka import Kafka
+from rig.figures import Figures
 from rig.ledgered import DATA, Ledgered
 from rig.protocol import Replica
+from rig.records import records
 from rig.running import Running, running, until
 
 PAST, ROWS = 1000, 2000
@@ -65,24 +67,34 @@ def _first_shown(server: Running, last: int, released: Kafka | None, leader: str
 
 
 def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_whole(
-    kafka: Kafka, tmp_path: Path
+    kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
     name = "a21"
     ledger = Names(name).ledger
-    kafka.make(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT)})
+    # the past is still there when a server starts: no cleaner has made it short
+    lag = {"min.compaction.lag.ms": str(3600 * 1000)}
+    kafka.make(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT), **lag})
     ledgered = Ledgered(kafka, tmp_path, name, led=False)
     segments = _write_past(kafka, ledgered, name) // SEGMENT
     assert segments >= 20
     ledgered.lead(ledgered.generation(PAST + 1, ROWS), standby=ledgered.described(PAST))
     settings = {"command": "serve", "name": name, "viewer_rows": 10**9}
+    assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "first", **settings) as server:
         until(lambda: _answers(server), "the server answers")
         shown = _first_shown(server, PAST + 1, kafka, Names(name).leader)
         assert shown == [PAST + 1]
+    assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "second", **settings) as server:
         until(lambda: _answers(server), "the server answers")
         assert _first_shown(server, PAST + 1, None, "") == [PAST + 1]
+    case.landed(ledger_segments=segments, ledger_states=PAST + 1)
     print(f"\nA21: {PAST + 1} states in {segments} segments; shown: {shown}")
+
+
+def _states(kafka: Kafka, ledger: str) -> int:
+    """How many states stand in a ledger now."""
+    return sum(record.key == STATE_KEY for record in records(kafka, ledger))
 
 
 def _answers(server: Running) -> bool:

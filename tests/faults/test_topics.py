@@ -14,9 +14,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from livejoin import broker
 from livejoin.kafka import Kafka
-from rig import figures
+from rig import brokers, figures
 from rig.running import descendants, until
 from rig.world import (
     ExpectLive,
@@ -44,7 +43,7 @@ AUTHORIZER = {
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A broker that looks at rights."""
-    with broker.broker(tmp_path_factory.mktemp("guarded"), more=AUTHORIZER) as kafka:
+    with brokers.broker(tmp_path_factory.mktemp("guarded"), more=AUTHORIZER) as kafka:
         yield kafka
 
 

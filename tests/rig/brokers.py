@@ -1,14 +1,56 @@
-"""A broker over one folder and port that can be killed and started again."""
+"""The brokers of the tests; one that can be killed and started again; topics made anew.
+
+With `FAULTS_AUTO_CREATE=1`, as `make faults AUTO_CREATE=1` sets it, all of them make the topics
+that somebody names, which is Kafka's default.
+"""
 
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from livejoin import broker
+from confluent_kafka.admin import NewPartitions
+
+from livejoin import broker as brokers
 from livejoin.kafka import Kafka
-from rig.running import descendants, is_java
+from rig.running import descendants, is_java, until
+
+AUTO_CREATE = os.environ.get("FAULTS_AUTO_CREATE", "") == "1"
+MAKES_TOPICS = {"auto.create.topics.enable": "true"}
+
+
+@contextlib.contextmanager
+def broker(
+    folder: Path,
+    port: int = 0,
+    *,
+    more: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = (),
+) -> Iterator[Kafka]:
+    """A broker with these settings, and with auto-creation where the run asks for it."""
+    chosen = {**(MAKES_TOPICS if AUTO_CREATE else {}), **(more or {})}
+    with brokers.broker(folder, port, more=chosen, java_options=java_options) as kafka:
+        yield kafka
+
+
+def delete(kafka: Kafka, topic: str) -> None:
+    """Have a topic gone; a broker may have made another one of its name already."""
+    old = kafka.describe([topic])[topic].id
+    kafka.delete([topic])
+    until(
+        lambda: all(one.id != old for one in kafka.describe([topic]).values()), "the topic is gone"
+    )
+
+
+def make_again(kafka: Kafka, topic: str, partitions: int = 2) -> None:
+    """Delete a topic and make it again, empty; a broker may make it first, with one partition."""
+    delete(kafka, topic)
+    kafka.make(topic, partitions=partitions)
+    if len(kafka.describe([topic])[topic].partitions) < partitions:
+        more = NewPartitions(topic, partitions)
+        for done in kafka.admin.create_partitions([more]).values():
+            done.result(15)
 
 
 class Broker:
@@ -21,7 +63,7 @@ class Broker:
     def start(self) -> Kafka:
         """Run it, and wait until it answers."""
         self._running.close()
-        started = broker.broker(self._folder, self._port, more=self._more)
+        started = broker(self._folder, self._port, more=self._more)
         kafka = self._running.enter_context(started)
         # other JVMs come and go as well
         (self.pid,) = [pid for pid in descendants(os.getpid()) if self._is_it(pid)]

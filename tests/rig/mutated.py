@@ -1,6 +1,9 @@
 """Broken control messages over the real broker: each ends in `control_raw` with its reason."""
 
+import json
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 from core.test_mutations import mutated
@@ -11,13 +14,17 @@ from rig.running import until
 from rig.world import World
 
 PORTION = 2000  # `control_raw` keeps 10,000
+_OWN = re.compile(r"(\S+) is (?:the control topic|one of livejoin's own)")
 
 
-def _broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
+def broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
     """Messages that cannot be obeyed, and the core's reason; none, where topics are not there."""
     dice, ids = random.Random(seed), set[str]()
+    own = f"{rules.names.prefix}.".encode()
     while True:
-        raw = mutated(dice)
+        # those that name topics of a livejoin are to name those of the one that runs
+        raw = mutated(dice).replace(b"livejoin.", own)
+        raw = raw.replace(b'"control"', json.dumps(rules.control).encode())
         try:
             asked = messages.read(raw, rules)
         except messages.Invalid as error:
@@ -30,10 +37,14 @@ def _broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
             yield raw, ""
 
 
-def expect_rejected(one: World, count: int, seed: int) -> None:
-    """Send so many; each is rejected with a reason, and no generation is built."""
+def expect_rejected(one: World, count: int, seed: int) -> Counter[str]:
+    """Send so many; each is rejected with a reason, and no generation is built.
+
+    How many were rejected for a topic of this livejoin's own, by topic.
+    """
+    named = Counter[str]()
     before = max(row["generation"] for row in one.generations())
-    made = _broken(seed, messages.Rules(Names(one.name), f"{one.name}.control"))
+    made = broken(seed, messages.Rules(Names(one.name), f"{one.name}.control"))
     for start in range(0, count, PORTION):
         sent = [next(made) for _ in range(min(PORTION, count - start))]
         rows = _answers(one, [raw for raw, _ in sent])
@@ -41,7 +52,9 @@ def expect_rejected(one: World, count: int, seed: int) -> None:
             assert row["outcome"] == "rejected", (seed, raw, row)
             assert row["reason"], (seed, raw, row)
             assert not reason or row["reason"] == reason, (seed, raw, row, reason)
+            named.update(_OWN.findall(row["reason"]))
     assert max(row["generation"] for row in one.generations()) == before, "something was built"
+    return named
 
 
 def _answers(one: World, raws: list[bytes]) -> list[dict[str, str]]:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 
 from livejoin import broker, properties
 from livejoin.kafka import Kafka
+from rig import brokers
 from rig.authority import Authority, Signed
 from rig.provider import AUDIENCE, Provider
 
@@ -113,7 +114,7 @@ def secure(
         "listener.security.protocol.map": ",".join(f"{n}:{how}" for n, how in names.items()),
         **(more or {}),
     }
-    with broker.broker(folder / "broker", more=settings, java_options=options) as kafka:
+    with brokers.broker(folder / "broker", more=settings, java_options=options) as kafka:
         _make_scram_users(kafka)
         own = authority.sign(USER)
         yield Secure(kafka, authority, ports, provider, own, folder)
