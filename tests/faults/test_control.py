@@ -113,13 +113,17 @@ def test_a6_two_hundred_messages_in_ten_seconds(
     # batches so short that none is rehearsed: that would be one more query
     with world(kafka, tmp_path, "a6", seed=SEED, spark={"batch_s": 30, "conf": conf}) as one:
         with Sampler(kafka, "a6", f"http://127.0.0.1:{port}") as most:
+            began = time.monotonic()
             last, valid = _burst(one)
+            sent_s = time.monotonic() - began
             began, one.offset = time.monotonic(), valid
             play(one, [WaitOutcome("live", limit_s=120), ExpectLive(*last)])
             case.recovered(time.monotonic() - began)
             play(one, [ExpectOracle(*last)])
+        assert 9 < sent_s < 12, f"200 messages were sent in {sent_s:.1f} s, not in 10"
         case.landed(messages=200).note(
-            f"at one time there were at most {len(most.most_changelogs)} changelogs, in"
+            f"sent in {sent_s:.1f} s; at one time there were at most"
+            f" {len(most.most_changelogs)} changelogs, in"
             f" {most.samples['topics']} looks, and {len(most.most_queries)} queries, in"
             f" {most.samples['queries']}"
         )
@@ -316,6 +320,7 @@ def test_c7_two_hundred_swaps(one: World) -> None:
         began = time.monotonic()
         play(one, [to_pair(one.name, "ba"[turn % 2]), WaitOutcome("live", limit_s=120)])
         took.append(time.monotonic() - began)
+        play(one, [ExpectLive("ba"[turn % 2])])
         if turn % 20 == 19:
             sizes.append((memory_kib(one.live.pid), held_kib(one.live.jvm())))
     play(one, [StopTraffic(), ExpectOracle("a"), ExpectNothingLeft()])

@@ -7,7 +7,8 @@ import pytest
 
 from rig.figures import Figures
 from rig.storm import run, storm_world
-from rig.storm_actions import KINDS, Validate
+from rig.storm_actions import KINDS
+from rig.storm_validate import Validate
 
 SEED = int(os.environ.get("FAULTS_SEED") or 20261116)
 MINUTES = float(os.environ.get("FAULTS_MINUTES") or 30)
@@ -23,6 +24,8 @@ def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
             f"{done} actions in {MINUTES:g} min, landed: "
             + ", ".join(f"{count} × {kind}" for kind, count in sorted(storm.landed.items()))
             + f"; changelogs at one time: at most {len(storm.sampler.most_changelogs)}"
+            + f"; shown as stale: {len(storm.shown_s)}, within {max(storm.shown_s):.1f} s"
+            + "; a broker with auto.create.topics.enable"
         )
         print(case.notes[-1])
         assert storm.sampler.samples["topics"] > 60 * MINUTES / 10

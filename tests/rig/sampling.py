@@ -1,9 +1,12 @@
-"""Looks all the time how many generations have topics on the broker, and how many queries run."""
+"""Looks all the time: at topics of generations, at queries, and whether a fault is shown."""
 
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
@@ -11,6 +14,7 @@ from confluent_kafka import KafkaException
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError
 from livejoin.kafka import Kafka
+from rig.running import alive, descendants
 
 _EVERY_S = 0.1
 
@@ -60,6 +64,60 @@ class Sampler:
         self._stop.set()
         for one in self._threads:
             one.join()
+
+
+class Staleness:
+    """When livejoin told somebody who looks all the time that its rows may be old."""
+
+    def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
+        self._status = status
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="staleness")
+        self._told: list[float] = []  # monotonic
+        self.samples = 0
+
+    def _loop(self) -> None:
+        while not self._stop.wait(_EVERY_S):
+            began, status = time.monotonic(), self._status()
+            # or nobody answers, which all can see as well
+            if status["stale"] or not status["state"]:
+                self._told.append(began)
+            self.samples += 1
+
+    def told_after(self, at: float) -> float | None:
+        """How long after a moment it was first told."""
+        return next((one - at for one in list(self._told) if one >= at), None)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a process holds of the machine."""
+
+    threads: int
+    handles: int
+    processes: int  # below it, zombies aside
+
+    def exceeds(self, first: "Resources", by: "Resources") -> bool:
+        """Whether it is more than it was at first, by more than so much."""
+        return any(getattr(self, n) > getattr(first, n) + getattr(by, n) for n in vars(self))
+
+
+def resources(pid: int) -> Resources:
+    """Of a process that runs.
+
+    Whether the shell that looked up Spark's command is left below the JVM, dead, is chance.
+    """
+    threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    handles = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return Resources(threads, handles, sum(map(alive, descendants(pid))))
 
 
 def running_jobs(ui: str) -> list[dict[str, Any]]:

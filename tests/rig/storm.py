@@ -2,7 +2,7 @@
 
 The same seed gives the same list. It begins with every kind of action once, in any order, and goes
 on by weight; every few actions everything has to become quiet and is compared (`Validate`).
-What an action does is in `rig/storm_actions.py`.
+What an action does is in `rig/storm_actions.py`, what is compared in `rig/storm_validate.py`.
 """
 
 import contextlib
@@ -12,16 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin import broker
 from livejoin.kafka import Kafka
 from rig import figures
-from rig.brokers import Broker
+from rig.brokers import MAKES_TOPICS, Broker
 from rig.clock import Clock
 from rig.running import until
-from rig.sampling import Sampler
+from rig.sampling import Resources, Sampler, Staleness
 from rig.slow_proxy import Proxy
 from rig.watching import Watcher
 from rig.world import PAIRS, World, world
@@ -30,6 +31,7 @@ NAME = "storm"
 EVERY = 6  # actions, then everything is compared
 PER_SECOND = 10  # records of each pair beside the actions
 PEOPLE = 5000  # an inner join has pairs by the square of how often each is named
+SHOWN_S = 15  # a fault is shown by then
 SETTLED_S = 240  # four deaths of everything in a row, on a busy machine
 Choice = tuple[str, str]  # pair, join
 
@@ -43,6 +45,7 @@ class Storm:
     to_broker: Proxy  # livejoin's way
     to_server: Proxy  # the way of one viewer
     sampler: Sampler
+    staleness: Staleness
     clock: Clock  # of livejoin's Python
     wanted: Choice = ("a", "left")
     landed: Counter[str] = field(default_factory=Counter)
@@ -51,6 +54,11 @@ class Storm:
     bad: list[int] = field(default_factory=list)
     broken: set[int] = field(default_factory=set)  # generations whose topic was deleted
     feeding: threading.Lock = field(default_factory=threading.Lock)
+    fed: int = 0  # records that came beside the actions
+    to_show: list[tuple[str, float]] = field(default_factory=list)  # faults, and when they came
+    shown_s: list[float] = field(default_factory=list)  # how long it took until they were shown
+    held: dict[int, Resources] = field(default_factory=dict)  # by process, when first compared
+    groups: int | None = None  # consumer groups, likewise
 
     @property
     def dice(self) -> random.Random:
@@ -68,6 +76,29 @@ class Storm:
         self.world.fault(**counted)
         for one in self.viewers:
             one.replaying = True
+
+    def must_show(self, what: str, at: float) -> None:
+        """From this moment on a viewer has to be told soon that rows may be old (O6)."""
+        self.to_show.append((what, at))
+
+    def expect_shown(self) -> None:
+        """All that must have been shown was, in time."""
+        for what, at in self.to_show:
+            left_s = max(1.0, at + SHOWN_S - time.monotonic())
+            until(partial(self._shown, at), f"{what} is shown", left_s)
+            after = self.staleness.told_after(at)
+            assert after is not None
+            assert after <= SHOWN_S, f"{what} was shown after {after:.1f} s"
+            self.shown_s.append(after)
+        self.to_show.clear()
+
+    def _shown(self, at: float) -> bool:
+        return self.staleness.told_after(at) is not None
+
+    def expect_fed(self) -> None:
+        """Records still come beside the actions: nobody would notice if their thread had died."""
+        before = self.fed
+        until(lambda: self.fed > before, "records come", 30)
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -150,6 +181,7 @@ def storm_world(folder: Path, seed: int, **settings: Any) -> Iterator[Storm]:
     """A broker, a livejoin behind a proxy, steady traffic, three viewers, and who counts topics."""
     port, inner, outer = broker.free_port(), broker.free_port(), broker.free_port()
     more = {
+        **MAKES_TOPICS,  # as brokers do unless told otherwise
         "listeners": f"PROXIED://127.0.0.1:{inner}",
         "advertised.listeners": f"PROXIED://127.0.0.1:{outer}",
         "listener.security.protocol.map": (
@@ -171,7 +203,8 @@ def storm_world(folder: Path, seed: int, **settings: Any) -> Iterator[Storm]:
         one = stack.enter_context(made)
         to_server = stack.enter_context(Proxy(way, one.live.port))
         sampler = stack.enter_context(Sampler(kafka, NAME))
-        storm = Storm(one, here, to_broker, to_server, sampler, clock)
+        staleness = stack.enter_context(Staleness(one.status))
+        storm = Storm(one, here, to_broker, to_server, sampler, staleness, clock)
         stack.callback(storm.close)
         for pair in PAIRS:
             one.producers[pair].people = PEOPLE
@@ -191,6 +224,7 @@ def _traffic(storm: Storm, seed: int) -> Iterator[None]:
             with storm.feeding:
                 for pair in PAIRS:
                     storm.world.producers[pair].one(dice)
+                    storm.fed += 1
 
     thread = threading.Thread(target=work, name="traffic")
     thread.start()
@@ -218,6 +252,7 @@ def run(
             action.do(storm)
             wrong = [said for one in storm.watchers for said in one.wrong]
             assert not wrong, wrong[:3]
+            storm.expect_fed()
         except AssertionError as error:
             log = storm.world.live.log.read_text()[-6000:]
             said = f"seed {seed}, action {len(done)}, {action}: {error}"

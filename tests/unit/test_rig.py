@@ -35,7 +35,8 @@ from rig.oracle import Sent
 from rig.running import until
 from rig.slow_proxy import Proxy
 from rig.storm import EVERY, plan
-from rig.storm_actions import KINDS, Validate
+from rig.storm_actions import KINDS
+from rig.storm_validate import Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
 from rig.world import watched
 from tables.filled import chunk, live
