@@ -59,6 +59,7 @@ class Follower:
         self._said_at = 0.0
         # of the ledger, by key, what was read since its end was last reached
         self._ahead: dict[bytes, bytes] = {}
+        self._lines: list[Pair] = []  # of the log, which are told when what they say is shown
         self._ended = False  # whether it was reached just now
         self._caught_up = False  # whether it was ever reached
         self._logs_read = False
@@ -99,7 +100,7 @@ class Follower:
             consumer.assign([TopicPartition(names.ledger, 0, 0), tail(consumer, names.leader, 1)])
             if not self._refused:  # else the ledger does not tell us again what we have
                 self._generations = {}
-            self._measured, self._ahead = set(), {}
+            self._measured, self._ahead, self._lines = set(), {}, []
             self._ended = self._caught_up = self._logs_read = False
             reading: set[str] = set()
             gone: set[str] = set()
@@ -200,6 +201,9 @@ class Follower:
             self._take_ledger([_pair(one) for one in ledger])
         for some in portions([one for one in messages if one.topic() != self._names.ledger]):
             self._take(some)
+        if self._lines and not self._ahead:
+            self._take_logs(self._lines)
+            self._lines = []
 
     def _take(self, messages: list[Message]) -> None:
         topics: dict[str, list[Pair]] = defaultdict(list)
@@ -210,7 +214,7 @@ class Follower:
             ends[topic] = (message.offset() or 0) + 1
         for topic, some in topics.items():
             if topic == self._names.logs:
-                self._take_logs(some)
+                self._lines += some
             elif topic == self._names.leader:
                 self._take_beats(some)
             elif topic in self._generations:
