@@ -212,6 +212,7 @@ def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected
                     "offset": at[1],
                     "reason": str(error),
                     "raw": record.value[:4096].decode(errors="backslashreplace"),
+                    "_ts": record.timestamp,
                 }
     users, accounts = rows["users"], rows["accounts"]
     return Expected(
