@@ -54,6 +54,10 @@ def _truth(one: World) -> oracle.Expected:
     return oracle.Expected({table: _highest(one, table) for table in TABLES}, {})
 
 
+def _logged(one: World, words: str) -> bool:
+    return any(words in line["msg"] for line in one.live.table("orchestrator_logs").values())
+
+
 def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
@@ -71,13 +75,13 @@ def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
             s.timestamp for s in one.producers["a"].acknowledged["accounts"]
         )
         assert one.live.read() == one.producers["a"].count
-        logs = one.live.table("orchestrator_logs").values()
-        assert any(FULL in line["msg"] for line in logs)
+        until(lambda: _logged(one, FULL), "the log says so")
         until(lambda: "only the newest" in one.status()["message"], "the status says so")
         late_folder = tmp_path / "late"
         late_folder.mkdir()
         late = beside(one, late_folder, "serve")
         one.stack.callback(late.stop)
+        late.wait_live()
         until(lambda: _shows(late, one), "a server that starts later shows the same rows")
         case.checked(*cells_of(_truth(one).tables))
         play(one, [to_pair(one.name, "b"), WaitOutcome("live")])
