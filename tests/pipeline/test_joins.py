@@ -262,7 +262,8 @@ def test_what_was_not_committed_was_read_again_in_another_order(play: Play, numb
 @every_join
 def test_some_rows_came_in_bundles(play: Play, number: int) -> None:
     log = play.logs[number]
-    for begin, end in (("", "crash"), ("again", "committed"), ("on again", "end")):
+    # not between "again" and "committed": all is read anew, perhaps the accounts before their users
+    for begin, end in (("", "crash"), ("on again", "end")):
         some = [r for r in log.written[log.ends[begin] : log.ends[end]] if r.key.startswith(PREFIX)]
         assert any(len(json.loads(record.value)["ids"]) == MOST for record in some)  # and a rest
 
