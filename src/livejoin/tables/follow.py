@@ -57,9 +57,8 @@ class Follower:
         self._looks = 0  # for a ledger
         self._alone = False
         self._said_at = 0.0
-        # of the ledger, by key, what was read since its end was last reached
+        # of the ledger, by key, what was read and not acted on
         self._ahead: dict[bytes, bytes] = {}
-        self._lines: list[Pair] = []  # of the log, which are told when what they say is shown
         self._ended = False  # whether it was reached just now
         self._caught_up = False  # whether it was ever reached
         self._logs_read = False
@@ -100,7 +99,7 @@ class Follower:
             consumer.assign([TopicPartition(names.ledger, 0, 0), tail(consumer, names.leader, 1)])
             if not self._refused:  # else the ledger does not tell us again what we have
                 self._generations = {}
-            self._measured, self._ahead, self._lines = set(), {}, []
+            self._measured, self._ahead = set(), {}
             self._ended = self._caught_up = self._logs_read = False
             reading: set[str] = set()
             gone: set[str] = set()
@@ -201,9 +200,6 @@ class Follower:
             self._take_ledger([_pair(one) for one in ledger])
         for some in portions([one for one in messages if one.topic() != self._names.ledger]):
             self._take(some)
-        if self._lines and not self._ahead:
-            self._take_logs(self._lines)
-            self._lines = []
 
     def _take(self, messages: list[Message]) -> None:
         topics: dict[str, list[Pair]] = defaultdict(list)
@@ -214,7 +210,7 @@ class Follower:
             ends[topic] = (message.offset() or 0) + 1
         for topic, some in topics.items():
             if topic == self._names.logs:
-                self._lines += some
+                self._take_logs(some)
             elif topic == self._names.leader:
                 self._take_beats(some)
             elif topic in self._generations:
@@ -228,15 +224,15 @@ class Follower:
             self._post(partial(self._host.signs.led, at))
 
     def _take_ledger(self, records: Sequence[Pair]) -> None:
-        """Act on the newest of each key, whenever the ledger's end was reached.
+        """Act on the newest of each key, from when on the ledger's end was first reached.
 
-        What stands before it is the past: generations that are gone, or were not complete yet. And
-        rows of a transaction stand before the state that tells their format.
+        What stood before it is the past: generations that are gone, or were not complete yet. What
+        comes after it is acted on at once, together with the log lines that speak of it.
         """
         if records:
             self._post(self._host.signs.led)  # whoever writes it leads
         self._ahead.update(records)
-        if not self._ended:
+        if not self._ended and not self._caught_up:
             return
         newest = {key: value for key, value in self._ahead.items() if value}
         self._ahead, self._ended, self._caught_up = {}, False, True
