@@ -190,7 +190,7 @@ class Follower:
 
     def _reach_end(self, topic: str) -> None:
         """All that stood in a topic was read, transaction markers and holes included."""
-        if topic == self._names.ledger:
+        if topic == self._names.ledger and not self._caught_up:
             self._ended = True
 
     def _take_all(self, messages: list[Message]) -> None:

@@ -123,13 +123,14 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 _BITS = 1 << 16  # offsets of a block
+_FULL = 0xFF  # a byte of it, all of whose offsets are there
 
 
 class Offsets:
     """A set of offsets: blocks that are whole as ranges, the others bit by bit.
 
     Topics have holes where transactions ended or compaction took records away. As ranges of single
-    offsets, a topic with a hole behind every record took a thousand times the memory.
+    offsets, a topic with a hole behind every record took 210 bytes a record.
     """
 
     def __init__(self) -> None:
@@ -148,7 +149,9 @@ class Offsets:
     def _add(self, block: int, places: np.ndarray) -> np.ndarray | bool:
         if block in self.whole:
             return False
-        bits = self.partial.setdefault(block, np.zeros(_BITS // 8, np.uint8))
+        bits = self.partial.get(block)
+        if bits is None:
+            bits = self.partial[block] = np.zeros(_BITS // 8, np.uint8)
         byte, bit = places // 8, np.uint8(1) << (places % 8).astype(np.uint8)
         new: np.ndarray = bits[byte] & bit == 0
         np.bitwise_or.at(bits, byte, bit)
@@ -156,9 +159,6 @@ class Offsets:
             del self.partial[block]
             self.whole.add(np.array([block]))
         return new
-
-
-_FULL = 0xFF
 
 
 class Read:
