@@ -74,7 +74,7 @@ browser: $(READY) ## have a browser for the tests
 	@$(BIN)/python tests/browser/install.py
 
 provider: $(READY) ## have an identity provider for the tests
-	@$(BIN)/python -c 'from livejoin import jars; jars.jars("oidc")'
+	@$(BIN)/python -c 'from livejoin.runtime import jars; jars.jars("oidc")'
 
 bench: setup browser ## measure: start to first row, then latency to a viewer (SECONDS=300 RATE=200)
 	@$(BIN)/python bench/first_row.py
@@ -99,7 +99,7 @@ lock: $(READY) ## lock packages and jars anew
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet $(COMPILE) --extra dev --extra build pyproject.toml -o requirements.lock
 	@echo 'setuptools' | $(BIN)/uv pip compile --quiet $(COMPILE) -c requirements.lock - -o requirements-build.lock
-	@$(BIN)/python -c 'from livejoin import jars; jars.lock()'
+	@$(BIN)/python -c 'from livejoin.runtime import jars; jars.lock()'
 
 # no addresses in the lock files: they work behind any mirror
 COMPILE := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
@@ -109,7 +109,7 @@ clean: ## remove what set-up made here; the caches of the user stay
 
 $(READY): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("livejoin needs Python 3.11 or later, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	@PYTHONPATH=src $(PYTHON) -m livejoin.processes
+	@PYTHONPATH=src $(PYTHON) -m livejoin.runtime.processes
 	@$(PYTHON) -m venv $(VENV)
 	@echo 'Installing the locked packages (Spark alone is 400 MB) …' >&2
 	@$(PIP) --require-hashes -r requirements-build.lock

@@ -19,9 +19,9 @@ import websockets
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from livejoin import broker
-from livejoin.kafka import Kafka
-from livejoin.tables import frames
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker
+from livejoin.tables.live import frames
 from rig.running import Running, running
 
 TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}

@@ -18,15 +18,15 @@ from typing import ClassVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from livejoin import broker, processes
+from livejoin.config.sections import Spark
 from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session
+from livejoin.runtime import broker, processes
 
 PAIRS = (("one.users", "one.accounts"), ("two.users", "two.accounts"))
 JOINS: tuple[spec.Join, ...] = ("left", "inner")

@@ -21,7 +21,7 @@ from bench import parts
 from bench.parts import Figures
 
 from browser import chrome
-from livejoin import broker
+from livejoin.runtime import broker
 from rig.ledgered import Ledgered, row
 from rig.running import memory_kib, until
 

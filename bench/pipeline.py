@@ -31,16 +31,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from bench import new_generation, parts
 from bench.parts import Figures
 
-from livejoin import broker, processes
-from livejoin.core import rows, spec
+from livejoin.config.sections import Spark
+from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import arrived
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.reading import arrived
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session
+from livejoin.runtime import broker, processes
 from rig.running import Running, descendants, is_java, memory_kib, running, until
 
 NAME = "bench"
@@ -126,7 +126,7 @@ class Load:
             found = arrived(consumer, 10_000, 0.1)
             now = time.monotonic()
             for record in found:
-                mark = rows.mark(record.key() or b"")
+                mark = changelog.mark(record.key() or b"")
                 if mark and mark.source == "accounts" and mark.offset not in seen:
                     seen.add(mark.offset)
                     self.marks.append(Mark(self._sent[mark.offset], now))

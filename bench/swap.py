@@ -15,13 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from livejoin import broker
-from livejoin.core import facts, messages
+from livejoin.core import control_messages, facts
+from livejoin.core.control_records import History, understood
 from livejoin.core.decide import decide
-from livejoin.core.inbound import History, understood
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
+from livejoin.runtime import broker
 from rig.world import (
     ExpectNothingLeft,
     Send,
@@ -36,7 +36,7 @@ from rig.world import (
 
 OUT = Path(__file__).parent / "out" / "swap.json"
 NAME = "bench"
-RULES = messages.Rules(Names(NAME), "control")
+RULES = control_messages.Rules(Names(NAME), "control")
 HISTORY = 100_000
 
 
@@ -84,7 +84,7 @@ def _fold() -> float:
 
 def _decide() -> list[float]:
     state = decide(State(), facts.Started(1.0, 1.0, Choice("users", "accounts")))
-    state = decide(state, facts.Folded("t", 0, messages.Request()))
+    state = decide(state, facts.Folded("t", 0, control_messages.Request()))
     took = []
     for offset in range(5000):
         raw = b'{"usersTopic":"users_%d","id":"%d"}' % (offset % 7, offset)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from bench import parts
 from bench.parts import Figures
 
-from livejoin import broker
+from livejoin.runtime import broker
 from rig import polling
 from rig.ledgered import DATA, Audience, Ledgered, row
 from rig.protocol import header, payloads
@@ -226,13 +226,13 @@ async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[S
 
 
 def _sums(frame: bytes) -> Sums:
-    from livejoin import hashing  # noqa: PLC0415 - the rest does without
+    from livejoin import row_hash  # noqa: PLC0415 - the rest does without
 
     found = {}
     for part, payload in zip(header(frame)["parts"], payloads(frame), strict=True):
         table = pa.ipc.open_stream(payload).read_all()
-        total = sum(hashing.total(hashing.of_rows(batch)) for batch in table.to_batches())
-        found[part["table"]] = (table.num_rows, hashing.text(total))
+        total = sum(row_hash.total(row_hash.of_rows(batch)) for batch in table.to_batches())
+        found[part["table"]] = (table.num_rows, row_hash.text(total))
     return found
 
 

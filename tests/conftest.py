@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from livejoin import processes
-from livejoin.kafka import Kafka
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.config.sections import Spark
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline.spark_session import Session
+from livejoin.runtime import processes
 from rig import brokers, figures
 from rig.reporting import case, pytest_runtest_makereport, pytest_runtest_setup
 from rig.running import COLD

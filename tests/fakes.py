@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.outbox import Ended, Line, Reply, Told
 from livejoin.core.state import State, from_json, to_json
-from livejoin.core.told import Ended, Line, Reply, Told
 from livejoin.errors import Deposed, Spoilt, TopicMissing
 
 FINGERPRINT = "fake"

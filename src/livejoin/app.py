@@ -13,16 +13,17 @@ from urllib.parse import urlparse
 
 import structlog
 
-from livejoin import jars, processes, serving, tokens
+from livejoin import serving
+from livejoin.config.settings import Settings
 from livejoin.control import loop
+from livejoin.control.control_topic import ControlTopic
 from livejoin.control.executor import Executor, Inbox
-from livejoin.control.inbox import ControlTopic
 from livejoin.control.leadership import SESSION_S, Leadership, Term
 from livejoin.control.ledger import Ledger
 from livejoin.core import facts
+from livejoin.core.changelog import Change
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
-from livejoin.core.rows import Change
 from livejoin.core.tokens import Role
 from livejoin.errors import (
     Deposed,
@@ -33,12 +34,13 @@ from livejoin.errors import (
     QueryFailed,
     TopicMissing,
 )
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
+from livejoin.pipeline.spark_session import Session
+from livejoin.runtime import jars, processes
 from livejoin.serving import Announce, Crew, TableServer
-from livejoin.settings import Settings
+from livejoin.tables.auth import access_topics
 
 log = structlog.get_logger()
 
@@ -146,9 +148,9 @@ class Leader:
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
         state = ledger.last()
-        tokens.make_topics(kafka, names)
+        access_topics.make_topics(kafka, names)
         if not settings.http.insecure:
-            _print_once(tokens.first(kafka, names))
+            _print_once(access_topics.first(kafka, names))
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
         pipeline = Pipeline(kafka, names, queries, settings.start_at)
         used = self._last_used(pipeline, over)

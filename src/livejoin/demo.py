@@ -14,10 +14,14 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from livejoin import app, asking, broker, credentials, settings, tokens
+from livejoin import app
+from livejoin.client import credentials, http
+from livejoin.config import settings
 from livejoin.core.names import Names
 from livejoin.core.tokens import found as known_token
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker
+from livejoin.tables.auth import access_topics
 
 PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
 _USERS = 400  # per pair, at the first start
@@ -62,17 +66,17 @@ def run(folder: Path, port: int, *, insecure: bool = False) -> int:
 
 def _keep_token(kafka: Kafka, names: Names, url: str) -> None:
     """Have a token for commands in another terminal: the one of last time, or a new one."""
-    tokens.make_topics(kafka, names)
+    access_topics.make_topics(kafka, names)
     text = credentials.kept(url)
-    token = known_token(text, tokens.known(kafka, names)) if text else None
+    token = known_token(text, access_topics.known(kafka, names)) if text else None
     if token is None or token.trouble(time.time()):
-        credentials.keep(url, tokens.make(kafka, names, "operator", "demo", None))
+        credentials.keep(url, access_topics.make(kafka, names, "operator", "demo", None))
 
 
 def _announce(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
     other_users, other_accounts = PAIRS["b"]
-    at = "" if url == asking.DEFAULT_URL else f" --url {url}"
+    at = "" if url == http.DEFAULT_URL else f" --url {url}"
     print(
         f"""
   livejoin demo: {users} joined with {accounts}, live

@@ -18,7 +18,7 @@ LivejoinError
     └── TookTooLong      not within the time that the caller gave (retriable)
 """
 
-from livejoin.secret import scrubbed
+from livejoin.redaction import scrubbed
 
 
 class LivejoinError(Exception):

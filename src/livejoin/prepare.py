@@ -10,16 +10,16 @@ import threading
 import time
 from pathlib import Path
 
-from livejoin import broker, jars, processes
+from livejoin.config.sections import Spark
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.errors import LivejoinError
-from livejoin.kafka import Kafka
-from livejoin.pipeline import session
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline import spark_session
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.sections import Spark
+from livejoin.runtime import broker, jars, processes
 
 _LIMIT_S = 180
 _LOOK_S = 0.2
@@ -36,7 +36,7 @@ def prepare() -> None:
     """Have jars and archives; the archives come from a rehearsal of everything, with one record."""
     java = processes.java()
     jars.jars("spark")
-    if session.class_archive(java).exists() and broker.class_archive(java).exists():
+    if spark_session.class_archive(java).exists() and broker.class_archive(java).exists():
         return
     processes.say("Rehearsing once, so that later starts are quick …")
     with tempfile.TemporaryDirectory() as work:
@@ -44,14 +44,14 @@ def prepare() -> None:
         with (
             broker.broker(folder / "broker", archive_classes=True) as kafka,
             processes.only_one(folder / "lock", "folder") as lock,
-            session.Session(
+            spark_session.Session(
                 _SETTINGS, lock=lock, log=folder / "spark.log", archive_classes=True
             ) as spark,
         ):
             _rehearse(kafka, spark, folder)
 
 
-def _rehearse(kafka: Kafka, spark: session.Session, folder: Path) -> None:
+def _rehearse(kafka: Kafka, spark: spark_session.Session, folder: Path) -> None:
     names, choice = Names("rehearsal"), Choice("users", "accounts")
     producer = kafka.producer()
     for topic in (choice.users, choice.accounts):

@@ -15,23 +15,23 @@ from typing import Any
 
 import structlog
 
-from livejoin import processes
+from livejoin.config.sections import Http
+from livejoin.config.settings import Settings
 from livejoin.core.names import Names
 from livejoin.errors import SettingsError
-from livejoin.kafka import Kafka
-from livejoin.sections import Http
-from livejoin.settings import Settings
-from livejoin.tables import guests
-from livejoin.tables.asking import Asking
-from livejoin.tables.audit import Audit
-from livejoin.tables.doors import Doors
-from livejoin.tables.follow import Follower, Post
-from livejoin.tables.host import Host
-from livejoin.tables.keys import Keys
-from livejoin.tables.lag import Ends
-from livejoin.tables.server import Access, listen, serve
-from livejoin.tables.sign_outs import SignOuts
-from livejoin.tables.vouching import Vouching
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import processes
+from livejoin.tables.auth import identity
+from livejoin.tables.auth.audit import Audit
+from livejoin.tables.auth.request_signing import Vouching
+from livejoin.tables.auth.sign_outs import SignOuts
+from livejoin.tables.auth.token_follower import Keys
+from livejoin.tables.http.connection_limits import Doors
+from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.http.server import Access, listen, serve
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.follower import Follower, Post
+from livejoin.tables.observe.lag import Ends
 
 log = structlog.get_logger()
 
@@ -99,9 +99,11 @@ def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _serv
     for warning in settings.warnings:
         log.warning("settings", what=warning)
     http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
-    key = b"" if http.insecure else guests.key(processes.state_folder() / settings.name / "session")
+    key = (
+        b"" if http.insecure else identity.key(processes.state_folder() / settings.name / "session")
+    )
     access = Access(
-        guests.Guests(guests.Keyring(), guests.Sessions(key), insecure=http.insecure),
+        identity.Guests(identity.Keyring(), identity.Sessions(key), insecure=http.insecure),
         Audit(kafka, names),
         SignOuts(kafka, names),
         Doors(http.connections, http.connections_per_address, http.connections_per_second),

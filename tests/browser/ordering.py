@@ -15,7 +15,7 @@ from playwright.sync_api import Page
 
 from browser.looking import LIMIT_S, columns, rows
 from browser.staged import Stage, pair
-from livejoin.core.rows import Change
+from livejoin.core.changelog import Change
 from rig.running import until
 
 COUNT = 120

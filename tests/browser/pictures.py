@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from browser import chrome
-from livejoin.broker import free_port
+from livejoin.runtime.broker import free_port
 from rig.running import LIVEJOIN, until
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"

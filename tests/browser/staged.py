@@ -12,17 +12,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from livejoin.core import facts, shown
+from livejoin.core import facts, status_rows
+from livejoin.core.changelog import TOMBSTONES, Change
+from livejoin.core.control_messages import Request
+from livejoin.core.control_records import BY_HEADER, understood
 from livejoin.core.decide import decide
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.inbound import BY_HEADER, understood
-from livejoin.core.messages import Request
-from livejoin.core.rows import TOMBSTONES, Change
+from livejoin.core.outbox import Ended, Line, Reply, row_id
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.core.state import Limits, State, from_json, to_json
-from livejoin.core.told import Ended, Line, Reply, row_id
-from livejoin.kafka import Topic
-from livejoin.tables.host import Host
+from livejoin.kafka.cluster import Topic
+from livejoin.tables.ingest.catalog import Host
 from tables.fake_kafka import FakeKafka, Message
 from tables.serving import RULES, Served, served
 
@@ -168,10 +168,10 @@ def _publish(host: Host, state: State, told: Sequence[Line | Reply | Ended]) -> 
             case Reply():
                 host.system.show_control([{**one.row(), "_id": row_id(one.origin.offset)}])
             case Ended(generation):
-                host.system.show_generations({generation.number: shown.ended_row(one)})
-    host.system.show_generations(shown.generation_rows(state))
+                host.system.show_generations({generation.number: status_rows.ended_row(one)})
+    host.system.show_generations(status_rows.generation_rows(state))
     host.follow(from_json(json.loads(json.dumps(to_json(state)))))
-    host.show_status({**shown.status(state), "stale": shown.stale(state)})
+    host.show_status({**status_rows.status(state), "stale": status_rows.stale(state)})
 
 
 def _json(row: Mapping[str, Any]) -> bytes:

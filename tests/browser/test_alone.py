@@ -11,7 +11,7 @@ from browser import chrome
 from browser.looking import arrange, rows, says
 from browser.ordering import EVERY, all_in_order, change, in_order
 from browser.staged import staged
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
 from rig.running import until
 from tables.filled import chunk, final, live
 from tables.serving import LIMIT_S, served

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from livejoin.tables import decode
+from livejoin.tables.ingest import decode
 
-STYLE = (Path(decode.__file__).with_name("static") / "page.css").read_text()
+STYLE = (Path(decode.__file__).parents[1] / "static" / "page.css").read_text()
 PAIRS = {
     name: (light, dark)
     for name, light, dark in re.findall(

@@ -12,10 +12,10 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from browser import chrome
-from livejoin.core.rows import Change
-from livejoin.tables import server
-from livejoin.tables.host import Host
-from livejoin.tables.http import api
+from livejoin.core.changelog import Change
+from livejoin.tables.http import server
+from livejoin.tables.http.routes import api
+from livejoin.tables.ingest.catalog import Host
 from rig.running import until
 from tables.filled import chunk, final, live
 from tables.serving import LIMIT_S, Served, served

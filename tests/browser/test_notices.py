@@ -11,12 +11,12 @@ from browser.chrome import ZONE
 from browser.looking import LIMIT_S, hold_sockets, looked_at, rows, says, tamper
 from browser.ordering import VIEWER, Row, served
 from browser.staged import Stage
-from livejoin.core import formats
+from livejoin.core import format_versions
 from rig.running import until
 
 MOST = 50
 FULL = ("users_ui", "accounts_ui", "final_ui")
-NEWER = formats.LIVE + 1
+NEWER = format_versions.LIVE + 1
 # a wall clock that hurries: between two heartbeats it sees ten seconds and more
 HURRY = """() => {
     const [now, pill] = [Date.now, document.getElementById("connection")];
@@ -108,9 +108,9 @@ def test_a_table_that_cannot_be_made_leaves_none_that_is_deleted(page: Page) -> 
 def test_a_page_that_is_older_than_its_server_says_so_and_stops(page: Page) -> None:
     before = page.evaluate("sockets.length")
     shown = rows(page, "final_ui")
-    tamper(page, f'"format":{formats.LIVE}', f'"format":{NEWER}')
+    tamper(page, f'"format":{format_versions.LIVE}', f'"format":{NEWER}')
     says(page, "#connection", "stopped, stale since")
-    why = f"a frame has format {NEWER}, this page knows up to {formats.LIVE}"
+    why = f"a frame has format {NEWER}, this page knows up to {format_versions.LIVE}"
     says(page, "#message", f"{why}: it is older than its server, load it again")
     assert page.get_attribute("#message", "data-kind") == "bad"
     until(lambda: page.evaluate("sockets.at(-1).readyState") == 3, "it is closed", LIMIT_S)

@@ -6,7 +6,7 @@ from playwright.sync_api import Page
 
 from browser import chrome
 from browser.looking import rows
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.produce import Producers
 from rig.running import START_S, Running, running, until
 

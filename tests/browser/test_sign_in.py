@@ -13,8 +13,8 @@ from playwright.sync_api import Page
 
 from browser import chrome
 from browser.looking import says
-from livejoin.tables.guests import CONSOLE
-from livejoin.tables.host import Host
+from livejoin.tables.auth.identity import CONSOLE
+from livejoin.tables.ingest.catalog import Host
 from rig.running import until
 from tables.filled import chunk, final, live
 from tables.letting_in import Door

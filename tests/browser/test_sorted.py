@@ -35,7 +35,7 @@ from browser.ordering import (
 )
 from browser.staged import Stage, pair
 from browser.test_views import swap
-from livejoin.core.rows import Change
+from livejoin.core.changelog import Change
 from rig.running import until
 
 TO_A = b'{"usersTopic": "users_a", "accountsTopic": "accounts_a"}'

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from livejoin.tables import live as live_socket
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import socket as live_socket
 from tables.filled import chunk, final, live, user
 from tables.serving import Served, served
 

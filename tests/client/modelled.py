@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from livejoin import hashing
-from livejoin.tables import frames
+from livejoin import row_hash
+from livejoin.tables.live import frames
 
 STATUS, FINAL = "orchestrator_status", "final_ui"
 SCHEMAS = {
@@ -32,7 +32,7 @@ def by_id(rows: pa.Table) -> Rows:
 
 
 def hashed(rows: pa.Table) -> str:
-    total = sum(int(n) for batch in rows.to_batches() for n in hashing.of_rows(batch))
+    total = sum(int(n) for batch in rows.to_batches() for n in row_hash.of_rows(batch))
     return f"{total % (1 << 64):016x}"
 
 

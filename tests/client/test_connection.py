@@ -21,7 +21,7 @@ from websockets.sync.server import ServerConnection, serve
 
 import livejoin
 from client.conftest import filled
-from livejoin.client import Connection, Outcome, aconnect, connect, session
+from livejoin.client import Connection, Outcome, aconnect, connect, protocol
 from livejoin.errors import (
     AskError,
     KafkaUnavailable,
@@ -31,9 +31,9 @@ from livejoin.errors import (
     TookTooLong,
     Unreachable,
 )
-from livejoin.tables import live as live_socket
-from livejoin.tables.asking import Asking
-from livejoin.tables.host import Host
+from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import socket as live_socket
 from rig.running import until
 from tables.filled import building, chunk, final, live, user
 from tables.serving import LIMIT_S, Served, served
@@ -217,7 +217,7 @@ def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: Served) -
 
 def test_silence_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 3600)
-    monkeypatch.setattr(session, "SILENCE_S", 0.1)
+    monkeypatch.setattr(protocol, "SILENCE_S", 0.1)
     with served(filled()) as shown, connect(url(shown)) as one:
         table = one.table("final_ui")
         until(lambda: one.reconnects >= 2, "another try", LIMIT_S)
@@ -260,7 +260,7 @@ def test_an_error_of_its_own_is_not_swallowed(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(session.Session, "_apply", broken)
+    monkeypatch.setattr(protocol.Session, "_apply", broken)
     with pytest.raises(AskError, match="error of its own") as raised:
         joined.table("final_ui").to_arrow()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)

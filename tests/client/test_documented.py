@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from livejoin import client
-from livejoin.client import aio, sync
-from livejoin.tables.asking import Asking
+from livejoin.client import async_connection, connection
+from livejoin.tables.http.control_producer import Asking
 from tables.filled import final, live
 from tables.serving import Served
 
@@ -89,5 +89,8 @@ def test_what_is_public_is_described() -> None:
 
 
 def test_both_kinds_of_connection_offer_the_same() -> None:
-    for one, other in ((sync.Connection, aio.AsyncConnection), (sync.Table, aio.AsyncTable)):
+    for one, other in (
+        (connection.Connection, async_connection.AsyncConnection),
+        (connection.Table, async_connection.AsyncTable),
+    ):
         assert {n for n in vars(one) if n[0] != "_"} == {n for n in vars(other) if n[0] != "_"}

@@ -3,9 +3,9 @@
 import pytest
 
 from client.modelled import FINAL, STATUS, Server
-from livejoin.client import feed as feeds
-from livejoin.client.feed import Feed
-from livejoin.client.session import Change, Session
+from livejoin.client import change_queue as feeds
+from livejoin.client.change_queue import Feed
+from livejoin.client.protocol import Change, Session
 
 
 class Fed:

@@ -10,11 +10,12 @@ import pytest
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from livejoin import client, proxies
+from livejoin import client
+from livejoin.client import proxies
 from livejoin.client.address import Address
-from livejoin.client.shared import Shared
+from livejoin.client.base import Shared
 from livejoin.errors import Unreachable
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
 from rig.proxy import Noted, proxy
 from tables.filled import chunk, final, live
 from tables.letting_in import Door

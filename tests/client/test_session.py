@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.modelled import FINAL, STATUS, Rows, Server, by_id
-from livejoin.client.session import FIRST_S, SILENCE_S, Change, Refused, Send, Session
+from livejoin.client.protocol import FIRST_S, SILENCE_S, Change, Refused, Send, Session
 from livejoin.errors import Garbled
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from livejoin.control.beat import Beat
+from livejoin.control.leader_heartbeat import Beat
 from livejoin.core.names import Names
 from livejoin.core.state import BEAT_S, LEADER_KEY
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 
 
 class Topic:

@@ -12,16 +12,16 @@ import pytest
 from fakes import Crash, FakeLedger, FakePipeline, World, shape, topics
 from livejoin.control import loop
 from livejoin.control.executor import Executor, Inbox
-from livejoin.core import facts, messages
+from livejoin.core import control_messages, facts
+from livejoin.core.control_messages import Request
+from livejoin.core.control_records import understood
 from livejoin.core.decide import decide
-from livejoin.core.inbound import understood
-from livejoin.core.messages import Request
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from rig.running import until
 
-RULES = messages.Rules(Names("livejoin"), "control")
+RULES = control_messages.Rules(Names("livejoin"), "control")
 SETTINGS = Choice("users_a", "accounts_a")
 TOPICS = topics("users_a", "accounts_a", "users_b", "accounts_b")
 MESSAGES = [

@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 
 from livejoin import app
 from livejoin.app import Leader
+from livejoin.config.sections import Http, Topics
+from livejoin.config.settings import Settings
 from livejoin.control.leadership import Term
 from livejoin.control.ledger import Ledger
 from livejoin.core.names import Names
 from livejoin.core.state import State
 from livejoin.errors import Deposed, QueryFailed
-from livejoin.kafka import Kafka
-from livejoin.pipeline.session import Session
-from livejoin.sections import Http, Topics
-from livejoin.settings import Settings
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline.spark_session import Session
 from rig.running import until
 
 LIMIT_S = 30

@@ -11,13 +11,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from typer.testing import CliRunner
 
-from livejoin import cli
 from livejoin.app import Leader
+from livejoin.cli import main
+from livejoin.config.settings import Settings
 from livejoin.control.leadership import Leadership, Term
 from livejoin.core.names import Names
 from livejoin.errors import TopicMissing
-from livejoin.kafka import Kafka, Topic
-from livejoin.settings import Settings
+from livejoin.kafka.cluster import Kafka, Topic
 from rig.running import until
 
 LIMIT_S = 30
@@ -108,7 +108,7 @@ def test_doctor_names_it(kafka: Kafka, tmp_path: Path) -> None:
     ):
         file = tmp_path / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"name": name, "kafka": dict(kafka.properties)}))
-        lines = CliRunner().invoke(cli.cli, ["doctor", "-c", str(file)]).stdout.splitlines()
+        lines = CliRunner().invoke(main.cli, ["doctor", "-c", str(file)]).stdout.splitlines()
         assert lines[-1].startswith(found), lines
 
 

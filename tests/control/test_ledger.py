@@ -15,12 +15,12 @@ from livejoin.control import ledger as ledger_module
 from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.names import Names
+from livejoin.core.outbox import Ended, Line, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import BEAT_S, STATE_KEY, State, to_json
-from livejoin.core.told import Ended, Line, Reply
 from livejoin.errors import Deposed, NewerFormat, TopicMissing
-from livejoin.kafka import Kafka
-from livejoin.reading import Record, read_to_end
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import Record, read_to_end
 from rig.running import until
 
 GENERATION = Generation(7, Choice("users", "accounts"), 1.0)

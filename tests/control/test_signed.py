@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from livejoin import tokens
-from livejoin.control.inbox import ControlTopic
+from livejoin.control.control_topic import ControlTopic
 from livejoin.core import facts
-from livejoin.core.messages import Rules
+from livejoin.core.control_messages import Rules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
-from livejoin.kafka import Kafka
-from livejoin.reading import arrived
-from livejoin.tables.asking import Asking
-from livejoin.tables.host import Host
-from livejoin.tables.vouching import Vouching
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import arrived
+from livejoin.tables.auth import access_topics
+from livejoin.tables.auth.request_signing import Vouching
+from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.ingest.catalog import Host
 from rig.running import until
 
 RAW = b'{"joinType": "inner"}'
@@ -35,7 +35,7 @@ class Signing:
         self.kafka = kafka
         self.rules = Rules(Names(name), f"{name}.control")
         kafka.make(self.rules.control)
-        tokens.make_topics(kafka, self.rules.names)
+        access_topics.make_topics(kafka, self.rules.names)
 
     def server(self, *, knows_topic: bool = True) -> Asking:
         vouching = Vouching(self.kafka, self.rules.names)

@@ -4,9 +4,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import MAX_RECORD_BYTES, Kafka
-from livejoin.reading import read_to_end
-from livejoin.writing import write
+from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
+from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.writing import write
 
 
 def _values(kafka: Kafka, topic: str) -> list[bytes]:

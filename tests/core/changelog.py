@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from livejoin.core import spec
-from livejoin.core.bundles import Bundle
-from livejoin.core.rows import Change, Position, Version, pair_id
+from livejoin.core.changelog import Change, Position, Version, pair_id
+from livejoin.core.changelog_bundles import Bundle
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 0, -1])
 TEXT = st.text() | st.sampled_from(

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+from livejoin.core.control_messages import Request, Rules
+from livejoin.core.control_records import understood
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     Asked,
@@ -20,14 +22,12 @@ from livejoin.core.facts import (
     Ticked,
     TopicsMade,
 )
-from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.inbound import understood
-from livejoin.core.messages import Request, Rules
+from livejoin.core.health import MAX_RESTARTS
 from livejoin.core.names import Names
+from livejoin.core.outbox import Ended, Line, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, State
-from livejoin.core.told import Ended, Line, Reply
 
 A = Choice("users", "accounts")
 B = Choice("users_b", "accounts_b", "inner")

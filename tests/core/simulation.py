@@ -12,6 +12,8 @@ from functools import cache
 from math import inf
 from random import Random
 
+from livejoin.core.control_messages import Rules
+from livejoin.core.control_records import History, Inbound, understood
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     Asked,
@@ -35,13 +37,11 @@ from livejoin.core.facts import (
     TopicsMade,
 )
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.inbound import History, Inbound, understood
-from livejoin.core.messages import Rules
 from livejoin.core.names import Names
+from livejoin.core.outbox import Ended, Line, Reply
 from livejoin.core.plan import Keep, MakeTopics, Resolve, Run, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, State, from_json, to_json
-from livejoin.core.told import Ended, Line, Reply
 
 FACTS = 200  # per seed
 

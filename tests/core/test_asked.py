@@ -36,6 +36,7 @@ from core.histories import (
     ticked,
     told,
 )
+from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     Asked,
@@ -47,10 +48,9 @@ from livejoin.core.facts import (
     Resolved,
     Spoilt,
 )
-from livejoin.core.messages import Request
+from livejoin.core.outbox import Line, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, Limits
-from livejoin.core.told import Line, Reply
 
 NO_STANDBY = (
     "no generation stands by: there was no swap yet, or standby_s has passed;"

@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 
 from core.changelog import bundled
-from livejoin.core import bundles, rows
-from livejoin.core.bundles import Bundle
-from livejoin.core.rows import Change
+from livejoin.core import changelog, changelog_bundles
+from livejoin.core.changelog import Change
+from livejoin.core.changelog_bundles import Bundle
 
 ROWS = Bundle(
     "final_ui",
@@ -50,9 +50,9 @@ def test_a_bundle_of_removals_has_no_rows() -> None:
 @given(bundled())
 def test_a_bundle_is_json_and_reads_back(one: Bundle) -> None:
     json.loads(one.value())
-    assert bundles.read(KEY, one.value()).changes() == one.changes()
+    assert changelog_bundles.read(KEY, one.value()).changes() == one.changes()
 
 
 def test_a_bundle_marks_nothing() -> None:
-    assert rows.mark(KEY) is None
-    assert rows.marks([KEY, b"users_ui/0-4"]) == {("users", 0): [4]}
+    assert changelog.mark(KEY) is None
+    assert changelog.marks([KEY, b"users_ui/0-4"]) == {("users", 0): [4]}

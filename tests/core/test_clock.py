@@ -24,10 +24,10 @@ from core.histories import (
 )
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, Fact, Progressed, Ran, Resolved, Spoilt, Started
+from livejoin.core.outbox import Line
 from livejoin.core.plan import Resolve, plan
-from livejoin.core.shown import time_left
 from livejoin.core.state import Limits, State, from_json, to_json
-from livejoin.core.told import Line
+from livejoin.core.status_rows import time_left
 
 HOUR, DAY = 3600.0, 86400.0
 STEPS = (-DAY, -HOUR, HOUR, DAY)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from livejoin.core.changelog import Position
 from livejoin.core.coverage import Coverage, Feeding
-from livejoin.core.rows import Position
 
 Place = tuple[str, int]
 Span = tuple[int, int]  # the first and the last offset that count; empty when the last comes first

@@ -56,10 +56,10 @@ from livejoin.core.facts import (
     Spoilt,
     TopicsMade,
 )
-from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.health import MAX_RESTARTS
+from livejoin.core.outbox import Line
 from livejoin.core.state import Limits, State, from_json, to_json
-from livejoin.core.told import Line
 
 GONE = [died(1)] * (MAX_RESTARTS + 1)
 UNREACHABLE = Died(1, "no broker", counts=False)

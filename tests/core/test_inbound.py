@@ -6,12 +6,19 @@ from typing import Any
 import pytest
 
 from core.histories import RULES
+from livejoin.core.control_messages import Request
+from livejoin.core.control_records import (
+    HISTORY_KEPT,
+    RAW_CHARS,
+    History,
+    Inbound,
+    asked_by,
+    understood,
+)
 from livejoin.core.facts import Folded
 from livejoin.core.generation import Origin
-from livejoin.core.inbound import HISTORY_KEPT, RAW_CHARS, History, Inbound, asked_by, understood
-from livejoin.core.messages import Request
+from livejoin.core.outbox import Reply
 from livejoin.core.state import IDS_KEPT
-from livejoin.core.told import Reply
 
 
 def _one(offset: int, **fields: Any) -> Inbound:

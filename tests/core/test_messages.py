@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import spec, start
-from livejoin.core.messages import (
+from livejoin.core import spec, start_position
+from livejoin.core.control_messages import (
     FIELDS,
     MAX_BYTES,
     Invalid,
@@ -30,7 +30,7 @@ NO_NAME = (
     " is no topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__';"
     " no lists, no patterns"
 )
-NO_START = f"start: expected {start.EXPECTED}, got "
+NO_START = f"start: expected {start_position.EXPECTED}, got "
 
 
 def _read(raw: bytes | str, rules: Rules = RULES) -> Request:

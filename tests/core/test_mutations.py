@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from core.histories import FIRST, LIVE, RULES, A, after, ask, ask_for, reading
+from livejoin.core.control_messages import FIELDS
+from livejoin.core.control_records import understood
 from livejoin.core.decide import decide
 from livejoin.core.facts import Asked, CaughtUp, Fact, Found, Resolved
-from livejoin.core.inbound import understood
-from livejoin.core.messages import FIELDS
+from livejoin.core.outbox import Line, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.core.told import Line, Reply
 
 COUNT = 25_000  # a quarter of what `make faults` tries
 EXISTING = {"users": Found(1), "accounts": Found(1)}

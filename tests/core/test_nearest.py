@@ -1,7 +1,7 @@
 import pytest
 
-from livejoin.core.messages import FIELDS
-from livejoin.core.nearest import nearest
+from livejoin.core.control_messages import FIELDS
+from livejoin.core.suggest import nearest
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.changelog import DATA, TEXT, TS, VERSIONS, changes
-from livejoin.core import rows, spec
-from livejoin.core.rows import Change, Follower, Position, Version, newer
+from livejoin.core import changelog, spec
+from livejoin.core.changelog import Change, Follower, Position, Version, newer
 
 OLD, NEW = (1, 0, 0), (2, 0, 0)
 
@@ -25,13 +25,13 @@ def _without_nulls(change: Change) -> Change:
 def test_a_record_is_read_back_as_it_was_written_except_that_nulls_are_left_out(
     change: Change,
 ) -> None:
-    assert rows.read(change.key(), change.value()) == _without_nulls(change)
+    assert changelog.read(change.key(), change.value()) == _without_nulls(change)
 
 
 @given(TEXT)
 def test_an_identity_may_hold_any_text(row_id: str) -> None:
     change = Change(spec.FINAL, row_id, {}, 0)
-    assert rows.read(change.key(), change.value()) == change
+    assert changelog.read(change.key(), change.value()) == change
 
 
 @pytest.mark.parametrize(
@@ -72,24 +72,24 @@ def test_a_key_is_the_table_and_the_identity() -> None:
 def test_an_input_record_is_marked_by_its_own_row_reject_or_tombstone_alone(
     key: str, mark: Position | None
 ) -> None:
-    assert rows.mark(key.encode()) == mark
+    assert changelog.mark(key.encode()) == mark
 
 
 def test_many_keys_tell_the_same_marks_by_place() -> None:
     keys = ["users_ui/0-7", "final_ui/0-7+1-2", "rejects_ui/users/0-9", "tombstones/accounts/1-3",
             "final_ui/0-7", "users_ui/0-8", "elsewhere/0-1", "users_ui/2-1",
             "feed/0-5"]  # fmt: skip
-    found = rows.marks(key.encode() for key in keys)
+    found = changelog.marks(key.encode() for key in keys)
     assert found == {("users", 0): [7, 8, 9], ("accounts", 1): [3], ("users", 2): [1],
                      ("feed", 0): [5]}  # fmt: skip
-    single = [mark for key in keys if (mark := rows.mark(key.encode()))]
+    single = [mark for key in keys if (mark := changelog.mark(key.encode()))]
     assert sorted(Position(*at, offset) for at, some in found.items() for offset in some) == sorted(
         single
     )
 
 
 def test_a_pair_is_named_after_both_its_records() -> None:
-    assert rows.pair_id(Position("users", 0, 1), Position("accounts", 2, 3)) == "0-1+2-3"
+    assert changelog.pair_id(Position("users", 0, 1), Position("accounts", 2, 3)) == "0-1+2-3"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from livejoin.core.messages import FIELDS, topic_name
-from livejoin.core.schema import CONTROL
+from livejoin.core.control_messages import FIELDS, topic_name
+from livejoin.core.control_schema import CONTROL
 
 
 def test_every_field_is_described_and_no_other() -> None:

@@ -1,4 +1,4 @@
-from livejoin.core.sessions import Ended, all_ended, one_ended
+from livejoin.core.ended_sessions import Ended, all_ended, one_ended
 
 
 def _ended(*records: tuple[bytes, bytes]) -> Ended:

@@ -27,10 +27,10 @@ from core.histories import (
     told,
 )
 from livejoin.core.facts import Counted, Deafened, Fact, Progressed, Spoilt
-from livejoin.core.shown import ended_row, generation_rows, stale, status, time_left
+from livejoin.core.outbox import row_id
 from livejoin.core.spec import TABLES
 from livejoin.core.state import State, from_json, to_json
-from livejoin.core.told import row_id
+from livejoin.core.status_rows import ended_row, generation_rows, stale, status, time_left
 
 NOTHING = dict.fromkeys(["usersTopic", "accountsTopic", "joinType", "lastApplied", "generation"])
 IS_LIVE = {

@@ -18,8 +18,8 @@ from core import simulation
 from core.simulation import FACT_NAMES, FACTS, KINDS, Broken, Decide, Simulation
 from livejoin.core.decide import decide
 from livejoin.core.facts import Asked, CaughtUp, Fact, Folded, Resolved, Started, Ticked
+from livejoin.core.outbox import Line, Reply
 from livejoin.core.state import State
-from livejoin.core.told import Line, Reply
 
 SEEDS = int(os.environ.get("LIVEJOIN_SEEDS", "2000"))
 ENOUGH = 100  # times that every fact meets every kind of state, over 2,000 seeds

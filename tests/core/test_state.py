@@ -24,9 +24,9 @@ from core.histories import (
     started,
 )
 from livejoin.core.generation import Generation, Origin, Reading
+from livejoin.core.outbox import Line
 from livejoin.core.spec import Choice, Join
 from livejoin.core.state import Health, Limits, State, from_json, refusal, to_json
-from livejoin.core.told import Line
 
 COUNTS = st.integers(0, 2**62)
 TIMES = st.floats(0, 4e9)

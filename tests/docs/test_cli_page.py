@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from livejoin.cli import cli
+from livejoin.cli.main import cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 INTRODUCTION = """\

@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 
 from core.histories import FIRST_READS, RULES, TOPICS, after
+from livejoin.core.control_messages import FIELDS, Action, Request
+from livejoin.core.control_records import understood
 from livejoin.core.facts import Asked, CaughtUp, Fact, Found, Resolved
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.inbound import understood
-from livejoin.core.messages import FIELDS, Action, Request
+from livejoin.core.outbox import Outcome, Reply
 from livejoin.core.spec import Choice, Join
-from livejoin.core.told import Outcome, Reply
 
 PAGE = (Path(__file__).parents[2] / "docs" / "control-messages.md").read_text()
 EXAMPLES = re.findall(r"```json\n(.*?)```\n\n→ ([a-z-]+)(?:: ([^\n]*))?\n", PAGE, re.DOTALL)

@@ -11,10 +11,12 @@ import typer.main
 import yaml
 from pydantic import BaseModel
 
-from livejoin import sections, settings
-from livejoin.cli import cli
-from livejoin.core import spec, told
-from livejoin.tables import doors, rights, viewer
+from livejoin.cli.main import cli
+from livejoin.config import sections, settings
+from livejoin.core import outbox, spec
+from livejoin.tables.auth import rights
+from livejoin.tables.http import connection_limits
+from livejoin.tables.live import viewer
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -123,12 +125,15 @@ def test_who_may_ask_for_what_is_as_described() -> None:
 
 def test_the_limits_are_as_described() -> None:
     text = (ROOT / "docs" / "security.md").read_text()
-    assert f"| headers | {doors.HEADER_BYTES >> 10} KiB |" in text
-    assert f"its first byte to its last | {doors.ASK_S:g} s |" in text
-    assert f"that nobody takes | {doors.TAKE_S:g} s |" in text
+    assert f"| headers | {connection_limits.HEADER_BYTES >> 10} KiB |" in text
+    assert f"its first byte to its last | {connection_limits.ASK_S:g} s |" in text
+    assert f"that nobody takes | {connection_limits.TAKE_S:g} s |" in text
     assert f"| {viewer.ASKS} at once, then one every {viewer.ASK_S:g} s |" in text
     http = sections.Http()
-    assert f"{doors.NEW_AT_ONCE} at once, then {http.connections_per_second:g} a second" in text
+    assert (
+        f"{connection_limits.NEW_AT_ONCE} at once, then {http.connections_per_second:g} a second"
+        in text
+    )
     assert f"{http.connections:,}, of one address {http.connections_per_address:,}" in text
 
 
@@ -164,7 +169,7 @@ def test_what_troubleshooting_quotes_is_what_livejoin_says() -> None:
 
 def test_every_outcome_is_in_troubleshooting() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
-    assert [one for one in get_args(told.Outcome) if f"`{one}`" not in text] == []
+    assert [one for one in get_args(outbox.Outcome) if f"`{one}`" not in text] == []
 
 
 def test_the_tables_are_those_that_people_know() -> None:

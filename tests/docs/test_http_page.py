@@ -8,10 +8,10 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from livejoin.tables import filters, openapi, query, topics
-from livejoin.tables.decode import SCHEMAS
-from livejoin.tables.formats import FORMATS
-from livejoin.tables.host import Host
+from livejoin.tables.http import filters, openapi, query, topic_browser
+from livejoin.tables.http.row_formats import FORMATS
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.decode import SCHEMAS
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, live
 from tables.serving import Served, served
@@ -77,5 +77,5 @@ def test_parameters_formats_and_limits_are_those_of_the_code() -> None:
         assert f"\n| `{name}` | `{form.media_type}` |" in PAGE
     assert f"at most {filters.MAX_BYTES >> 10} KiB, {filters.MAX_TESTS} comparisons" in PAGE
     assert f"and {filters.MAX_DEPTH} levels" in PAGE
-    assert f"up to {topics.MOST_TOPICS:,} topics" in PAGE
-    assert f"(1 to {topics.MOST_MESSAGES}, 10 if left out)" in PAGE
+    assert f"up to {topic_browser.MOST_TOPICS:,} topics" in PAGE
+    assert f"(1 to {topic_browser.MOST_MESSAGES}, 10 if left out)" in PAGE

@@ -33,6 +33,7 @@ from core.histories import (
     ticked,
 )
 from core.simulation import FACT_NAMES, KINDS, kind
+from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     CaughtUp,
@@ -50,12 +51,11 @@ from livejoin.core.facts import (
     Spoilt,
     TopicsMade,
 )
-from livejoin.core.fared import MAX_RESTARTS
 from livejoin.core.generation import Generation
-from livejoin.core.messages import Request
+from livejoin.core.health import MAX_RESTARTS
+from livejoin.core.outbox import Ended, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import Health, State, from_json, to_json
-from livejoin.core.told import Ended, Reply
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 OTHER = Choice("users_b", "accounts_c", "left_outer")

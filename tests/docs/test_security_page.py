@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from livejoin import settings
+from livejoin.config import settings
 from rig.authority import Authority
 
 PAGE = (Path(__file__).parents[2] / "docs/security-kafka.md").read_text()

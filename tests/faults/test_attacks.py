@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from faults.test_viewers import GRAIN_S, p99, watched
-from livejoin import tokens
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth import access_topics
 from rig import attack
 from rig.figures import Figures
 from rig.ledgered import Audience, Ledgered
@@ -28,8 +28,8 @@ def test_d8_attacks_take_bounded_memory_and_delay_nobody(
     cluster = Ledgered(kafka, tmp_path, "d8")
     cluster.lead(cluster.generation(1, ROWS))
     names = Names("d8")
-    tokens.make_topics(kafka, names)
-    good, bad = (tokens.make(kafka, names, "viewer", who, None) for who in ("good", "bad"))
+    access_topics.make_topics(kafka, names)
+    good, bad = (access_topics.make(kafka, names, "viewer", who, None) for who in ("good", "bad"))
     count = int(SECONDS * RATE)
     found: dict[str, float] = {}
     told: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from livejoin.core.state import Limits
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.clock import Clock
 from rig.figures import Figures
 from rig.running import until

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.cluster import Cluster, cluster, kill
 from rig.running import descendants
 from rig.spark_rpc import RESPONSE, ask, request

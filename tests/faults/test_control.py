@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from core.test_mutations import answered
-from livejoin import failpoints
-from livejoin.broker import free_port
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import failpoints
+from livejoin.runtime.broker import free_port
 from rig import figures
 from rig.figures import Figures
 from rig.mutated import expect_rejected

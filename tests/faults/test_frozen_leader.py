@@ -22,8 +22,8 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from livejoin.control.leadership import SESSION_S
-from livejoin.kafka import Kafka
-from livejoin.tables.frames import read
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.live.frames import read
 from rig import figures, records
 from rig.figures import Figures
 from rig.running import Running, alive, until

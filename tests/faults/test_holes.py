@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.reading import arrived
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import arrived
 from rig import oracle
 from rig.running import running, until
 

@@ -15,11 +15,11 @@ from confluent_kafka import Message, TopicPartition
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.core import rows
+from livejoin.core import changelog as rows
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.reading import arrived
-from livejoin.tables import frames
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import arrived
+from livejoin.tables.live import frames
 from rig import comparing, figures, oracle
 from rig.produce import Producers
 from rig.running import Running, running, until

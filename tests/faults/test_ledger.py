@@ -8,7 +8,7 @@ from websockets.typing import Subprotocol
 
 from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.figures import Figures
 from rig.ledgered import DATA, Ledgered
 from rig.protocol import Replica

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig import oracle
 from rig.figures import Figures, cells_of
 from rig.running import COLD, Running, until

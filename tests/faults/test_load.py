@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from livejoin import client
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig import load
 from rig.figures import Figures
 from rig.load import Feed, Load

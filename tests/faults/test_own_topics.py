@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig import brokers, figures
 from rig.running import COLD, until
 from rig.world import (

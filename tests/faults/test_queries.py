@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.broker import free_port
-from livejoin.core import rows
+from livejoin.core import changelog as rows
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.reading import read_to_end
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import read_to_end
+from livejoin.runtime.broker import free_port
 from rig import figures
 from rig.running import COLD, alive, descendants, until
 from rig.sampling import running_jobs

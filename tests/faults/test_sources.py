@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from livejoin import broker
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker
 from rig import brokers, figures
 from rig.brokers import Broker
 from rig.running import COLD, until

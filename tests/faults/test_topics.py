@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig import brokers, figures
 from rig.running import descendants, until
 from rig.world import (

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from livejoin import hashing
-from livejoin.client.session import Session
+from livejoin import row_hash
+from livejoin.client.protocol import Session
 from livejoin.core.generation import Generation
-from livejoin.kafka import Kafka
-from livejoin.tables.decode import schema
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.ingest.decode import schema
 from rig import polling
 from rig.cells import Cells, Checker
 from rig.figures import Figures
@@ -59,8 +59,8 @@ def expect_written(case: Figures, tables: dict[str, list[Told]], texts: dict[int
         written = [row(table, number, text) for number, text in texts.items()]
         rows = [{**one.row, "_id": one.id, "_ts": one.ts} for one in written if one.row]
         batches = pa.Table.from_pylist(rows, schema(table)).to_batches()
-        total = sum(hashing.total(hashing.of_rows(batch)) for batch in batches)
-        wrong = [one for one in told if one != (len(rows), hashing.text(total))]
+        total = sum(row_hash.total(row_hash.of_rows(batch)) for batch in batches)
+        wrong = [one for one in told if one != (len(rows), row_hash.text(total))]
         case.checked(len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong))  # no _id
         assert told
         assert not wrong, f"{table}: {len(wrong)} of {len(told)} viewers hold {wrong[0]}"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from livejoin import jars
+from livejoin.runtime import jars
 
 ROOT = Path(__file__).parents[2]
 LOCKS = (ROOT / "requirements.lock", ROOT / "requirements-build.lock")

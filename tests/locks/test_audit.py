@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from livejoin import jars
+from livejoin.runtime import jars
 from locks import audit
 from locks.audit import Locked
 

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import bundles as written
-from livejoin.pipeline import bundles
-from livejoin.pipeline.session import Session
+from livejoin.core import changelog_bundles as written
+from livejoin.pipeline import emit_bundles
+from livejoin.pipeline.spark_session import Session
 
 KEPT = "array<struct<ts:bigint,offset:bigint,text:string>>"
 FULL = ["x"] * written.MANY
@@ -25,7 +25,7 @@ def _ask(session: Session, texts: list[str] | None, about: Callable[[Column], Co
 
 def _bundled(many: Column, *, growing: bool) -> Column:
     shared = [F.lit('"row":{"userId":"a"},"ts":103')]
-    return bundles.records(
+    return emit_bundles.records(
         many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared, growing=growing
     )
 
@@ -70,7 +70,7 @@ def test_many_small_rows_are_worth_a_bundle(
     session: Session, texts: list[str] | None, *, worth: bool
 ) -> None:
     def asked(shared: str) -> bool:
-        return bool(_ask(session, texts, lambda many: bundles.worth(many, F.lit(shared))))
+        return bool(_ask(session, texts, lambda many: emit_bundles.worth(many, F.lit(shared))))
 
     assert asked("x" * written.SMALL_BYTES) is worth
     assert not asked("x" * (written.SMALL_BYTES + 1))

@@ -8,8 +8,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import Kafka
-from livejoin.pipeline.session import Session
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline.spark_session import Session
 from rig.authority import Authority
 from rig.secure import Secure, secure
 

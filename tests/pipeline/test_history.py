@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.core import rows, spec
+from livejoin.config.sections import Spark
+from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import Spoilt
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.reading import Record, read_to_end
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session
 from rig.examples import SEED, Example, check, examples, fold, small_bundles
 from rig.produce import Producers
 from rig.running import until
@@ -40,7 +40,7 @@ class Play:
             kafka.make(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
         self.kafka = kafka
         self.sent = Producers(kafka, SOURCES)
-        self.owner: dict[rows.Position, Example] = {}
+        self.owner: dict[changelog.Position, Example] = {}
         self._offsets: Counter[tuple[str, int]] = Counter()
         self.queries = {
             seconds: Queries(
@@ -56,7 +56,7 @@ class Play:
         self.pipelines = {s: Pipeline(kafka, NAMES, q, start) for s, q in self.queries.items()}
         self.running: set[int] = set()
 
-    def send(self, *parts: int) -> set[rows.Position]:
+    def send(self, *parts: int) -> set[changelog.Position]:
         """Send parts of every example, mixed; where the records stand."""
         inputs = [(e, one) for e in examples() for part in parts for one in e.parts[part]]
         # in another order than their keys were made, the same each time
@@ -64,7 +64,9 @@ class Play:
         new = set()
         for example, one in inputs:
             self.sent.send(one.source, one.value, partition=one.partition, timestamp=one.timestamp)
-            at = rows.Position(one.source, one.partition, self._offsets[one.source, one.partition])
+            at = changelog.Position(
+                one.source, one.partition, self._offsets[one.source, one.partition]
+            )
             self._offsets[one.source, one.partition] += 1
             self.owner[at] = example
             new.add(at)
@@ -98,9 +100,9 @@ class Play:
         finally:
             consumer.close()
 
-    def until_marked(self, number: int, all_of: set[rows.Position], since: int = 0) -> None:
+    def until_marked(self, number: int, all_of: set[changelog.Position], since: int = 0) -> None:
         def marked() -> bool:
-            return all_of <= {rows.mark(record.key) for record in self.written(number)[since:]}
+            return all_of <= {changelog.mark(record.key) for record in self.written(number)[since:]}
 
         until(marked, f"the marks of {len(all_of)} records, seed {SEED}", START_S)
 
@@ -155,8 +157,8 @@ def test_history_first_then_what_came_since(play: Play) -> None:
     producer.flush()
 
     def fed() -> bool:
-        marks = {rows.mark(record.key) for record in play.written(2)}
-        return sum(mark is not None and mark.source == rows.FEED for mark in marks) > len(ends)
+        marks = {changelog.mark(record.key) for record in play.written(2)}
+        return sum(mark is not None and mark.source == changelog.FEED for mark in marks) > len(ends)
 
     until(fed, "the end of the feed", START_S)
     play.check(1)
@@ -198,7 +200,7 @@ def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
     assert not [
         r
         for r in play.written(3)[before:]
-        if r.key.startswith(b"users_ui/") and rows.mark(r.key) not in tail
+        if r.key.startswith(b"users_ui/") and changelog.mark(r.key) not in tail
     ]
     play.stop(3)
     play.check(3)

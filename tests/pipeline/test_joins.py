@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.core import bundles, rows, spec
+from livejoin.config.sections import Spark
+from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import Record, arrived, plain
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.reading import Record, arrived, plain
-from livejoin.sections import Spark
-from livejoin.tables.host import Held
-from livejoin.tables.store import Delta
+from livejoin.pipeline.spark_session import Session
+from livejoin.tables.ingest.catalog import Held
+from livejoin.tables.ingest.store import Delta
 from rig import oracle
 from rig.examples import (
     MOST,
@@ -50,14 +50,14 @@ JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by gen
 pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
-PREFIX = bundles.PREFIX.encode()
+PREFIX = changelog_bundles.PREFIX.encode()
 SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
 
 # One partition of users begins with these: whoever reads it again is late, and users come last.
 LATE = 1000
 FILLER = Example(-1, ()), Input("users", None, 1, NOW)
 
-Marks = list[rows.Position]
+Marks = list[changelog.Position]
 
 
 @dataclass
@@ -65,12 +65,12 @@ class Log:
     """A join's changelog as it was read, and how long it was at every start and stop."""
 
     written: list[Record] = field(default_factory=list)
-    marks: list[tuple[int, rows.Position]] = field(default_factory=list)  # with their offsets
+    marks: list[tuple[int, changelog.Position]] = field(default_factory=list)  # with their offsets
     ends: dict[str, int] = field(default_factory=dict)
 
     def take(self, record: Record) -> None:
         self.written.append(record)
-        mark = rows.mark(record.key)
+        mark = changelog.mark(record.key)
         if mark is not None:
             self.marks.append((len(self.written), mark))
 
@@ -87,7 +87,7 @@ class Play:
         for topic in SOURCES.values():
             kafka.make(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
         self.sent = Producers(kafka, SOURCES)
-        self.owner: dict[rows.Position, Example] = {}
+        self.owner: dict[changelog.Position, Example] = {}
         self.logs = {number: Log() for number in JOINS}
         self._offsets: Counter[tuple[str, int]] = Counter()
         self._consumer = kafka.reader("joins")
@@ -173,9 +173,9 @@ class Play:
         self.sent.flush()
         return new
 
-    def _send_one(self, example: Example, one: Input) -> rows.Position:
+    def _send_one(self, example: Example, one: Input) -> changelog.Position:
         self.sent.send(one.source, one.value, partition=one.partition, timestamp=one.timestamp)
-        at = rows.Position(one.source, one.partition, self._offsets[one.source, one.partition])
+        at = changelog.Position(one.source, one.partition, self._offsets[one.source, one.partition])
         self._offsets[one.source, one.partition] += 1
         self.owner[at] = example
         return at
@@ -206,7 +206,7 @@ class Play:
             self._read()
             for number, log in self.logs.items():
                 while taken[number] < len(log.written):
-                    mark = rows.mark(log.written[taken[number]].key)
+                    mark = changelog.mark(log.written[taken[number]].key)
                     taken[number] += 1
                     if mark is not None:
                         left[number].discard(mark)
@@ -233,7 +233,7 @@ def play(kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactor
     with small_bundles():
         made.run()
     assert made.owner.keys() == {
-        rows.Position(source, one.partition, one.offset)
+        changelog.Position(source, one.partition, one.offset)
         for source, sent in made.sent.acknowledged.items()
         for one in sent
     }

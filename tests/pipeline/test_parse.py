@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import Row
 
 from livejoin.core import spec
-from livejoin.pipeline import exact, parse
-from livejoin.pipeline.session import Session
+from livejoin.pipeline import parse, strict_json
+from livejoin.pipeline.spark_session import Session
 from rig import oracle
 
 SEED = 7
@@ -111,7 +111,7 @@ def test_every_kind_of_whole_value(session: Session, source: str) -> None:
 def test_random_objects_whole_and_damaged(session: Session, source: str) -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
-    names = [column.name for column in exact.FIELDS] + ["other", "userid"]
+    names = [column.name for column in strict_json.FIELDS] + ["other", "userid"]
     values = []
     for _ in range(3000):
         pairs = [(dice.choice(names), dice.choice(CELLS[:-11])) for _ in range(dice.randrange(6))]
@@ -147,5 +147,5 @@ def test_what_is_nested_as_deep_as_the_parser_goes_overflows_no_stack(session: S
     # the oracle's own parser does not go this deep
     deep = b"1".join((b'{"x": ' + b"[" * 997, b"]" * 997 + b"}"))
     (ignored, wrong) = parsed(session, "users", [deep, deep.replace(b'"x"', b'"age"')])
-    assert ignored.row.asDict() == dict.fromkeys(column.name for column in exact.FIELDS)
+    assert ignored.row.asDict() == dict.fromkeys(column.name for column in strict_json.FIELDS)
     assert wrong.reason.startswith("age: expected int64, got [[[[")

@@ -10,8 +10,8 @@ from livejoin.core import spec
 from livejoin.core.generation import Reading
 from livejoin.core.names import Names
 from livejoin.errors import TopicMissing
-from livejoin.kafka import Kafka
-from livejoin.pipeline import positions
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline import offsets
 from rig.running import until
 
 EARLIEST = {"users": "earliest", "accounts": "earliest"}
@@ -46,7 +46,7 @@ class Topics:
 
     def users(self, start: str = "earliest") -> Reading:
         where = {"users": start, "accounts": "earliest"}
-        return positions.resolve(self.kafka, NAMES, self.choice, where)["users"]
+        return offsets.resolve(self.kafka, NAMES, self.choice, where)["users"]
 
 
 @pytest.fixture
@@ -116,4 +116,4 @@ def test_after_the_newest_record_what_comes_next_is_the_first(topics: Topics) ->
 def test_a_missing_topic_is_named(kafka: Kafka, topics: Topics) -> None:
     choice = spec.Choice(topics.choice.users, "nowhere")
     with pytest.raises(TopicMissing, match="nowhere"):
-        positions.resolve(kafka, NAMES, choice, EARLIEST)
+        offsets.resolve(kafka, NAMES, choice, EARLIEST)

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.core import bundles, rows, spec
+from livejoin.config.sections import Spark
+from livejoin.core import changelog as rows
+from livejoin.core import changelog_bundles, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import Record, arrived, plain
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.reading import Record, arrived, plain
-from livejoin.sections import Spark
-from livejoin.tables import chunks
-from livejoin.tables.host import Held
+from livejoin.pipeline.spark_session import Session
+from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest.catalog import Held
 from rig.running import until
 
 VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"
@@ -56,7 +57,9 @@ class Case:
         """One input at a time: the vectors' records stand in the order of the events."""
         generation = self.pipeline.prepared(Generation(1, self.choice, time.time()))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(bundles, "MANY", self.case.get("many", bundles.MANY))
+            patched.setattr(
+                changelog_bundles, "MANY", self.case.get("many", changelog_bundles.MANY)
+            )
             self.pipeline.start(generation)
         self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
         try:
@@ -151,17 +154,17 @@ def _text(record: dict[str, Any]) -> bytes:
     """A bundle has its layout, all else is any JSON."""
     text = json.dumps(record["value"]).encode()
     key = record["key"]
-    return bundles.read(key.encode(), text).value() if _bundled(key) else text
+    return changelog_bundles.read(key.encode(), text).value() if _bundled(key) else text
 
 
 def _changes(record: Record) -> list[rows.Change]:
     if _bundled(record.key.decode()):
-        return bundles.read(record.key, record.value).changes()
+        return changelog_bundles.read(record.key, record.value).changes()
     return [rows.read(record.key, record.value)]
 
 
 def _bundled(key: str) -> bool:
-    return key.startswith(bundles.PREFIX)
+    return key.startswith(changelog_bundles.PREFIX)
 
 
 def test_the_vectors_show_every_kind_of_record() -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from livejoin.config.sections import Spark
 from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.rehearsal import Rehearsal
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.warm_up import Rehearsal
 from rig.running import until
 
 NAMES = Names("rehearsed")

@@ -10,12 +10,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from livejoin.core import rows, spec
+from livejoin.core import changelog as rows
+from livejoin.core import spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import Spoilt, TopicMissing
-from livejoin.kafka import Kafka
-from livejoin.pipeline import positions, sources
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline import offsets as positions
+from livejoin.pipeline import source_watch
 from livejoin.pipeline.catch_up import CatchUp, Way
 from rig.running import until
 
@@ -84,7 +86,7 @@ def one(kafka: Kafka) -> One:
 def _way(kafka: Kafka, generation: Generation) -> Way:
     readings = generation.sources
     return Way(
-        sources.topics_of(kafka, generation),
+        source_watch.topics_of(kafka, generation),
         {source: reading.start for source, reading in readings.items()},
         {source: reading.pins for source, reading in readings.items()},
         since=0,
@@ -133,7 +135,7 @@ def test_a_topic_that_is_gone_is_missing(one: One) -> None:
     one.kafka.delete([one.accounts])
     until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
     with pytest.raises(TopicMissing, match="does not exist"):
-        sources.topics_of(one.kafka, generation)
+        source_watch.topics_of(one.kafka, generation)
 
 
 def test_a_topic_that_was_made_again_is_another_one(one: One) -> None:
@@ -142,25 +144,25 @@ def test_a_topic_that_was_made_again_is_another_one(one: One) -> None:
     until(lambda: not one.kafka.describe([one.users]), "it is gone")
     one.kafka.make(one.users, partitions=2)
     with pytest.raises(Spoilt, match="deleted and made again"):
-        sources.topics_of(one.kafka, generation)
+        source_watch.topics_of(one.kafka, generation)
 
 
 def test_a_run_goes_on_where_finished_batches_have_ended(one: One) -> None:
     one.write(3)
     generation = one.generation
-    topics = sources.topics_of(one.kafka, generation)
+    topics = source_watch.topics_of(one.kafka, generation)
     reached = {one.users: {0: 2, 1: 0}}
-    found = sources.going_on(one.kafka, generation, topics, reached)
+    found = source_watch.going_on(one.kafka, generation, topics, reached)
     assert found == {"users": {0: 2, 1: 0}, "accounts": {0: 0, 1: 0}}
 
 
 def test_what_is_live_needs_its_checkpoint(one: One) -> None:
     generation = one.generation
-    topics = sources.topics_of(one.kafka, generation)
+    topics = source_watch.topics_of(one.kafka, generation)
     with pytest.raises(Spoilt, match="its checkpoint is gone"):
-        sources.going_on(one.kafka, generation, topics, None)
+        source_watch.going_on(one.kafka, generation, topics, None)
     building = replace(generation, ready_at=None)
-    assert sources.going_on(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
+    assert source_watch.going_on(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
 
 
 def test_records_that_were_deleted_unread_are_named(one: One) -> None:
@@ -168,10 +170,12 @@ def test_records_that_were_deleted_unread_are_named(one: One) -> None:
     generation = one.generation
     to = TopicPartition(one.users, 0, 7)
     one.kafka.admin.delete_records([to])[to].result(15)
-    topics = sources.topics_of(one.kafka, generation)
+    topics = source_watch.topics_of(one.kafka, generation)
     with pytest.raises(Spoilt, match=r"records 3 to 6 of partition 0 of topic .* were deleted"):
-        sources.going_on(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
-    assert sources.going_on(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0] == 7
+        source_watch.going_on(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
+    assert (
+        source_watch.going_on(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0] == 7
+    )
 
 
 class Told:
@@ -197,10 +201,10 @@ class Told:
 
 
 def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_LOOK_S", 0.05)
+    monkeypatch.setattr(source_watch, "_LOOK_S", 0.05)
     generation, told, stop = one.with_topics(), Told(), threading.Event()
     watching = threading.Thread(
-        target=sources.watch,
+        target=source_watch.watch,
         args=(one.kafka, one.names, lambda: [generation], told, stop),
     )
     watching.start()
@@ -228,21 +232,21 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_topic_of_the_same_name_is_not_a_generations_own(one: One) -> None:
     generation = one.with_topics()
-    sources.check_own(one.kafka, one.names, generation)
+    source_watch.check_own(one.kafka, one.names, generation)
     again = one.kafka.make_new(one.names.changelog(1))
     with pytest.raises(Spoilt, match="its changelog was deleted and made again"):
-        sources.check_own(one.kafka, one.names, generation)
+        source_watch.check_own(one.kafka, one.names, generation)
     generation = replace(generation, changelog_id=again.id)
-    sources.check_own(one.kafka, one.names, generation)
+    source_watch.check_own(one.kafka, one.names, generation)
     one.kafka.make_new(one.names.feed(1))
     with pytest.raises(Spoilt, match="its feed was deleted and made again"):
-        sources.check_own(one.kafka, one.names, generation)
+        source_watch.check_own(one.kafka, one.names, generation)
     one.kafka.delete([one.names.feed(1)])
     until(lambda: not one.kafka.describe([one.names.feed(1)]), "it is gone")
     with pytest.raises(Spoilt, match="its feed was deleted"):
-        sources.check_own(one.kafka, one.names, generation)
+        source_watch.check_own(one.kafka, one.names, generation)
     with pytest.raises(Spoilt, match="nobody knows whose its topics are"):
-        sources.check_own(one.kafka, one.names, one.generation)
+        source_watch.check_own(one.kafka, one.names, one.generation)
 
 
 def test_a_new_topic_is_never_one_that_was_there(kafka: Kafka) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions
 
-from livejoin import broker as brokers
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker as brokers
 from rig.running import descendants, is_java, until
 
 AUTO_CREATE = os.environ.get("FAULTS_AUTO_CREATE", "") == "1"

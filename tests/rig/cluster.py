@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from livejoin.broker import free_port
+from livejoin.runtime.broker import free_port
 from rig.running import descendants, until
 
 _CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")

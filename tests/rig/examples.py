@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from livejoin.core import bundles, rows, spec
+from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.core.generation import Generation
-from livejoin.reading import Record
-from livejoin.tables import chunks
-from livejoin.tables.host import DATA, Held
-from livejoin.tables.store import Delta
+from livejoin.kafka.reading import Record
+from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest.catalog import DATA, Held
+from livejoin.tables.ingest.store import Delta
 from rig import oracle
 
 SEED = 20261115
@@ -130,8 +130,8 @@ def _input(dice: random.Random, family: list[str], users: float, serial: Iterato
 def small_bundles() -> Iterator[None]:
     """Queries that are started meanwhile bundle what these examples have many of."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bundles, "MANY", MANY)
-        patched.setattr(bundles, "MOST", MOST)
+        patched.setattr(changelog_bundles, "MANY", MANY)
+        patched.setattr(changelog_bundles, "MOST", MOST)
         yield
 
 
@@ -159,7 +159,7 @@ def tables(held: Held) -> Tables:
     }
 
 
-Owners = Mapping[rows.Position, Example]
+Owners = Mapping[changelog.Position, Example]
 Acknowledged = Mapping[str, Sequence[oracle.Sent]]
 
 
@@ -177,7 +177,7 @@ def _explained(owner: Owners, wrong: list[oracle.Difference]) -> str:
         partition, offset = map(int, where.split("-"))
         found, expected = (short(row) for row in (one.found, one.expected))
         shown.append(f"{one.table} {one.id} is {found}, should be {expected}")
-        shown.append(str(owner[rows.Position(source, partition, offset)]))
+        shown.append(str(owner[changelog.Position(source, partition, offset)]))
     return "\n".join(shown)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from livejoin.core import rows, spec
+from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.protocol import header
 from rig.running import Running, running
 
@@ -59,7 +59,7 @@ class Ledgered:
         choice = spec.Choice("users", "accounts")
         return Generation(number, choice, 0.0, sources=reading, ready_at=self.ends.get(number, 0))
 
-    def put(self, number: int, change: rows.Change) -> None:
+    def put(self, number: int, change: changelog.Change) -> None:
         """Write one record of a changelog."""
         topic = self._names.changelog(number)
         while True:
@@ -93,7 +93,7 @@ class Ledgered:
             yield server
 
 
-def row(table: str, number: int, text: str, version: int | None = None) -> rows.Change:
+def row(table: str, number: int, text: str, version: int | None = None) -> changelog.Change:
     """A row of a data table."""
     cells: dict[str, Any] = {"userId": f"u{number}"}
     if table != "accounts_ui":
@@ -101,7 +101,7 @@ def row(table: str, number: int, text: str, version: int | None = None) -> rows.
     if table != "users_ui":
         cells |= {"accountType": "checking", "balance": number / 4}
     at = None if version is None else (version, 0, 0)
-    return rows.Change(table, f"0-{number}", cells, 1_700_000_000_000 + number, at)
+    return changelog.Change(table, f"0-{number}", cells, 1_700_000_000_000 + number, at)
 
 
 class Audience:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import polars as pl
 from confluent_kafka import KafkaError, Message
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 
 _SPREAD = 7919  # prime: consecutive accounts are of users far apart
 _TICK_S = 0.01

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from core.test_mutations import mutated
-from livejoin.core import messages
+from livejoin.core import control_messages
 from livejoin.core.names import Names
-from livejoin.core.told import row_id
+from livejoin.core.outbox import row_id
 from rig.running import until
 from rig.world import World
 
@@ -17,7 +17,7 @@ PORTION = 2000  # `control_raw` keeps 10,000
 _OWN = re.compile(r"(\S+) is (?:the control topic|one of livejoin's own)")
 
 
-def broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
+def broken(seed: int, rules: control_messages.Rules) -> Iterator[tuple[bytes, str]]:
     """Messages that cannot be obeyed, and the core's reason; none, where topics are not there."""
     dice, ids = random.Random(seed), set[str]()
     own = f"{rules.names.prefix}.".encode()
@@ -26,8 +26,8 @@ def broken(seed: int, rules: messages.Rules) -> Iterator[tuple[bytes, str]]:
         raw = mutated(dice).replace(b"livejoin.", own)
         raw = raw.replace(b'"control"', json.dumps(rules.control).encode())
         try:
-            asked = messages.read(raw, rules)
-        except messages.Invalid as error:
+            asked = control_messages.read(raw, rules)
+        except control_messages.Invalid as error:
             yield raw, str(error)
             continue
         # nothing is to be built: so of these only those that name topics, which are not there;
@@ -44,7 +44,7 @@ def expect_rejected(one: World, count: int, seed: int) -> Counter[str]:
     """
     named = Counter[str]()
     before = max(row["generation"] for row in one.generations())
-    made = broken(seed, messages.Rules(Names(one.name), f"{one.name}.control"))
+    made = broken(seed, control_messages.Rules(Names(one.name), f"{one.name}.control"))
     for start in range(0, count, PORTION):
         sent = [next(made) for _ in range(min(PORTION, count - start))]
         rows = _answers(one, [raw for raw, _ in sent])

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.oracle import Sent
 from rig.running import until
 

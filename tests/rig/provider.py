@@ -12,8 +12,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from livejoin import jars, processes
-from livejoin.broker import free_port
+from livejoin.runtime import jars, processes
+from livejoin.runtime.broker import free_port
 from rig.authority import Authority
 from rig.running import until
 

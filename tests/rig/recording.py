@@ -19,10 +19,11 @@ from typing import Any
 from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
-from livejoin import broker, tokens
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.reading import arrived
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import arrived
+from livejoin.runtime import broker
+from livejoin.tables.auth import access_topics
 from rig.produce import Producers
 from rig.running import COLD, Running, until
 
@@ -111,11 +112,11 @@ def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
         producers.send("users", b"no JSON")
         producers.send("accounts", None)
         producers.flush()
-    tokens.make_topics(kafka, names)
-    text = tokens.make(kafka, names, "operator", "recorded", None)
-    tokens.make(kafka, names, "viewer", "revoked", None)
-    gone = next(t for t in tokens.known(kafka, names).values() if t.label == "revoked")
-    tokens.revoke(kafka, names, gone.id)
+    access_topics.make_topics(kafka, names)
+    text = access_topics.make(kafka, names, "operator", "recorded", None)
+    access_topics.make(kafka, names, "viewer", "revoked", None)
+    gone = next(t for t in access_topics.known(kafka, names).values() if t.label == "revoked")
+    access_topics.revoke(kafka, names, gone.id)
     live = Running(
         kafka,
         folder,

@@ -4,11 +4,12 @@ from collections import Counter
 
 from confluent_kafka import TopicPartition
 
-from livejoin.core import rows, spec
+from livejoin.core import changelog as rows
+from livejoin.core import spec
+from livejoin.core.changelog import Change
 from livejoin.core.names import Names
-from livejoin.core.rows import Change
-from livejoin.kafka import Kafka
-from livejoin.reading import Record, read_to_end
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import Record, read_to_end
 from rig.running import until
 from rig.world import World
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from livejoin import failpoints
-from livejoin.broker import free_port
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import failpoints
+from livejoin.runtime.broker import free_port
 
 START_S = 180  # 12 s on a quiet machine, 55 s on one with five other busy processes
 SAME_S = 120

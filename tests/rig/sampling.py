@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.running import alive, descendants
 
 _EVERY_S = 0.1

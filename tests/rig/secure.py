@@ -15,8 +15,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from livejoin import broker, properties
-from livejoin.kafka import Kafka
+from livejoin.kafka import properties
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker
 from rig import brokers
 from rig.authority import Authority, Signed
 from rig.provider import AUDIENCE, Provider

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.tables import frames
+from livejoin.tables.live import frames
 
 
 class Stopwatch:

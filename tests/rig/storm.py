@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from livejoin import broker
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker
 from rig import figures
 from rig.brokers import MAKES_TOPICS, Broker
 from rig.clock import Clock

@@ -19,8 +19,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin import hashing
-from livejoin.tables.frames import Part, read
+from livejoin import row_hash
+from livejoin.tables.live.frames import Part, read
 from rig.running import alive, frozen
 
 DATA = ("users_ui", "accounts_ui", "final_ui")
@@ -192,7 +192,7 @@ class Watcher:
         ids = batch.column("_id").to_pylist()
         new = [0] * len(ids)
         if part.kind != "remove":
-            new = [int(one) for of in batch.to_batches() for one in hashing.of_rows(of)]
+            new = [int(one) for of in batch.to_batches() for one in row_hash.of_rows(of)]
         for row_id, its in zip(ids, new, strict=True):
             self._sums[part.table] += its - hashes.pop(row_id, 0)
             if part.kind != "remove":
@@ -205,7 +205,7 @@ class Watcher:
         at = f"generation {header['generation']}, seq {header['seq']}: "
         told = {name: of for name, of in header["tables"].items() if name in self.tables}
         for name, figures in told.items():
-            count, its = len(self.tables[name]), hashing.text(self._sums[name])
+            count, its = len(self.tables[name]), row_hash.text(self._sums[name])
             if figures["rows"] != count:
                 self.wrong.append(f"{at}{name}: {count} rows here, {figures['rows']} there")
             elif figures["hash"] != its:

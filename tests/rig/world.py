@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin.core.names import Names
-from livejoin.core.told import row_id
-from livejoin.kafka import Kafka
+from livejoin.core.outbox import row_id
+from livejoin.kafka.cluster import Kafka
 from rig import comparing, figures
 from rig.produce import Producers
 from rig.running import SAME_S, Running, alive, until

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from livejoin import broker
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime import broker
 from rig import oracle
 from rig.produce import Producers
 from rig.running import alive, descendants, is_java, running, until

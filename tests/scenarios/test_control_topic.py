@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig import comparing
 from rig.mutated import expect_rejected
 from rig.oracle import Sent

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.core import rows
-from livejoin.kafka import Kafka
-from livejoin.reading import read_to_end
+from livejoin.core import changelog
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import read_to_end
 from rig import oracle
 from rig.produce import Producers
 from rig.running import Running, alive, running, until
@@ -69,6 +69,6 @@ def _marks(kafka: Kafka) -> collections.Counter[bytes]:
     try:
         consumer.assign([TopicPartition("crash.changelog.1", 0, 0)])
         keys = (record.key for record in read_to_end(consumer, "crash.changelog.1"))
-        return collections.Counter(key for key in keys if rows.mark(key))
+        return collections.Counter(key for key in keys if changelog.mark(key))
     finally:
         consumer.close()

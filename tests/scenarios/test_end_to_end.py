@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig import oracle
 from rig.produce import Producers
 from rig.running import Running, running, until

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from livejoin import tokens
 from livejoin.control.leadership import SESSION_S
-from livejoin.core import formats
+from livejoin.core import format_versions
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
 from livejoin.errors import NewerFormat
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth import access_topics
 from rig import oracle, recording
 from rig.ledgered import Ledgered, row
 from rig.oracle import Sent
@@ -187,7 +187,7 @@ def test_a_changelog_of_a_newer_format_is_not_read(ledgered: Ledgered, names: Na
 
 
 def _newer(generation: Generation) -> Generation:
-    return Generation(**{**vars(generation), "changelog_format": formats.CHANGELOG + 1})
+    return Generation(**{**vars(generation), "changelog_format": format_versions.CHANGELOG + 1})
 
 
 def test_a_server_that_starts_beside_a_newer_leader_says_why_it_has_nothing(
@@ -205,13 +205,13 @@ def _says(server: Running) -> bool:
 
 def test_a_token_of_a_newer_format_cannot_be_revoked_here(kafka: Kafka) -> None:
     names = Names("format-tokens")
-    tokens.make_topics(kafka, names)
+    access_topics.make_topics(kafka, names)
     producer = kafka.producer()
     producer.produce(names.tokens, b'{"format": 2}', b"00c0ffee")
     assert producer.flush(20) == 0
     with pytest.raises(NewerFormat, match="token 00c0ffee has format 2"):
-        tokens.revoke(kafka, names, "00c0ffee")
-    assert tokens.first(kafka, names) == [], "there has been one"
+        access_topics.revoke(kafka, names, "00c0ffee")
+    assert access_topics.first(kafka, names) == [], "there has been one"
 
 
 def test_rows_of_a_changelog_that_was_made_again_are_not_shown(

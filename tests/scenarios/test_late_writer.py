@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from livejoin.core.rows import Change
-from livejoin.kafka import Kafka
+from livejoin.core.changelog import Change
+from livejoin.kafka.cluster import Kafka
 from rig.records import last_of, overtake, write_late
 from rig.running import COLD, until
 from rig.world import ExpectOracle, Produce, Send, WaitOutcome, World, play, world

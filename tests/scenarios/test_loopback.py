@@ -6,8 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from livejoin.broker import free_port
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
+from livejoin.runtime.broker import free_port
 from rig.listening import Listening, listening
 from rig.running import LIVEJOIN, START_S, descendants, is_java, until
 from rig.world import world

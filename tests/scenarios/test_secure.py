@@ -22,13 +22,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin import app, client, processes
+from livejoin import app, client
 from livejoin.core.names import Names
 from livejoin.errors import AskError
-from livejoin.kafka import Kafka
-from livejoin.reading import read_to_end
-from livejoin.tables import guests
-from livejoin.tokens import first, known, make_topics, revoke
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import read_to_end
+from livejoin.runtime import processes
+from livejoin.tables.auth import identity
+from livejoin.tables.auth.access_topics import first, known, make_topics, revoke
 from rig.ledgered import Ledgered
 from rig.running import LIVEJOIN, Running, running, until
 
@@ -254,8 +255,8 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     first, second = servers
     tokens.run("list")  # the topics are there
     until(partial(answers, first, "livez"), "it answers")
-    key = guests.key(processes.state_folder() / NAME / "session")
-    browser = Browser(guests.Sessions(key).begin(guests.CONSOLE))
+    key = identity.key(processes.state_folder() / NAME / "session")
+    browser = Browser(identity.Sessions(key).begin(identity.CONSOLE))
     until(partial(browser.known, first), "the console's session counts")
     assert tokens.run("revoke", "console")["state"].startswith("revoked before ")
     for server in servers:
@@ -265,7 +266,7 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     until(partial(browser.refused, second), "it is over after a restart")
     (listed,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
     assert listed["state"].startswith("revoked before ")
-    later = Browser(guests.Sessions(key).begin(guests.CONSOLE))
+    later = Browser(identity.Sessions(key).begin(identity.CONSOLE))
     assert later.known(first)
 
 

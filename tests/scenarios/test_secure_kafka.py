@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from livejoin.broker import free_port
-from livejoin.kafka import Kafka
-from livejoin.reading import read_to_end
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import read_to_end
+from livejoin.runtime.broker import free_port
 from rig.authority import Authority
 from rig.provider import provider
 from rig.running import LIVEJOIN, Running, descendants, until

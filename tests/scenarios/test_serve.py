@@ -12,8 +12,8 @@ import pyarrow as pa
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.kafka import Kafka
-from livejoin.tables.frames import Part, read
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.live.frames import Part, read
 from rig.running import Running, until
 from rig.watching import DATA
 from rig.world import ExpectOracle, KillDash9, Produce, World, beside, play, world

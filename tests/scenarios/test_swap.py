@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.produce import Producers
 from rig.running import LIVEJOIN, until
 from rig.world import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from livejoin import cli
-from livejoin.core.messages import Rules
+from livejoin.cli import main
+from livejoin.core.control_messages import Rules
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.produce import Producers
 from tables.serving import Served, served
 
@@ -154,10 +154,10 @@ def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: Served) -> None:
 
 def test_the_commands_print_them(shown: Served) -> None:
     url = ["--url", f"http://127.0.0.1:{shown.port}"]
-    listed = CliRunner().invoke(cli.cli, ["topics", *url])
+    listed = CliRunner().invoke(main.cli, ["topics", *url])
     lines = [line.split() for line in listed.stdout.splitlines()]
     assert ["peek.users", "data", "3", "30", "2023-11-14T22:13:20.029Z"] in lines
-    peeked = CliRunner().invoke(cli.cli, ["peek", "peek.users", "--output", "json", *url])
+    peeked = CliRunner().invoke(main.cli, ["peek", "peek.users", "--output", "json", *url])
     assert len(json.loads(peeked.stdout)["messages"]) == 10
 
 

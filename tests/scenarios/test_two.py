@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.running import until
 from rig.world import (
     ExpectLive,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from livejoin.tables import asking
+from livejoin.tables.http import control_producer
 
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests without a Kafka: nobody is made to wait as long for its answer."""
-    monkeypatch.setattr(asking, "_WRITE_S", 1)
+    monkeypatch.setattr(control_producer, "_WRITE_S", 1)

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from livejoin.core.rows import Change
-from livejoin.tables import chunks
-from livejoin.tables.host import Host
+from livejoin.core.changelog import Change
+from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import live
 from tables.serving import Served, served
 

@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
-from livejoin.kafka import Kafka, Topic
+from livejoin.kafka.cluster import Kafka, Topic
 
 
 @dataclass(frozen=True)

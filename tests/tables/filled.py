@@ -4,12 +4,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from livejoin.core.changelog import TOMBSTONES, Change
 from livejoin.core.generation import Generation
-from livejoin.core.rows import TOMBSTONES, Change
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.tables import chunks
-from livejoin.tables.chunks import Chunk
+from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest.chunks import Chunk
 
 CHOICE = Choice("users", "accounts")
 REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}

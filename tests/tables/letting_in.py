@@ -4,15 +4,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from livejoin import tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import ROLES, Role, Token
-from livejoin.kafka import Kafka
-from livejoin.tables.audit import Audit, Row
-from livejoin.tables.doors import Doors
-from livejoin.tables.guests import Guests, Keyring, Sessions
-from livejoin.tables.server import Access
-from livejoin.tables.sign_outs import SignOuts
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth import access_topics
+from livejoin.tables.auth.audit import Audit, Row
+from livejoin.tables.auth.identity import Guests, Keyring, Sessions
+from livejoin.tables.auth.sign_outs import SignOuts
+from livejoin.tables.http.connection_limits import Doors
+from livejoin.tables.http.server import Access
 
 
 class Written(Audit):
@@ -59,7 +59,7 @@ class Door:
 
     def token(self, name: str, role: Role, life_s: float | None = None) -> Token:
         """One more token."""
-        token, self.texts[name] = tokens.made(role, name, time.time(), life_s)
+        token, self.texts[name] = access_topics.made(role, name, time.time(), life_s)
         self._know(token)
         return token
 

@@ -15,22 +15,24 @@ import pyarrow as pa
 from starlette.applications import Starlette
 from websockets.sync.client import ClientConnection, connect
 
-from livejoin.core.messages import Rules
+from livejoin.core.changelog import Change
+from livejoin.core.control_messages import Rules
 from livejoin.core.names import Names
-from livejoin.core.rows import Change
 from livejoin.core.state import Limits, State
-from livejoin.kafka import Kafka
-from livejoin.tables import frames, security, server
-from livejoin.tables.asking import Asking
-from livejoin.tables.audit import Audit
-from livejoin.tables.doors import Doors
-from livejoin.tables.guests import Guests, Keyring, Sessions
-from livejoin.tables.host import Host
-from livejoin.tables.http import api
-from livejoin.tables.live import Live
-from livejoin.tables.sign_outs import SignOuts
-from livejoin.tables.signing_in import SigningIn
-from livejoin.tables.vouching import Vouching
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth import origin_check
+from livejoin.tables.auth.audit import Audit
+from livejoin.tables.auth.identity import Guests, Keyring, Sessions
+from livejoin.tables.auth.request_signing import Vouching
+from livejoin.tables.auth.sign_in import SigningIn
+from livejoin.tables.auth.sign_outs import SignOuts
+from livejoin.tables.http import server
+from livejoin.tables.http.connection_limits import Doors
+from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.http.routes import api
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import frames
+from livejoin.tables.live.socket import Live
 from tables.filled import chunk, plain
 
 LIMIT_S = 20
@@ -178,7 +180,7 @@ def open_door() -> server.Access:
 def application(host: Host, asking: Asking) -> Starlette:
     """What is served, without those who stand before it."""
     access = open_door()
-    names = security.Names.of(80)
+    names = origin_check.Names.of(80)
     signing_in = SigningIn(access.guests, names, access.audit, access.sign_outs, 80)
     return api(host, Live(host, access.guests), asking, signing_in, access.audit)
 

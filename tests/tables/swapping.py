@@ -10,9 +10,10 @@ import os
 import subprocess
 import sys
 
-from livejoin.core.rows import Change
-from livejoin.tables import chunks, frames
-from livejoin.tables.host import Host
+from livejoin.core.changelog import Change
+from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import frames
 from tables.filled import final, live
 from tables.serving import LIMIT_S, served
 

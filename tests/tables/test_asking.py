@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
+from livejoin.core.control_messages import FIELDS, MAX_BYTES, Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, Folded, Resolved, Started
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.messages import FIELDS, MAX_BYTES, Request
+from livejoin.core.outbox import Outcome, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.core.told import Outcome, Reply
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from rig.running import until
 from tables.serving import Answer, Served, served
 

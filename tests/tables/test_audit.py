@@ -8,11 +8,11 @@ import pytest
 
 from livejoin.core import spec
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.reading import Record
-from livejoin.tables.audit import Alike, Audit, row
-from livejoin.tables.host import Host
-from livejoin.tables.keys import _row
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import Record
+from livejoin.tables.auth.audit import Alike, Audit, row
+from livejoin.tables.auth.token_follower import _row
+from livejoin.tables.ingest.catalog import Host
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import live, plain
 from tables.letting_in import Door

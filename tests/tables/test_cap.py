@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livejoin.core.rows import Change, Follower
-from livejoin.tables import decode, rank, remembered, segments, store
-from livejoin.tables.store import Cap, Store
+from livejoin.core.changelog import Change, Follower
+from livejoin.tables.ingest import decode, rank, removals, segments, store
+from livejoin.tables.ingest.store import Cap, Store
 from tables.filled import plain
 
 TABLE = "final_ui"
@@ -128,7 +128,7 @@ def _small(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(segments, "_MANY_BATCHES", 2)
         patch.setattr(rank, "_LOWEST_ROWS", 2)
         patch.setattr(rank, "_FEW", 100 if request.param == "one at a time" else 0)
-        patch.setattr(remembered, "_FEW", 1)
+        patch.setattr(removals, "_FEW", 1)
         yield
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.client.session import Session
+from livejoin.client.protocol import Session
 from livejoin.core import spec
 from rig.lean import Lean, lean, leave, read_slowly
 from rig.running import memory_kib

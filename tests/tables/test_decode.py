@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.changelog import DATA, bundled, changes
-from livejoin import hashing
+from livejoin import row_hash
 from livejoin.core import spec
-from livejoin.core.bundles import Bundle
-from livejoin.core.rows import Change, Version
-from livejoin.tables import chunks, decode
-from livejoin.tables.marks import Read, reached
+from livejoin.core.changelog import Change, Version
+from livejoin.core.changelog_bundles import Bundle
+from livejoin.tables.ingest import chunks, decode
+from livejoin.tables.ingest.marks import Read, reached
 from tables.filled import chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)
@@ -60,7 +60,7 @@ def test_a_bundle_is_decoded_as_the_definition_says(one: Bundle) -> None:
     assert records.versions.tolist() == [_version(change.version) for change in some]
     assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
     if records.hashes is not None:
-        assert np.array_equal(records.hashes, hashing.of_rows(records.rows))
+        assert np.array_equal(records.hashes, row_hash.of_rows(records.rows))
 
 
 def test_bundles_keep_their_place_among_other_records() -> None:

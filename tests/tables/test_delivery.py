@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.client.session import Session
-from livejoin.tables import delivery, doors, frames, server
-from livejoin.tables import live as live_socket
-from livejoin.tables.frames import Part
-from livejoin.tables.host import Host
-from livejoin.tables.showing import Showing
-from livejoin.tables.viewer import BUFFER_BYTES, Frame, Subscription, Viewer
+from livejoin.client.protocol import Session
+from livejoin.tables.http import connection_limits, server
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import delivery, frames
+from livejoin.tables.live import socket as live_socket
+from livejoin.tables.live.frame_cache import Showing
+from livejoin.tables.live.frames import Part
+from livejoin.tables.live.viewer import BUFFER_BYTES, Frame, Subscription, Viewer
 from rig.lean import Lean, lean, leave, read_slowly
 from rig.running import until
 from tables.filled import chunk, final, live, user
@@ -301,7 +302,7 @@ def test_a_ping_is_not_waited_for_while_a_slow_viewer_takes_what_is_before_it(
         return made
 
     monkeypatch.setattr(server, "_config", pinging)
-    monkeypatch.setattr(doors, "TAKE_S", 2.0)
+    monkeypatch.setattr(connection_limits, "TAKE_S", 2.0)
     host = Host(logs_kept=100, rejects_kept=100)
     fill(host, 1)
 

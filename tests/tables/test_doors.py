@@ -13,9 +13,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from livejoin.errors import AskError
-from livejoin.tables import doors, viewer
-from livejoin.tables.doors import Doors
-from livejoin.tables.host import Host
+from livejoin.tables.http import connection_limits
+from livejoin.tables.http.connection_limits import Doors
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import viewer
 from rig.running import until
 from tables.filled import chunk, final, live, user
 from tables.serving import LIMIT_S, Served, all_until_the_end, open_door, served
@@ -41,8 +42,8 @@ def inside() -> Doors:
 
 @pytest.fixture
 def serving(inside: Doors, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(doors, "ASK_S", 0.5)
-    monkeypatch.setattr(doors, "TAKE_S", 0.5)
+    monkeypatch.setattr(connection_limits, "ASK_S", 0.5)
+    monkeypatch.setattr(connection_limits, "TAKE_S", 0.5)
     host = Host()
     host.follow(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
@@ -94,11 +95,13 @@ def test_those_who_come_too_fast_wait_and_then_go() -> None:
     now = 0.0
     crowd = Doors(10**6, 10**6, 100, clock=lambda: now)
     waits = [crowd.enter("here") for _ in range(3000)]
-    assert waits[: doors.NEW_AT_ONCE] == pytest.approx([0.0] * doors.NEW_AT_ONCE)
+    assert waits[: connection_limits.NEW_AT_ONCE] == pytest.approx(
+        [0.0] * connection_limits.NEW_AT_ONCE
+    )
     come = [one for one in waits if one is not None]
     assert come == sorted(come)
     assert 4.9 < come[-1] <= 5
-    assert len(come) == pytest.approx(doors.NEW_AT_ONCE + 5 * 100, abs=1)
+    assert len(come) == pytest.approx(connection_limits.NEW_AT_ONCE + 5 * 100, abs=1)
     assert crowd.enter("elsewhere") == 0
     now += 10
     assert crowd.enter("here") == 0
@@ -161,7 +164,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(serving: Served) -> None:
 def test_who_does_not_take_an_answer_is_cut_off(
     inside: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "TAKE_S", 0.5)
+    monkeypatch.setattr(connection_limits, "TAKE_S", 0.5)
     host = Host()
     host.follow(live(1))
     host.apply(chunk(1, 3000, *(user(n, name="x" * 5000) for n in range(3000))))
@@ -178,10 +181,10 @@ def test_who_does_not_take_an_answer_is_cut_off(
 
 def test_headers_have_a_limit(serving: Served) -> None:
     with serving.knock() as large:
-        large.sendall(_head(serving, "X: ").ljust(doors.HEADER_BYTES + 1, b"x"))
+        large.sendall(_head(serving, "X: ").ljust(connection_limits.HEADER_BYTES + 1, b"x"))
         assert all_until_the_end(large).startswith(b"HTTP/1.1 400")
     with serving.knock() as whole:
-        whole.sendall(_head(serving, "X: ").ljust(doors.HEADER_BYTES, b"x"))
+        whole.sendall(_head(serving, "X: ").ljust(connection_limits.HEADER_BYTES, b"x"))
         whole.sendall(b"\r\n\r\n")
         assert b"HTTP/1.1 200" in all_until_the_end(whole)
 

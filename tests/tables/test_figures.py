@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from livejoin.core.changelog import Change
 from livejoin.core.generation import Reading
-from livejoin.core.rows import Change
 from livejoin.core.state import Limits
-from livejoin.tables import live as socket
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live import socket
 from rig.running import until
 from tables.filled import chunk, live, reject, tombstone, user
 from tables.serving import LIMIT_S, Served, served

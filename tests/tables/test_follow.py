@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State, to_json
-from livejoin.kafka import Kafka, Topic
-from livejoin.tables.follow import Follower
-from livejoin.tables.host import Host
+from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.follower import Follower
 from rig.running import until
 from tables.filled import CHOICE, user
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.changelog import TEXT
-from livejoin.core import formats
-from livejoin.tables import frames
-from livejoin.tables.frames import Part
+from livejoin.core import format_versions
+from livejoin.tables.live import frames
+from livejoin.tables.live.frames import Part
 from tables.filled import chunk, plain, user
 
 PARTS = st.builds(
@@ -26,7 +26,7 @@ def test_a_frame_is_taken_apart_into_what_it_was_put_together_from(
 ) -> None:
     read, back = frames.read(frames.frame(header, parts))
     listed = read.pop("parts")
-    assert read == {"format": formats.LIVE, **header}
+    assert read == {"format": format_versions.LIVE, **header}
     assert back == parts
     assert listed == [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
 

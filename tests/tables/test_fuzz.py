@@ -6,7 +6,7 @@ import random
 from websockets.exceptions import ConnectionClosed
 
 from livejoin.core import spec
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import chunk, final, live, user
 from tables.letting_in import Door
 from tables.serving import Served, served

@@ -4,8 +4,8 @@ from typing import Any
 
 from livejoin import __version__
 from livejoin.core.state import SILENT_S
-from livejoin.tables.host import Host
-from livejoin.tables.signs import Signs
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.observe.liveness import Signs
 from tables.filled import live
 from tables.serving import Served, served
 

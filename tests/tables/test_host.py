@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import rows, spec
-from livejoin.core.rows import Change
+from livejoin.core import changelog as rows
+from livejoin.core import spec
+from livejoin.core.changelog import Change
 from livejoin.core.state import State
-from livejoin.tables.host import DATA, Host
-from livejoin.tables.store import Delta
+from livejoin.tables.ingest.catalog import DATA, Host
+from livejoin.tables.ingest.store import Delta
 from tables.filled import (
     building,
     chunk,

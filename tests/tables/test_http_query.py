@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from livejoin.core import spec
-from livejoin.tables.formats import FORMATS
-from livejoin.tables.host import Host
+from livejoin.tables.http.row_formats import FORMATS
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import chunk, final, line, live, user
 from tables.serving import LIMIT_S, Answer, Served, served
 

@@ -13,9 +13,9 @@ import pytest
 from livejoin import __version__
 from livejoin.core import spec
 from livejoin.errors import MachineError
-from livejoin.tables.decode import SCHEMAS
-from livejoin.tables.host import Host
-from livejoin.tables.server import listen
+from livejoin.tables.http.server import listen
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.decode import SCHEMAS
 from tables.filled import building, chunk, final, line, live, plain, reject, tombstone, user
 from tables.serving import Answer, Served, served
 

@@ -15,12 +15,12 @@ from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka import Topic
-from livejoin.reading import Place, Span
-from livejoin.tables import lag
-from livejoin.tables.host import Host
-from livejoin.tables.lag import Ends, Lag, Shown
-from livejoin.tables.marks import further, marks, reached
+from livejoin.kafka.cluster import Topic
+from livejoin.kafka.reading import Place, Span
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.marks import further, marks, reached
+from livejoin.tables.observe import lag
+from livejoin.tables.observe.lag import Ends, Lag, Shown
 from tables.filled import chunk, reject, tombstone, user
 
 READINGS = {

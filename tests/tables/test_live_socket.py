@@ -12,12 +12,12 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core import spec
-from livejoin.tables import decode
-from livejoin.tables import live as live_socket
-from livejoin.tables import viewer as viewer_buffer
-from livejoin.tables.delivery import Delivery
-from livejoin.tables.host import DATA, Host
-from livejoin.tables.store import Store
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.catalog import DATA, Host
+from livejoin.tables.ingest.store import Store
+from livejoin.tables.live import socket as live_socket
+from livejoin.tables.live import viewer as viewer_buffer
+from livejoin.tables.live.delivery import Delivery
 from tables.filled import building, chunk, final, line, live, user
 from tables.serving import LIMIT_S, Served, Viewer, served
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.tables import marks as module
-from livejoin.tables.marks import Offsets, Ranges, Read, marks
+from livejoin.tables.ingest import marks as module
+from livejoin.tables.ingest.marks import Offsets, Ranges, Read, marks
 
 NUMBERS = st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=12)
 

@@ -12,9 +12,9 @@ from livejoin.core import spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.tables.host import Host
-from livejoin.tables.metrics import OUTCOMES, STATES
-from livejoin.tables.sent import BUCKETS_S, Sent
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.live.delivery_stats import BUCKETS_S, Sent
+from livejoin.tables.observe.metrics import OUTCOMES, STATES
 from tables.filled import chunk, final, live, reject, tombstone, user
 from tables.serving import Served, served
 

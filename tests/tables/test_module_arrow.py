@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.tables import decode
+from livejoin.tables.ingest import decode
 
 NODE = shutil.which("node")
-STATIC = Path(decode.__file__).with_name("static")
+STATIC = Path(decode.__file__).parents[1] / "static"
 READER = Path(__file__).parent / "module" / "arrow.mjs"
 SCHEMA = pa.schema(
     [

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.modelled import FINAL, STATUS, Server
-from livejoin.core import formats
-from livejoin.tables import decode
+from livejoin.core import format_versions
+from livejoin.tables.ingest import decode
 from rig.running import until
 
 NODE = shutil.which("node")
-STATIC = Path(decode.__file__).with_name("static")
+STATIC = Path(decode.__file__).parents[1] / "static"
 DRIVER = Path(__file__).parent / "module" / "client.mjs"
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
@@ -271,7 +271,7 @@ def test_a_refusal_is_final(joined: Page) -> None:
     assert (status["state"], status["stale"]) == ("refused", "there is no table 'x'")
 
 
-@pytest.mark.parametrize("found", [formats.LIVE + 1, 0, "1"])
+@pytest.mark.parametrize("found", [format_versions.LIVE + 1, 0, "1"])
 def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
     joined: Page, found: int | str
 ) -> None:
@@ -282,12 +282,15 @@ def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
     assert joined.seen["told"] == [{"close": True}]
     status = joined.seen["status"]
     assert (status["state"], joined.seen["timers"]) == ("refused", 0), "it does not try again"
-    assert f"a frame has format {found}, this page knows up to {formats.LIVE}" in status["stale"]
+    assert (
+        f"a frame has format {found}, this page knows up to {format_versions.LIVE}"
+        in status["stale"]
+    )
     assert joined.held == before
 
 
 def test_a_frame_without_a_format_is_of_the_first(joined: Page) -> None:
-    named = f'"format":{formats.LIVE},'.encode()
+    named = f'"format":{format_versions.LIVE},'.encode()
     before = joined.server.beat()
     header = before[4:].replace(named, b"", 1)
     joined.give((len(before) - 4 - len(named)).to_bytes(4) + header)

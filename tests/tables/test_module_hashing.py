@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.modelled import hashed
-from livejoin.tables import decode
+from livejoin.tables.ingest import decode
 
 NODE = shutil.which("node")
-STATIC = Path(decode.__file__).with_name("static")
+STATIC = Path(decode.__file__).parents[1] / "static"
 DRIVER = Path(__file__).parent / "module" / "hashing.mjs"
 VECTORS = Path(__file__).parents[2] / "docs" / "live-protocol-vectors.json"
 SCHEMA = pa.schema(

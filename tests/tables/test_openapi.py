@@ -8,15 +8,15 @@ import pytest
 from starlette.routing import Route
 
 from livejoin.core import spec
-from livejoin.core.messages import MAX_BYTES
+from livejoin.core.control_messages import MAX_BYTES
 from livejoin.core.state import Limits
-from livejoin.kafka import Kafka
-from livejoin.tables import openapi
-from livejoin.tables.asking import Asking
-from livejoin.tables.formats import FORMATS
-from livejoin.tables.host import Host
-from livejoin.tables.query import PARAMETERS
-from livejoin.tables.vouching import Vouching
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth.request_signing import Vouching
+from livejoin.tables.http import openapi
+from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.http.query import PARAMETERS
+from livejoin.tables.http.row_formats import FORMATS
+from livejoin.tables.ingest.catalog import Host
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, line, live, reject, user
 from tables.serving import RULES, Answer, Served, application, served

@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from livejoin.core.rows import Change
-from livejoin.tables import decode, frames
-from livejoin.tables import live as live_socket
-from livejoin.tables.host import DATA, Host
-from livejoin.tables.store import Store
+from livejoin.core.changelog import Change
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.catalog import DATA, Host
+from livejoin.tables.ingest.store import Store
+from livejoin.tables.live import frames
+from livejoin.tables.live import socket as live_socket
 from rig.protocol import Replica, table_hash
 from tables.filled import chunk, final, live, user
 from tables.serving import Served, served

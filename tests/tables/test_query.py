@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from livejoin.errors import AskError
-from livejoin.tables import filters, query
-from livejoin.tables.comparisons import Rows, Test
+from livejoin.tables.http import filters, query
+from livejoin.tables.http.comparisons import Rows, Test
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

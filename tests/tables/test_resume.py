@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
-from livejoin.core.rows import Change
-from livejoin.tables import decode, remembered
-from livejoin.tables import live as live_socket
-from livejoin.tables.host import Host
-from livejoin.tables.store import Cap, Delta, Store
+from livejoin.core.changelog import Change
+from livejoin.tables.ingest import decode, removals
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.store import Cap, Delta, Store
+from livejoin.tables.live import socket as live_socket
 from tables.filled import building, chunk, final, live, plain, user
 from tables.serving import LIMIT_S, Served, Viewer, served
 
@@ -93,7 +93,7 @@ def test_the_changes_since_a_point_outlive_dead_rows_that_are_forgotten() -> Non
 def test_a_resume_beyond_what_is_remembered_of_rows_that_left_gets_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remembered, "_LEFT", 2)
+    monkeypatch.setattr(removals, "_LEFT", 2)
     store = Store(SCHEMA, Cap(5))
     for n in range(9):  # from the sixth on one leaves with each
         _apply(store, [final(n, "a", 0)], n + 1)

@@ -9,15 +9,14 @@ import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from livejoin import tokens
 from livejoin.core import spec
 from livejoin.core.state import Limits
 from livejoin.core.tokens import includes
-from livejoin.kafka import Kafka
-from livejoin.tables import rights
-from livejoin.tables.asking import Asking
-from livejoin.tables.host import Host
-from livejoin.tables.vouching import Vouching
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth import access_topics, rights
+from livejoin.tables.auth.request_signing import Vouching
+from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.ingest.catalog import Host
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, live, user
 from tables.letting_in import Door
@@ -289,7 +288,7 @@ def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(door
 def test_a_token_of_a_newer_format_is_refused_by_name_and_others_go_on() -> None:
     door = Door()
     known = dict(door.guests.keyring.known or {})
-    tokens.take(known, b"00c0ffee", b'{"format": 2, "secret": {"kind": "key"}}')
+    access_topics.take(known, b"00c0ffee", b'{"format": 2, "secret": {"kind": "key"}}')
     door.guests.keyring.known = known
     door.texts["newer"] = "lj_00c0ffee_x"
     with served(access=door.access()) as serving:

@@ -6,9 +6,9 @@ import pytest
 from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
-from livejoin.tables.host import Host
-from livejoin.tables.security import Names
-from livejoin.tables.server import listen
+from livejoin.tables.auth.origin_check import Names
+from livejoin.tables.http.server import listen
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import live
 from tables.serving import Served, open_door, served
 

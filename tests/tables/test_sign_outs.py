@@ -5,11 +5,10 @@ import time
 
 import pytest
 
-from livejoin import tokens
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka
-from livejoin.tables import sign_outs
-from livejoin.tables.sign_outs import SignOuts
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.auth import access_topics, sign_outs
+from livejoin.tables.auth.sign_outs import SignOuts
 
 
 def _until() -> float:
@@ -18,11 +17,11 @@ def _until() -> float:
 
 def test_one_that_is_told_is_known_to_whoever_reads_later(kafka: Kafka) -> None:
     names = Names("told")
-    tokens.make_topics(kafka, names)
+    access_topics.make_topics(kafka, names)
     telling = SignOuts(kafka, names)
     telling.is_there()
     assert asyncio.run(telling.tell("a", _until())) == ""
-    assert list(tokens.ended(kafka, names).sessions) == ["a"]
+    assert list(access_topics.ended(kafka, names).sessions) == ["a"]
     telling.close(10)
 
 
@@ -30,12 +29,12 @@ def test_one_waits_for_the_topic_and_makes_none(kafka: Kafka) -> None:
     names = Names("told-late")
     telling = SignOuts(kafka, names)
     assert "no topic told-late.access yet" in asyncio.run(telling.tell("a", _until()))
-    assert tokens.ended(kafka, names).sessions == {}
+    assert access_topics.ended(kafka, names).sessions == {}
     assert names.access not in kafka.topics()
-    tokens.make_topics(kafka, names)
+    access_topics.make_topics(kafka, names)
     telling.is_there()
     telling.close(10)
-    assert list(tokens.ended(kafka, names).sessions) == ["a"]
+    assert list(access_topics.ended(kafka, names).sessions) == ["a"]
 
 
 def test_where_nobody_answers_that_is_said(

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from livejoin.core.sessions import Ended, all_ended, one_ended
+from livejoin.core.ended_sessions import Ended, all_ended, one_ended
 from livejoin.core.tokens import Role
-from livejoin.tables import guests
-from livejoin.tables.guests import CONSOLE, Keyring, NotLetIn, OneUse, Sessions, Who
-from livejoin.tables.host import Host
+from livejoin.tables.auth import identity
+from livejoin.tables.auth.identity import CONSOLE, Keyring, NotLetIn, OneUse, Sessions, Who
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import chunk, final, live
 from tables.letting_in import Door
 from tables.serving import Answer, Served, served
@@ -288,9 +288,9 @@ def test_what_is_good_for_one_use_does_not_live_long() -> None:
 def test_many_of_them_take_no_more_room() -> None:
     made = OneUse(30, lambda: 0.0)
     first = made.make(CONSOLE)
-    for _ in range(guests._KEPT):
+    for _ in range(identity._KEPT):
         made.make(CONSOLE)
-    assert len(made._out) == guests._KEPT
+    assert len(made._out) == identity._KEPT
     assert made.take(first) is None
 
 
@@ -404,7 +404,7 @@ def test_a_session_that_another_one_begins_lives_no_longer() -> None:
 
 
 def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used() -> None:
-    all_ways = guests.Guests(Keyring({}, ""), Sessions(b"key"))
+    all_ways = identity.Guests(Keyring({}, ""), Sessions(b"key"))
     code, text = all_ways.console_code(), all_ways.sessions.begin(CONSOLE)
     token = Who("abc", "viewer")
     other = all_ways.sessions.begin(token)
@@ -422,7 +422,7 @@ def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used(
 
 def test_before_the_topics_are_read_the_console_is_known_if_it_began_here() -> None:
     """Where Kafka is away somebody has to be able to look; an older one may have been ended."""
-    all_ways = guests.Guests(Keyring(), Sessions(b"key"))
+    all_ways = identity.Guests(Keyring(), Sessions(b"key"))
     assert all_ways.by_session(all_ways.sessions.begin(CONSOLE)).id == "console"
     older = all_ways.sessions.begin(replace(CONSOLE, began=time.time() - 60))
     with pytest.raises(NotLetIn, match="not been read yet"):
@@ -447,9 +447,9 @@ def test_a_session_of_an_older_livejoin_is_over() -> None:
 
 def test_the_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:
     file = tmp_path / "state" / "session"
-    made = guests.key(file)
+    made = identity.key(file)
     assert len(made) == 32
-    assert guests.key(file) == made
+    assert identity.key(file) == made
     assert file.stat().st_mode & 0o777 == 0o600
     assert list(file.parent.iterdir()) == [file]
 
@@ -458,8 +458,8 @@ def test_without_a_place_for_the_key_there_is_one_all_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert len(guests.key(tmp_path / "file" / "session")) == 32
+    assert len(identity.key(tmp_path / "file" / "session")) == 32
     (tmp_path / "short").write_bytes(b"x")
-    assert len(guests.key(tmp_path / "short")) == 32
+    assert len(identity.key(tmp_path / "short")) == 32
     said = re.findall("sessions end with this process", capsys.readouterr().out)
     assert len(said) == 2

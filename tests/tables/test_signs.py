@@ -6,10 +6,10 @@ import pytest
 
 from livejoin.core.names import Names
 from livejoin.core.state import BEAT_S, LEADER_KEY, SILENT_S, STATE_KEY, STATUS_KEY, to_json
-from livejoin.kafka import Kafka
-from livejoin.tables.follow import Follower
-from livejoin.tables.host import Host
-from livejoin.tables.signs import Signs
+from livejoin.kafka.cluster import Kafka
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.follower import Follower
+from livejoin.tables.observe.liveness import Signs
 from tables.filled import live
 
 AT_MS = 1_790_000_000_000

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from livejoin.tables import formats, query
-from livejoin.tables.formats import FORMATS, Format
-from livejoin.tables.host import Host
-from livejoin.tables.segments import Frozen
+from livejoin.tables.http import query, row_formats
+from livejoin.tables.http.row_formats import FORMATS, Format
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.segments import Frozen
 from tables.filled import chunk, final, live
 from tables.serving import LIMIT_S, Served, served
 
@@ -107,13 +107,13 @@ def test_a_table_that_is_read_keeps_nobody_waiting(shown: Served, gate: Gate, fo
 def test_rows_become_text_in_runs(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a run becomes Python's objects and text, the interpreter does nothing else."""
     runs: list[int] = []
-    whole = formats.rows
+    whole = row_formats.rows
 
     def counted(table: pa.Table) -> list[dict[str, Any]]:
         runs.append(table.num_rows)
         return whole(table)
 
-    monkeypatch.setattr(formats, "rows", counted)
+    monkeypatch.setattr(row_formats, "rows", counted)
     table = pa.table({"_id": [f"0-{number}" for number in range(25_000)]})
     found = query.run(query.read({}, table.schema), table)
     text = b"".join(FORMATS[form].write(found, {"table": "final_ui"})).decode()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livejoin.core.rows import Change, Follower
-from livejoin.tables import decode, segments
-from livejoin.tables.store import Delta, Store
+from livejoin.core.changelog import Change, Follower
+from livejoin.tables.ingest import decode, segments
+from livejoin.tables.ingest.store import Delta, Store
 from tables.filled import final, plain
 
 TABLE = "final_ui"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from livejoin.client import connect
-from livejoin.tables.doors import Doors
-from livejoin.tables.host import Host
+from livejoin.tables.http.connection_limits import Doors
+from livejoin.tables.ingest.catalog import Host
 from rig.authority import Authority
 from rig.running import until
 from tables.filled import chunk, final, live

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core.messages import Rules
+from livejoin.core.control_messages import Rules
 from livejoin.core.names import Names
-from livejoin.kafka import Topic
-from livejoin.reading import Span
-from livejoin.tables import topics
-from livejoin.tables.topic_rows import (
+from livejoin.kafka.cluster import Topic
+from livejoin.kafka.reading import Span
+from livejoin.tables.http import topic_browser
+from livejoin.tables.http.topic_rows import (
     Measured,
     Seen,
     kind,
@@ -157,7 +157,7 @@ def _partitions(offsets: dict[int, list[int]]) -> dict[str, dict[int, list[Messa
 
 def _last(consumer: FakeConsumer, starts: dict[int, int], count: int) -> tuple[Any, bool]:
     spans = {p: Span(start, consumer.ends[p]) for p, start in starts.items()}
-    tails, complete = topics.last(consumer, "t", spans, count)  # type: ignore[arg-type]
+    tails, complete = topic_browser.last(consumer, "t", spans, count)  # type: ignore[arg-type]
     return {p: [seen.offset for seen in tail] for p, tail in tails.items()}, complete
 
 
@@ -182,12 +182,12 @@ def test_what_was_added_meanwhile_is_left_out() -> None:
 def test_a_broker_that_is_silent_gives_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = FakeConsumer(_partitions({0: [0]}), {0: 1}, silent=True)
     assert _last(consumer, {0: 0}, 1) == ({0: []}, False)
-    monkeypatch.setattr(topics, "_PEEK_S", 0)
+    monkeypatch.setattr(topic_browser, "_PEEK_S", 0)
     assert _last(FakeConsumer(_partitions({0: [0]}), {0: 1}), {0: 0}, 1) == ({0: []}, False)
 
 
 def test_large_messages_end_a_peek_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_PEEK_BYTES", 4)
+    monkeypatch.setattr(topic_browser, "_PEEK_BYTES", 4)
     consumer = FakeConsumer(_partitions({0: list(range(10))}), {0: 10})
     assert _last(consumer, {0: 0}, 10) == ({0: [0, 1]}, False)
 
@@ -243,7 +243,7 @@ def test_a_cluster_without_topics_has_an_empty_list() -> None:
 
 
 def test_of_many_topics_the_first_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "MOST_TOPICS", 2)
+    monkeypatch.setattr(topic_browser, "MOST_TOPICS", 2)
     with served(kafka=FakeKafka(CLUSTER)) as serving:
         body = serving.get("/api/v1/topics").json()
     assert (body["total"], [one["name"] for one in body["topics"]]) == (5, ["accounts", "control"])

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from livejoin import __version__, cli
+from livejoin import __version__
+from livejoin.cli import main
 from livejoin.errors import AskError
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import chunk, live, reject, user
 from tables.serving import served
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_settings")
 
 def _run(*arguments: str) -> Result:
     """In this process: quick, but what ends a command early is raised as it is."""
-    return CliRunner().invoke(cli.cli, arguments)
+    return CliRunner().invoke(main.cli, arguments)
 
 
 def _really_run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -61,7 +62,7 @@ def test_the_help_lists_every_command_with_a_sentence() -> None:
     assert done.exit_code == 0
     for command in COMMANDS:
         assert re.search(rf"^  {command} +[A-Z]", done.stdout, re.MULTILINE), command
-    listed = [*cli.cli.registered_commands, *cli.cli.registered_groups]
+    listed = [*main.cli.registered_commands, *main.cli.registered_groups]
     assert len(listed) == len(COMMANDS)
 
 
@@ -206,7 +207,7 @@ def config(
 ) -> Path:
     """Settings that lead nowhere, on a machine that has Java."""
     java_home("#!/bin/sh\necho 'openjdk version \"17.0.15\"' >&2\n")
-    monkeypatch.setattr(cli, "_REACH_S", 0.1)
+    monkeypatch.setattr(main, "_REACH_S", 0.1)
     file = tmp_path / "livejoin.yaml"
     file.write_text(f"kafka: {{bootstrap.servers: '127.0.0.1:{closed_port}'}}")
     return file

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from livejoin import cli
-from livejoin.cli_text import cell, table_lines
-from livejoin.core import schema, spec
+from livejoin.cli import main
+from livejoin.cli.text import cell, table_lines
+from livejoin.core import control_schema, spec
 from livejoin.errors import AskError
-from livejoin.tables.host import Host
+from livejoin.tables.ingest.catalog import Host
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, live, user
 from tables.serving import Served, served
@@ -59,7 +59,7 @@ def url(serving: Served) -> str:
 
 
 def _run(url: str, *arguments: str) -> Result:
-    return CliRunner().invoke(cli.cli, [*arguments, "--url", url])
+    return CliRunner().invoke(main.cli, [*arguments, "--url", url])
 
 
 def _json(url: str, *arguments: str) -> Any:
@@ -176,11 +176,11 @@ def test_peek_prints_messages_and_why_one_is_no_record(url: str) -> None:
 
 
 def test_schema_is_that_of_the_control_message() -> None:
-    done = CliRunner().invoke(cli.cli, ["schema"])
-    assert json.loads(done.stdout) == schema.CONTROL
-    listed = CliRunner().invoke(cli.cli, ["schema", "--output", "table"]).stdout.splitlines()
+    done = CliRunner().invoke(main.cli, ["schema"])
+    assert json.loads(done.stdout) == control_schema.CONTROL
+    listed = CliRunner().invoke(main.cli, ["schema", "--output", "table"]).stdout.splitlines()
     fields = [line.split()[0] for line in listed]
-    assert fields == ["field", *schema.CONTROL["properties"]]
+    assert fields == ["field", *control_schema.CONTROL["properties"]]
 
 
 # --- watching

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from livejoin import cli
+from livejoin.cli import main
 from livejoin.errors import SettingsError
-from livejoin.secret import HIDDEN
+from livejoin.redaction import HIDDEN
 from rig.authority import Authority
 
 pytestmark = pytest.mark.usefixtures("no_settings")
@@ -47,7 +47,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _config(*arguments: str) -> str:
-    done = CliRunner().invoke(cli.cli, ["config", *arguments])
+    done = CliRunner().invoke(main.cli, ["config", *arguments])
     assert done.exit_code == 0, done.exception
     return done.stdout
 
@@ -104,7 +104,7 @@ def test_a_whole_section_may_come_from_one_variable(monkeypatch: pytest.MonkeyPa
 def test_wrong_settings_are_named(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("nam: x")
-    done = CliRunner().invoke(cli.cli, ["config", "-c", str(file)])
+    done = CliRunner().invoke(main.cli, ["config", "-c", str(file)])
     assert isinstance(done.exception, SettingsError)
     assert "did you mean name?" in str(done.exception)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from livejoin import asking, cli, credentials
+from livejoin.cli import main
+from livejoin.client import credentials, http
 from livejoin.errors import AskError
 from tables.letting_in import Door
 from tables.serving import Served, served
@@ -72,7 +73,7 @@ def test_a_file_that_is_damaged_holds_none(folder: Path, text: str) -> None:
 
 def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
     with pytest.raises(AskError) as refused:
-        asking.get(url, "api/v1/status", "sources")
+        http.get(url, "api/v1/status", "sources")
     assert "needs a token" in refused.value.message
     assert refused.value.hint == "Give a token in the environment variable LIVEJOIN_TOKEN."
 
@@ -80,21 +81,21 @@ def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
 def test_a_command_shows_its_token(url: str, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["viewer"])
     run = CliRunner()
-    assert run.invoke(cli.cli, ["status", "--url", url]).exit_code == 0
-    assert run.invoke(cli.cli, ["show", "generations", "--url", url]).exit_code == 0
-    refused = run.invoke(cli.cli, ["show", "audit", "--url", url])
+    assert run.invoke(main.cli, ["status", "--url", url]).exit_code == 0
+    assert run.invoke(main.cli, ["show", "generations", "--url", url]).exit_code == 0
+    refused = run.invoke(main.cli, ["show", "audit", "--url", url])
     assert "needs the role operator; you are viewer" in str(refused.exception)
 
 
 def test_a_command_shows_the_token_that_is_kept(url: str, door: Door) -> None:
     credentials.keep(url, door.texts["operator"])
-    done = CliRunner().invoke(cli.cli, ["tables", "--url", url])
+    done = CliRunner().invoke(main.cli, ["tables", "--url", url])
     assert "audit" in done.stdout
 
 
 def test_a_command_makes_an_address_that_signs_in(serving: Served, url: str, door: Door) -> None:
     credentials.keep(url, door.texts["viewer"])
-    made = CliRunner().invoke(cli.cli, ["token", "sign-in", "--url", url, "--output", "json"])
+    made = CliRunner().invoke(main.cli, ["token", "sign-in", "--url", url, "--output", "json"])
     address, _, code = json.loads(made.stdout)["url"].partition("#code=")
     assert address == url
     body = json.dumps({"code": code}).encode()
@@ -123,7 +124,7 @@ def test_a_redirect_does_not_take_the_token_along(monkeypatch: pytest.MonkeyPatc
         thread.start()
         try:
             with pytest.raises(AskError):
-                asking.get(f"http://127.0.0.1:{server.server_port}/", "api/v1/status", "sources")
+                http.get(f"http://127.0.0.1:{server.server_port}/", "api/v1/status", "sources")
         finally:
             server.shutdown()
             thread.join()

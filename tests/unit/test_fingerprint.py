@@ -7,16 +7,16 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from livejoin.config.sections import Spark
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import Spoilt
-from livejoin.kafka import Kafka, Topic
+from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.pipeline import join
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session
 
 SOURCES = {
     name: Reading(f"{name}_a", f"id-{name}", {0: 0}, {0: 9}) for name in ("users", "accounts")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from livejoin import jars
 from livejoin.errors import MachineError
-from livejoin.jars import Group, Jar
+from livejoin.runtime import jars
+from livejoin.runtime.jars import Group, Jar
 
 CONTENT = b"a jar"
 RIGHT, WRONG = hashlib.sha256(CONTENT).hexdigest(), "0" * 64

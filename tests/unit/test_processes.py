@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from livejoin import processes
 from livejoin.errors import MachineError
-from livejoin.processes import Child, only_one
+from livejoin.runtime import processes
+from livejoin.runtime.processes import Child, only_one
 
 Java = Callable[[str], Path]
 LIMIT_S = 20

@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from livejoin import properties, secret
+from livejoin import redaction
 from livejoin.errors import SettingsError
-from livejoin.properties import table
-from livejoin.properties.login import MECHANISMS
+from livejoin.kafka import properties
+from livejoin.kafka.properties import table
+from livejoin.kafka.properties.login import MECHANISMS
 from rig.authority import Authority
 
 SERVERS = {"bootstrap.servers": "kafka:9092"}
@@ -476,6 +477,6 @@ def test_what_was_read_as_a_secret_is_taken_out_of_every_text(ca: Authority) -> 
     mine = {"sasl.oauthbearer.client.secret": "canary-client", "ssl.key.pem": own.key_pem()}
     found = properties.understood(SERVERS | OIDC | mine | {"ssl.certificate.pem": own.pem})
     for shown in ("canary-client", own.key_pem(), found.java["sasl.jaas.config"]):
-        assert secret.scrubbed(f"<{shown}>") == "<(hidden)>"
+        assert redaction.scrubbed(f"<{shown}>") == "<(hidden)>"
     assert str(SettingsError("it is canary-client")) == "it is (hidden)"
     assert "canary-client" not in repr(found)

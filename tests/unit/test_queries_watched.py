@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from livejoin.config.sections import Spark
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import queries
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session
 
 
 def test_a_query_that_was_started_meanwhile_is_kept(

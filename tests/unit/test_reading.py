@@ -2,7 +2,7 @@
 
 from confluent_kafka import Message
 
-from livejoin.reading import portions
+from livejoin.kafka.reading import portions
 
 MIB = 1 << 20
 

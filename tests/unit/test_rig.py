@@ -22,11 +22,11 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
-from livejoin import hashing
-from livejoin.broker import free_port
-from livejoin.tables import frames
-from livejoin.tables.decode import schema
-from livejoin.tables.host import Host
+from livejoin import row_hash
+from livejoin.runtime.broker import free_port
+from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.decode import schema
+from livejoin.tables.live import frames
 from rig import comparing, figures, load, oracle, polling, results, watching
 from rig.clock import Clock
 from rig.figures import Figures
@@ -90,8 +90,8 @@ def heartbeat(shown: Tables) -> bytes:
     told = {}
     for name in (*OF_A_GENERATION, *SYSTEM):
         rows = batch(name, shown.get(name, {}))
-        total = sum(hashing.total(hashing.of_rows(one)) for one in rows.to_batches())
-        told[name] = {"rows": rows.num_rows, "hash": hashing.text(total)}
+        total = sum(row_hash.total(row_hash.of_rows(one)) for one in rows.to_batches())
+        told[name] = {"rows": rows.num_rows, "hash": row_hash.text(total)}
     return frames.frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": told})
 
 

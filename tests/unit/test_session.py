@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pyspark.java_gateway import launch_gateway
 
-from livejoin import processes
+from livejoin.config.sections import Spark
 from livejoin.errors import QueryFailed
-from livejoin.pipeline import session as sessions
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.pipeline import spark_session as sessions
+from livejoin.pipeline.spark_session import Session
+from livejoin.runtime import processes
 
 
 def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(

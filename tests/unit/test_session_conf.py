@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from livejoin import secret
+from livejoin import redaction
+from livejoin.config.sections import Spark
 from livejoin.errors import MachineError
-from livejoin.pipeline.session import Session, _listen_on_loopback_only, _properties
-from livejoin.sections import Spark
+from livejoin.pipeline.spark_session import Session, _listen_on_loopback_only, _properties
 
 FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/token"
 
@@ -51,8 +51,8 @@ def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
 
 
 def test_what_a_setting_of_sparks_is_called_or_holds_tells_that_it_is_secret() -> None:
-    assert secret.in_spark("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
-    assert not secret.in_spark("spark.driver.memory", "4g")
+    assert redaction.in_spark("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
+    assert not redaction.in_spark("spark.driver.memory", "4g")
 
 
 @pytest.mark.parametrize("side", ["driver", "executor"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from livejoin import settings
+from livejoin.config import settings
 from livejoin.core.spec import Choice
 from livejoin.errors import SettingsError
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.signatures import _KEPT, Signed, Signer, Signers
+from livejoin.kafka.signatures import _KEPT, Signed, Signer, Signers
 
 AT_MS = 1_790_000_000_000
 RECORD = Signed("control", 5, AT_MS, b"cli alice", b"{}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from livejoin.core.messages import Rules
+from livejoin.core.control_messages import Rules
 from livejoin.core.names import Names
 from rig.mutated import broken
 from rig.records import expect_one_order

@@ -17,10 +17,10 @@ import pytest
 import structlog
 from typer.testing import CliRunner
 
-from livejoin import cli
+from livejoin.cli import main
 from livejoin.errors import AskError
-from livejoin.tables.host import Host
-from livejoin.terminal import escaped
+from livejoin.runtime.terminal import escaped
+from livejoin.tables.ingest.catalog import Host
 from tables.filled import chunk, final, live
 from tables.serving import served
 
@@ -105,7 +105,7 @@ def evil() -> Iterator[str]:
 
 @pytest.mark.parametrize("command", [("show", "final_ui"), ("status",)])
 def test_rows_and_names_of_topics_are_text(url: str, command: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(cli.cli, [*command, "--url", url])
+    done = CliRunner().invoke(main.cli, [*command, "--url", url])
     assert done.exit_code == 0, done.output
     _plain(done.stdout)
 
@@ -118,7 +118,7 @@ def test_rows_and_names_of_topics_are_text(url: str, command: tuple[str, ...]) -
     ],
 )
 def test_whatever_is_answered_is_text(evil: str, command: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(cli.cli, [*command, "--url", evil])
+    done = CliRunner().invoke(main.cli, [*command, "--url", evil])
     assert done.exit_code == 0, done.output
     _plain(done.output)
 
@@ -172,7 +172,7 @@ def logging_as_usual() -> Iterator[None]:
 @pytest.mark.usefixtures("logging_as_usual")
 def test_a_log_line_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     logging.getLogger().handlers.clear()  # pytest's own
-    cli.configure_logging()
+    main.configure_logging()
     log = structlog.get_logger()
     log.warning(HOSTILE, why=HOSTILE, names=[HOSTILE])
     log.warning("failed", exc_info=AskError(HOSTILE))

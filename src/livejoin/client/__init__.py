@@ -3,10 +3,10 @@
 `connect` for programs without an event loop, `aconnect` for those with one.
 """
 
-from livejoin.client.aio import AsyncConnection, AsyncTable, aconnect
-from livejoin.client.asks import Outcome
-from livejoin.client.session import Change
-from livejoin.client.sync import Connection, Table, connect
+from livejoin.client.async_connection import AsyncConnection, AsyncTable, aconnect
+from livejoin.client.connection import Connection, Table, connect
+from livejoin.client.protocol import Change
+from livejoin.client.requests import Outcome
 
 __all__ = [
     "AsyncConnection",

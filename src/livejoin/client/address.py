@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
-from livejoin import proxies
-from livejoin.core.inbound import CLIENT_HEADER
+from livejoin.client import proxies
+from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"

@@ -9,7 +9,7 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 
-from livejoin import hashing
+from livejoin import row_hash
 from livejoin.errors import Garbled
 
 _SPARE = 10_000  # dead rows that are not worth a sweep
@@ -77,7 +77,7 @@ class Replica:
             end = at + chunk.num_rows
             if end > self._hashed:
                 skip = max(0, self._hashed - at)
-                self._hash[at + skip : end] = hashing.of_rows(chunk.slice(skip))
+                self._hash[at + skip : end] = row_hash.of_rows(chunk.slice(skip))
             at = end
         new = slice(self._hashed, self._size)
         self._sum += int(np.sum(self._hash[new][self._alive[new]], dtype=np.uint64))

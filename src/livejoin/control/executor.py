@@ -8,10 +8,10 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from livejoin import failpoints
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
 from livejoin.errors import LivejoinError, Spoilt, TopicMissing
+from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 

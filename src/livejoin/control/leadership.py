@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from livejoin.control import beat
+from livejoin.control import leader_heartbeat
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, TopicMissing
-from livejoin.kafka import Kafka
+from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class Leadership:
 
     def run(self, stop: threading.Event) -> None:
         """Stand by, and lead whenever it is our turn, until told to stop."""
-        self._kafka.make(self._names.leader, beat.CONFIG)
+        self._kafka.make(self._names.leader, leader_heartbeat.CONFIG)
         check_topic(self._kafka, self._names)
         consumer = self._kafka.member(self._names.group("leader"), SESSION_S)
         consumer.subscribe(

@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple, assert_never
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from livejoin import failpoints
-from livejoin.control import beat
+from livejoin.control import leader_heartbeat
 from livejoin.control.own_topics import COMPACTED, OwnTopics
-from livejoin.core import shown, spec
+from livejoin.core import spec, status_rows
 from livejoin.core.names import Names
+from livejoin.core.outbox import Ended, Line, Reply, Told, row_id
 from livejoin.core.state import (
     GENERATION_KEY,
     STATE_KEY,
@@ -28,10 +28,10 @@ from livejoin.core.state import (
     refusal,
     to_json,
 )
-from livejoin.core.told import Ended, Line, Reply, Told, row_id
 from livejoin.errors import Deposed, KafkaUnavailable, NewerFormat, TopicMissing
-from livejoin.kafka import Kafka
-from livejoin.reading import read_to_end
+from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.reading import read_to_end
+from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class Ledger:
     ) -> None:
         self._kafka = kafka
         self._names = names
-        self._beat = beat.Beat(kafka, names, clock)
+        self._beat = leader_heartbeat.Beat(kafka, names, clock)
         self._producer: Producer | None = None
         self._topics = OwnTopics(kafka, names)
         self._written: dict[bytes, bytes | None] = {}
@@ -146,8 +146,8 @@ class Ledger:
 
     def _records(self, state: State) -> Iterator[_Out]:
         ledger = self._names.ledger
-        rows = shown.generation_rows(state)
-        status = {**shown.status(state), "stale": shown.stale(state)}
+        rows = status_rows.generation_rows(state)
+        status = {**status_rows.status(state), "stale": status_rows.stale(state)}
         current = {STATE_KEY: to_json(state), STATUS_KEY: status}
         current |= {_generation_key(number): row for number, row in rows.items()}
         for told in state.untold:
@@ -174,7 +174,9 @@ class Ledger:
                 yield _Out(names.replies, reply_key, _json(told.record()))
             case Ended(generation):
                 yield _Out(
-                    names.ledger, _generation_key(generation.number), _json(shown.ended_row(told))
+                    names.ledger,
+                    _generation_key(generation.number),
+                    _json(status_rows.ended_row(told)),
                 )
             case _:
                 assert_never(told)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.control import beat
+from livejoin.control import leader_heartbeat
 from livejoin.core.names import Names
 from livejoin.errors import TopicMissing
-from livejoin.kafka import Kafka, Topic
+from livejoin.kafka.cluster import Kafka, Topic
 
 COMPACTED = "cleanup.policy", "compact"
 _MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
@@ -28,7 +28,7 @@ class OwnTopics:
             names.ledger: dict([COMPACTED]),
             names.logs: {"retention.bytes": str(64 << 20), "retention.ms": "-1"},
             names.replies: {},
-            names.leader: beat.CONFIG,
+            names.leader: leader_heartbeat.CONFIG,
         }
         self._ids: dict[str, str] = {}
 

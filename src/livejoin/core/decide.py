@@ -6,9 +6,9 @@ Pure: no clock, no topic, no file, no thread.
 from dataclasses import replace
 from typing import assert_never
 
-from livejoin.core import facts, formats, moves
-from livejoin.core.asked import asked, folded
-from livejoin.core.fared import (
+from livejoin.core import facts, format_versions, transitions
+from livejoin.core.generation import Generation
+from livejoin.core.health import (
     counted,
     described,
     died,
@@ -20,9 +20,9 @@ from livejoin.core.fared import (
     spoilt,
     with_room,
 )
-from livejoin.core.generation import Generation
-from livejoin.core.moves import reply, say
+from livejoin.core.requests import asked, folded
 from livejoin.core.state import State
+from livejoin.core.transitions import reply, say
 
 _RETRY_S = 2.0  # for a topic that is not there yet
 _COLD_S = 120.0  # Spark's JVM and its first query take half a minute on a busy machine
@@ -85,7 +85,7 @@ def _built(state: State, building: Generation, fact: facts.OfBuild) -> State:
             state = ran(_warm(state), building)
             return state.faring(building, done=done, total=total, moved_at=state.up)
         case facts.CaughtUp(_, ready_at):
-            return moves.go_live(ran(_warm(state), building), ready_at)
+            return transitions.go_live(ran(_warm(state), building), ready_at)
     assert_never(fact)
 
 
@@ -131,7 +131,7 @@ def _started(state: State, fact: facts.Started) -> State:
             generation, trouble=trouble, moved_at=up, began_at=up, asked_at=asked_at
         )
     state = _dated(state)
-    if state.read_format < formats.LEDGER:
+    if state.read_format < format_versions.LEDGER:
         state = say(state, "INFO", _taken_over(state))
     if state.last_number > last:
         left = f"generations up to {state.last_number} have left topics or checkpoints"
@@ -141,7 +141,7 @@ def _started(state: State, fact: facts.Started) -> State:
 
 
 def _taken_over(state: State) -> str:
-    was = f"the ledger has format {state.read_format} and is taken over as {formats.LEDGER}"
+    was = f"the ledger has format {state.read_format} and is taken over as {format_versions.LEDGER}"
     return f"{was}; what is live is built anew" if state.live else was
 
 
@@ -159,7 +159,7 @@ def _ticked(state: State, fact: facts.Ticked) -> State:
             cause = f": {health.wrong}" if health.wrong else ""
             state = failed(state, f"no progress for {limits.build_stall_s:.0f} s{cause}")
     if standby is not None and state.stood_by:
-        state = moves.retire(state, standby, f"stood by for {limits.standby_s:.0f} s")
+        state = transitions.retire(state, standby, f"stood by for {limits.standby_s:.0f} s")
     return rebuilt(state)
 
 

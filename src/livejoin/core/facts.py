@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from livejoin.core.control_messages import Request
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.messages import Request
+from livejoin.core.outbox import Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits
-from livejoin.core.told import Reply
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from livejoin.core import formats, spec
+from livejoin.core import format_versions, spec
 
 Offsets = Mapping[int, int]
 
@@ -67,7 +67,7 @@ class Generation:
     max_rows: int = 2_000_000  # of a table: another setting counts from the next generation on
     changelog_id: str = ""  # of the topic that was made for it; a topic of that name may be another
     feed_id: str = ""  # the same of its feed, where it has one
-    changelog_format: int = formats.CHANGELOG
+    changelog_format: int = format_versions.CHANGELOG
 
     @property
     def resolved(self) -> bool:
@@ -122,7 +122,7 @@ def from_json(data: Mapping[str, Any] | None) -> Generation | None:
         )
         for name, reading in data["sources"].items()
     }
-    origin = Origin(**formats.known(Origin, data["origin"])) if data["origin"] else None
-    choice = spec.Choice(**formats.known(spec.Choice, data["choice"]))
-    given = formats.known(Generation, data)
+    origin = Origin(**format_versions.known(Origin, data["origin"])) if data["origin"] else None
+    choice = spec.Choice(**format_versions.known(spec.Choice, data["choice"]))
+    given = format_versions.known(Generation, data)
     return Generation(**{**given, "choice": choice, "origin": origin, "sources": sources})

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from livejoin.core.asked import resolved, slots
 from livejoin.core.decide import decide
 from livejoin.core.facts import Asked, CaughtUp, Found
 from livejoin.core.generation import Generation
+from livejoin.core.outbox import Reply
 from livejoin.core.plan import Keep, Resolve, plan
+from livejoin.core.requests import resolved, slots
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.core.told import Reply
 
 
 def preview(state: State, fact: Asked) -> dict[str, Any]:

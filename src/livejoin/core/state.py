@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from livejoin.core import formats
+from livejoin.core import format_versions
 from livejoin.core import generation as generations
 from livejoin.core.generation import Generation
+from livejoin.core.outbox import Told
 from livejoin.core.spec import Choice
-from livejoin.core.told import Told
 
 # Keys of the ledger topic's records; a generation's row is kept under its own.
 STATE_KEY = b"state"
@@ -87,7 +87,7 @@ class State:
     # how often swaps came to what, and queries were restarted, ever
     tally: Mapping[str, int] = field(default_factory=dict)
     # not durable
-    read_format: int = formats.LEDGER  # of the ledger that it was read from
+    read_format: int = format_versions.LEDGER  # of the ledger that it was read from
     untold: tuple[Told, ...] = ()
     now: float = 0.0  # what the clock on the wall shows: it may be set, and decides nothing
     up: float = 0.0  # seconds of a clock that only goes on, as are all times below
@@ -154,7 +154,7 @@ class State:
 def to_json(state: State) -> dict[str, Any]:
     """The durable part, for the ledger. What is untold is written beside it at the same time."""
     return {
-        "format": formats.LEDGER,
+        "format": format_versions.LEDGER,
         "lastNumber": state.last_number,
         "topicId": state.topic_id,
         "position": state.position,
@@ -171,12 +171,14 @@ def to_json(state: State) -> dict[str, Any]:
 
 def refusal(data: Mapping[str, Any]) -> str:
     """Why a ledger's state cannot be read: a newer livejoin wrote it. Empty: it can be."""
-    if why := formats.newer("the ledger", data.get("format"), formats.LEDGER):
+    if why := format_versions.newer("the ledger", data.get("format"), format_versions.LEDGER):
         return why
     found = (data[role] for role in ("live", "standby", "building"))
     for generation in filter(None, found):
         what = f"the changelog of generation {generation['number']}"
-        if why := formats.newer(what, generation.get("changelog_format"), formats.CHANGELOG):
+        if why := format_versions.newer(
+            what, generation.get("changelog_format"), format_versions.CHANGELOG
+        ):
             return why
     return ""
 
@@ -194,7 +196,7 @@ def from_json(data: Mapping[str, Any]) -> State:
         topic_id=data["topicId"],
         position=data["position"],
         ids=tuple(data["ids"]),
-        wanted=Choice(**formats.known(Choice, data["wanted"])) if data["wanted"] else None,
+        wanted=Choice(**format_versions.known(Choice, data["wanted"])) if data["wanted"] else None,
         live=generations.from_json(data["live"]),
         standby=generations.from_json(data["standby"]),
         building=building,

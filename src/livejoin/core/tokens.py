@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from livejoin.core import formats
+from livejoin.core import format_versions
 
 Role = Literal["viewer", "operator"]
 ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
@@ -33,11 +33,11 @@ class Token:
     made_at: int
     expires_at: int | None = None
     revoked: bool = False
-    format: int = formats.TOKEN  # of a newer one nothing else is known, and its id
+    format: int = format_versions.TOKEN  # of a newer one nothing else is known, and its id
 
     def trouble(self, now: float) -> str:
         """Why it does not count any more; empty: it does."""
-        if why := formats.newer("it", self.format, formats.TOKEN):
+        if why := format_versions.newer("it", self.format, format_versions.TOKEN):
             return why
         if self.revoked:
             return "it was revoked"
@@ -50,7 +50,7 @@ class Token:
 
         Of a newer format that cannot be told, and why it does not count is.
         """
-        return self.format != formats.TOKEN or hmac.compare_digest(self.hash, hashed(text))
+        return self.format != format_versions.TOKEN or hmac.compare_digest(self.hash, hashed(text))
 
     def without_rights(self) -> "Token":
         """The same, revoked."""
@@ -71,7 +71,7 @@ def from_json(raw: bytes, key: str = "") -> Token | None:
     try:
         found = json.loads(raw)
         number = found.get("format") if isinstance(found, dict) else None
-        if formats.newer("it", number, formats.TOKEN):
+        if format_versions.newer("it", number, format_versions.TOKEN):
             known = number if isinstance(number, int) else 0
             return Token(key, ROLES[0], "", "", 0, format=known)
         token = Token(**found)

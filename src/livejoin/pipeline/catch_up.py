@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import TopicPartition
 
-from livejoin.core import rows
+from livejoin.core import changelog as rows
 from livejoin.core.coverage import Coverage, Feeding
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
-from livejoin.kafka import Kafka, Topic
-from livejoin.reading import Flow, Place, there
+from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.reading import Flow, Place, there
 
 _LOOK_S = 1.0  # without a mark before gaps are looked into
 _LOOK_AT = 100_000  # offsets at a time: after each it can be stopped, and has come further

@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 from py4j.protocol import Py4JError
 
 from livejoin.errors import QueryFailed, Spoilt, first_line
-from livejoin.pipeline.session import Session
+from livejoin.pipeline.spark_session import Session
 
 _METADATA = "metadata"  # the first file of a checkpoint
 Reached = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset

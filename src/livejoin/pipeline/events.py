@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.core import rows, spec
-from livejoin.pipeline import exact, parse
+from livejoin.core import changelog, spec
+from livejoin.pipeline import parse, strict_json
 
 AT = ("ts", "partition", "offset")  # in the order in which versions are compared
 
@@ -31,13 +31,13 @@ def event(_session: SparkSession) -> tuple[Column, Column]:
     start = F.base64(F.substring("value", 1, parse.RAW_BYTES))
     raw = F.translate(start, "\r\n", "").alias("raw")  # Spark breaks base64 into lines
     reject = _members("source", "topic", "partition", "offset", "ts", "reason", raw)
-    others = (row[c.name].alias(c.name) for c in exact.FIELDS if c.name != spec.KEY)
+    others = (row[c.name].alias(c.name) for c in strict_json.FIELDS if c.name != spec.KEY)
     comma = F.when(has_key, F.lit(",")).otherwise(F.lit(""))
     text = F.when(reason.isNotNull(), reject).when(row.isNotNull(), _members(*others, after=comma))
     tables = F.when(reason.isNotNull(), F.concat(F.lit(f"{spec.REJECTS}/"), source, F.lit("/")))
     for one in spec.SOURCES:
         tables = tables.when(row.isNotNull() & (source == one.name), F.lit(_prefix(one)))
-    tables = tables.otherwise(F.concat(F.lit(f"{rows.TOMBSTONES}/"), source, F.lit("/")))
+    tables = tables.otherwise(F.concat(F.lit(f"{changelog.TOMBSTONES}/"), source, F.lit("/")))
     e = F.struct(tables.alias("into"), *AT, text.alias("text"))
     return F.coalesce(key, apart).alias("group"), e.alias("e")
 

@@ -13,9 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from livejoin.core import spec
-from livejoin.kafka import MAX_RECORD_BYTES
+from livejoin.kafka.cluster import MAX_RECORD_BYTES
 from livejoin.pipeline import join, parse
-from livejoin.pipeline.changelog import own, with_latest
+from livejoin.pipeline.emit import own, with_latest
 from livejoin.pipeline.events import event, event_of, is_of, of, row
 
 JOINS: frozenset[spec.Join] = frozenset({"left"})  # pairs are as many as the stream would write

@@ -12,15 +12,9 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.core import bundles, rows, spec
+from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.pipeline import parse
-from livejoin.pipeline.changelog import (
-    many_pairs,
-    many_with_latest,
-    own,
-    with_each,
-    with_latest,
-)
+from livejoin.pipeline.emit import many_pairs, many_with_latest, own, with_each, with_latest
 from livejoin.pipeline.events import event, is_of, of, row
 
 # Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
@@ -31,7 +25,7 @@ _RECORDS = "array<struct<key:string,value:string>>"
 
 # Where records of the feed go: what history tells of a key leaves no record of its own.
 HISTORY = "history/"
-MARK = f"{rows.FEED}/"
+MARK = f"{changelog.FEED}/"
 
 
 def records(stream: DataFrame, source: spec.Source) -> DataFrame:
@@ -51,7 +45,12 @@ def changes(read: DataFrame, choice: spec.Choice, fed: DataFrame | None = None) 
 
     What was there before them may come by a feed (see `history`), sooner or later.
     """
-    it = _columns(read.sparkSession, choice.join, fed is not None, (bundles.MANY, bundles.MOST))
+    it = _columns(
+        read.sparkSession,
+        choice.join,
+        fed is not None,
+        (changelog_bundles.MANY, changelog_bundles.MOST),
+    )
     events = parse.parsed(read).select(*event(read.sparkSession))
     if fed is not None:
         nothing = F.lit(None).cast(fed.schema["kept"].dataType)

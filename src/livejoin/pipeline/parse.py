@@ -10,8 +10,8 @@ import functools
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.pipeline import exact
-from livejoin.pipeline.exact import FIELDS, MAX_VALUE_BYTES
+from livejoin.pipeline import strict_json
+from livejoin.pipeline.strict_json import FIELDS, MAX_VALUE_BYTES
 
 RAW_BYTES = 4096  # of a rejected record, for people to look at
 # What `from_json` makes, for a string field, of an array, of a number without end, and of a number
@@ -53,15 +53,15 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
         "allowNonNumericNumbers": "false",
     }
     quick = F.from_json(F.col("_text"), f"{fields},{_DOUBT} string", options)
-    values = exact.struct(
-        F.when(exact.has(field), F.col(f"_quick.{field.name}")) for field in FIELDS
+    values = strict_json.struct(
+        F.when(strict_json.has(field), F.col(f"_quick.{field.name}")) for field in FIELDS
     )
     doubtful = F.col("value").isNotNull() & ~F.col("_sure")
     return (
         ("_text", text),
         ("_quick", F.when(_flat(), quick)),
         ("_sure", F.coalesce(_sure(), F.lit(col=False))),
-        ("_exact", F.when(doubtful, exact.read(F.col("_text")))),
+        ("_exact", F.when(doubtful, strict_json.read(F.col("_text")))),
         ("row", F.when(F.col("_sure"), values).otherwise(F.col("_exact.row"))),
     )
 
@@ -98,7 +98,7 @@ def _sure() -> Column:
         if field.type == "string":
             sure &= value.isNull() | ~(_may_be_doubtful(value) & value.rlike(_DOUBTFUL))
         elif field.type == "double":
-            sure &= value.isNull() | exact.finite(value)
+            sure &= value.isNull() | strict_json.finite(value)
     return sure
 
 

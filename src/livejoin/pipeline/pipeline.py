@@ -11,21 +11,23 @@ import structlog
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin import failpoints
-from livejoin.core import rows
+from livejoin.core import changelog as rows
 from livejoin.core.coverage import Feeding
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import Spoilt
-from livejoin.kafka import ANSWER_S, MAX_RECORD_BYTES, Kafka
-from livejoin.pipeline import history, positions, sources
+from livejoin.kafka.cluster import ANSWER_S, MAX_RECORD_BYTES, Kafka
+from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.writing import write
+from livejoin.pipeline import history
+from livejoin.pipeline import offsets as positions
+from livejoin.pipeline import source_watch as sources
 from livejoin.pipeline.catch_up import CatchUp, Way
 from livejoin.pipeline.checkpoints import Reached
-from livejoin.pipeline.jobs import Job
+from livejoin.pipeline.history_job import Job
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.rehearsal import Rehearsal
-from livejoin.reading import read_to_end
-from livejoin.writing import write
+from livejoin.pipeline.warm_up import Rehearsal
+from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 

@@ -14,17 +14,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from livejoin.config.sections import Spark
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
-from livejoin.kafka import Kafka
-from livejoin.pipeline import failures, history, join, options
+from livejoin.kafka.cluster import Kafka
+from livejoin.pipeline import history, join, kafka_options, query_errors
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
-from livejoin.pipeline.jobs import Job
-from livejoin.pipeline.session import Session
-from livejoin.sections import Spark
+from livejoin.pipeline.history_job import Job
+from livejoin.pipeline.spark_session import Session
 
 _WATCH_S = 0.5
 _SHORTEST_S = 5  # batch that Spark takes
@@ -113,7 +113,7 @@ class Queries:
             number, folder = generation.number, generation.checkpoint
             query = self._written(changes, number, str(number), folder, self.batch_s)
         except (PySparkException, Py4JError) as error:
-            raise failures.named(error, self.checkpoints.of(generation.checkpoint)) from error
+            raise query_errors.named(error, self.checkpoints.of(generation.checkpoint)) from error
         except OSError as error:
             raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
         with self._lock:
@@ -205,7 +205,7 @@ class Queries:
             return QueryFailed(f"Spark does not answer: {first_line(lost)}")
         if error is None:
             return QueryFailed("it stopped")
-        return failures.named(error, self.checkpoints.of(generation), trace)
+        return query_errors.named(error, self.checkpoints.of(generation), trace)
 
     def _trace(self, query: StreamingQuery) -> str:
         """All that the JVM knows of how a query ended; pyspark leaves the causes out."""
@@ -229,16 +229,16 @@ class Queries:
         return join.changes(join.together(streams), generation.choice, fed)
 
     def _stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
-        asked = options.reading(self._kafka, self._names) | {
+        asked = kafka_options.reading(self._kafka, self._names) | {
             "subscribe": topic,
-            "startingOffsets": options.offsets(topic, start),
+            "startingOffsets": kafka_options.offsets(topic, start),
         }
         return spark.readStream.format("kafka").options(**asked).load()
 
     def _written(
         self, changes: DataFrame, generation: int, called: str, checkpoint: str, batch_s: int
     ) -> StreamingQuery:
-        asked = options.writing(self._kafka) | {
+        asked = kafka_options.writing(self._kafka) | {
             "topic": self._names.changelog(generation),
             "checkpointLocation": self.checkpoints.of(checkpoint),
         }
@@ -262,6 +262,6 @@ def _ended(query: StreamingQuery) -> int:
     """How many batches have ended."""
     if not query.isActive:
         error = query.exception()
-        raise QueryFailed(failures.cause(error) if error else "it stopped")
+        raise QueryFailed(query_errors.cause(error) if error else "it stopped")
     progress = query.lastProgress
     return 0 if progress is None else int(progress["batchId"]) + 1

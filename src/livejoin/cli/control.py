@@ -1,0 +1,137 @@
+"""The commands that ask a running livejoin for a change, or what one would do."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from livejoin.cli.options import (
+    AccountsTopic,
+    Expect,
+    JoinType,
+    MessageId,
+    Output,
+    Start,
+    Url,
+    UsersTopic,
+)
+from livejoin.cli.text import tell
+from livejoin.client import http
+
+
+def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
+    users_topic: UsersTopic = None,
+    accounts_topic: AccountsTopic = None,
+    join: JoinType = None,
+    start: Start = None,
+    expect: Expect = None,
+    message_id: MessageId = None,
+    *,
+    wait: Annotated[bool, typer.Option(help="Wait until the swap is done.")] = True,
+    limit: Annotated[float, typer.Option(help="How many seconds to wait.")] = 600,
+    url: Url = http.DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Ask for other topics or another join.
+
+    What is left out stays as it is. The message is written to the control topic like any other, and
+    the command waits until the swap is done. It prints the outcome (`live: generation 7 after
+    0.9 s`). A rejection or a failed build ends it with code 1 and the reason.
+
+        livejoin send --users-topic users_b --accounts-topic accounts_b
+        livejoin send --join inner
+    """
+    message = _message(users_topic, accounts_topic, join, start, expect, message_id)
+    answer = http.post(url, "api/v1/control", message)
+    number = answer["generation"]
+    if wait and number is not None and answer["outcome"] in ("accepted", "building"):
+        row = http.follow(url, number, limit)
+        answer |= {"outcome": row["state"], "reason": row["message"]}
+        answer["tookSeconds"] = row["catchUpSeconds"]
+    _print_outcome(answer, output)
+
+
+def rollback(
+    expect: Expect = None,
+    message_id: MessageId = None,
+    url: Url = http.DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Go back to the generation that stands by, at once.
+
+    Live and standby change places. Ends with code 1 if nothing stands by.
+    """
+    message = _message(None, None, None, None, expect, message_id)
+    _print_outcome(http.post(url, "api/v1/rollback", message), output)
+
+
+def preview(  # noqa: PLR0913 - one option per field of a message
+    users_topic: UsersTopic = None,
+    accounts_topic: AccountsTopic = None,
+    join: JoinType = None,
+    start: Start = None,
+    expect: Expect = None,
+    *,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Preview a rollback.")] = False,
+    url: Url = http.DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Say what a request would do, without doing it.
+
+    What is built and read, whether the topics exist, how many task slots are needed, what is live
+    and what stands by afterwards, what is stopped. Ends with code 1 if the request would be
+    rejected.
+
+        livejoin preview --join left_outer
+        livejoin preview --rollback
+    """
+    message = _message(users_topic, accounts_topic, join, start, expect, None)
+    if rollback:
+        message["action"] = "rollback"
+    plan = http.post(url, "api/v1/preview", message)
+    if output == "json":
+        print(json.dumps(plan))
+    else:
+        for line in _plan_lines(plan):
+            tell(line)
+    if plan["outcome"] == "rejected":
+        raise typer.Exit(1)
+
+
+def _message(*values: Any) -> dict[str, Any]:
+    names = ("usersTopic", "accountsTopic", "joinType", "start", "expectedGeneration", "id")
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def _print_outcome(answer: dict[str, Any], output: str) -> None:
+    if output == "json":
+        print(json.dumps(answer))
+    else:
+        number = answer["generation"]
+        of = f": generation {number}" if number is not None else ""
+        took = answer.get("tookSeconds")
+        after = f" after {took:.1f} s" if took is not None else ""
+        why = f" ({answer['reason']})" if answer["reason"] else ""
+        tell(f"{answer['outcome']}{of}{after}{why}")
+    if answer["outcome"] in ("failed", "superseded", "cancelled"):
+        raise typer.Exit(1)
+
+
+def _plan_lines(plan: dict[str, Any]) -> list[str]:
+    """A preview for people."""
+    if plan["outcome"] == "rejected":
+        return [f"would be rejected: {plan['reason']}"]
+    slots, later = plan["slots"], plan["afterwards"]
+    lines = [f"{'outcome':<12} {plan['outcome']}"]
+    lines += [f"{'builds':<12} {plan['build']}"] if plan["build"] else []
+    for name, topic in plan["topics"].items():
+        lines.append(
+            f"{'reads':<12} {name}: {topic['records']} records, {topic['partitions']} partitions"
+        )
+    lines += [
+        f"{'task slots':<12} {slots['needed']} more, {slots['held']} of {slots['total']} are held",
+        f"{'live':<12} {plan['now']['live']} now, {later['live']} afterwards",
+        f"{'stands by':<12} {later['standby'] or 'nothing'} afterwards",
+    ]
+    stopped = ", ".join(f"generation {number}" for number in plan["stopped"])
+    return [*lines, f"{'stops':<12} {stopped or 'nothing'}"]

@@ -1,0 +1,290 @@
+"""The command line: what starts livejoin, and all commands together; failures as exit codes."""
+
+import json
+import logging
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+
+from livejoin import __version__, redaction
+from livejoin.cli import config as cli_settings
+from livejoin.cli import control, status, tables, tokens
+from livejoin.cli.options import Config, Insecure, Output, Port, explained
+from livejoin.cli.text import tell
+from livejoin.core.names import Names
+from livejoin.errors import LivejoinError, SettingsError
+from livejoin.runtime import processes
+from livejoin.runtime.terminal import escaped
+
+cli = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+_REACH_S = 5
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        print(f"livejoin {__version__}")
+        raise typer.Exit
+
+
+@cli.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Join Kafka topics live on Spark, and watch the result as tables whose names never change."""
+
+
+@cli.command("demo")
+def demo_command(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the broker's data and the checkpoints; delete it to start afresh."
+            "  [default: ~/.local/state/livejoin/demo]"
+        ),
+    ] = None,
+    port: Port = 10000,
+    *,
+    insecure: Insecure = False,
+) -> None:
+    """Run everything on this machine, to try it.
+
+    It starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
+    producers feed two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and can
+    be asked for the other. Ctrl-C stops it; the data stays, and the next start goes on with it.
+
+    The address that it prints signs a browser in, once. The commands in another terminal use a
+    token that it keeps for this user, in `~/.config/livejoin/credentials.json`.
+    """
+    from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
+
+    folder = (data or processes.state_folder() / "demo").absolute()
+    raise typer.Exit(demo.run(folder, port or 0, insecure=insecure))
+
+
+@cli.command()
+def run(config: Config = None, port: Port = None, *, insecure: Insecure = False) -> None:
+    """Join topics of your own Kafka, and serve the tables.
+
+    Which topics and how is said by the settings. It prints the page's address on standard output
+    and log lines on standard error. If Kafka or a topic is not there it waits, says so in
+    `orchestrator_status` and on `/readyz`, and tries again.
+
+    Started a second time under the same `name`, it stands by: it serves the same tables, and leads
+    when the first one dies (about 10 s after a kill, at once after a clean stop).
+
+    At the very first start it makes a token for each role and prints them, once; see `livejoin
+    token`. On a terminal the page's address signs a browser in, once, within 5 minutes.
+    """
+    from livejoin import app  # noqa: PLC0415 - as above
+    from livejoin.config import settings  # noqa: PLC0415 - as above
+
+    chosen = settings.load(config, **_http(port, insecure=insecure))
+    raise typer.Exit(app.run(chosen, _announce))
+
+
+@cli.command()
+def serve(config: Config = None, port: Port = None, *, insecure: Insecure = False) -> None:
+    """Serve the tables of a livejoin that runs elsewhere.
+
+    It follows, over the same Kafka, the ledger of a `livejoin run` of the same `name`, and serves
+    everything that it serves. It never leads, and needs no Java. Before there is a ledger it says
+    so, on the console and on `/readyz`, and waits; while nobody leads it goes on, and says that its
+    rows are stale.
+    """
+    from livejoin import serving  # noqa: PLC0415 - as above
+    from livejoin.config import settings  # noqa: PLC0415 - as above
+    from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
+
+    chosen = settings.load(config, **_http(port, insecure=insecure))
+    ledger, kafka = Names(chosen.name).ledger, Kafka(chosen.kafka).address
+
+    def announce(url: str, signing_in: str) -> None:
+        _announce(url, signing_in)
+        print(f"livejoin: following {ledger} at {kafka}", flush=True)
+
+    raise typer.Exit(serving.run(chosen, announce))
+
+
+def _http(port: int | None, *, insecure: bool) -> dict[str, Any]:
+    """What the command line says over the settings."""
+    given = {} if port is None else {"port": port}
+    given |= {"insecure": True} if insecure else {}
+    return {"http": given} if given else {}
+
+
+def _announce(url: str, signing_in: str) -> None:
+    """Say where the page is; the code that signs in is for a person, and not for a log."""
+    print(f"livejoin: the page is at {signing_in if sys.stdout.isatty() else url}", flush=True)
+    if url == signing_in:
+        print("livejoin: INSECURE, whoever can reach it may read and change everything", flush=True)
+
+
+for _command in (
+    status.status,
+    tables.tables,
+    tables.show,
+    tables.topics,
+    tables.peek,
+    control.send,
+    control.preview,
+    control.rollback,
+    tables.schema,
+    cli_settings.config,
+):
+    cli.command(help=explained(_command))(_command)
+cli.add_typer(tokens.token, name="token")
+
+
+@cli.command()
+def doctor(config: Config = None, output: Output = "table") -> None:
+    """Check this machine and the settings: Java, jars, Kafka, topics.
+
+    One line each: system, java, jars, settings, kafka, topics, leader (a topic of livejoin's own).
+    Jars that are still to be downloaded are no failure. Ends with code 1 if a check did not pass.
+    """
+    checks = list(_checks(config))
+    if output == "json":
+        print(json.dumps([{"check": name, "ok": ok, "found": found} for name, ok, found in checks]))
+    else:
+        for name, ok, found in checks:
+            tell(f"{'ok ' if ok else 'BAD'}  {name:<10} {found}")
+    if not all(ok for _, ok, _ in checks):
+        raise typer.Exit(1)
+
+
+def _checks(config: Path | None) -> Any:
+    """Yield each check's name, whether it passed, and what was found."""
+    from livejoin.config import settings  # noqa: PLC0415 - as above
+    from livejoin.control.leadership import check_topic  # noqa: PLC0415 - as above
+    from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
+    from livejoin.runtime import jars  # noqa: PLC0415 - as above
+
+    system = platform.system()
+    known = system in ("Linux", "Darwin")
+    yield "system", known, system if known else f"{system}: run livejoin under WSL2"
+    yield _check("java", processes.java)
+    missing = [
+        jar.coordinate
+        for jar in jars.locked()
+        if jar.group in jars.RUNNING and not jar.file.exists()
+    ]
+    yield (
+        "jars",
+        True,
+        f"{len(missing)} to be downloaded at the first start" if missing else "all in the cache",
+    )
+    try:
+        chosen = settings.load(config)
+    except SettingsError as error:
+        yield "settings", False, str(error)
+        return
+    yield "settings", True, f"{config or 'defaults and environment'}"
+    kafka = Kafka(chosen.kafka)
+
+    def reach() -> str:
+        kafka.wait_until_reachable(_REACH_S)
+        return kafka.address
+
+    reached = _check("kafka", reach)
+    yield reached
+    if reached[1]:
+        topics = (chosen.topics.users, chosen.topics.accounts)
+        absent = [name for name in topics if name not in kafka.describe(topics)]
+        found = (
+            f"missing: {', '.join(absent)}; create them, or name others in topics.*"
+            if absent
+            else " and ".join(topics)
+        )
+        yield "topics", not absent, found
+
+        def one_leader() -> str:
+            names = Names(chosen.name)
+            check_topic(kafka, names)
+            return f"one partition, or none yet: {names.leader}"
+
+        yield _check("leader", one_leader)
+
+
+def _check(name: str, work: Any) -> tuple[str, bool, str]:
+    try:
+        return name, True, str(work())
+    except LivejoinError as error:
+        return name, False, str(error)
+
+
+def _quiet_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs a trace to the root logger whenever the JVM is gone; the status says it better."""
+    return "py4j" not in record.pathname
+
+
+def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
+    """Take out of a log line what must not be shown, wherever it came from."""
+    return redaction.scrubbed(str(line))
+
+
+def _escaped_values(_logger: Any, _method: str, event: Any) -> Any:
+    """Before colours are added: what others have written must not look like ours."""
+    return {
+        name: escaped(value, keep="\n" if name == "exception" else "")
+        if isinstance(value, str)
+        else value
+        for name, value in event.items()
+    }
+
+
+class _Escaped(logging.Formatter):
+    """The same for lines of libraries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Keep the lines of a trace."""
+        return escaped(super().format(record), keep="\n")
+
+
+def configure_logging() -> None:
+    """Log lines for people, on standard error."""
+    handler = logging.StreamHandler()
+    handler.addFilter(_quiet_py4j)
+    handler.setFormatter(_Escaped("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            _escaped_values,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+            _without_secrets,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    configure_logging()
+    try:
+        cli()
+    except LivejoinError as error:
+        tell(f"livejoin: {error.message}", aside=True)
+        if error.hint:
+            tell(f"  {error.hint}", aside=True)
+        sys.exit(2 if isinstance(error, SettingsError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,102 @@
+"""`livejoin.v1` as a client reads it: frames taken apart and checked, subscriptions written."""
+
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from livejoin.core import format_versions
+from livejoin.errors import Garbled, NewerFormat
+
+SUBPROTOCOL = "livejoin.v1"
+_KINDS = ("snapshot", "upsert", "remove")
+_LENGTH = struct.Struct(">I")
+_UNREADABLE = (
+    *(struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    *(OSError, pa.ArrowException),
+)
+_HINT = "Check that the address is livejoin's and that both are of one version."
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one frame says of one table."""
+
+    table: str
+    kind: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message of the server."""
+
+    type: str
+    generation: int | None
+    seq: int
+    parts: tuple[Part, ...] = ()
+    resumed: bool = False  # it goes on from what the client holds
+    totals: Mapping[str, int] = field(default_factory=dict)  # where viewers get only the newest
+    newest: int | None = None
+    stale: str | None = None
+    tables: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # rows and hash
+    message: str = ""
+
+
+def read(data: bytes) -> Frame:
+    """Take a frame apart."""
+    try:
+        (size,) = _LENGTH.unpack_from(data)
+        at = _LENGTH.size + size
+        header = json.loads(data[_LENGTH.size : at])
+        if why := format_versions.newer("a frame", header.get("format"), format_versions.LIVE):
+            raise NewerFormat(why, hint="Install the livejoin that the server has.")
+        parts = []
+        for listed in header["parts"]:
+            kind, end = listed["kind"], at + listed["bytes"]
+            if kind not in _KINDS or end > len(data):
+                raise Garbled(f"a frame has a bad part {listed}", hint=_HINT)
+            parts.append(Part(listed["table"], kind, _rows(data[at:end])))
+            at = end
+        return _frame(header, tuple(parts))
+    except _UNREADABLE as error:
+        raise Garbled(f"a frame cannot be read: {error!r}", hint=_HINT) from error
+
+
+def _frame(header: Mapping[str, Any], parts: tuple[Part, ...]) -> Frame:
+    tables, limited = header.get("tables") or {}, header.get("limited") or {}
+    numbers = (header["seq"], header["generation"] or 0)
+    if not isinstance(header["type"], str) or any(type(n) is not int for n in numbers):
+        raise Garbled("a frame does not say what it is", hint=_HINT)
+    return Frame(
+        header["type"],
+        header["generation"],
+        header["seq"],
+        parts,
+        resumed=header.get("resumed") is True,
+        totals={name: int(one["total"]) for name, one in limited.items()},
+        newest=header.get("newest"),
+        stale=header.get("stale"),
+        tables={name: (int(one["rows"]), str(one["hash"])) for name, one in tables.items()},
+        message=str(header.get("message", "")),
+    )
+
+
+def _rows(payload: bytes) -> pa.Table:
+    # a slice is a copy: Arrow wants its buffers aligned, and a frame packs them without padding
+    with pa.ipc.open_stream(payload) as stream:
+        rows = stream.read_all()
+    if "_id" not in rows.column_names or rows.schema.field("_id").type != pa.string():
+        raise Garbled("a table has no _id", hint=_HINT)
+    return rows
+
+
+def subscription(tables: Iterable[str], resume: tuple[int, int] | None) -> str:
+    """Ask for tables, from a generation and seq on where that is known."""
+    message: dict[str, Any] = {"subscribe": list(tables)}
+    if resume is not None:
+        message["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
+    return json.dumps(message)

@@ -1,0 +1,205 @@
+"""What a control message does. None is ever without effect and without a reason."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from livejoin.core import transitions
+from livejoin.core.control_messages import Request
+from livejoin.core.facts import Asked, Folded, Found
+from livejoin.core.spec import Choice
+from livejoin.core.state import IDS_KEPT, State
+from livejoin.core.transitions import reply, say
+
+_RAW_LOGGED = 1024  # characters
+_WARNINGS = 5  # of one message
+
+
+def asked(state: State, fact: Asked) -> State:
+    """The state after a message. One that was decided before changes nothing."""
+    origin, request = fact.origin, fact.request
+    if origin.offset < state.position:
+        return state
+    state = replace(state, position=origin.offset + 1)
+    state = say(
+        state, "INFO", f"control {origin.offset} by {origin.by}: {origin.raw[:_RAW_LOGGED]}"
+    )
+    if request is None:
+        return _rejected(state, fact, fact.wrong)
+    if request.id is not None:
+        if request.id in state.ids:
+            return _repeated(state, fact, request.id)
+        state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
+    for warning in request.warnings[:_WARNINGS]:
+        state = say(state, "WARN", f"control {origin.offset}: {warning}; it is ignored")
+    choice = resolved(state, request)
+    why = refused(state, fact, request, choice)
+    if why or choice is None:
+        return _rejected(state, fact, why)
+    state = say(state, "INFO", f"control {origin.offset} resolves to {choice}")
+    match request.action:
+        case "apply":
+            return _applied(state, fact, request, choice)
+        case "rollback":
+            return _rolled_back(state, fact)
+        case "preview":
+            state = reply(state, origin, "previewed", f"would resolve to {choice}")
+            return say(state, "INFO", f"control {origin.offset}: a preview, nothing changes")
+    assert_never(request.action)
+
+
+def folded(state: State, fact: Folded) -> State:
+    """A control topic that is new to us: its history counts as one request."""
+    if state.topic_id:  # offsets of the old one mean other messages now
+        state = transitions.without_origins(state)
+    state = replace(
+        state,
+        topic_id=fact.topic_id,
+        position=fact.position,
+        ids=fact.ids[-IDS_KEPT:],
+        untold=(*state.untold, *fact.history),
+    )
+    choice = resolved(state, fact.request)
+    assert choice is not None, "Started comes first, and tells the settings' choice"
+    if fact.count:
+        state = say(state, "INFO", f"{fact.count} control messages of the past come to {choice}")
+    newest = state.building or state.live
+    if choice.users == choice.accounts:
+        state = say(state, "WARN", f"{choice} reads {choice.users} twice: the past is ignored")
+        choice = resolved(state, Request())
+        assert choice is not None
+    if newest is not None and choice == newest.choice:
+        return state
+    state = transitions.build(state, choice, "history" if fact.count else "settings")
+    return say(state, "INFO", f"building: {state.building}")
+
+
+def resolved(state: State, request: Request) -> Choice | None:
+    """What a request comes to: what it leaves out is the newest accepted choice."""
+    if request.action == "rollback":
+        return state.standby.choice if state.standby else None
+    newest = state.building or state.live
+    basis = newest.choice if newest else state.wanted
+    return request.applied_to(basis) if basis else None
+
+
+def refused(state: State, fact: Asked, request: Request, choice: Choice | None) -> str:
+    """Why a request cannot be granted, or nothing."""
+    live = state.live.number if state.live else None
+    if request.expected not in (None, live):
+        is_live = f"generation {live} is" if live else "nothing is"
+        return f"expectedGeneration is {request.expected}, but {is_live} live"
+    if request.action == "rollback":
+        return _no_way_back(state)
+    if choice is None:
+        return "livejoin has not started yet"
+    for topic in request.topics:
+        found = fact.topics.get(topic, f'topic "{topic}" does not exist')
+        if isinstance(found, str):
+            return found
+    if choice.users == choice.accounts:
+        return f"usersTopic and accountsTopic are both {choice.users}: they must differ"
+    return _too_large(state, fact, choice) if _builds(state, request, choice) else ""
+
+
+def _builds(state: State, request: Request, choice: Choice) -> bool:
+    """Whether a request asks for a new generation."""
+    there = [g.choice for g in (state.live, state.building) if g is not None]
+    return bool(request.start) or choice not in there
+
+
+def _too_large(state: State, fact: Asked, choice: Choice) -> str:
+    needed = slots(state, choice, fact)
+    beside = state.limits.slots - state.slots_of(state.live)
+    if needed <= beside:
+        return ""
+    return (
+        f"{choice} needs {needed} task slots beside what is live, and {max(0, beside)} of"
+        f" {state.limits.slots} are free; give Spark more in spark.master"
+    )
+
+
+def _no_way_back(state: State) -> str:
+    standby = state.standby
+    if standby is None:
+        return (
+            "no generation stands by: there was no swap yet, or standby_s has passed;"
+            " ask for the topics and the join instead"
+        )
+    health = state.of(standby)
+    # one that is just being started, like everything after a restart, is no worse than what is live
+    down = health.broken or health.blocked or (health.restarts and health.trouble)
+    return f"generation {standby.number} is down: {health.wrong}" if down else ""
+
+
+def slots(state: State, choice: Choice, fact: Asked) -> int:
+    """How many task slots a choice needs, as far as its topics are known."""
+    return state.limits.needed(
+        _partitions(state, choice.users, fact) + _partitions(state, choice.accounts, fact)
+    )
+
+
+def _partitions(state: State, topic: str, fact: Asked) -> int:
+    found = fact.topics.get(topic)
+    if isinstance(found, Found):
+        return found.partitions
+    known = (generation.partitions(topic) for generation in state.wants)
+    return next((count for count in known if count is not None), 0)
+
+
+def _applied(state: State, fact: Asked, request: Request, choice: Choice) -> State:
+    origin = fact.origin
+    building, live = state.building, state.live
+    if not request.start:
+        if building is not None and choice == building.choice:
+            why = f"generation {building.number} is being built for it already"
+            state = state.faring(building, try_again_at=0.0)
+            state = reply(state, origin, "building", why, building.number)
+            return say(state, "INFO", f"control {origin.offset}: no change, {why}")
+        if live is not None and choice == live.choice:
+            return _confirmed(state, fact)
+    state = transitions.build(state, choice, origin.by, origin, request.start)
+    assert state.building is not None
+    state = reply(state, origin, "accepted", generation=state.building.number)
+    beside = f" beside {live}" if live else ""
+    return say(state, "INFO", f"control {origin.offset}: building {state.building}{beside}")
+
+
+def _confirmed(state: State, fact: Asked) -> State:
+    """A heartbeat, which also ends a build that goes elsewhere and revives what was given up."""
+    live, offset = state.live, fact.origin.offset
+    assert live is not None
+    did = "no change"
+    if state.building is not None:
+        did = f"generation {state.building.number} is not built"
+        state = transitions.cancel(state, f"control {offset} asks for what is live")
+    if state.of(live).unusable:
+        did = "it cannot go on and is built anew soon"
+    elif state.of(live).broken:
+        did = "its query is tried again"
+        state = state.faring(live, broken=False, restarts=0, try_again_at=0.0)
+    state = replace(state, live=replace(live, live_at=state.now))
+    state = reply(state, fact.origin, "live", did, live.number)
+    return say(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
+
+
+def _rolled_back(state: State, fact: Asked) -> State:
+    state = transitions.roll_back(state)
+    assert state.live is not None
+    number = state.live.number
+    state = say(state, "INFO", f"control {fact.origin.offset}: generation {number} is live again")
+    return reply(state, fact.origin, "live", "rolled back", number)
+
+
+def _rejected(state: State, fact: Asked, why: str) -> State:
+    offset = fact.origin.offset
+    goes_on = f", generation {state.live.number} goes on serving" if state.live else ""
+    state = say(transitions.tallied(state, "rejected"), "WARN", f"control {offset} rejected: {why}")
+    state = say(state, "INFO", f"control {offset}: nothing changes{goes_on}")
+    return reply(state, fact.origin, "rejected", why)
+
+
+def _repeated(state: State, fact: Asked, message_id: str) -> State:
+    why = f"id {message_id} was decided before"
+    state = say(state, "INFO", f"control {fact.origin.offset} resolves to nothing new: {why}")
+    state = say(state, "INFO", f"control {fact.origin.offset}: no change")
+    return reply(state, fact.origin, "repeated", why)

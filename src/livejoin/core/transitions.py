@@ -1,0 +1,174 @@
+"""The moves that generations make: asked for, live, rolled back, ended. Every one says so.
+
+Which move follows from which fact is decided elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from livejoin.core.generation import Generation, Origin
+from livejoin.core.outbox import End, Ended, Level, Line, Outcome, Reply, Tallied
+from livejoin.core.spec import Choice
+from livejoin.core.state import Health, State
+
+
+def say(state: State, level: Level, msg: str) -> State:
+    """Have a log line told."""
+    line = Line(state.lines + 1, state.now, level, msg)
+    return replace(state, lines=line.id, untold=(*state.untold, line))
+
+
+def tallied(state: State, what: Tallied) -> State:
+    """Count once more what the metrics tell. It is durable: a counter never goes back."""
+    return replace(state, tally={**state.tally, what: state.tally.get(what, 0) + 1})
+
+
+def reply(
+    state: State,
+    origin: Origin | None,
+    outcome: Outcome,
+    reason: str = "",
+    generation: int | None = None,
+) -> State:
+    """Have the sender of a message told what became of it; nobody where nobody asked."""
+    if origin is None:
+        return state
+    told = Reply(origin, outcome, state.now, reason, generation)
+    return replace(state, untold=(*state.untold, told))
+
+
+def build(
+    state: State,
+    choice: Choice,
+    by: str,
+    origin: Origin | None = None,
+    start: Mapping[str, str] | None = None,
+) -> State:
+    """Ask for a new generation. One that is being built is superseded."""
+    number = state.last_number + 1
+    old = state.building
+    if old is not None:
+        state = say(state, "INFO", f"superseded: {old} by generation {number}")
+        state = tallied(state, "superseded")
+        state = end(state, old, "superseded", f"by generation {number}")
+    asked = Generation(
+        number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
+    )
+    state = replace(state, building=asked, last_number=number, wanted=choice)
+    return state.faring(asked, moved_at=state.up, asked_at=state.up)
+
+
+def go_live(state: State, ready_at: int) -> State:
+    """The building generation is complete: the names move to it, the old one stands by."""
+    building, old = state.building, state.live
+    assert building is not None
+    took = state.up - state.of(building).asked_at
+    state = say(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
+    state = reply(state, building.origin, "caught-up", generation=building.number)
+    new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
+    state = replace(state, live=new, building=None)
+    state = tallied(_moved(state).faring(new, done=0, total=0), "live")
+    came = f"live: {new}" if old is None else f"live: {old} → {new}"
+    state = reply(say(state, "INFO", came), new.origin, "live", generation=new.number)
+    if old is None:
+        return state
+    if state.of(old).broken or not state.limits.standby_s:
+        return retire(state, old, "replaced by another generation")
+    if state.standby is not None:
+        state = retire(state, state.standby, "a further swap took its place")
+    return replace(state, standby=old)
+
+
+def roll_back(state: State) -> State:
+    """Live and standby change places. A build is given up: the last request wins."""
+    live, standby = state.live, state.standby
+    assert live is not None
+    assert standby is not None
+    if state.building is not None:
+        state = cancel(state, f"rolled back to generation {standby.number}")
+    back = replace(standby, live_at=state.now)
+    state = _moved(replace(state, live=back, standby=live, wanted=back.choice))
+    state = say(tallied(state, "rolled-back"), "INFO", f"rolled back: {live} → {back}")
+    return reply(state, live.origin, "rolled-back", generation=live.number)
+
+
+def _moved(state: State) -> State:
+    """Live and standby have changed: from now on the standby's time counts."""
+    return replace(state, moved_at=state.now, moved_up=state.up)
+
+
+def cancel(state: State, why: str) -> State:
+    """The building generation is not wanted any more."""
+    building = state.building
+    assert building is not None
+    state = say(tallied(state, "cancelled"), "INFO", f"cancelled: {building}: {why}")
+    state = end(state, building, "superseded", f"cancelled: {why}", "cancelled")
+    return _as_before(state)
+
+
+def fail(state: State, why: str) -> State:
+    """The building generation came to nothing. What is live is not touched."""
+    building = state.building
+    assert building is not None
+    state = say(tallied(state, "failed"), "ERROR", f"failed: {building}: {why}{_goes_on(state)}")
+    return _as_before(end(state, building, "failed", why))
+
+
+def retire(state: State, generation: Generation, why: str) -> State:
+    """A generation that was live is let go."""
+    state = say(state, "INFO", f"retired: {generation}: {why}")
+    return end(state, generation, "retired", why)
+
+
+def end(
+    state: State, generation: Generation, how: End, why: str, outcome: Outcome | None = None
+) -> State:
+    """Forget a generation; the plan removes what is left of it."""
+    state = reply(state, generation.origin, outcome or how, why, generation.number)
+    last = Ended(generation, how, state.now, why, state.of(generation).figures)
+    health: dict[int, Health] = {n: h for n, h in state.health.items() if n != generation.number}
+    return replace(
+        state,
+        untold=(*state.untold, last),
+        health=health,
+        standby=None if state.standby == generation else state.standby,
+        building=None if state.building == generation else state.building,
+    )
+
+
+def put(state: State, generation: Generation) -> State:
+    """The same with a generation in the place of the one with its number."""
+
+    def new(old: Generation | None) -> Generation | None:
+        return generation if old is not None and old.number == generation.number else old
+
+    return replace(
+        state, live=new(state.live), standby=new(state.standby), building=new(state.building)
+    )
+
+
+def without_origins(state: State) -> State:
+    """Forget which messages asked for the generations."""
+
+    def nobody(generation: Generation | None) -> Generation | None:
+        return replace(generation, origin=None) if generation else None
+
+    return replace(
+        state,
+        live=nobody(state.live),
+        standby=nobody(state.standby),
+        building=nobody(state.building),
+    )
+
+
+def _goes_on(state: State) -> str:
+    if state.live is None:
+        return ""
+    if state.of(state.live).broken:
+        return f"; the last rows of generation {state.live.number} stay"
+    return f"; generation {state.live.number} goes on serving"
+
+
+def _as_before(state: State) -> State:
+    """After a build that came to nothing the live choice is the newest again, if there is one."""
+    return replace(state, wanted=state.live.choice) if state.live else state

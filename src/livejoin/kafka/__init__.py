@@ -1,0 +1,1 @@
+"""Kafka clients: properties, topics, reading, writing. Knows nothing of what the records mean."""

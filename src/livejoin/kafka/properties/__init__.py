@@ -1,0 +1,119 @@
+"""Kafka's client properties: one block, in Java's or librdkafka's spelling, for both families.
+
+`understood` is the only way in. What nobody understands is an error that names the nearest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from livejoin import redaction
+from livejoin.core.suggest import nearest
+from livejoin.errors import SettingsError
+from livejoin.kafka.properties import certificates, login, table
+from livejoin.kafka.properties.file import read
+from livejoin.kafka.properties.spelling import EXTENSIONS, is_secret, spelt
+from livejoin.kafka.properties.values import Values, opened
+
+__all__ = ["Clients", "Values", "is_secret", "opened", "read", "spelt", "understood"]
+
+_IN_CAPITALS = ("security.protocol", "sasl.mechanism")
+
+
+@dataclass(frozen=True)
+class Clients:
+    """What each family of clients is given, and what was wrong but bearable."""
+
+    librdkafka: dict[str, str] = field(repr=False)
+    java: dict[str, str] = field(repr=False)
+    java_options: tuple[str, ...] = ()  # of the JVMs in which clients run
+    warnings: tuple[str, ...] = ()
+
+
+def understood(given: Mapping[str, str]) -> Clients:
+    """What both families make of a block, or an error that says what is wrong with it."""
+    named = login.whole(_by_one_name(given))
+    who = login.read(named)
+    families = [login.families(who, certificates.provider(named))]
+    if who.encrypted:
+        families.append(certificates.families(certificates.read(named)))
+    rdkafka: dict[str, str] = {}
+    java: dict[str, str] = {}
+    for name, value in named.items():
+        to_rdkafka, to_java = _carried(name)
+        rdkafka |= {to_rdkafka: value} if to_rdkafka else {}
+        java |= {to_java: value} if to_java else {}
+    for family in families:
+        rdkafka |= family.librdkafka
+        java |= family.java
+    redaction.remember(_secrets(named, rdkafka, java, who))
+    return Clients(rdkafka, java, _options(who), tuple(_warnings(named, who)))
+
+
+def _by_one_name(given: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        spelling = spelt(key)
+        _check_known(spelling)
+        name = table.ALIASES.get(spelling, spelling)
+        said = value.upper() if name in _IN_CAPITALS else value
+        if found.get(name, said) != said:
+            raise SettingsError(f"kafka: {name} is given twice, with different values")
+        found[name] = said
+    return found
+
+
+def _check_known(name: str) -> None:
+    for refused, why in table.REFUSED.items():
+        if name == refused or (refused.endswith(".") and name.startswith(refused)):
+            raise SettingsError(f"kafka.{name}: {why}")
+    if name in table.KNOWN or name.startswith(EXTENSIONS):
+        return
+    close = nearest(name, table.KNOWN)
+    raise SettingsError(
+        f"kafka.{name} is no property of Kafka's clients"
+        + (f": did you mean {close}?" if close else "")
+    )
+
+
+def _carried(name: str) -> tuple[str, str]:
+    """The name under which librdkafka and the JVM get a property; empty: not at all."""
+    if name in table.BOTH:
+        return name, name
+    for java, rdkafka in table.RENAMED.items():
+        if name in (java, rdkafka):
+            return rdkafka, java
+    if name in table.JAVA_ONLY:
+        return "", name
+    return (name, "") if name in table.LIBRDKAFKA_ONLY else ("", "")
+
+
+def _options(who: login.Login) -> tuple[str, ...]:
+    """Java asks no token endpoint that it was not told to trust."""
+    if not who.token_url:
+        return ()
+    return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={who.token_url}",)
+
+
+def _secrets(
+    named: Mapping[str, str],
+    rdkafka: Mapping[str, str],
+    java: Mapping[str, str],
+    who: login.Login,
+) -> list[str]:
+    all_of_them = [
+        value
+        for block in (named, rdkafka, java)
+        for name, value in block.items()
+        if is_secret(name)
+    ]
+    return [*all_of_them, who.password]
+
+
+def _warnings(named: Mapping[str, str], who: login.Login) -> list[str]:
+    found = [
+        f"kafka.{name} is not used: livejoin chooses it itself"
+        for name in sorted(table.OURS & named.keys())
+    ]
+    if who.protocol == "SASL_PLAINTEXT":
+        found.append("kafka: with SASL_PLAINTEXT passwords and data travel unencrypted")
+    return found

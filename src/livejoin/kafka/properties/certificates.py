@@ -1,0 +1,210 @@
+"""Certificates and keys, from either family's properties: read, checked, and turned into PEM.
+
+PEM travels inside the properties, so that no file has to be on the machines where Spark's executors
+run. PKCS12 is turned into PEM here; Java's own JKS is not, but its owner is told how.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509 import Certificate, load_pem_x509_certificates
+
+from livejoin.errors import SettingsError
+from livejoin.kafka.properties.login import Families
+
+_PEM = "-----BEGIN "
+_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_VERIFY = "ssl.endpoint.identification.algorithm"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM: whom we trust, and who we are. What is empty is the machine's choice, or not there."""
+
+    ca: str = ""
+    chain: str = ""
+    key: str = field(default="", repr=False)
+
+
+def read(given: Mapping[str, str]) -> Certificates:
+    """The certificates that a block means. Names are those of the table."""
+    _verifying(given)
+    own = _own(given)
+    return Certificates(trusted(given), *own)
+
+
+def trusted(given: Mapping[str, str]) -> str:
+    """The certificates of those who vouch for brokers."""
+    _one_of(given, "ssl.ca.pem", "ssl.ca.location", "ssl.truststore.certificates",
+            "ssl.truststore.location")  # fmt: skip
+    for name in ("ssl.ca.pem", "ssl.truststore.certificates"):
+        if text := given.get(name):
+            return _certificates(name, text.encode())
+    for name in ("ssl.ca.location", "ssl.truststore.location"):
+        location = given.get(name, "")
+        if location and location != "probe":  # librdkafka's word for: look where it usually is
+            return _store(name, location, given.get("ssl.truststore.password", ""))
+    return ""
+
+
+def provider(given: Mapping[str, str]) -> str:
+    """The certificates of those who vouch for the token endpoint."""
+    _one_of(given, "https.ca.pem", "https.ca.location")
+    if text := given.get("https.ca.pem"):
+        return _certificates("https.ca.pem", text.encode())
+    location = given.get("https.ca.location", "")
+    return _store("https.ca.location", location, "") if location not in ("", "probe") else ""
+
+
+def families(found: Certificates) -> Families:
+    """The same certificates as each family spells them; host names are always verified."""
+    rdkafka, java = {_VERIFY: "https"}, {_VERIFY: "https"}
+    if found.ca:
+        rdkafka["ssl.ca.pem"] = found.ca
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": found.ca}
+    if found.key:
+        rdkafka |= {"ssl.certificate.pem": found.chain, "ssl.key.pem": found.key}
+        java |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": found.chain,
+            "ssl.keystore.key": found.key,
+        }
+    return Families(rdkafka, java)
+
+
+def _verifying(given: Mapping[str, str]) -> None:
+    algorithm = given.get(_VERIFY, "https").lower()
+    if algorithm != "https":
+        raise SettingsError(
+            f"kafka: {_VERIFY} is {algorithm or 'empty'}: anybody could pose as the broker",
+            hint="Leave it out: host names are verified.",
+        )
+    verify = "enable.ssl.certificate.verification"
+    if given.get(verify, "true").lower() != "true":
+        raise SettingsError(
+            f"kafka: {verify} is off: anybody could pose as the broker",
+            hint="Leave it out, and name the CA in ssl.ca.location.",
+        )
+
+
+def _own(given: Mapping[str, str]) -> tuple[str, str]:
+    """Our chain and our key, which is not encrypted any more."""
+    store = given.get("ssl.keystore.location", "")
+    password = given.get("ssl.key.password") or given.get("ssl.keystore.password", "")
+    if store:
+        data = _content("ssl.keystore.location", store)
+        if _PEM.encode() not in data:
+            return _opened(store, data, given.get("ssl.keystore.password", ""))
+        name = "ssl.keystore.location"
+        return _certificates(name, data), _key(name, data, password)
+    chain = _either(given, "ssl.keystore.certificate.chain", "ssl.certificate")
+    key = _either(given, "ssl.keystore.key", "ssl.key")
+    if chain is None and key is None:
+        return "", ""
+    if chain is None or key is None:
+        missing = "ssl.certificate.location" if chain is None else "ssl.key.location"
+        raise SettingsError(f"kafka: a certificate of one's own also needs {missing}")
+    return _certificates(*chain), _key(*key, password)
+
+
+def _either(given: Mapping[str, str], java: str, rdkafka: str) -> tuple[str, bytes] | None:
+    """A text, or a file's content, with the property that gave it."""
+    for name in (java, f"{rdkafka}.pem"):
+        if text := given.get(name):
+            return name, text.encode()
+    name = f"{rdkafka}.location"
+    return (name, _content(name, given[name])) if given.get(name) else None
+
+
+def _one_of(given: Mapping[str, str], *names: str) -> None:
+    if len(found := [name for name in names if given.get(name)]) > 1:
+        raise SettingsError(
+            f"kafka: {found[0]} and {found[1]} both name whom to trust", hint="Give one of them."
+        )
+
+
+def _store(name: str, location: str, password: str) -> str:
+    data = _content(name, location)
+    if _PEM.encode() in data:
+        return _certificates(name, data)
+    found = _pkcs12(location, data, password)
+    certificates = [one.certificate for one in found.additional_certs]
+    if found.cert is not None:
+        certificates.insert(0, found.cert.certificate)
+    return _pem(*certificates)
+
+
+def _opened(location: str, data: bytes, password: str) -> tuple[str, str]:
+    found = _pkcs12(location, data, password)
+    if found.key is None or found.cert is None:
+        raise SettingsError(f"kafka: {location} holds no key with its certificate")
+    chain = [found.cert.certificate, *(one.certificate for one in found.additional_certs)]
+    return _pem(*chain), _plain(found.key)
+
+
+def _pkcs12(location: str, data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
+    if data[:4] in _JKS:
+        raise SettingsError(
+            f"kafka: {location} is a JKS store, which only Java can read",
+            hint=f"Turn it into PKCS12: keytool -importkeystore -srckeystore {location}"
+            f" -destkeystore {Path(location).with_suffix('.p12')} -deststoretype PKCS12",
+        )
+    try:
+        return pkcs12.load_pkcs12(data, password.encode() or None)
+    except ValueError as error:
+        raise SettingsError(
+            f"kafka: {location} is neither PEM nor PKCS12 that its password opens",
+            hint="Its password is in ssl.truststore.password or ssl.keystore.password.",
+        ) from error
+
+
+def _certificates(name: str, data: bytes) -> str:
+    try:
+        return _pem(*load_pem_x509_certificates(data))
+    except ValueError as error:
+        raise SettingsError(f"kafka: {name} holds no certificate in PEM") from error
+
+
+def _key(name: str, data: bytes, password: str) -> str:
+    begin = data.find(_PEM.encode() + b"PRIVATE KEY")
+    for kind in (b"ENCRYPTED PRIVATE KEY", b"RSA PRIVATE KEY", b"EC PRIVATE KEY"):
+        begin = max(begin, data.find(_PEM.encode() + kind))
+    try:
+        found = serialization.load_pem_private_key(data[max(begin, 0) :], password.encode() or None)
+    except TypeError:
+        _wrong_password(name, "needs" if not password else "needs no")
+    except ValueError:
+        _wrong_password(name, "is no PEM, or needs another")
+    return _plain(found)
+
+
+def _wrong_password(name: str, why: str) -> NoReturn:
+    # the cause would show parts of the key
+    raise SettingsError(f"kafka: the key in {name} {why} ssl.key.password") from None
+
+
+def _plain(key: object) -> str:
+    assert hasattr(key, "private_bytes")
+    pem: bytes = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return pem.decode()
+
+
+def _pem(*certificates: Certificate) -> str:
+    return "".join(one.public_bytes(serialization.Encoding.PEM).decode() for one in certificates)
+
+
+def _content(name: str, location: str) -> bytes:
+    try:
+        return Path(location).expanduser().read_bytes()
+    except OSError as error:
+        raise SettingsError(
+            f"kafka: {name}: {location} cannot be read: {error.strerror}"
+        ) from error

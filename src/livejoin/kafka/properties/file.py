@@ -1,0 +1,54 @@
+"""A `client.properties` file as Java reads it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from livejoin.errors import SettingsError
+from livejoin.kafka.properties.spelling import spelt
+
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_MEANT = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+
+
+def read(path: Path) -> dict[str, str]:
+    """The properties in a file; of those that stand twice the last counts."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SettingsError(
+            f"kafka_file: {path} cannot be read: {why}", hint="Name a file of client properties."
+        ) from error
+    found = {}
+    for line in _lines(text):
+        key, value = _KEY.findall(line)[0]
+        found[spelt(_meant(key))] = _meant(value)
+    return found
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Logical lines: a backslash at the end goes on with the next one."""
+    begun = ""
+    for line in text.splitlines():
+        line = begun + line.lstrip()  # noqa: PLW2901
+        if not begun and line.startswith(("#", "!")):
+            continue
+        trailing = len(line) - len(line.rstrip("\\"))
+        if trailing % 2:
+            begun = line[:-1]
+            continue
+        begun = ""
+        if line:
+            yield line
+    if begun:
+        yield begun
+
+
+def _meant(text: str) -> str:
+    def one(found: re.Match[str]) -> str:
+        it = found[1]
+        return chr(int(it[1:], 16)) if len(it) > 1 else _MEANT.get(it, it)
+
+    return _ESCAPED.sub(one, text)

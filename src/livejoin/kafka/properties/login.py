@@ -1,0 +1,204 @@
+"""How a client logs in, from either family's properties and for each: SASL and its protocol.
+
+`sasl.jaas.config` is taken apart, so that what a Java block says reaches librdkafka as well, and
+made anew for the JVM. Nothing that would send a password or a token in the clear is let through
+unless the block itself names SASL_PLAINTEXT.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlparse
+
+from livejoin.errors import SettingsError
+from livejoin.kafka.properties import jaas
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_OAUTH, _EXTENSIONS = jaas.OAUTH, jaas.EXTENSIONS
+_HANDLER = f"{jaas.PACKAGE}.oauthbearer.OAuthBearerLoginCallbackHandler"
+_HANDLERS = ("", _HANDLER, f"{jaas.PACKAGE}.oauthbearer.secured.OAuthBearerLoginCallbackHandler")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Families(NamedTuple):
+    """What each family of clients is given."""
+
+    librdkafka: dict[str, str]
+    java: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Login:
+    """Who we are. Of the fields those are filled that the mechanism needs."""
+
+    protocol: str
+    mechanism: str = ""
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    token_url: str = ""
+    scope: str = ""
+    subject: str = ""
+    extensions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether it goes over TLS."""
+        return self.protocol.endswith("SSL")
+
+
+def whole(given: Mapping[str, str]) -> dict[str, str]:
+    """A block together with what its JAAS configuration says."""
+    of_jaas = jaas.taken_apart(given.get("sasl.jaas.config", ""))
+    for name, value in of_jaas.items():
+        if given.get(name, value) != value:
+            raise SettingsError(f"kafka: {name} and sasl.jaas.config say different things")
+    return {**of_jaas, **given}
+
+
+def read(given: Mapping[str, str]) -> Login:
+    """The login that a block means, once it is whole. Names are those of the table."""
+    protocol = _protocol(given)
+    if not protocol.startswith("SASL"):
+        return Login(protocol)
+    mechanism = _mechanism(given)
+    if mechanism != "OAUTHBEARER":
+        name, password = _needed(given, mechanism, "sasl.username", "sasl.password")
+        return Login(protocol, mechanism, name, password)
+    return _oauth(given, protocol)
+
+
+def _oauth(given: Mapping[str, str], protocol: str) -> Login:
+    if given.get(f"{_OAUTH}method", "oidc").lower() != "oidc":
+        raise SettingsError(
+            f"kafka: {_OAUTH}method can only be oidc", hint="Tokens come from a token endpoint."
+        )
+    if given.get(f"{_OAUTH}grant.type", "client_credentials").lower() != "client_credentials":
+        raise SettingsError(f"kafka: {_OAUTH}grant.type can only be client_credentials")
+    if given.get("sasl.login.callback.handler.class", "") not in _HANDLERS:
+        raise SettingsError(
+            "kafka: sasl.login.callback.handler.class is a class that livejoin does not know",
+            hint=f"Leave it out, or write {_HANDLER}.",
+        )
+    names = [f"{_OAUTH}{name}" for name in ("client.id", "client.secret", "token.endpoint.url")]
+    client, secret, url = _needed(given, "OAUTHBEARER", *names)
+    address = urlparse(url)
+    if address.scheme != "https" and address.hostname not in _LOOPBACK:
+        raise SettingsError(
+            f"kafka: {names[2]} is {url}: the client's secret would travel unencrypted",
+            hint="Write an https address.",
+        )
+    return Login(
+        protocol,
+        "OAUTHBEARER",
+        client,
+        secret,
+        url,
+        given.get(f"{_OAUTH}scope", ""),
+        given.get(f"{_OAUTH}sub.claim.name", ""),
+        _extensions(given),
+    )
+
+
+def families(login: Login, provider_ca: str) -> Families:
+    """The same login as each family spells it.
+
+    `provider_ca` is PEM: who vouches for the token endpoint; empty: whom the machine trusts.
+    """
+    if not login.mechanism:
+        same = {"security.protocol": login.protocol}
+        return Families(same, same)
+    same = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism}
+    if login.mechanism != "OAUTHBEARER":
+        own = {"sasl.username": login.username, "sasl.password": login.password}
+        options = {"username": login.username, "password": login.password}
+        return Families(
+            same | own, same | {"sasl.jaas.config": jaas.made(login.mechanism, options)}
+        )
+    subject = {f"{_OAUTH}sub.claim.name": login.subject} if login.subject else {}
+    same |= {f"{_OAUTH}token.endpoint.url": login.token_url, **subject}
+    extensions = ",".join(f"{name}={value}" for name, value in login.extensions)
+    own = {
+        f"{_OAUTH}method": "oidc",
+        f"{_OAUTH}client.id": login.username,
+        f"{_OAUTH}client.secret": login.password,
+        f"{_OAUTH}scope": login.scope,
+        _EXTENSIONS: extensions,
+        "https.ca.pem": provider_ca,
+    }
+    trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": provider_ca}
+    options = {
+        # Means nothing to Kafka. Spark hides what stands between `password="` and the last quote
+        # when it logs this property, whatever its redaction is set to, and nothing else of it.
+        "password": "-",
+        "clientId": login.username,
+        "clientSecret": login.password,
+        "scope": login.scope,
+        **{f"extension_{name}": value for name, value in login.extensions},
+        **(trusted if provider_ca else {}),
+    }
+    java = {
+        "sasl.jaas.config": jaas.made(login.mechanism, options),
+        "sasl.login.callback.handler.class": _HANDLER,
+    }
+    return Families(same | {name: value for name, value in own.items() if value}, same | java)
+
+
+def _protocol(given: Mapping[str, str]) -> str:
+    protocol = given.get("security.protocol", "").upper()
+    sasl = sorted(name for name in given if name.startswith("sasl."))
+    ssl = sorted(name for name in given if name.startswith(("ssl.", "enable.ssl.")))
+    if protocol and protocol not in PROTOCOLS:
+        raise SettingsError(
+            f"kafka: security.protocol is {protocol}", hint=f"Known are {', '.join(PROTOCOLS)}."
+        )
+    if sasl and not protocol.startswith("SASL"):
+        raise SettingsError(
+            f"kafka: {sasl[0]} is given, but security.protocol is {protocol or 'not'}",
+            hint="Write security.protocol: SASL_SSL; nothing falls back to an open connection.",
+        )
+    if ssl and not protocol.endswith("SSL"):
+        wanted = "SASL_SSL" if sasl else "SSL"
+        raise SettingsError(
+            f"kafka: {ssl[0]} is given, but security.protocol is {protocol or 'not'}",
+            hint=f"Write security.protocol: {wanted}; nothing falls back to an open connection.",
+        )
+    return protocol or "PLAINTEXT"
+
+
+def _mechanism(given: Mapping[str, str]) -> str:
+    mechanism = given.get("sasl.mechanism", "").upper()
+    if mechanism not in MECHANISMS:
+        raise SettingsError(
+            f"kafka: sasl.mechanism is {mechanism or 'not given'}",
+            hint=f"Known are {', '.join(MECHANISMS)}.",
+        )
+    return mechanism
+
+
+def _needed(given: Mapping[str, str], mechanism: str, *names: str) -> list[str]:
+    for name in names:
+        if not given.get(name):
+            in_jaas = [option for option, known in jaas.OPTIONS.items() if known == name]
+            also = f" (or {in_jaas[0]} in sasl.jaas.config)" if in_jaas else ""
+            raise SettingsError(f"kafka: {mechanism} needs {name}{also}")
+    return [given[name] for name in names]
+
+
+def _extensions(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in given.get(_EXTENSIONS, "").split(","))):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not (name and equals and value):
+            raise SettingsError(
+                f"kafka: {_EXTENSIONS} holds {pair!r}", hint="Write NAME=VALUE,NAME=VALUE."
+            )
+        found[name] = value
+    prefix = f"{_EXTENSIONS}."
+    found |= {n.removeprefix(prefix): v for n, v in given.items() if n.startswith(prefix)}
+    for name, value in found.items():
+        # RFC 7628, and what Kafka makes of it
+        if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth" or "," in value:
+            raise SettingsError(f"kafka: {name!r} cannot be an extension of OAUTHBEARER")
+    return tuple(sorted(found.items()))

@@ -1,0 +1,1 @@
+"""The machine: jars, JVM class archives, child processes, the embedded broker."""

@@ -1,0 +1,137 @@
+"""A real Kafka broker of our own, for the demo and the tests: KRaft, loopback, its own folder."""
+
+import base64
+import contextlib
+import os
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from livejoin.errors import BrokerError, KafkaUnavailable
+from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
+from livejoin.runtime import class_archive as classes
+from livejoin.runtime import jars, processes
+
+_START_S = 60  # 3 s on a quiet machine
+_JVM_OPTIONS = (
+    "-Xms512m",
+    "-Xmx512m",
+    # HotSpot's second compiler took two thirds of the broker's CPU in the first minutes; a demo or
+    # a test is over before that pays
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+)
+
+
+@contextlib.contextmanager
+def broker(
+    folder: Path,
+    port: int = 0,
+    *,
+    more: Mapping[str, str] | None = None,
+    java_options: Sequence[str] = (),
+    archive_classes: bool = False,
+) -> Iterator[Kafka]:
+    """Run a broker over a folder, on any free port unless told. A used folder keeps its data.
+
+    `more` are broker settings of the caller's; listeners among them are further ones, advertised
+    as they are unless told.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with processes.only_one(folder / "broker.lock", "folder") as lock:
+        port = port or free_port()
+        settings = _settings(folder, port, free_port(), more or {})
+        files, java = jars.jars("broker"), processes.java()
+        classpath = os.pathsep.join(map(str, files))
+        shared = classes.options(class_archive(java), make=archive_classes)
+        _format([java, *([] if archive_classes else shared), "-cp", classpath], settings, folder)
+        log = folder / "broker.log"
+        child = processes.Child(
+            [
+                java,
+                *_JVM_OPTIONS,
+                *java_options,
+                *shared,
+                "-cp",
+                classpath,
+                "kafka.Kafka",
+                str(settings),
+            ],
+            log=log,
+            keep=[lock],
+        )
+        try:
+            kafka = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
+            try:
+                kafka.wait_until_reachable(_START_S)
+            except KafkaUnavailable as error:
+                ended = "ended" if child.gone else f"did not answer within {_START_S} s"
+                raise BrokerError(
+                    f"the embedded broker {ended}", hint=f"Its log says why: {log}."
+                ) from error
+            yield kafka
+        finally:
+            child.close(grace_s=60 if archive_classes else 10)
+
+
+def class_archive(java: str) -> Path:
+    """Where the classes that the broker loads are archived."""
+    return classes.archive("broker", java, *jars.jars("broker"))
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, str]) -> Path:
+    ours = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+    }
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "message.max.bytes": str(MAX_RECORD_BYTES + 65536),
+        "auto.create.topics.enable": "false",  # a misspelt topic is an error, not an empty table
+        "default.replication.factor": "1",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "16777216",
+        **more,
+        **{
+            name: ",".join((own, *filter(None, [more.get(name, more.get("listeners"))])))
+            for name, own in ours.items()
+        },
+    }
+    file = folder / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    return file
+
+
+def _format(java: list[str], settings: Path, folder: Path) -> None:
+    if (folder / "data" / "meta.properties").exists():
+        return
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    command = [*java, "kafka.tools.StorageTool"]
+    arguments = ["format", "--ignore-formatted", f"--cluster-id={cluster}", "-c", str(settings)]
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, check=False, timeout=_START_S
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-500:]
+        raise BrokerError(f"the broker's folder {folder} could not be formatted: {said}")

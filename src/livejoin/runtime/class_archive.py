@@ -1,0 +1,29 @@
+"""Archives of loaded classes (class data sharing): with one, a JVM starts in half the time.
+
+An archive fits one Java and one set of jars. The JVM checks that itself and goes without one that
+does not fit.
+"""
+
+import hashlib
+from pathlib import Path
+
+from livejoin.runtime import processes
+
+_REHEARSAL = 2  # counts on when more is done before an archive is made
+
+
+def archive(kind: str, java: str, *jars: Path) -> Path:
+    """Where the archive for this Java and these jars is, or would be."""
+    java = str(Path(java).resolve())
+    parts = [str(_REHEARSAL), java, *(f"{jar} {jar.stat().st_size}" for jar in sorted(jars))]
+    fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return processes.cache_folder() / "classes" / f"{kind}-{fingerprint}.jsa"
+
+
+def options(archive: Path, *, make: bool = False) -> list[str]:
+    """JVM options that use an archive, or make one when the JVM ends."""
+    quiet = "-Xlog:cds=off,cds+dynamic=off,dynamic+cds=off"
+    if make:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        return [f"-XX:ArchiveClassesAtExit={archive}", quiet]
+    return [f"-XX:SharedArchiveFile={archive}", quiet] if archive.exists() else []

@@ -1,0 +1,164 @@
+"""The jars that Spark's Kafka connector and the embedded broker need: locked, cached per user.
+
+A further group, an identity provider, is for tests alone.
+
+Apache Ivy, which comes inside the pyspark wheel, resolves their coordinates. `jars.lock` names each
+with its sha256, so a jar that is in the cache was checked when it came in, and a second start
+resolves nothing.
+"""
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+from xml.sax.saxutils import quoteattr
+
+from livejoin.errors import MachineError
+from livejoin.runtime import processes
+
+Group = Literal["spark", "broker", "oidc"]
+RUNNING: tuple[Group, ...] = ("spark", "broker")  # what livejoin itself may need
+LOCK = Path(__file__).with_name("jars.lock")
+
+# What we ask for; all else follows. The connector is a release behind pyspark until its own is out.
+WANTED: tuple[tuple[Group, str, bool], ...] = (
+    ("spark", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", False),
+    ("spark", "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0", False),
+    ("spark", "org.apache.kafka:kafka-clients:3.9.2", False),
+    ("spark", "org.apache.commons:commons-pool2:2.12.1", False),
+    ("broker", "org.apache.kafka:kafka_2.13:4.3.1", True),
+    ("oidc", "no.nav.security:mock-oauth2-server:6.0.2", True),
+)
+_RESOLVE_S = 900  # 50 MB over a slow line
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One locked jar."""
+
+    group: Group
+    coordinate: str
+    sha256: str
+
+    @property
+    def file(self) -> Path:
+        """Where the cache keeps it."""
+        return processes.cache_folder() / "jars" / f"{self.coordinate.replace(':', '--')}.jar"
+
+
+def locked() -> list[Jar]:
+    """Every jar of the lock file."""
+    lines = (
+        line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#")
+    )
+    return [Jar(group, coordinate, sha256) for group, coordinate, sha256 in lines]  # type: ignore[arg-type]
+
+
+def jars(group: Group) -> list[Path]:
+    """The jars of a group, brought in first where they are missing."""
+    wanted = [jar for jar in locked() if jar.group == group]
+    missing = [jar for jar in wanted if not jar.file.exists()]
+    if missing:
+        processes.say(f"Downloading {len(missing)} jars for {group}, once per user …")
+        _bring(missing)
+    return [jar.file for jar in wanted]
+
+
+def _bring(missing: list[Jar]) -> None:
+    folder = processes.cache_folder() / "jars"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        found = _resolve(((jar.group, jar.coordinate, False) for jar in missing), Path(work))
+        for jar in missing:
+            file = found.get(jar.coordinate)
+            if file is None:
+                raise MachineError(
+                    f"{jar.coordinate} was not found",
+                    hint="Check the network, or LIVEJOIN_IVY_SETTINGS for a mirror.",
+                )
+            if (got := hashlib.sha256(file.read_bytes()).hexdigest()) != jar.sha256:
+                raise MachineError(
+                    f"{jar.coordinate} has sha256 {got}, not {jar.sha256}",
+                    hint="The repository served something else than was locked; do not use it.",
+                )
+            file.rename(jar.file)  # the last step: what has its final name is whole and checked
+
+
+def lock(*groups: Group) -> None:
+    """Resolve what is wanted with all it needs, and lock these groups anew, or all of them."""
+    chosen = groups or get_args(Group)
+    with tempfile.TemporaryDirectory() as work:
+        lines = [
+            f"{jar.group} {jar.coordinate} {jar.sha256}"
+            for jar in locked()
+            if jar.group not in chosen
+        ]
+        for group in chosen:
+            found = _resolve((w for w in WANTED if w[0] == group), Path(work) / group)
+            lines += [
+                f"{group} {coordinate} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+                for coordinate, file in sorted(found.items())
+            ]
+    LOCK.write_text("# made by `make lock`: group, coordinate, sha256\n" + "\n".join(lines) + "\n")
+
+
+def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str, Path]:
+    """Let Ivy fetch the coordinates, and where asked all they need; answer files by coordinate."""
+    work.mkdir(parents=True, exist_ok=True)
+    dependencies = []
+    for _, coordinate, with_dependencies in wanted:
+        organisation, name, revision = map(quoteattr, coordinate.split(":"))
+        dependencies.append(
+            f'<dependency org={organisation} name={name} rev={revision} conf="default"'
+            f' transitive="{str(with_dependencies).lower()}"/>'
+        )
+    request = work / "ivy.xml"
+    request.write_text(
+        '<ivy-module version="2.0"><info organisation="livejoin" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
+    )
+    settings = os.environ.get("LIVEJOIN_IVY_SETTINGS")
+    command = [
+        *(
+            processes.java(),
+            "-jar",
+            str(_ivy()),
+            "-ivy",
+            str(request),
+            "-cache",
+            str(work / "cache"),
+        ),
+        *(("-settings", settings) if settings else ()),
+        *("-types", "jar", "bundle"),  # some of the broker's jars are packaged as bundles
+        *("-retrieve", f"{work}/out/[organisation]--[module]--[revision].[ext]"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = []
+    with process:
+        for line in process.stdout or ():
+            said.append(line)
+            if line.startswith("downloading"):
+                processes.say("  " + line.split()[1].rpartition("/")[2])
+        process.wait(_RESOLVE_S)
+    if process.returncode != 0:
+        raise MachineError(
+            "the jars could not be resolved: " + "".join(said[-12:]).strip(),
+            hint="Check the network, or name a mirror's Ivy settings file"
+            " in LIVEJOIN_IVY_SETTINGS.",
+        )
+    return {file.stem.replace("--", ":"): file for file in (work / "out").iterdir()}
+
+
+def _ivy() -> Path:
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise MachineError(
+            "pyspark is not installed", hint="Install livejoin with its dependencies: make setup."
+        )
+    return next((Path(spark.origin).parent / "jars").glob("ivy-*.jar"))

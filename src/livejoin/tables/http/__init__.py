@@ -1,0 +1,1 @@
+"""HTTP: routes, queries on tables, control requests, the web server."""

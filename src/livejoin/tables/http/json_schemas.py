@@ -1,0 +1,155 @@
+"""The shapes of answers as JSON Schema, from the tables and fields of the core."""
+
+from typing import Any
+
+from livejoin.core import control_schema, spec
+from livejoin.core.tokens import ROLES
+
+Json = dict[str, Any]
+
+_TYPES: dict[str, Json] = {
+    "string": {"type": ["string", "null"]},
+    "int64": {"type": ["integer", "null"], "format": "int64"},
+    "double": {"type": ["number", "null"]},
+    "timestamp": {"type": ["string", "null"], "format": "date-time"},
+}
+TEXT: Json = {"type": "string"}
+COUNT: Json = {"type": "integer", "minimum": 0}
+_TRUTH: Json = {"type": "boolean"}
+_OR_NULL: Json = {"type": ["integer", "null"]}
+_TIME: Json = _TYPES["timestamp"]
+_MAYBE: Json = _TYPES["string"]
+
+
+def ref(name: str) -> Json:
+    """A shape by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def _row(columns: tuple[spec.Column, ...]) -> Json:
+    """Not required: a reader may have asked for some columns only."""
+    return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
+
+
+def _checked(shape: Json) -> Json:
+    """The same, with what each check says where that was asked for."""
+    checks = _list(_object(name=TEXT, why=TEXT, required=_TRUTH, ok=_TRUTH))
+    return {**shape, "properties": {**shape["properties"], "checks": checks}}
+
+
+def _rows_of(table: str) -> str:
+    return f"Row_{table}"
+
+
+def schemas() -> Json:
+    """All shapes by name."""
+    status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
+    generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without its `_id`
+    counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
+    behind = _object(
+        **counts["properties"],
+        lag={**_OR_NULL, "description": "records that are unread"},
+        behind={"type": ["number", "null"], "description": "seconds the oldest has waited"},
+    )
+    problem = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
+    return {
+        "Problem": {
+            **problem,
+            "description": "What is wrong, and what to do about it (RFC 9457).",
+        },
+        **{_rows_of(name): _row(table.columns) for name, table in spec.ALL_TABLES.items()},
+        "Table": _object(
+            table={"enum": list(spec.ALL_TABLES)},
+            generation=_OR_NULL,
+            seq=COUNT,
+            total={**COUNT, "description": "rows after the filter, before limit and offset"},
+            rows=_list({"anyOf": [ref(_rows_of(name)) for name in spec.ALL_TABLES]}),
+        ),
+        "Tables": _object(
+            generation=_OR_NULL,
+            seq=COUNT,
+            tables=_list(
+                _object(
+                    name=TEXT,
+                    rows=COUNT,
+                    columns=_list(_object(name=TEXT, type={"enum": list(_TYPES)})),
+                )
+            ),
+        ),
+        "Status": _object(
+            **status,
+            viewers=COUNT,
+            stale={**_MAYBE, "description": "why the rows may be old"},
+            sources=_object(**{source.name: counts for source in spec.SOURCES}),
+            capped={
+                "type": "object",
+                "description": "by table that holds `max_rows` rows: how many, from which `_ts` on",
+                "additionalProperties": _object(
+                    rows=COUNT, **{"from": {"type": "integer", "description": "ms"}}
+                ),
+            },
+        ),
+        "Figures": _object(
+            generation=_OR_NULL,
+            seq=COUNT,
+            viewers=COUNT,
+            sources=_object(**{source.name: behind for source in spec.SOURCES}),
+            matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
+            lagTrouble={**_MAYBE, "description": "why the lag is not known"},
+            standbyUntil={**_OR_NULL, "description": "ms; null: no standby, or no end to it"},
+            standbySeconds={"type": ["number", "null"], "description": "left of it"},
+            sparkUi={**_MAYBE, "description": "address of Spark's own pages"},
+        ),
+        "Generations": _object(generations=_list(_row(generation))),
+        "Topics": _object(
+            total=COUNT,
+            topics=_list(
+                _object(
+                    name=TEXT,
+                    kind={"enum": ["data", "control", "livejoin"]},
+                    partitions=COUNT,
+                    records=_OR_NULL,
+                    newest=_TIME,
+                    trouble={**_MAYBE, "description": "why nothing more is known of it"},
+                )
+            ),
+        ),
+        "Peek": _object(
+            topic=TEXT,
+            complete={"type": "boolean", "description": "false: there was no time to read all"},
+            messages=_list(
+                _object(
+                    partition=COUNT,
+                    offset=COUNT,
+                    timestamp=_TIME,
+                    key=_MAYBE,
+                    value=_MAYBE,
+                    valueBytes=_OR_NULL,
+                    parsed={"type": ["object", "null"]},
+                    reason=_MAYBE,
+                )
+            ),
+        ),
+        "Outcome": _object(offset=COUNT, outcome=TEXT, reason=_MAYBE, generation=_OR_NULL),
+        "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
+        "ControlMessage": control_schema.CONTROL,
+        "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
+        "SignIn": {
+            "type": "object",
+            "description": "one of them",
+            "properties": {"token": TEXT, "code": TEXT, "renew": {"const": True}},
+        },
+        "Code": _object(code=TEXT),
+        "Ticket": _object(ticket=TEXT),
+        "Alive": _object(status={"const": "alive"}, version=TEXT),
+        "Ready": _checked(_object(status={"const": "ready"}, generation={"type": "integer"})),
+        "NotReady": _checked(problem),
+    }

@@ -1,0 +1,1 @@
+"""Kafka to memory: follows ledger, log and changelogs, and keeps the tables."""

@@ -1,0 +1,51 @@
+"""A run of a changelog, decoded: what the follower hands to the tables."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from livejoin.core import changelog_bundles, spec
+from livejoin.tables.ingest import decode, marks
+from livejoin.tables.ingest.decode import Records
+from livejoin.tables.ingest.marks import Marks, Place
+
+Pair = tuple[bytes, bytes]  # key and value of a record
+
+_BUNDLE = changelog_bundles.PREFIX.encode()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A run of one generation's changelog, decoded, up to but not including `seq`."""
+
+    generation: int
+    seq: int
+    records: Sequence[tuple[str, Records]]
+    marks: Mapping[Place, Marks] = field(default_factory=dict)
+
+
+def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
+    """Records of a changelog up to `seq`, as runs of a table each."""
+    runs: list[tuple[str, Records]] = []
+    all_ids: dict[str, list[str]] = defaultdict(list)
+    for bundled, some in groupby(records, _is_bundle):
+        if bundled:
+            named = [(key.decode().split("/", 2)[1], value) for key, value in some]
+            runs += [(t, decode.bundle(t, value)) for t, value in named if t in spec.TABLES]
+            continue
+        ids: dict[str, list[str]] = defaultdict(list)
+        values: dict[str, list[bytes]] = defaultdict(list)
+        for key, value in some:
+            table, _, row_id = key.decode().partition("/")
+            ids[table].append(row_id)
+            values[table].append(value)
+        for table, mine in ids.items():
+            all_ids[table] += mine
+        known = [table for table in ids if table in spec.TABLES]
+        runs += [(table, decode.records(table, ids[table], values[table])) for table in known]
+    return Chunk(generation, seq, runs, marks.marks(all_ids))
+
+
+def _is_bundle(record: Pair) -> bool:
+    return record[0].startswith(_BUNDLE)

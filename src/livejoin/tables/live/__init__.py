@@ -1,0 +1,1 @@
+"""Memory to sockets: the live protocol, from the server's side."""
