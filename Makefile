@@ -17,7 +17,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 	@$(BIN)/livejoin demo
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline tests/control tests/unit tests/locks
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control runtime kafka config cli app rig locks)
 THIRD := tests/core tests/tables tests/client tests/docs tests/browser
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 

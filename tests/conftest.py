@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,3 +49,29 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         Session(Spark(conf=COLD), lock=lock, log=folder / "spark.log") as one,
     ):
         yield one
+
+
+Java = Callable[[str], Path]
+
+
+@pytest.fixture
+def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
+    """Makes a Java that says what it is told to say, and points JAVA_HOME at it."""
+
+    def making(script: str) -> Path:
+        file = tmp_path / "jdk" / "bin" / "java"
+        file.parent.mkdir(parents=True)
+        file.write_text(script)
+        file.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+        return file
+
+    return making
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which nothing of ours is set."""
+    for name in os.environ:
+        if name.upper().startswith("LIVEJOIN_"):
+            monkeypatch.delenv(name)

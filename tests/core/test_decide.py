@@ -7,38 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from core.histories import (
-    FIRST,
-    FIRST_FAILED,
-    FIRST_READS,
-    FIRST_RESOLVED,
-    FOLDED,
-    FURTHER_READS,
-    FURTHER_RESOLVED,
-    LIVE,
-    LIVE_DOWN,
-    STARTED,
-    SWAP_READS,
-    SWAP_RESOLVED,
-    SWAPPED,
-    SWAPPING,
-    WAITING,
-    A,
-    B,
-    C,
-    after,
-    ask,
-    ask_for,
-    died,
-    ends,
-    limited,
-    lines,
-    numbers,
-    reading,
-    replies,
-    started,
-    ticked,
-)
+from core import histories as h
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     CaughtUp,
@@ -61,17 +30,17 @@ from livejoin.core.health import MAX_RESTARTS
 from livejoin.core.outbox import Line
 from livejoin.core.state import Limits, State, from_json, to_json
 
-GONE = [died(1)] * (MAX_RESTARTS + 1)
+GONE = [h.died(1)] * (MAX_RESTARTS + 1)
 UNREACHABLE = Died(1, "no broker", counts=False)
 NO_TOPIC = Looked(1, "no topic")
-GREW = Grew(1, reading(A, 3))
+GREW = Grew(1, h.reading(h.A, 3))
 TOO_MANY = "6 task slots are needed and Spark has 5"
 FULL = Counted(1, {"read": 7}, ("final_ui",))
 
 
 def _ticks(start: float, end: float) -> list[Fact]:
     """Time that passes as it does: in small steps."""
-    return [ticked(start + second) for second in range(1, round(end - start) + 1)]
+    return [h.ticked(start + second) for second in range(1, round(end - start) + 1)]
 
 
 @dataclass(frozen=True)
@@ -83,240 +52,260 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {
-    "a first start builds nothing before the past is known": Rule([STARTED], (None, None, None)),
-    "nor does time": Rule([STARTED, ticked(101.0)], (None, None, None)),
-    "then what is wanted is built": Rule(FIRST, (None, None, 1)),
+    "a first start builds nothing before the past is known": Rule([h.STARTED], (None, None, None)),
+    "nor does time": Rule([h.STARTED, h.ticked(101.0)], (None, None, None)),
+    "then what is wanted is built": Rule(h.FIRST, (None, None, 1)),
     "a topic that is not there is waited for": Rule(
-        WAITING, (None, None, 1), 1, {"trouble": "no users", "try_again_at": 102.0}
+        h.WAITING, (None, None, 1), 1, {"trouble": "no users", "try_again_at": 102.0}
     ),
     "for as long as it takes, while nothing else can be shown": Rule(
-        [*WAITING, *_ticks(100, 300)], (None, None, 1)
+        [*h.WAITING, *_ticks(100, 300)], (None, None, 1)
     ),
     "a broken connection is waited for": Rule(
-        [*FIRST, NotResolved(1, "no broker")],
+        [*h.FIRST, NotResolved(1, "no broker")],
         (None, None, 1),
         1,
         {"trouble": "no broker", "try_again_at": 102.0},
     ),
     "waiting ends when the topic is there": Rule(
-        [*WAITING, ticked(103.0), Resolved(1, reading(A))],
+        [*h.WAITING, h.ticked(103.0), Resolved(1, h.reading(h.A))],
         (None, None, 1),
         1,
         {"trouble": "", "try_again_at": 0.0, "moved_at": 103.0, "began_at": 103.0},
     ),
     "beside what is live a topic that is not there fails the build": Rule(
-        [*SWAPPING, NotResolved(2, "no users_b", missing=True)], (1, None, None)
+        [*h.SWAPPING, NotResolved(2, "no users_b", missing=True)], (1, None, None)
     ),
     "beside what is live a broken connection is waited for": Rule(
-        [*SWAPPING, NotResolved(2, "no broker")], (1, None, 2), 2, {"trouble": "no broker"}
+        [*h.SWAPPING, NotResolved(2, "no broker")], (1, None, 2), 2, {"trouble": "no broker"}
     ),
     "but not for ever": Rule(
-        [*SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)], (1, None, None)
+        [*h.SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)], (1, None, None)
     ),
     "what is resolved cannot become unresolved": Rule(
-        [*SWAP_READS, NotResolved(2, "no users_b", missing=True)],
+        [*h.SWAP_READS, NotResolved(2, "no users_b", missing=True)],
         (1, None, 2),
         2,
         {"trouble": ""},
     ),
     "progress is noted, and when": Rule(
-        [*FIRST_READS, ticked(103.0), Progressed(1, 4, 10)],
+        [*h.FIRST_READS, h.ticked(103.0), Progressed(1, 4, 10)],
         (None, None, 1),
         1,
         {"done": 4, "total": 10, "moved_at": 103.0, "percent": 40},
     ),
     "no progress is noted as such": Rule(
-        [*FIRST_READS, Progressed(1, 4, 10), ticked(103.0), Progressed(1, 4, 12)],
+        [*h.FIRST_READS, Progressed(1, 4, 10), h.ticked(103.0), Progressed(1, 4, 12)],
         (None, None, 1),
         1,
         {"done": 4, "total": 12, "moved_at": 100.0},
     ),
-    "a build that caught up is live": Rule(LIVE, (1, None, None), 1, {"done": 0, "total": 0}),
-    "the one that was live stands by": Rule(SWAPPED, (2, 1, None)),
-    "a further swap retires the older one": Rule([*FURTHER_READS, CaughtUp(3, 9)], (3, 2, None)),
-    "with standby_s = 0 nothing stands by": Rule(limited(SWAPPED, standby_s=0), (2, None, None)),
+    "a build that caught up is live": Rule(h.LIVE, (1, None, None), 1, {"done": 0, "total": 0}),
+    "the one that was live stands by": Rule(h.SWAPPED, (2, 1, None)),
+    "a further swap retires the older one": Rule([*h.FURTHER_READS, CaughtUp(3, 9)], (3, 2, None)),
+    "with standby_s = 0 nothing stands by": Rule(
+        h.limited(h.SWAPPED, standby_s=0), (2, None, None)
+    ),
     "what is broken does not stand by": Rule(
-        [*LIVE_DOWN, ask_for(0, B), Resolved(2, reading(B)), CaughtUp(2, 5)], (2, None, None)
+        [*h.LIVE_DOWN, h.ask_for(0, h.B), Resolved(2, h.reading(h.B)), CaughtUp(2, 5)],
+        (2, None, None),
     ),
     "what stood by stays where what was live is broken": Rule(
-        [*SWAPPED, *[died(2)] * 6, ask_for(1, C), Resolved(3, reading(C)), CaughtUp(3, 5)],
+        [
+            *h.SWAPPED,
+            *[h.died(2)] * 6,
+            h.ask_for(1, h.C),
+            Resolved(3, h.reading(h.C)),
+            CaughtUp(3, 5),
+        ],
         (3, 1, None),
     ),
     "progress of what is live changes nothing": Rule(
-        [*LIVE, Progressed(1, 4, 10)], (1, None, None), 1, {"done": 0}
+        [*h.LIVE, Progressed(1, 4, 10)], (1, None, None), 1, {"done": 0}
     ),
-    "what is live cannot catch up again": Rule([*LIVE, CaughtUp(1, 99)], (1, None, None)),
-    "nor can what stands by": Rule([*SWAPPED, CaughtUp(1, 99)], (2, 1, None)),
-    "a standby is retired after standby_s": Rule([*SWAPPED, ticked(1008.0)], (2, None, None)),
-    "and not before": Rule([*SWAPPED, ticked(1007.9)], (2, 1, None)),
+    "what is live cannot catch up again": Rule([*h.LIVE, CaughtUp(1, 99)], (1, None, None)),
+    "nor can what stands by": Rule([*h.SWAPPED, CaughtUp(1, 99)], (2, 1, None)),
+    "a standby is retired after standby_s": Rule([*h.SWAPPED, h.ticked(1008.0)], (2, None, None)),
+    "and not before": Rule([*h.SWAPPED, h.ticked(1007.9)], (2, 1, None)),
     "a standby may stay until the next swap": Rule(
-        [*limited(SWAPPED, standby_s=math.inf), ticked(9e9)], (2, 1, None)
+        [*h.limited(h.SWAPPED, standby_s=math.inf), h.ticked(9e9)], (2, 1, None)
     ),
-    "a build that stalls has failed": Rule([*SWAP_READS, *_ticks(104, 165)], (1, None, None)),
-    "and not a moment before": Rule([*SWAP_READS, *_ticks(104, 164)], (1, None, 2)),
+    "a build that stalls has failed": Rule([*h.SWAP_READS, *_ticks(104, 165)], (1, None, None)),
+    "and not a moment before": Rule([*h.SWAP_READS, *_ticks(104, 164)], (1, None, 2)),
     "every progress gives it as much time again": Rule(
-        [*SWAP_READS, *_ticks(104, 160), Progressed(2, 1, 10), *_ticks(160, 220)], (1, None, 2)
+        [*h.SWAP_READS, *_ticks(104, 160), Progressed(2, 1, 10), *_ticks(160, 220)], (1, None, 2)
     ),
     "a build that stalls beside nothing has failed as well": Rule(
-        [*FIRST_READS, Ran(1), *_ticks(100, 161)], (None, None, None)
+        [*h.FIRST_READS, Ran(1), *_ticks(100, 161)], (None, None, None)
     ),
     "while Spark may still be starting, a build has two minutes more": Rule(
-        [*FIRST_READS, *_ticks(100, 280)], (None, None, 1)
+        [*h.FIRST_READS, *_ticks(100, 280)], (None, None, 1)
     ),
-    "then it has stalled": Rule([*FIRST_READS, *_ticks(100, 281)], (None, None, None)),
+    "then it has stalled": Rule([*h.FIRST_READS, *_ticks(100, 281)], (None, None, None)),
     "time in which livejoin itself stood still does not count": Rule(
-        [*SWAP_READS, ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
+        [*h.SWAP_READS, h.ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
     ),
     "a live query that died is tried again after a second": Rule(
-        [*LIVE, died(1)],
+        [*h.LIVE, h.died(1)],
         (1, None, None),
         1,
         {"trouble": "boom", "restarts": 1, "try_again_at": 105.0, "broken": False},
     ),
     "a build that died is tried again as well": Rule(
-        [*FIRST_READS, died(1)],
+        [*h.FIRST_READS, h.died(1)],
         (None, None, 1),
         1,
         {"trouble": "boom", "restarts": 1, "try_again_at": 101.0},
     ),
     "and so is a standby": Rule(
-        [*SWAPPED, died(1)], (2, 1, None), 1, {"trouble": "boom", "try_again_at": 109.0}
+        [*h.SWAPPED, h.died(1)], (2, 1, None), 1, {"trouble": "boom", "try_again_at": 109.0}
     ),
     "a query that runs again is no trouble any more": Rule(
-        [*LIVE, died(1), Ran(1)], (1, None, None), 1, {"trouble": "", "restarts": 1}
+        [*h.LIVE, h.died(1), Ran(1)], (1, None, None), 1, {"trouble": "", "restarts": 1}
     ),
     "a build that runs again is no trouble any more": Rule(
-        [*SWAP_READS, died(2), Ran(2)], (1, None, 2), 2, {"trouble": "", "restarts": 1}
+        [*h.SWAP_READS, h.died(2), Ran(2)], (1, None, 2), 2, {"trouble": "", "restarts": 1}
     ),
     "what is given up does not run again by itself": Rule(
-        [*LIVE_DOWN, Ran(1)], (1, None, None), 1, {"trouble": "boom", "broken": True}
+        [*h.LIVE_DOWN, Ran(1)], (1, None, None), 1, {"trouble": "boom", "broken": True}
     ),
     "what is given up cannot die again": Rule(
-        [*LIVE_DOWN, Died(1, "bang", counts=True)],
+        [*h.LIVE_DOWN, Died(1, "bang", counts=True)],
         (1, None, None),
         1,
         {"trouble": "boom", "restarts": 6, "broken": True},
     ),
     "a death after new positions counts from the beginning": Rule(
-        [*LIVE, *[died(1)] * 3, Died(1, "boom", counts=False)],
+        [*h.LIVE, *[h.died(1)] * 3, Died(1, "boom", counts=False)],
         (1, None, None),
         1,
         {"restarts": 0, "trouble": "boom", "try_again_at": 105.0, "broken": False},
     ),
     "an unreachable broker never counts": Rule(
-        [*LIVE, *[UNREACHABLE] * 100],
+        [*h.LIVE, *[UNREACHABLE] * 100],
         (1, None, None),
         1,
         {"restarts": 0, "broken": False, "try_again_at": 105.0},
     ),
     "what is live is given up after five restarts": Rule(
-        [*LIVE, *GONE], (1, None, None), 1, {"broken": True, "unusable": False, "restarts": 6}
+        [*h.LIVE, *GONE], (1, None, None), 1, {"broken": True, "unusable": False, "restarts": 6}
     ),
-    "a build that dies as often has failed": Rule([*SWAP_READS, *[died(2)] * 6], (1, None, None)),
-    "a standby that dies as often is retired": Rule([*SWAPPED, *GONE], (2, None, None)),
+    "a build that dies as often has failed": Rule(
+        [*h.SWAP_READS, *[h.died(2)] * 6], (1, None, None)
+    ),
+    "a standby that dies as often is retired": Rule([*h.SWAPPED, *GONE], (2, None, None)),
     "a death of what stands by does not touch what is live": Rule(
-        [*SWAPPED, died(1)], (2, 1, None), 2, {"trouble": ""}
+        [*h.SWAPPED, h.died(1)], (2, 1, None), 2, {"trouble": ""}
     ),
     "what is live and cannot go on is built anew": Rule(
-        [*LIVE, Spoilt(1, "another topic")],
+        [*h.LIVE, Spoilt(1, "another topic")],
         (1, None, 2),
         1,
         {"broken": True, "unusable": True, "trouble": "another topic"},
     ),
     "also when it was given up already": Rule(
-        [*LIVE_DOWN, Spoilt(1, "another topic")], (1, None, 2), 1, {"unusable": True}
+        [*h.LIVE_DOWN, Spoilt(1, "another topic")], (1, None, 2), 1, {"unusable": True}
     ),
-    "once": Rule([*LIVE, Spoilt(1, "x"), Spoilt(1, "x")], (1, None, 2)),
+    "once": Rule([*h.LIVE, Spoilt(1, "x"), Spoilt(1, "x")], (1, None, 2)),
     "not while something else is being built": Rule(
-        [*SWAP_READS, Spoilt(1, "another topic")], (1, None, 2)
+        [*h.SWAP_READS, Spoilt(1, "another topic")], (1, None, 2)
     ),
     "but after that has failed": Rule(
-        [*SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 114)], (1, None, 3)
+        [*h.SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 114)], (1, None, 3)
     ),
     "and not at once": Rule(
-        [*SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 113)], (1, None, None)
+        [*h.SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 113)], (1, None, None)
     ),
     "a build that cannot go on has failed": Rule(
-        [*SWAP_READS, Spoilt(2, "another topic")], (1, None, None)
+        [*h.SWAP_READS, Spoilt(2, "another topic")], (1, None, None)
     ),
     "a standby that cannot go on is retired": Rule(
-        [*SWAPPED, Spoilt(1, "another topic")], (2, None, None)
+        [*h.SWAPPED, Spoilt(1, "another topic")], (2, None, None)
     ),
     "a build that failed is not tried again where something is live": Rule(
-        [*SWAP_READS, Spoilt(2, "y"), *_ticks(104, 200)], (1, None, None)
+        [*h.SWAP_READS, Spoilt(2, "y"), *_ticks(104, 200)], (1, None, None)
     ),
     "a build that failed is tried again after ten seconds where nothing is live": Rule(
-        [*FIRST_FAILED, *_ticks(100, 110)], (None, None, 2)
+        [*h.FIRST_FAILED, *_ticks(100, 110)], (None, None, 2)
     ),
-    "not sooner": Rule([*FIRST_FAILED, *_ticks(100, 109)], (None, None, None)),
+    "not sooner": Rule([*h.FIRST_FAILED, *_ticks(100, 109)], (None, None, None)),
     "a build that needs more slots than there are has failed": Rule(
-        [*limited(SWAPPING, slots=9), Resolved(2, reading(B, partitions=3))], (1, None, None)
+        [*h.limited(h.SWAPPING, slots=9), Resolved(2, h.reading(h.B, partitions=3))],
+        (1, None, None),
     ),
     "a build takes the slots of the standby where it must": Rule(
-        limited(FURTHER_READS, slots=11), (2, None, 3)
+        h.limited(h.FURTHER_READS, slots=11), (2, None, 3)
     ),
-    "and only then": Rule(limited(FURTHER_READS, slots=12), (2, 1, 3)),
+    "and only then": Rule(h.limited(h.FURTHER_READS, slots=12), (2, 1, 3)),
     "a build that reads on after its death is no trouble any more": Rule(
-        [*SWAP_READS, died(2), Progressed(2, 1, 10)], (1, None, 2), 2, {"trouble": "", "done": 1}
+        [*h.SWAP_READS, h.died(2), Progressed(2, 1, 10)],
+        (1, None, 2),
+        2,
+        {"trouble": "", "done": 1},
     ),
     "nor is one that is complete": Rule(
-        [*SWAP_READS, died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"trouble": ""}
+        [*h.SWAP_READS, h.died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"trouble": ""}
     ),
     "less than before is no progress": Rule(
-        [*SWAP_READS, Progressed(2, 5, 10), ticked(106.0), Progressed(2, 0, 10)],
+        [*h.SWAP_READS, Progressed(2, 5, 10), h.ticked(106.0), Progressed(2, 0, 10)],
         (1, None, 2),
         2,
         {"done": 5, "moved_at": 104.0},
     ),
     "but a new run of a build begins anew": Rule(
-        [*SWAP_READS, Progressed(2, 5, 10), died(2), ticked(106.0), Progressed(2, 1, 10)],
+        [*h.SWAP_READS, Progressed(2, 5, 10), h.died(2), h.ticked(106.0), Progressed(2, 1, 10)],
         (1, None, 2),
         2,
         {"done": 1, "moved_at": 106.0},
     ),
     "a topic that cannot be read is known": Rule(
-        [*LIVE, NO_TOPIC], (1, None, None), 1, {"blocked": "no topic", "wrong": "no topic"}
+        [*h.LIVE, NO_TOPIC], (1, None, None), 1, {"blocked": "no topic", "wrong": "no topic"}
     ),
     "until it can be read again": Rule(
-        [*LIVE, NO_TOPIC, Looked(1)], (1, None, None), 1, {"blocked": "", "wrong": ""}
+        [*h.LIVE, NO_TOPIC, Looked(1)], (1, None, None), 1, {"blocked": "", "wrong": ""}
     ),
     "what is down is said before what blocks it": Rule(
-        [*LIVE, NO_TOPIC, died(1)], (1, None, None), 1, {"wrong": "boom"}
+        [*h.LIVE, NO_TOPIC, h.died(1)], (1, None, None), 1, {"wrong": "boom"}
     ),
     "more partitions are read by the same generation": Rule(
-        [*LIVE, GREW], (1, None, None), 1, {"trouble": "it starts again to read more partitions"}
+        [*h.LIVE, GREW], (1, None, None), 1, {"trouble": "it starts again to read more partitions"}
     ),
     "also by one that is being built": Rule(
-        [*SWAP_READS, Grew(2, reading(B, 3))], (1, None, 2), 2, {"broken": False}
+        [*h.SWAP_READS, Grew(2, h.reading(h.B, 3))], (1, None, 2), 2, {"broken": False}
     ),
     "more partitions take the slots of the standby where they must": Rule(
-        limited([*SWAPPED, Grew(2, reading(B, 3))], slots=8), (2, None, None)
+        h.limited([*h.SWAPPED, Grew(2, h.reading(h.B, 3))], slots=8), (2, None, None)
     ),
-    "and only then, too": Rule(limited([*SWAPPED, Grew(2, reading(B, 3))], slots=10), (2, 1, None)),
+    "and only then, too": Rule(
+        h.limited([*h.SWAPPED, Grew(2, h.reading(h.B, 3))], slots=10), (2, 1, None)
+    ),
     "with more partitions than slots what is live is given up": Rule(
-        limited([*LIVE, GREW], slots=5),
+        h.limited([*h.LIVE, GREW], slots=5),
         (1, None, None),
         1,
         {"broken": True, "trouble": f"its topics have more partitions now: {TOO_MANY}"},
     ),
-    "what was given up does not grow": Rule([*LIVE_DOWN, GREW], (1, None, None)),
+    "what was given up does not grow": Rule([*h.LIVE_DOWN, GREW], (1, None, None)),
     "a build with more partitions than slots has failed": Rule(
-        limited([*SWAP_READS, Grew(2, reading(B, 30))], slots=20), (1, None, None)
+        h.limited([*h.SWAP_READS, Grew(2, h.reading(h.B, 30))], slots=20), (1, None, None)
     ),
     "a standby with more partitions than slots is retired": Rule(
-        limited([*SWAPPED, Grew(1, reading(A, 30))], slots=20), (2, None, None)
+        h.limited([*h.SWAPPED, Grew(1, h.reading(h.A, 30))], slots=20), (2, None, None)
     ),
     "figures are remembered": Rule(
-        [*LIVE, Counted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
+        [*h.LIVE, Counted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
     ),
     "a table that is full is known, and nothing is given up": Rule(
-        [*LIVE, FULL], (1, None, None), 1, {"broken": False, "trouble": "", "capped": ("final_ui",)}
+        [*h.LIVE, FULL],
+        (1, None, None),
+        1,
+        {"broken": False, "trouble": "", "capped": ("final_ui",)},
     ),
     "a build whose table is full goes on": Rule(
-        [*SWAP_READS, replace(FULL, generation=2)], (1, None, 2)
+        [*h.SWAP_READS, replace(FULL, generation=2)], (1, None, 2)
     ),
     "after a start a query is down until it is through": Rule(
-        [*LIVE, STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
+        [*h.LIVE, h.STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
     ),
 }
 
@@ -324,8 +313,8 @@ RULES: dict[str, Rule] = {
 @pytest.mark.parametrize("rule", RULES)
 def test_rule(rule: str) -> None:
     expected = RULES[rule]
-    state = after(expected.history)
-    assert numbers(state) == expected.now
+    state = h.after(expected.history)
+    assert h.numbers(state) == expected.now
     if expected.health is not None:
         generation = state.find(expected.of or 0)
         assert generation is not None
@@ -335,40 +324,40 @@ def test_rule(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_of_what_is_gone_nothing_is_remembered(rule: str) -> None:
-    state = after(RULES[rule].history)
+    state = h.after(RULES[rule].history)
     assert set(state.health) <= {generation.number for generation in state.wants}
 
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
-    "a first start says so": ([STARTED], ["INFO ready: a first start"]),
-    "then it says what it builds": (FIRST, ["INFO building: generation 1, users left accounts"]),
+    "a first start says so": ([h.STARTED], ["INFO ready: a first start"]),
+    "then it says what it builds": (h.FIRST, ["INFO building: generation 1, users left accounts"]),
     "a build says how much it reads": (
-        FIRST_RESOLVED,
+        h.FIRST_RESOLVED,
         ["INFO building: generation 1 reads users (10 records) and accounts (0 records)"],
     ),
-    "waiting says for what": (WAITING, ["WARN waiting: no users"]),
-    "waiting for the same says nothing again": ([*WAITING, WAITING[-1]], []),
+    "waiting says for what": (h.WAITING, ["WARN waiting: no users"]),
+    "waiting for the same says nothing again": ([*h.WAITING, h.WAITING[-1]], []),
     "waiting for something else says so": (
-        [*WAITING, NotResolved(1, "no accounts")],
+        [*h.WAITING, NotResolved(1, "no accounts")],
         ["WARN waiting: no accounts"],
     ),
-    "progress is not worth a line": ([*FIRST_READS, Progressed(1, 4, 10)], []),
+    "progress is not worth a line": ([*h.FIRST_READS, Progressed(1, 4, 10)], []),
     "caught up says how long it took, and what is live": (
-        LIVE,
+        h.LIVE,
         [
             "INFO caught up: generation 1 after 4.0 s",
             "INFO live: generation 1, users left accounts",
         ],
     ),
     "a swap says from what to what": (
-        SWAPPED,
+        h.SWAPPED,
         [
             "INFO caught up: generation 2 after 4.0 s",
             "INFO live: generation 1, users left accounts → generation 2, users_b inner accounts_b",
         ],
     ),
     "a further swap says what is retired": (
-        [*FURTHER_READS, CaughtUp(3, 9)],
+        [*h.FURTHER_READS, CaughtUp(3, 9)],
         [
             "INFO caught up: generation 3 after 0.0 s",
             (
@@ -379,11 +368,11 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "what stood by long enough says so": (
-        [*SWAPPED, ticked(1008.0)],
+        [*h.SWAPPED, h.ticked(1008.0)],
         ["INFO retired: generation 1, users left accounts: stood by for 900 s"],
     ),
     "a failure says what failed, why, and that the old one goes on": (
-        [*SWAPPING, NotResolved(2, "no users_b", missing=True)],
+        [*h.SWAPPING, NotResolved(2, "no users_b", missing=True)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no users_b;"
@@ -392,7 +381,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a stall says how long it was": (
-        [*SWAP_READS, *_ticks(104, 165)],
+        [*h.SWAP_READS, *_ticks(104, 165)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s;"
@@ -401,7 +390,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "and what the trouble was": (
-        [*SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)],
+        [*h.SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s:"
@@ -410,38 +399,38 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a failure with nothing live": (
-        FIRST_FAILED,
+        h.FIRST_FAILED,
         ["ERROR failed: generation 1, users left accounts: died 6 times without reading on: boom"],
     ),
     "a death says why, and when the next try is": (
-        [*LIVE, died(1)],
+        [*h.LIVE, h.died(1)],
         ["ERROR restarting: generation 1 died: boom; next try in 1 s"],
     ),
-    "running again says so": ([*LIVE, died(1), Ran(1)], ["INFO live again: generation 1"]),
+    "running again says so": ([*h.LIVE, h.died(1), Ran(1)], ["INFO live again: generation 1"]),
     "a build that runs again says so": (
-        [*SWAP_READS, died(2), Ran(2)],
+        [*h.SWAP_READS, h.died(2), Ran(2)],
         ["INFO running again: generation 2"],
     ),
-    "running as ever says nothing": ([*LIVE, Ran(1)], []),
-    "waiting for a broker is said once": ([*LIVE, UNREACHABLE, UNREACHABLE], []),
+    "running as ever says nothing": ([*h.LIVE, Ran(1)], []),
+    "waiting for a broker is said once": ([*h.LIVE, UNREACHABLE, UNREACHABLE], []),
     "a topic that cannot be read is said": (
-        [*LIVE, NO_TOPIC],
+        [*h.LIVE, NO_TOPIC],
         ["ERROR generation 1 cannot read on: no topic"],
     ),
-    "once": ([*LIVE, NO_TOPIC, NO_TOPIC], []),
+    "once": ([*h.LIVE, NO_TOPIC, NO_TOPIC], []),
     "and that it can be again": (
-        [*LIVE, NO_TOPIC, Looked(1)],
+        [*h.LIVE, NO_TOPIC, Looked(1)],
         ["INFO generation 1 can read its topics again"],
     ),
     "more partitions are said": (
-        [*LIVE, GREW],
+        [*h.LIVE, GREW],
         ["INFO generation 1 now reads users in 3 partitions and accounts in 1 partitions"],
     ),
-    "and that once": ([*LIVE, GREW, GREW], []),
-    "running again is said once": ([*LIVE, died(1), Ran(1), Ran(1)], []),
-    "time says nothing": ([STARTED, ticked(101.0)], []),
+    "and that once": ([*h.LIVE, GREW, GREW], []),
+    "running again is said once": ([*h.LIVE, h.died(1), Ran(1), Ran(1)], []),
+    "time says nothing": ([h.STARTED, h.ticked(101.0)], []),
     "giving up says what died how often and why, and what to do": (
-        LIVE_DOWN,
+        h.LIVE_DOWN,
         [
             (
                 "ERROR failed: generation 1 died 6 times without reading on: boom; its last rows"
@@ -450,7 +439,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a standby that is given up says what that means": (
-        [*SWAPPED, *GONE],
+        [*h.SWAPPED, *GONE],
         [
             "ERROR failed: generation 1 died 6 times without reading on: boom; no rollback to it",
             (
@@ -460,7 +449,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "what cannot go on says why, and what follows": (
-        [*LIVE, Spoilt(1, "another topic")],
+        [*h.LIVE, Spoilt(1, "another topic")],
         [
             (
                 "ERROR generation 1 cannot go on: another topic; its last rows stay until the same"
@@ -470,7 +459,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "too few slots say how many there are": (
-        [*limited(SWAPPING, slots=9), Resolved(2, reading(B, partitions=3))],
+        [*h.limited(h.SWAPPING, slots=9), Resolved(2, h.reading(h.B, partitions=3))],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: 10 task slots are needed and"
@@ -479,18 +468,18 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a standby whose slots are needed says so": (
-        limited(FURTHER_RESOLVED, slots=11),
+        h.limited(h.FURTHER_RESOLVED, slots=11),
         [
             "INFO retired: generation 1, users left accounts: its task slots are needed",
             "INFO building: generation 3 reads users_c (10 records) and accounts_c (0 records)",
         ],
     ),
     "listening says from where on": (
-        [*SWAPPED, Listened("control")],
+        [*h.SWAPPED, Listened("control")],
         ["INFO listening to control from message 1 on"],
     ),
     "a table that is full is said": (
-        [*LIVE, FULL],
+        [*h.LIVE, FULL],
         [
             (
                 "WARN generation 1: final_ui has 2000000 rows, which is max_rows: the oldest leave"
@@ -499,7 +488,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "and that once for each": (
-        [*LIVE, FULL, replace(FULL, capped=("final_ui", "users_ui", "accounts_ui"))],
+        [*h.LIVE, FULL, replace(FULL, capped=("final_ui", "users_ui", "accounts_ui"))],
         [
             (
                 "WARN generation 1: users_ui and accounts_ui have 2000000 rows, which is max_rows:"
@@ -507,11 +496,11 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
             )
         ],
     ),
-    "and not again": ([*LIVE, FULL, FULL], []),
-    "not listening says why": ([*LIVE, Deafened("boom")], ["ERROR not listening: boom"]),
-    "not listening is said once": ([*LIVE, Deafened("boom"), Deafened("boom")], []),
+    "and not again": ([*h.LIVE, FULL, FULL], []),
+    "not listening says why": ([*h.LIVE, Deafened("boom")], ["ERROR not listening: boom"]),
+    "not listening is said once": ([*h.LIVE, Deafened("boom"), Deafened("boom")], []),
     "not listening for another reason says so": (
-        [*LIVE, Deafened("boom"), Deafened("bang")],
+        [*h.LIVE, Deafened("boom"), Deafened("bang")],
         ["ERROR not listening: bang"],
     ),
 }
@@ -520,61 +509,61 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
 @pytest.mark.parametrize("rule", LINES)
 def test_lines(rule: str) -> None:
     history, expected = LINES[rule]
-    assert lines(history) == expected
+    assert h.lines(history) == expected
 
 
 # Who asked for a generation hears of it until its end.
 REPLIES: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
-    "it reads": (SWAP_RESOLVED, [(0, "building", 2)]),
-    "it caught up and is live": (SWAPPED, [(0, "caught-up", 2), (0, "live", 2)]),
-    "nobody asked for the first one": (LIVE, []),
-    "it failed": ([*SWAP_READS, Spoilt(2, "x")], [(0, "failed", 2)]),
+    "it reads": (h.SWAP_RESOLVED, [(0, "building", 2)]),
+    "it caught up and is live": (h.SWAPPED, [(0, "caught-up", 2), (0, "live", 2)]),
+    "nobody asked for the first one": (h.LIVE, []),
+    "it failed": ([*h.SWAP_READS, Spoilt(2, "x")], [(0, "failed", 2)]),
     "it needs too many slots": (
-        [*limited(SWAPPING, slots=9), Resolved(2, reading(B, partitions=3))],
+        [*h.limited(h.SWAPPING, slots=9), Resolved(2, h.reading(h.B, partitions=3))],
         [(0, "failed", 2)],
     ),
     "it retired": (
-        [*SWAPPED, ask(1, action="rollback"), ticked(2000.0)],
+        [*h.SWAPPED, h.ask(1, action="rollback"), h.ticked(2000.0)],
         [(0, "retired", 2)],
     ),
-    "progress is no outcome": ([*SWAP_READS, Progressed(2, 1, 2)], []),
+    "progress is no outcome": ([*h.SWAP_READS, Progressed(2, 1, 2)], []),
 }
 
 
 @pytest.mark.parametrize("rule", REPLIES)
 def test_replies(rule: str) -> None:
     history, expected = REPLIES[rule]
-    assert replies(history) == expected
+    assert h.replies(history) == expected
 
 
 ENDS: dict[str, tuple[list[Fact], list[tuple[int, str, str]]]] = {
-    "failed": ([*SWAP_READS, Spoilt(2, "x")], [(2, "failed", "x")]),
-    "retired by time": ([*SWAPPED, ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
+    "failed": ([*h.SWAP_READS, Spoilt(2, "x")], [(2, "failed", "x")]),
+    "retired by time": ([*h.SWAPPED, h.ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
     "retired by a swap": (
-        [*FURTHER_READS, CaughtUp(3, 9)],
+        [*h.FURTHER_READS, CaughtUp(3, 9)],
         [(1, "retired", "a further swap took its place")],
     ),
     "retired without standing by": (
-        limited(SWAPPED, standby_s=0),
+        h.limited(h.SWAPPED, standby_s=0),
         [(1, "retired", "replaced by another generation")],
     ),
-    "a swap ends nothing": (SWAPPED, []),
+    "a swap ends nothing": (h.SWAPPED, []),
 }
 
 
 @pytest.mark.parametrize("rule", ENDS)
 def test_ends(rule: str) -> None:
     history, expected = ENDS[rule]
-    assert ends(history) == expected
+    assert h.ends(history) == expected
 
 
 def test_what_is_live_knows_all_about_its_build() -> None:
-    assert after(LIVE).live == Generation(
+    assert h.after(h.LIVE).live == Generation(
         1,
-        A,
+        h.A,
         requested_at=100.0,
         by="settings",
-        sources=reading(A),
+        sources=h.reading(h.A),
         ready_at=77,
         live_at=104.0,
         took_s=4.0,
@@ -583,96 +572,96 @@ def test_what_is_live_knows_all_about_its_build() -> None:
 
 
 def test_where_a_generation_reads_is_kept_with_what_its_checkpoint_depends_on() -> None:
-    building = after([*FIRST, Resolved(1, reading(A), "4.3.0/2")]).building
+    building = h.after([*h.FIRST, Resolved(1, h.reading(h.A), "4.3.0/2")]).building
     assert building is not None
-    assert (building.sources, building.fingerprint) == (reading(A), "4.3.0/2")
+    assert (building.sources, building.fingerprint) == (h.reading(h.A), "4.3.0/2")
 
 
 def test_where_a_generation_reads_is_decided_once() -> None:
     # the executor may ask twice: another fact may make the same plan before its answer is read
-    later = {**reading(A), "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
-    state = after(FIRST_READS)
+    later = {**h.reading(h.A), "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
+    state = h.after(h.FIRST_READS)
     assert decide(state, Resolved(1, later)) is state
 
 
 def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gives_up() -> None:
-    state, waits = after(LIVE), []
+    state, waits = h.after(h.LIVE), []
     live = state.live
     assert live is not None
     for _ in range(MAX_RESTARTS):
-        state = decide(state, died(1))
+        state = decide(state, h.died(1))
         waits.append(state.of(live).try_again_at - state.up)
         assert not state.of(live).broken
     assert waits == [1, 2, 4, 8, 16]
-    state = decide(state, died(1))
+    state = decide(state, h.died(1))
     assert state.of(live).broken
     assert state.live == live  # its last rows stay
     assert state.running() == ()
 
 
 def test_what_is_built_anew_by_itself_takes_over_and_the_old_one_is_retired() -> None:
-    history = [*SWAPPED, Spoilt(2, "x"), Resolved(3, reading(B)), CaughtUp(3, 5)]
-    state = after(history)
-    assert numbers(state) == (3, 1, None)
+    history = [*h.SWAPPED, Spoilt(2, "x"), Resolved(3, h.reading(h.B)), CaughtUp(3, 5)]
+    state = h.after(history)
+    assert h.numbers(state) == (3, 1, None)
     assert state.live is not None
-    assert (state.live.choice, state.live.by, state.live.origin) == (B, "livejoin", None)
-    assert ends(history) == [(2, "retired", "replaced by another generation")]
+    assert (state.live.choice, state.live.by, state.live.origin) == (h.B, "livejoin", None)
+    assert h.ends(history) == [(2, "retired", "replaced by another generation")]
 
 
 RESTARTS: dict[str, tuple[Sequence[Fact], str]] = {
-    "with what is live": (LIVE, "ready: going on with generation 1, users left accounts"),
-    "with the first build": (FIRST, "ready: going on with generation 1, users left accounts"),
+    "with what is live": (h.LIVE, "ready: going on with generation 1, users left accounts"),
+    "with the first build": (h.FIRST, "ready: going on with generation 1, users left accounts"),
     "with a build beside what is live": (
-        SWAP_READS,
+        h.SWAP_READS,
         "ready: going on with generation 1, users left accounts",
     ),
     "with what stands by": (
-        SWAPPED,
+        h.SWAPPED,
         "ready: going on with generation 2, users_b inner accounts_b",
     ),
-    "with nothing": (FIRST_FAILED, "ready: a first start"),
+    "with nothing": (h.FIRST_FAILED, "ready: a first start"),
 }
 
 
 @pytest.mark.parametrize("rule", RESTARTS)
 def test_a_restart_goes_on_whatever_the_settings_say(rule: str) -> None:
     history, line = RESTARTS[rule]
-    before = after(history)
-    state = decide(from_json(to_json(before)), started(at=200.0, choice=C))
-    assert numbers(state) == numbers(before)
+    before = h.after(history)
+    state = decide(from_json(to_json(before)), h.started(at=200.0, choice=h.C))
+    assert h.numbers(state) == h.numbers(before)
     assert (state.wanted, state.position, state.now) == (before.wanted, before.position, 200.0)
     assert [one.msg for one in state.untold if isinstance(one, Line)] == [line]
 
 
 def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted() -> None:
-    failed = [*FIRST, ask_for(0, B), Resolved(2, reading(B)), Spoilt(2, "x")]
-    durable = from_json(to_json(after(failed)))
-    state = after([started(at=200.0, choice=A), ticked(201.0)], durable)
-    assert numbers(state) == (None, None, 3)
+    failed = [*h.FIRST, h.ask_for(0, h.B), Resolved(2, h.reading(h.B)), Spoilt(2, "x")]
+    durable = from_json(to_json(h.after(failed)))
+    state = h.after([h.started(at=200.0, choice=h.A), h.ticked(201.0)], durable)
+    assert h.numbers(state) == (None, None, 3)
     assert state.building is not None
-    assert state.building.choice == B
+    assert state.building.choice == h.B
 
 
 def test_after_a_restart_what_was_given_up_is_tried_again() -> None:
-    durable = from_json(to_json(after(LIVE_DOWN)))
-    state = decide(durable, started(at=200.0, choice=A))
+    durable = from_json(to_json(h.after(h.LIVE_DOWN)))
+    state = decide(durable, h.started(at=200.0, choice=h.A))
     assert [generation.number for generation in state.running()] == [1]
 
 
 def test_after_a_restart_a_build_has_as_much_time_again() -> None:
-    durable = from_json(to_json(after(SWAP_READS)))
-    state = after([started(at=900.0, choice=A), Ran(1), *_ticks(900, 960)], durable)
-    assert numbers(state) == (1, None, 2)
-    assert numbers(after(_ticks(960, 961), state)) == (1, None, None)
+    durable = from_json(to_json(h.after(h.SWAP_READS)))
+    state = h.after([h.started(at=900.0, choice=h.A), Ran(1), *_ticks(900, 960)], durable)
+    assert h.numbers(state) == (1, None, 2)
+    assert h.numbers(h.after(_ticks(960, 961), state)) == (1, None, None)
 
 
 def test_the_limits_are_those_of_the_newest_start() -> None:
-    state = after([*SWAPPED, started(at=200.0, choice=A, limits=Limits(standby_s=0))])
-    assert numbers(after([ticked(201.0)], state)) == (2, None, None)
+    state = h.after([*h.SWAPPED, h.started(at=200.0, choice=h.A, limits=Limits(standby_s=0))])
+    assert h.numbers(h.after([h.ticked(201.0)], state)) == (2, None, None)
 
 
 def test_messages_that_were_deleted_unread_are_named() -> None:
-    state = after([*LIVE, Listened("control", first=7)])
+    state = h.after([*h.LIVE, Listened("control", first=7)])
     assert state.position == 7
     said = [told.msg for told in state.untold[-2:] if isinstance(told, Line)]
     assert said == [
@@ -682,25 +671,25 @@ def test_messages_that_were_deleted_unread_are_named() -> None:
 
 
 def test_listening_ends_deafness() -> None:
-    assert after([*LIVE, Deafened("boom")]).deaf == "boom"
-    assert after([*LIVE, Deafened("boom"), Listened("control")]).deaf == ""
-    assert after([*LIVE, Deafened("boom"), STARTED]).deaf == ""
+    assert h.after([*h.LIVE, Deafened("boom")]).deaf == "boom"
+    assert h.after([*h.LIVE, Deafened("boom"), Listened("control")]).deaf == ""
+    assert h.after([*h.LIVE, Deafened("boom"), h.STARTED]).deaf == ""
 
 
 def test_a_number_is_never_given_twice() -> None:
-    state = after(FIRST, State(last_number=7))
-    assert numbers(state) == (None, None, 8)
+    state = h.after(h.FIRST, State(last_number=7))
+    assert h.numbers(state) == (None, None, 8)
     assert state.last_number == 8
 
 
 KINDS: dict[str, Sequence[Fact]] = {
     "fresh": [],
-    "asked for": FIRST,
-    "waiting": WAITING,
-    "live": LIVE,
-    "live died": [*LIVE, died(1)],
-    "swapping": SWAP_READS,
-    "swapped": SWAPPED,
+    "asked for": h.FIRST,
+    "waiting": h.WAITING,
+    "live": h.LIVE,
+    "live died": [*h.LIVE, h.died(1)],
+    "swapping": h.SWAP_READS,
+    "swapped": h.SWAPPED,
 }
 
 
@@ -712,7 +701,7 @@ KINDS: dict[str, Sequence[Fact]] = {
         Progressed(9, 1, 2),
         CaughtUp(9, 5),
         Ran(9),
-        died(9),
+        h.died(9),
         Spoilt(9, "x"),
     ],
     ids=lambda fact: type(fact).__name__,
@@ -721,12 +710,12 @@ KINDS: dict[str, Sequence[Fact]] = {
 def test_a_fact_about_a_generation_that_is_not_wanted_changes_nothing(
     kind: str, fact: Fact
 ) -> None:
-    state = after(KINDS[kind])
+    state = h.after(KINDS[kind])
     assert decide(state, fact) is state
 
 
 def test_lines_are_numbered_without_gaps_and_carry_the_time() -> None:
-    state = after([*LIVE, died(1)])
+    state = h.after([*h.LIVE, h.died(1)])
     told = [one for one in state.untold if isinstance(one, Line)]
     assert [line.id for line in told] == list(range(1, len(told) + 1))
     assert [line.at for line in told] == [100.0] * 3 + [104.0] * 3
@@ -734,14 +723,14 @@ def test_lines_are_numbered_without_gaps_and_carry_the_time() -> None:
 
 
 def test_the_number_of_a_line_that_was_told_is_not_given_again() -> None:
-    told = replace(after(LIVE), untold=())
-    (line,) = [one for one in decide(told, died(1)).untold if isinstance(one, Line)]
+    told = replace(h.after(h.LIVE), untold=())
+    (line,) = [one for one in decide(told, h.died(1)).untold if isinstance(one, Line)]
     assert line.id == told.lines + 1
 
 
 def test_a_past_before_a_start_is_an_error() -> None:
     with pytest.raises(AssertionError, match="Started comes first"):
-        decide(State(), FOLDED)
+        decide(State(), h.FOLDED)
 
 
 def test_a_fact_that_nobody_knows_is_an_error() -> None:
@@ -750,17 +739,17 @@ def test_a_fact_that_nobody_knows_is_an_error() -> None:
 
 
 def test_the_ids_of_a_builds_topics_are_recorded_once() -> None:
-    state = after([*FIRST, Resolved(1, reading(A)), TopicsMade(1, "c", "f")])
+    state = h.after([*h.FIRST, Resolved(1, h.reading(h.A)), TopicsMade(1, "c", "f")])
     assert state.building is not None
     assert (state.building.changelog_id, state.building.feed_id) == ("c", "f")
     assert decide(state, TopicsMade(1, "d")) is state
 
 
 def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
-    state = after([replace(STARTED, used=7), FOLDED])
-    assert numbers(state) == (None, None, 8)
-    assert lines([replace(STARTED, used=7)])[0] == (
+    state = h.after([replace(h.STARTED, used=7), h.FOLDED])
+    assert h.numbers(state) == (None, None, 8)
+    assert h.lines([replace(h.STARTED, used=7)])[0] == (
         "WARN generations up to 7 have left topics or checkpoints,"
         " and the ledger knows none after 0: removed"
     )
-    assert after([replace(STARTED, used=1)], after(SWAPPED)).last_number == 2
+    assert h.after([replace(h.STARTED, used=1)], h.after(h.SWAPPED)).last_number == 2

@@ -5,22 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.histories import (
-    FURTHER,
-    LIVE,
-    NO_USERS_X,
-    SWAP_READS,
-    SWAPPED,
-    SWAPPING,
-    A,
-    B,
-    C,
-    after,
-    ask,
-    ask_for,
-    died,
-    said_by,
-)
+from core import histories as h
 from livejoin.core.facts import Asked, Fact, Found
 from livejoin.core.preview import preview
 from livejoin.core.state import State
@@ -34,8 +19,8 @@ C_IS = {"usersTopic": "users_c", "accountsTopic": "accounts_c", "joinType": "lef
 
 PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     "a swap": (
-        LIVE,
-        ask_for(9, B, action="preview"),
+        h.LIVE,
+        h.ask_for(9, h.B, action="preview"),
         {
             "outcome": "accepted",
             "reason": None,
@@ -47,8 +32,8 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "a further swap stops what stands by": (
-        SWAPPED,
-        ask_for(9, C, action="preview"),
+        h.SWAPPED,
+        h.ask_for(9, h.C, action="preview"),
         {
             "outcome": "accepted",
             "build": G3,
@@ -58,8 +43,8 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "a swap that supersedes": (
-        SWAP_READS,
-        ask_for(9, C),
+        h.SWAP_READS,
+        h.ask_for(9, h.C),
         {
             "outcome": "accepted",
             "resolvesTo": C_IS,
@@ -69,8 +54,8 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "a heartbeat": (
-        LIVE,
-        ask_for(9, A),
+        h.LIVE,
+        h.ask_for(9, h.A),
         {
             "outcome": "live",
             "reason": "no change",
@@ -82,8 +67,8 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "a cancellation": (
-        SWAP_READS,
-        ask_for(9, A),
+        h.SWAP_READS,
+        h.ask_for(9, h.A),
         {
             "outcome": "live",
             "reason": "generation 2 is not built",
@@ -93,8 +78,8 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "a rollback": (
-        FURTHER,
-        ask(9, action="rollback"),
+        h.FURTHER,
+        h.ask(9, action="rollback"),
         {
             "outcome": "live",
             "reason": "rolled back",
@@ -106,13 +91,13 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "a rollback with nowhere to go": (
-        LIVE,
-        ask(9, action="rollback"),
+        h.LIVE,
+        h.ask(9, action="rollback"),
         {"outcome": "rejected", "resolvesTo": None, "build": None, "stopped": []},
     ),
     "a rollback to what is down": (
-        [*SWAPPED, died(1)],
-        ask(9, action="rollback"),
+        [*h.SWAPPED, h.died(1)],
+        h.ask(9, action="rollback"),
         {
             "outcome": "rejected",
             "reason": "generation 1 is down: boom",
@@ -121,31 +106,31 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
         },
     ),
     "what is rejected": (
-        LIVE,
-        ask(9, {"users_x": NO_USERS_X}, usersTopic="users_x", action="preview"),
+        h.LIVE,
+        h.ask(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
         {
             "outcome": "rejected",
-            "reason": NO_USERS_X,
+            "reason": h.NO_USERS_X,
             "resolvesTo": A_IS | {"usersTopic": "users_x"},
             "build": None,
-            "topics": {"users_x": {"exists": False, "reason": NO_USERS_X}},
+            "topics": {"users_x": {"exists": False, "reason": h.NO_USERS_X}},
             "afterwards": {"live": G1, "standby": None},
             "stopped": [],
         },
     ),
     "what is rejected builds nothing, whatever else is being built": (
-        SWAPPING,
-        ask(9, {"users_x": NO_USERS_X}, usersTopic="users_x", action="preview"),
+        h.SWAPPING,
+        h.ask(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
         {"outcome": "rejected", "build": None, "stopped": []},
     ),
     "an id that was seen before does not matter": (
-        [*LIVE, ask_for(0, A, id="7")],
-        ask_for(0, B, id="7", action="preview"),
+        [*h.LIVE, h.ask_for(0, h.A, id="7")],
+        h.ask_for(0, h.B, id="7", action="preview"),
         {"outcome": "accepted", "build": G2},
     ),
     "topics, as far as they are known": (
-        LIVE,
-        ask(9, {"users_b": Found(3, 7), "accounts": Found(1)}, usersTopic="users_b"),
+        h.LIVE,
+        h.ask(9, {"users_b": Found(3, 7), "accounts": Found(1)}, usersTopic="users_b"),
         {
             "topics": {
                 "users_b": {"exists": True, "partitions": 3, "records": 7},
@@ -160,12 +145,12 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
 @pytest.mark.parametrize("rule", PREVIEWS)
 def test_preview(rule: str) -> None:
     history, message, expected = PREVIEWS[rule]
-    found = preview(after(history), message)
+    found = preview(h.after(history), message)
     assert {name: found[name] for name in expected} == expected
 
 
 def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
-    found = preview(State(), ask_for(0, B))
+    found = preview(State(), h.ask_for(0, h.B))
     assert (found["outcome"], found["resolvesTo"], found["slots"]["needed"]) == (
         "rejected",
         None,
@@ -175,4 +160,4 @@ def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
 
 def test_what_cannot_be_understood_has_no_preview() -> None:
     with pytest.raises(AssertionError, match="cannot be understood"):
-        preview(after(LIVE), said_by(9, b"[]"))
+        preview(h.after(h.LIVE), h.said_by(9, b"[]"))

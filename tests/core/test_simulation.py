@@ -3,7 +3,6 @@
 `LIVEJOIN_SEEDS=10000 pytest tests/core/test_simulation.py` is the long run.
 """
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core import simulation
-from core.simulation import FACT_NAMES, FACTS, KINDS, Broken, Decide, Simulation
+from core.simulation import FACT_NAMES, FACTS, KINDS, Broken, Decide, Simulation, digest
 from livejoin.core.decide import decide
 from livejoin.core.facts import Asked, CaughtUp, Fact, Folded, Resolved, Started, Ticked
 from livejoin.core.outbox import Line, Reply
@@ -47,18 +46,9 @@ def test_whatever_happens_what_must_hold_does() -> None:
     assert seldom == {}
 
 
-def digest(seeds: int) -> str:
-    """A hash of all that happens under some seeds."""
-    found = hashlib.sha256()
-    for seed in range(seeds):
-        for line in simulation.trace(seed):
-            found.update(line.encode())
-    return found.hexdigest()
-
-
 def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
     # sets and dictionaries are ordered otherwise where text is hashed otherwise
-    code = "from core.test_simulation import digest; print(digest(10))"
+    code = "from core.simulation import digest; print(digest(10))"
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     found = [
         subprocess.run(

@@ -9,20 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import histories as h
 from core.changelog import TEXT
-from core.histories import (
-    FURTHER_READS,
-    LIVE,
-    STARTED,
-    SWAP_READS,
-    SWAPPED,
-    A,
-    after,
-    ask,
-    limited,
-    lines,
-    started,
-)
 from livejoin.core.generation import Generation, Origin, Reading
 from livejoin.core.outbox import Line
 from livejoin.core.spec import Choice, Join
@@ -110,20 +98,20 @@ def test_only_what_is_live_is_at_a_hundred_per_cent(done: int, total: int, perce
 
 
 def test_the_generations_that_exist_are_three_at_most() -> None:
-    assert [generation.number for generation in after(FURTHER_READS).wants] == [2, 1, 3]
+    assert [generation.number for generation in h.after(h.FURTHER_READS).wants] == [2, 1, 3]
     assert State().wants == ()
 
 
 def test_a_generation_is_found_by_its_number() -> None:
-    state = after(SWAPPED)
+    state = h.after(h.SWAPPED)
     assert state.find(1) is state.standby
     assert state.find(3) is None
 
 
 def test_a_standby_is_retired_a_while_after_the_swap() -> None:
-    assert after(SWAPPED).standby_until == 1008.0
-    assert after(LIVE).standby_until is None
-    assert after(limited(SWAPPED, standby_s=math.inf)).standby_until is None
+    assert h.after(h.SWAPPED).standby_until == 1008.0
+    assert h.after(h.LIVE).standby_until is None
+    assert h.after(h.limited(h.SWAPPED, standby_s=math.inf)).standby_until is None
 
 
 def test_a_generation_needs_a_slot_for_each_partition_of_sources_feed_and_state() -> None:
@@ -131,7 +119,7 @@ def test_a_generation_needs_a_slot_for_each_partition_of_sources_feed_and_state(
 
 
 def test_a_change_of_health_is_of_one_generation() -> None:
-    state = after(SWAPPED)
+    state = h.after(h.SWAPPED)
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
@@ -153,7 +141,7 @@ def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
 
 
 def test_a_ledger_of_a_newer_format_is_refused_by_name() -> None:
-    data = to_json(after(LIVE))
+    data = to_json(h.after(h.LIVE))
     assert refusal(data) == ""
     known = "this livejoin knows up to"
     assert refusal({"format": 3, "live": "?"}) == f"the ledger has format 3, {known} 2"
@@ -164,7 +152,7 @@ def test_a_ledger_of_a_newer_format_is_refused_by_name() -> None:
 
 def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     """It has no numbers and no ids: what is live stays, and a build begins again."""
-    data = to_json(after(SWAP_READS))
+    data = to_json(h.after(h.SWAP_READS))
     del data["format"]
     for role in ("live", "building"):
         for name in ("changelog_id", "feed_id", "changelog_format"):
@@ -175,12 +163,12 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert not state.live.has_topics
     assert state.building is not None
     assert not state.building.resolved
-    assert lines([STARTED], state)[0] == (
+    assert h.lines([h.STARTED], state)[0] == (
         "INFO the ledger has format 1 and is taken over as 2; what is live is built anew"
     )
     assert state.running() == (state.live,), "its pipeline refuses it by name"
     first = from_json({**data, "live": None, "building": None})
-    assert lines([STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
+    assert h.lines([h.STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
 
 
 @given(DURABLE)
@@ -203,16 +191,16 @@ def _widened(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_another_max_rows_counts_from_the_next_generation_on() -> None:
-    durable = from_json(_written(after(limited(LIVE, max_rows=7))))
-    fewer = started(200.0, A, Limits(max_rows=5))
-    state = after([fewer, ask(1, joinType="inner")], durable)
+    durable = from_json(_written(h.after(h.limited(h.LIVE, max_rows=7))))
+    fewer = h.started(200.0, h.A, Limits(max_rows=5))
+    state = h.after([fewer, h.ask(1, joinType="inner")], durable)
     assert state.live is not None
     assert state.building is not None
     assert (state.live.max_rows, state.building.max_rows) == (7, 5)
 
 
 def test_a_checkpoint_is_that_of_one_build() -> None:
-    live = after(LIVE).live
+    live = h.after(h.LIVE).live
     assert live is not None
     assert replace(live, changelog_id="a/b+c").checkpoint == "1/a_b-c"
     assert replace(live, changelog_id="").checkpoint == "1"

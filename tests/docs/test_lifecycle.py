@@ -10,28 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for who runs this file
 
-from core.histories import (
-    FIRST,
-    FIRST_READS,
-    FURTHER,
-    FURTHER_READS,
-    LIVE,
-    LIVE_DOWN,
-    STARTED,
-    SWAP_READS,
-    SWAPPED,
-    SWAPPING,
-    WAITING,
-    A,
-    after,
-    ask,
-    ask_for,
-    died,
-    reading,
-    said_by,
-    started,
-    ticked,
-)
+from core import histories as h
+from core.histories import after
 from core.simulation import FACT_NAMES, KINDS, kind
 from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
@@ -60,20 +40,20 @@ from livejoin.core.state import Health, State, from_json, to_json
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 OTHER = Choice("users_b", "accounts_c", "left_outer")
 NOBODY = 99  # a generation that is not there
-SPOILT: list[Fact] = [*LIVE, Spoilt(1, "another topic")]
+SPOILT: list[Fact] = [*h.LIVE, Spoilt(1, "another topic")]
 
 # By kind: as it was asked for, and once it is known where the build reads.
 HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
-    "nothing yet": ([STARTED], [STARTED]),
-    "waiting": (WAITING, WAITING),
-    "first build": (FIRST, [*FIRST_READS, Ran(1)]),
-    "live": (LIVE, LIVE),
-    "live with standby": (SWAPPED, SWAPPED),
-    "restarting": ([*LIVE, died(1)], [*LIVE, died(1)]),
-    "building": (SWAPPING, SWAP_READS),
-    "building with standby": (FURTHER, FURTHER_READS),
-    "down": (LIVE_DOWN, LIVE_DOWN),
-    "down, building": (SPOILT, [*SPOILT, Resolved(2, reading(A))]),
+    "nothing yet": ([h.STARTED], [h.STARTED]),
+    "waiting": (h.WAITING, h.WAITING),
+    "first build": (h.FIRST, [*h.FIRST_READS, Ran(1)]),
+    "live": (h.LIVE, h.LIVE),
+    "live with standby": (h.SWAPPED, h.SWAPPED),
+    "restarting": ([*h.LIVE, h.died(1)], [*h.LIVE, h.died(1)]),
+    "building": (h.SWAPPING, h.SWAP_READS),
+    "building with standby": (h.FURTHER, h.FURTHER_READS),
+    "down": (h.LIVE_DOWN, h.LIVE_DOWN),
+    "down, building": (SPOILT, [*SPOILT, Resolved(2, h.reading(h.A))]),
 }
 MEANING = {
     "nothing yet": "started, and the control topic was not read yet",
@@ -94,11 +74,11 @@ def _number(generation: Generation | None) -> int:
 
 
 def _stalled(state: State) -> list[Fact]:
-    return [ticked(state.now + 4 * step) for step in range(1, 17)]
+    return [h.ticked(state.now + 4 * step) for step in range(1, 17)]
 
 
 def _asks_for(state: State, generation: Generation | None) -> list[Fact] | None:
-    return [ask_for(state.position, generation.choice)] if generation else None
+    return [h.ask_for(state.position, generation.choice)] if generation else None
 
 
 @dataclass(frozen=True)
@@ -135,24 +115,24 @@ def _blocked(number: int) -> Fact:
 def _grew(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None]:
     def happens(state: State) -> list[Fact] | None:
         generation: Generation | None = getattr(state, role)
-        return [Grew(_number(generation), reading(A, partitions))]
+        return [Grew(_number(generation), h.reading(h.A, partitions))]
 
     return happens
 
 
-OFTEN = [died] * (MAX_RESTARTS + 1)
+OFTEN = [h.died] * (MAX_RESTARTS + 1)
 TIMES = f"{len(OFTEN)} times in a row"
 ROWS = (
-    Row("Started", "livejoin was killed and starts again", lambda s: [started(s.now + 1, A)]),
-    Row("Ticked", "a second has passed", lambda s: [ticked(s.now + 1)]),
+    Row("Started", "livejoin was killed and starts again", lambda s: [h.started(s.now + 1, h.A)]),
+    Row("Ticked", "a second has passed", lambda s: [h.ticked(s.now + 1)]),
     Row("Ticked", "`build_stall_s` have passed without progress", _stalled),
     Row(
         "Ticked",
         "10 s have passed since a build failed",
-        lambda s: [ticked(s.now + 11)],
+        lambda s: [h.ticked(s.now + 11)],
         first=lambda s: [_spoilt(_number(s.building))],
     ),
-    Row("Ticked", "`standby_s` have passed", lambda s: [ticked(s.now + 901)]),
+    Row("Ticked", "`standby_s` have passed", lambda s: [h.ticked(s.now + 901)]),
     Row("Folded", "the control topic holds nothing", lambda _: [Folded("new", 0, Request())]),
     Row(
         "Folded",
@@ -166,17 +146,17 @@ ROWS = (
         first=lambda _: [Deafened("boom")],
     ),
     Row("Deafened", "control messages cannot be read", lambda _: [Deafened("boom")]),
-    Row("Asked", "for another choice", lambda s: [ask_for(s.position, OTHER)]),
+    Row("Asked", "for another choice", lambda s: [h.ask_for(s.position, OTHER)]),
     Row("Asked", "for what is live", lambda s: _asks_for(s, s.live)),
     Row("Asked", "for what is being built", lambda s: _asks_for(s, s.building)),
-    Row("Asked", "for a new start", lambda s: [ask(s.position, start="1h")]),
-    Row("Asked", "for a rollback", lambda s: [ask(s.position, action="rollback")]),
-    Row("Asked", "for a preview", lambda s: [ask(s.position, action="preview")]),
-    Row("Asked", "by an invalid message", lambda s: [said_by(s.position, b"[]")]),
+    Row("Asked", "for a new start", lambda s: [h.ask(s.position, start="1h")]),
+    Row("Asked", "for a rollback", lambda s: [h.ask(s.position, action="rollback")]),
+    Row("Asked", "for a preview", lambda s: [h.ask(s.position, action="preview")]),
+    Row("Asked", "by an invalid message", lambda s: [h.said_by(s.position, b"[]")]),
     Row(
         "Resolved",
         "where the build reads",
-        lambda s: [Resolved(_number(s.building), reading(A))],
+        lambda s: [Resolved(_number(s.building), h.reading(h.A))],
         resolved=False,
     ),
     Row(
@@ -199,9 +179,9 @@ ROWS = (
     Row("Ran", "the live query", lambda s: [Ran(_number(s.live))]),
     Row("Progressed", "the build", _query("building", lambda n: Progressed(n, 5, 10))),
     Row("CaughtUp", "the build", _query("building", lambda n: CaughtUp(n, 7))),
-    Row("Died", "the live query", _query("live", died)),
-    Row("Died", "the standby's query", _query("standby", died)),
-    Row("Died", "the build's query", _query("building", died)),
+    Row("Died", "the live query", _query("live", h.died)),
+    Row("Died", "the standby's query", _query("standby", h.died)),
+    Row("Died", "the build's query", _query("building", h.died)),
     Row("Died", f"the live query, {TIMES}", _query("live", *OFTEN)),
     Row("Died", f"the standby's query, {TIMES}", _query("standby", *OFTEN)),
     Row("Died", f"the build's query, {TIMES}", _query("building", *OFTEN)),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core.test_mutations import answered
+from core.mutations import answered
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import failpoints

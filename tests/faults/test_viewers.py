@@ -30,8 +30,8 @@ from rig.lean import Lean, lean, leave
 from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, row
 from rig.protocol import header
 from rig.running import Running, memory_kib, until
-from tables.test_crowd import expect_bounded
-from tables.test_fuzz import fuzz
+from tables.fuzzing import fuzz
+from tables.many_viewers import expect_bounded
 
 LIMIT_S = 120
 ROWS = 100_000

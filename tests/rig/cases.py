@@ -64,8 +64,8 @@ CASES = {
 _SECRETS = "tests/scenarios/test_secure_kafka.py"
 ELSEWHERE = {
     "tests/core/test_simulation.py::test_whatever_happens_what_must_hold_does": "A3",
-    "tests/tables/test_rights.py": "D1",
-    "tests/tables/test_security.py": "D2",
+    "tests/tables/auth/test_rights.py": "D1",
+    "tests/tables/auth/test_origin_check.py": "D2",
     "tests/pipeline/test_certificates.py": "D5",
     f"{_SECRETS}::test_a_swap_over_oauthbearer_shows_no_secret_anywhere": "D6",
 }

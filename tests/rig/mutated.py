@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from core.test_mutations import mutated
+from core.mutations import mutated
 from livejoin.core import control_messages
 from livejoin.core.names import Names
 from livejoin.core.outbox import row_id

@@ -5,58 +5,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from livejoin import __version__
 from livejoin.core import spec
-from livejoin.core.generation import Generation, Reading
-from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.tables.ingest.catalog import Host
 from livejoin.tables.live.delivery_stats import BUCKETS_S, Sent
 from livejoin.tables.observe.metrics import OUTCOMES, STATES
-from tables.filled import chunk, final, live, reject, tombstone, user
+from tables.filled import live, user
+from tables.scraping import LIVE, TALLY, Sample, full, scraped
 from tables.serving import Served, served
-
-Sample = tuple[str, tuple[tuple[str, str], ...]]
-READINGS = {
-    "users": Reading("users", "id-u", {0: 0}, {}),
-    "accounts": Reading("accounts", "id-a", {0: 0}, {}),
-}
-LIVE = Generation(
-    7, Choice("users", "accounts"), 0.0, sources=READINGS, ready_at=0, live_at=1.0, took_s=2.5
-)
-TALLY = {"live": 3, "failed": 1, "rolled-back": 2, "restarted": 4}
-
-
-def scraped(serving: Served) -> dict[Sample, float]:
-    """All samples of a scrape by name and labels."""
-    answer = serving.get("/metrics")
-    assert answer.status == 200
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    samples = [
-        sample
-        for family in text_string_to_metric_families(answer.body.decode())
-        for sample in family.samples
-    ]
-    found = {(one.name, tuple(sorted(one.labels.items()))): one.value for one in samples}
-    assert len(found) == len(samples), "a sample comes twice"
-    return found
-
-
-def full() -> Host:
-    """A host that has something to tell in every family."""
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(State(live=LIVE, tally=TALLY))
-    host.show_status({"state": "live", "progress": 100, "message": "m"})
-    host.signs.led(1_700_000_000_000)
-    host.signs.read()
-    host.apply(chunk(7, 5, user(0), user(1), reject("users", 2), tombstone("accounts", 3)))
-    host.apply(chunk(7, 6, final(0, "Ada")))
-    shown = host.shown
-    assert shown is not None
-    host.lag.looked(shown, {"users": {0: 13}, "accounts": {0: 4}})
-    return host
 
 
 def of(found: dict[Sample, float], name: str, **labels: str) -> float:

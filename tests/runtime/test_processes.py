@@ -20,7 +20,7 @@ WAITS = "import os, signal, sys; os.write(int(sys.argv[1]), b'!'); signal.pause(
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
 PARENT = f"""
 import os, sys
-from livejoin.processes import Child
+from livejoin.runtime.processes import Child
 pipe, silent_s = sys.argv[1], float(sys.argv[2])
 child = Child([sys.executable, "-c", {WAITS!r}, pipe], keep=[int(pipe)], silent_s=silent_s)
 os.close(int(pipe))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from statistics import median
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 ALLOWED = 1.1
 
 

@@ -13,10 +13,10 @@ import yaml
 
 from tables.filled import user
 from tables.promql import Exported, used, wrong
+from tables.scraping import full, scraped
 from tables.serving import served
-from tables.test_metrics import full, scraped
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "livejoin.json").read_text())
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]

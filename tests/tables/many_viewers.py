@@ -201,7 +201,3 @@ def expect_bounded(rows: int, most: int) -> None:
         f" off; {time.monotonic() - began:.0f} s"
     )
     assert told["left"]  # some have come through
-
-
-def test_240_different_subscriptions_take_bounded_memory() -> None:
-    expect_bounded(20_000, 120 << 20)  # a tenth of it once for each would be 800 MB

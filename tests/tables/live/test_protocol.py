@@ -23,7 +23,7 @@ from rig.protocol import Replica, table_hash
 from tables.filled import chunk, final, live, user
 from tables.serving import Served, served
 
-VECTORS = Path(__file__).parents[2] / "docs" / "live-protocol-vectors.json"
+VECTORS = Path(__file__).parents[3] / "docs" / "live-protocol-vectors.json"
 SEED = 11
 
 # --- vectors

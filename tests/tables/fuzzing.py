@@ -45,10 +45,6 @@ def _hashes(shown: Served) -> dict[str, str]:
     return found
 
 
-def test_fuzzed_frames_change_nothing() -> None:
-    fuzz(600)  # 100,000 of them are one of the long tests
-
-
 def fuzz(count: int) -> None:
     """Send so many to a server that somebody else watches."""
     print(f"seed {SEED}")

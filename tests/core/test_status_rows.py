@@ -6,26 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.histories import (
-    FIRST,
-    FIRST_FAILED,
-    FIRST_READS,
-    LIVE,
-    LIVE_DOWN,
-    STARTED,
-    SWAP_READS,
-    SWAPPED,
-    SWAPPING,
-    WAITING,
-    A,
-    after,
-    ask,
-    ask_for,
-    died,
-    started,
-    ticked,
-    told,
-)
+from core import histories as h
 from livejoin.core.facts import Counted, Deafened, Fact, Progressed, Spoilt
 from livejoin.core.outbox import row_id
 from livejoin.core.spec import TABLES
@@ -43,58 +24,58 @@ IS_LIVE = {
 BUILDING_1 = "building generation 1, users left accounts"
 BUILDING_2 = "building generation 2, users_b inner accounts_b"
 AGAIN_2 = "building generation 2, users left accounts"
-HALF: list[Fact] = [ticked(106.0), Progressed(2, 4, 10)]
+HALF: list[Fact] = [h.ticked(106.0), Progressed(2, 4, 10)]
 
 STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
     "nothing is known yet": (
-        [STARTED],
+        [h.STARTED],
         NOTHING | {"state": "starting", "progress": 0, "message": "starting"},
     ),
     "control messages cannot be read yet, and why": (
-        [STARTED, Deafened("no topic control")],
+        [h.STARTED, Deafened("no topic control")],
         NOTHING | {"state": "waiting", "progress": 0, "message": "not listening: no topic control"},
     ),
     "the first build says what is asked for": (
-        FIRST,
+        h.FIRST,
         NOTHING | {"state": "building", "progress": 0, "message": BUILDING_1},
     ),
     "nothing is live yet, and why": (
-        WAITING,
+        h.WAITING,
         NOTHING | {"state": "waiting", "progress": 0, "message": f"{BUILDING_1}: no users"},
     ),
     "a first build that failed": (
-        FIRST_FAILED,
+        h.FIRST_FAILED,
         NOTHING
         | {"state": "waiting", "progress": 0, "message": "a build failed and is tried again soon"},
     ),
     "a build shows how far it is, and how long it will take": (
-        [*FIRST_READS, ticked(104.0), Progressed(1, 4, 10)],
+        [*h.FIRST_READS, h.ticked(104.0), Progressed(1, 4, 10)],
         NOTHING
         | {"state": "building", "progress": 40, "message": f"{BUILDING_1}: 40 %, about 6 s left"},
     ),
     "what is live, since when": (
-        LIVE,
+        h.LIVE,
         IS_LIVE | {"state": "live", "progress": 100, "message": "generation 1 is live"},
     ),
     "when it was last confirmed": (
-        [*LIVE, ticked(105.25), ask_for(0, A)],
+        [*h.LIVE, h.ticked(105.25), h.ask_for(0, h.A)],
         IS_LIVE | {"state": "live", "lastApplied": "1970-01-01T00:01:45.250Z"},
     ),
     "what is live stays shown while the next is built": (
-        [*SWAP_READS, *HALF],
+        [*h.SWAP_READS, *HALF],
         IS_LIVE
         | {"state": "building", "progress": 40, "message": f"{BUILDING_2}: 40 %, about 3 s left"},
     ),
     "after a rollback what is live again": (
-        [*SWAPPED, ticked(109.0), ask(1, action="rollback")],
+        [*h.SWAPPED, h.ticked(109.0), h.ask(1, action="rollback")],
         IS_LIVE | {"state": "live", "progress": 100, "lastApplied": "1970-01-01T00:01:49.000Z"},
     ),
     "what is live is down, and why": (
-        [*LIVE, died(1)],
+        [*h.LIVE, h.died(1)],
         IS_LIVE | {"state": "restarting", "progress": 100, "message": "generation 1 is down: boom"},
     ),
     "what is live is down while the next is built": (
-        [*SWAPPING, died(1)],
+        [*h.SWAPPING, h.died(1)],
         IS_LIVE
         | {
             "state": "building",
@@ -103,11 +84,11 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         },
     ),
     "what is live was given up, and why": (
-        LIVE_DOWN,
+        h.LIVE_DOWN,
         IS_LIVE | {"state": "failed", "progress": 100, "message": "generation 1 is down: boom"},
     ),
     "what is live cannot go on and is built anew": (
-        [*LIVE, Spoilt(1, "another topic")],
+        [*h.LIVE, Spoilt(1, "another topic")],
         IS_LIVE
         | {
             "state": "building",
@@ -116,16 +97,16 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         },
     ),
     "what is live cannot go on, and to build it anew failed": (
-        [*LIVE, Spoilt(1, "another topic"), Spoilt(2, "once more")],
+        [*h.LIVE, Spoilt(1, "another topic"), Spoilt(2, "once more")],
         IS_LIVE
         | {"state": "failed", "progress": 100, "message": "generation 1 is down: another topic"},
     ),
     "a build that is down, and why": (
-        [*SWAP_READS, died(2)],
+        [*h.SWAP_READS, h.died(2)],
         IS_LIVE | {"state": "building", "progress": 0, "message": f"{BUILDING_2}: boom"},
     ),
     "control messages cannot be read any more": (
-        [*LIVE, Deafened("two partitions")],
+        [*h.LIVE, Deafened("two partitions")],
         IS_LIVE
         | {"state": "live", "message": "generation 1 is live; not listening: two partitions"},
     ),
@@ -138,23 +119,23 @@ FULL_SAYS = (
 )
 STATUS |= {
     "what is live has no room for more rows": (
-        [*LIVE, FULL],
+        [*h.LIVE, FULL],
         {"state": "live", "message": f"generation 1 is live; {FULL_SAYS}"},
     ),
     "it has no room, and from when on rows are there is not known": (
-        [*LIVE, Counted(1, {}, ("final_ui",))],
+        [*h.LIVE, Counted(1, {}, ("final_ui",))],
         {"message": "generation 1 is live; final_ui: only the newest 2000000 rows"},
     ),
     "it has no room while the next is built": (
-        [*SWAP_READS, *HALF, FULL],
+        [*h.SWAP_READS, *HALF, FULL],
         {"message": f"{FULL_SAYS}; {BUILDING_2}: 40 %, about 3 s left"},
     ),
     "it has no room and is down": (
-        [*LIVE, FULL, died(1)],
+        [*h.LIVE, FULL, h.died(1)],
         {"message": f"generation 1 is down: boom; {FULL_SAYS}"},
     ),
     "only the next one has no room": (
-        [*SWAP_READS, *HALF, replace(FULL, generation=2)],
+        [*h.SWAP_READS, *HALF, replace(FULL, generation=2)],
         {"message": f"{BUILDING_2}: 40 %, about 3 s left"},
     ),
 }
@@ -163,7 +144,7 @@ STATUS |= {
 @pytest.mark.parametrize("rule", STATUS)
 def test_status(rule: str) -> None:
     history, expected = STATUS[rule]
-    row = status(after(history))
+    row = status(h.after(history))
     assert {name: row[name] for name in expected} == expected
 
 
@@ -173,44 +154,44 @@ def test_the_status_row_has_the_columns_of_its_table() -> None:
 
 
 LEFT: dict[str, tuple[Sequence[Fact], float | None]] = {
-    "nothing is being built": (LIVE, None),
-    "nothing is read yet": ([*SWAP_READS, ticked(106.0)], None),
-    "no time has passed": ([*SWAP_READS, Progressed(2, 4, 10)], None),
-    "by the speed so far": ([*SWAP_READS, *HALF], 3.0),
-    "all is read, and not yet seen": ([*SWAP_READS, ticked(106.0), Progressed(2, 12, 10)], 0.0),
+    "nothing is being built": (h.LIVE, None),
+    "nothing is read yet": ([*h.SWAP_READS, h.ticked(106.0)], None),
+    "no time has passed": ([*h.SWAP_READS, Progressed(2, 4, 10)], None),
+    "by the speed so far": ([*h.SWAP_READS, *HALF], 3.0),
+    "all is read, and not yet seen": ([*h.SWAP_READS, h.ticked(106.0), Progressed(2, 12, 10)], 0.0),
 }
 
 
 @pytest.mark.parametrize("rule", LEFT)
 def test_time_left(rule: str) -> None:
     history, seconds = LEFT[rule]
-    assert time_left(after(history)) == seconds
+    assert time_left(h.after(history)) == seconds
 
 
 def test_the_time_left_goes_by_the_speed_since_the_last_start() -> None:
-    durable = from_json(to_json(after(SWAP_READS)))
-    state = after([started(1000.0, A), ticked(1002.0), Progressed(2, 4, 10)], durable)
+    durable = from_json(to_json(h.after(h.SWAP_READS)))
+    state = h.after([h.started(1000.0, h.A), h.ticked(1002.0), Progressed(2, 4, 10)], durable)
     assert time_left(state) == 3.0
 
 
 @pytest.mark.parametrize(
     ("history", "why"),
     [
-        (FIRST, ""),
-        (LIVE, ""),
-        ([*LIVE, died(1)], "boom"),
-        ([*LIVE, Spoilt(1, "another topic")], "another topic"),
-        ([*SWAP_READS, died(2)], ""),
+        (h.FIRST, ""),
+        (h.LIVE, ""),
+        ([*h.LIVE, h.died(1)], "boom"),
+        ([*h.LIVE, Spoilt(1, "another topic")], "another topic"),
+        ([*h.SWAP_READS, h.died(2)], ""),
     ],
     ids=["nothing is live", "live", "down", "unusable", "only a build is down"],
 )
 def test_rows_are_stale_while_what_is_live_is_down(history: Sequence[Fact], why: str) -> None:
-    assert stale(after(history)) == why
+    assert stale(h.after(history)) == why
 
 
 def test_a_row_for_each_generation_that_exists() -> None:
-    history = [*SWAPPED, ask(1, joinType="left"), died(2)]
-    rows = generation_rows(after(history))
+    history = [*h.SWAPPED, h.ask(1, joinType="left"), h.died(2)]
+    rows = generation_rows(h.after(history))
     assert [(number, row["state"], row["message"]) for number, row in rows.items()] == [
         (2, "live", "boom"),
         (1, "standby", None),
@@ -219,7 +200,7 @@ def test_a_row_for_each_generation_that_exists() -> None:
 
 
 def test_a_generation_shows_what_it_reads_who_asked_and_when() -> None:
-    assert generation_rows(after(SWAPPED))[2] == {
+    assert generation_rows(h.after(h.SWAPPED))[2] == {
         "generation": 2,
         "usersTopic": "users_b",
         "accountsTopic": "accounts_b",
@@ -235,15 +216,27 @@ def test_a_generation_shows_what_it_reads_who_asked_and_when() -> None:
 
 
 def test_a_build_has_no_times_yet() -> None:
-    row = generation_rows(after(FIRST))[1]
+    row = generation_rows(h.after(h.FIRST))[1]
     assert (row["liveAt"], row["retiredAt"], row["catchUpSeconds"]) == (None, None, None)
 
 
 ENDED: dict[str, tuple[Sequence[Fact], int, str, int | None, str]] = {
-    "retired": ([*SWAPPED, ticked(2000.0)], 2_000_000, "retired", 104_000, "stood by for 900 s"),
-    "failed": ([*SWAP_READS, Spoilt(2, "another topic")], 104_000, "failed", None, "another topic"),
+    "retired": (
+        [*h.SWAPPED, h.ticked(2000.0)],
+        2_000_000,
+        "retired",
+        104_000,
+        "stood by for 900 s",
+    ),
+    "failed": (
+        [*h.SWAP_READS, Spoilt(2, "another topic")],
+        104_000,
+        "failed",
+        None,
+        "another topic",
+    ),
     "superseded": (
-        [*SWAPPING, ask(1, joinType="left")],
+        [*h.SWAPPING, h.ask(1, joinType="left")],
         104_000,
         "superseded",
         None,
@@ -255,7 +248,7 @@ ENDED: dict[str, tuple[Sequence[Fact], int, str, int | None, str]] = {
 @pytest.mark.parametrize("rule", ENDED)
 def test_the_last_row_of_a_generation(rule: str) -> None:
     history, at, state, live_at, message = ENDED[rule]
-    (ended,) = told(history)[2]
+    (ended,) = h.told(history)[2]
     row = ended_row(ended)
     assert (row["retiredAt"], row["state"], row["liveAt"], row["message"]) == (
         at,
@@ -266,7 +259,7 @@ def test_the_last_row_of_a_generation(rule: str) -> None:
 
 
 def test_the_last_row_keeps_the_figures() -> None:
-    (ended,) = told([*SWAPPED, Counted(1, {"read": 7, "rows": 3}), ticked(1008.0)])[2]
+    (ended,) = h.told([*h.SWAPPED, Counted(1, {"read": 7, "rows": 3}), h.ticked(1008.0)])[2]
     row = ended_row(ended)
     assert (row["generation"], row["read"], row["rows"]) == (1, 7, 3)
 
@@ -277,5 +270,5 @@ def test_what_is_counted_has_ids_that_grow_as_text() -> None:
 
 def test_the_rows_hold_columns_of_their_table() -> None:
     columns = [column.name for column in TABLES["generations"].columns]
-    row = generation_rows(after(LIVE))[1]
+    row = generation_rows(h.after(h.LIVE))[1]
     assert [name for name in columns if name in row] == list(row)

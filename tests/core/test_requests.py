@@ -5,37 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from core.histories import (
-    FIRST,
-    FIRST_FAILED,
-    FIRST_READS,
-    FURTHER,
-    FURTHER_READS,
-    LIVE,
-    LIVE_DOWN,
-    NO_USERS_X,
-    SWAP_READS,
-    SWAPPED,
-    SWAPPING,
-    WAITING,
-    A,
-    B,
-    C,
-    after,
-    ask,
-    ask_for,
-    died,
-    ends,
-    limited,
-    lines,
-    numbers,
-    reading,
-    replies,
-    said_by,
-    started,
-    ticked,
-    told,
-)
+from core import histories as h
 from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
@@ -57,7 +27,7 @@ NO_STANDBY = (
     " ask for the topics and the join instead"
 )
 UNREADABLE = 'topic "users_b" may not be read'
-LIVE_OF_THREE: list[Fact] = [Resolved(1, reading(A, partitions=3)), CaughtUp(1, 77)]
+LIVE_OF_THREE: list[Fact] = [Resolved(1, h.reading(h.A, partitions=3)), CaughtUp(1, 77)]
 ALL_OF_A = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
 
 
@@ -74,400 +44,416 @@ class Rule:
 
 RULES: dict[str, Rule] = {
     "anything new is built beside what is live": Rule(
-        LIVE, ask_for(0, B), "accepted", (1, None, 2), B, generation=2
+        h.LIVE, h.ask_for(0, h.B), "accepted", (1, None, 2), h.B, generation=2
     ),
     "one field changes one thing, the others stay": Rule(
-        LIVE,
-        ask(0, joinType="inner"),
+        h.LIVE,
+        h.ask(0, joinType="inner"),
         "accepted",
         (1, None, 2),
-        replace(A, join="inner"),
+        replace(h.A, join="inner"),
         generation=2,
     ),
     "while something is being built, what is left out is that": Rule(
-        SWAPPING,
-        ask(1, joinType="left"),
+        h.SWAPPING,
+        h.ask(1, joinType="left"),
         "accepted",
         (1, None, 3),
-        replace(B, join="left"),
+        replace(h.B, join="left"),
         generation=3,
     ),
     "two messages in a burst add up": Rule(
-        [*LIVE, ask(0, usersTopic="users_b")],
-        ask(1, accountsTopic="accounts_b"),
+        [*h.LIVE, h.ask(0, usersTopic="users_b")],
+        h.ask(1, accountsTopic="accounts_b"),
         "accepted",
         (1, None, 3),
         Choice("users_b", "accounts_b"),
         generation=3,
     ),
     "after a build that failed, what is left out is live again": Rule(
-        [*SWAP_READS, Spoilt(2, "gone")],
-        ask(1, joinType="inner"),
+        [*h.SWAP_READS, Spoilt(2, "gone")],
+        h.ask(1, joinType="inner"),
         "accepted",
         (1, None, 3),
-        replace(A, join="inner"),
+        replace(h.A, join="inner"),
         generation=3,
     ),
     "before anything is live, what is left out is what the settings say": Rule(
-        WAITING,
-        ask(0, usersTopic="users_b"),
+        h.WAITING,
+        h.ask(0, usersTopic="users_b"),
         "accepted",
         (None, None, 2),
         Choice("users_b", "accounts"),
         generation=2,
     ),
     "with nothing live after a build that failed, what is left out is what was wanted": Rule(
-        FIRST_FAILED,
-        ask(0, joinType="inner"),
+        h.FIRST_FAILED,
+        h.ask(0, joinType="inner"),
         "accepted",
         (None, None, 2),
-        replace(A, join="inner"),
+        replace(h.A, join="inner"),
         generation=2,
     ),
     "with nothing live after a build that failed, the same again is built at once": Rule(
-        FIRST_FAILED, ask_for(0, A), "accepted", (None, None, 2), A, generation=2
+        h.FIRST_FAILED, h.ask_for(0, h.A), "accepted", (None, None, 2), h.A, generation=2
     ),
     "what is live already is a heartbeat": Rule(
-        LIVE, ask_for(0, A), "live", (1, None, None), A, "no change", 1
+        h.LIVE, h.ask_for(0, h.A), "live", (1, None, None), h.A, "no change", 1
     ),
     "a heartbeat need not name anything": Rule(
-        LIVE, ask(0, usersTopic=None), "live", (1, None, None), A, "no change", 1
+        h.LIVE, h.ask(0, usersTopic=None), "live", (1, None, None), h.A, "no change", 1
     ),
     "a heartbeat leaves the standby alone": Rule(
-        SWAPPED, ask_for(1, B), "live", (2, 1, None), B, "no change", 2
+        h.SWAPPED, h.ask_for(1, h.B), "live", (2, 1, None), h.B, "no change", 2
     ),
     "what is live, while something else is built, cancels the build": Rule(
-        SWAP_READS, ask_for(1, A), "live", (1, None, None), A, "generation 2 is not built", 1
+        h.SWAP_READS,
+        h.ask_for(1, h.A),
+        "live",
+        (1, None, None),
+        h.A,
+        "generation 2 is not built",
+        1,
     ),
     "what is being built already goes on": Rule(
-        SWAPPING,
-        ask_for(1, B),
+        h.SWAPPING,
+        h.ask_for(1, h.B),
         "building",
         (1, None, 2),
-        B,
+        h.B,
         "generation 2 is being built for it already",
         2,
     ),
     "what is being built as the first one goes on": Rule(
-        FIRST,
-        ask(0, joinType="left"),
+        h.FIRST,
+        h.ask(0, joinType="left"),
         "building",
         (None, None, 1),
-        A,
+        h.A,
         "generation 1 is being built for it already",
         1,
     ),
     "anything else supersedes the build": Rule(
-        SWAP_READS, ask_for(1, C), "accepted", (1, None, 3), C, generation=3
+        h.SWAP_READS, h.ask_for(1, h.C), "accepted", (1, None, 3), h.C, generation=3
     ),
     "the last valid message wins, also over the first build": Rule(
-        FIRST_READS, ask_for(0, B), "accepted", (None, None, 2), B, generation=2
+        h.FIRST_READS, h.ask_for(0, h.B), "accepted", (None, None, 2), h.B, generation=2
     ),
     "what stands by is built anew when it is asked for": Rule(
-        SWAPPED, ask_for(1, A), "accepted", (2, 1, 3), A, generation=3
+        h.SWAPPED, h.ask_for(1, h.A), "accepted", (2, 1, 3), h.A, generation=3
     ),
     "a start forces a build of what is live": Rule(
-        LIVE, ask(0, start="1h"), "accepted", (1, None, 2), A, generation=2
+        h.LIVE, h.ask(0, start="1h"), "accepted", (1, None, 2), h.A, generation=2
     ),
     "a start forces a build of what is being built": Rule(
-        SWAPPING, ask(1, start={"users": "latest"}), "accepted", (1, None, 3), B, generation=3
+        h.SWAPPING, h.ask(1, start={"users": "latest"}), "accepted", (1, None, 3), h.B, generation=3
     ),
     "an invalid message changes nothing": Rule(
-        SWAPPED,
-        said_by(1, b"[]"),
+        h.SWAPPED,
+        h.said_by(1, b"[]"),
         "rejected",
         (2, 1, None),
-        B,
+        h.B,
         "expected a JSON object, got []",
     ),
     "an invalid message does not touch a build": Rule(
-        SWAP_READS, said_by(1, b""), "rejected", (1, None, 2), B, "empty: expected a JSON object"
+        h.SWAP_READS,
+        h.said_by(1, b""),
+        "rejected",
+        (1, None, 2),
+        h.B,
+        "empty: expected a JSON object",
     ),
     "a topic that does not exist": Rule(
-        LIVE, ask(0, usersTopic="users_x"), "rejected", (1, None, None), A, NO_USERS_X
+        h.LIVE, h.ask(0, usersTopic="users_x"), "rejected", (1, None, None), h.A, h.NO_USERS_X
     ),
     "a topic that may not be read": Rule(
-        LIVE,
-        ask(0, {"users_b": UNREADABLE}, usersTopic="users_b"),
+        h.LIVE,
+        h.ask(0, {"users_b": UNREADABLE}, usersTopic="users_b"),
         "rejected",
         (1, None, None),
-        A,
+        h.A,
         UNREADABLE,
     ),
     "an invalid message is rejected whole": Rule(
-        SWAP_READS,
-        ask(1, usersTopic="users_x", accountsTopic="accounts_c", joinType="left"),
+        h.SWAP_READS,
+        h.ask(1, usersTopic="users_x", accountsTopic="accounts_c", joinType="left"),
         "rejected",
         (1, None, 2),
-        B,
-        NO_USERS_X,
+        h.B,
+        h.NO_USERS_X,
     ),
     "one topic for both sources": Rule(
-        LIVE,
-        ask(0, usersTopic="accounts"),
+        h.LIVE,
+        h.ask(0, usersTopic="accounts"),
         "rejected",
         (1, None, None),
-        A,
+        h.A,
         "usersTopic and accountsTopic are both accounts: they must differ",
     ),
     "topics may change places": Rule(
-        LIVE,
-        ask(0, usersTopic="accounts", accountsTopic="users"),
+        h.LIVE,
+        h.ask(0, usersTopic="accounts", accountsTopic="users"),
         "accepted",
         (1, None, 2),
         Choice("accounts", "users"),
         generation=2,
     ),
     "the generation that is expected is live": Rule(
-        LIVE, ask_for(0, B, expectedGeneration=1), "accepted", (1, None, 2), B, generation=2
+        h.LIVE, h.ask_for(0, h.B, expectedGeneration=1), "accepted", (1, None, 2), h.B, generation=2
     ),
     "another generation than expected is live": Rule(
-        SWAPPED,
-        ask_for(1, C, expectedGeneration=1),
+        h.SWAPPED,
+        h.ask_for(1, h.C, expectedGeneration=1),
         "rejected",
         (2, 1, None),
-        B,
+        h.B,
         "expectedGeneration is 1, but generation 2 is live",
     ),
     "a generation is expected that is still being built": Rule(
-        SWAPPING,
-        ask_for(1, C, expectedGeneration=2),
+        h.SWAPPING,
+        h.ask_for(1, h.C, expectedGeneration=2),
         "rejected",
         (1, None, 2),
-        B,
+        h.B,
         "expectedGeneration is 2, but generation 1 is live",
     ),
     "a generation is expected while nothing is live": Rule(
-        FIRST,
-        ask_for(0, B, expectedGeneration=1),
+        h.FIRST,
+        h.ask_for(0, h.B, expectedGeneration=1),
         "rejected",
         (None, None, 1),
-        A,
+        h.A,
         "expectedGeneration is 1, but nothing is live",
     ),
     "generation 0 never was live": Rule(
-        FIRST,
-        ask_for(0, B, expectedGeneration=0),
+        h.FIRST,
+        h.ask_for(0, h.B, expectedGeneration=0),
         "rejected",
         (None, None, 1),
-        A,
+        h.A,
         "expectedGeneration is 0, but nothing is live",
     ),
     "a rollback: live and standby change places": Rule(
-        SWAPPED, ask(1, action="rollback"), "live", (1, 2, None), A, "rolled back", 1
+        h.SWAPPED, h.ask(1, action="rollback"), "live", (1, 2, None), h.A, "rolled back", 1
     ),
     "a rollback can be rolled back": Rule(
-        [*SWAPPED, ask(1, action="rollback")],
-        ask(2, action="rollback"),
+        [*h.SWAPPED, h.ask(1, action="rollback")],
+        h.ask(2, action="rollback"),
         "live",
         (2, 1, None),
-        B,
+        h.B,
         "rolled back",
         2,
     ),
     "a rollback cancels a build": Rule(
-        FURTHER_READS, ask(2, action="rollback"), "live", (1, 2, None), A, "rolled back", 1
+        h.FURTHER_READS, h.ask(2, action="rollback"), "live", (1, 2, None), h.A, "rolled back", 1
     ),
     "a rollback away from what is down": Rule(
-        [*SWAPPED, *[died(2)] * 6],
-        ask(1, action="rollback"),
+        [*h.SWAPPED, *[h.died(2)] * 6],
+        h.ask(1, action="rollback"),
         "live",
         (1, 2, None),
-        A,
+        h.A,
         "rolled back",
         1,
     ),
     "a rollback away from what is unusable and is being rebuilt": Rule(
-        [*SWAPPED, Spoilt(2, "gone")],
-        ask(1, action="rollback"),
+        [*h.SWAPPED, Spoilt(2, "gone")],
+        h.ask(1, action="rollback"),
         "live",
         (1, 2, None),
-        A,
+        h.A,
         "rolled back",
         1,
     ),
     "a rollback to the generation before the expected one": Rule(
-        SWAPPED,
-        ask(1, action="rollback", expectedGeneration=2),
+        h.SWAPPED,
+        h.ask(1, action="rollback", expectedGeneration=2),
         "live",
         (1, 2, None),
-        A,
+        h.A,
         "rolled back",
         1,
     ),
     "a rollback from a generation that is not live any more": Rule(
-        SWAPPED,
-        ask(1, action="rollback", expectedGeneration=1),
+        h.SWAPPED,
+        h.ask(1, action="rollback", expectedGeneration=1),
         "rejected",
         (2, 1, None),
-        B,
+        h.B,
         "expectedGeneration is 1, but generation 2 is live",
     ),
     "no rollback before the first swap": Rule(
-        LIVE, ask(0, action="rollback"), "rejected", (1, None, None), A, NO_STANDBY
+        h.LIVE, h.ask(0, action="rollback"), "rejected", (1, None, None), h.A, NO_STANDBY
     ),
     "no rollback before anything is live": Rule(
-        FIRST, ask(0, action="rollback"), "rejected", (None, None, 1), A, NO_STANDBY
+        h.FIRST, h.ask(0, action="rollback"), "rejected", (None, None, 1), h.A, NO_STANDBY
     ),
     "no rollback once the standby is retired": Rule(
-        [*SWAPPED, ticked(1008.0)],
-        ask(1, action="rollback"),
+        [*h.SWAPPED, h.ticked(1008.0)],
+        h.ask(1, action="rollback"),
         "rejected",
         (2, None, None),
-        B,
+        h.B,
         NO_STANDBY,
     ),
     "no rollback to what is down": Rule(
-        [*SWAPPED, died(1)],
-        ask(1, action="rollback"),
+        [*h.SWAPPED, h.died(1)],
+        h.ask(1, action="rollback"),
         "rejected",
         (2, 1, None),
-        B,
+        h.B,
         "generation 1 is down: boom",
     ),
     "a rollback to what was down once and runs again": Rule(
-        [*SWAPPED, died(1), Ran(1)],
-        ask(1, action="rollback"),
+        [*h.SWAPPED, h.died(1), Ran(1)],
+        h.ask(1, action="rollback"),
         "live",
         (1, 2, None),
-        A,
+        h.A,
         "rolled back",
         1,
     ),
     "no rollback back to what is unusable": Rule(
-        [*SWAPPED, Spoilt(2, "gone"), ask(1, action="rollback")],
-        ask(2, action="rollback"),
+        [*h.SWAPPED, Spoilt(2, "gone"), h.ask(1, action="rollback")],
+        h.ask(2, action="rollback"),
         "rejected",
         (1, 2, None),
-        A,
+        h.A,
         "generation 2 is down: gone",
     ),
     "no rollback back to what was broken": Rule(
-        [*SWAPPED, *[died(2)] * 6, ask(1, action="rollback")],
-        ask(2, action="rollback"),
+        [*h.SWAPPED, *[h.died(2)] * 6, h.ask(1, action="rollback")],
+        h.ask(2, action="rollback"),
         "rejected",
         (1, 2, None),
-        A,
+        h.A,
         "generation 2 is down: boom",
     ),
     "a rollback that is refused does not touch a build": Rule(
-        SWAP_READS, ask(1, action="rollback"), "rejected", (1, None, 2), B, NO_STANDBY
+        h.SWAP_READS, h.ask(1, action="rollback"), "rejected", (1, None, 2), h.B, NO_STANDBY
     ),
     "a preview changes nothing": Rule(
-        LIVE,
-        ask_for(0, B, action="preview"),
+        h.LIVE,
+        h.ask_for(0, h.B, action="preview"),
         "previewed",
         (1, None, None),
-        A,
+        h.A,
         "would resolve to users_b inner accounts_b",
     ),
     "a preview leaves a build alone": Rule(
-        SWAP_READS,
-        ask_for(1, A, action="preview"),
+        h.SWAP_READS,
+        h.ask_for(1, h.A, action="preview"),
         "previewed",
         (1, None, 2),
-        B,
+        h.B,
         "would resolve to users left accounts",
     ),
     "a preview with a start changes nothing": Rule(
-        LIVE,
-        ask(0, action="preview", start="1h"),
+        h.LIVE,
+        h.ask(0, action="preview", start="1h"),
         "previewed",
         (1, None, None),
-        A,
+        h.A,
         "would resolve to users left accounts",
     ),
     "a preview of what cannot be": Rule(
-        LIVE,
-        ask(0, action="preview", usersTopic="users_x"),
+        h.LIVE,
+        h.ask(0, action="preview", usersTopic="users_x"),
         "rejected",
         (1, None, None),
-        A,
-        NO_USERS_X,
+        h.A,
+        h.NO_USERS_X,
     ),
     "an id that was seen before is a no-op": Rule(
-        [*LIVE, ask_for(0, A, id="7")],
-        ask_for(1, B, id="7"),
+        [*h.LIVE, h.ask_for(0, h.A, id="7")],
+        h.ask_for(1, h.B, id="7"),
         "repeated",
         (1, None, None),
-        A,
+        h.A,
         "id 7 was decided before",
     ),
     "the id of a message that was refused was seen": Rule(
-        [*LIVE, ask(0, usersTopic="users_x", id="7")],
-        ask_for(1, B, id="7"),
+        [*h.LIVE, h.ask(0, usersTopic="users_x", id="7")],
+        h.ask_for(1, h.B, id="7"),
         "repeated",
         (1, None, None),
-        A,
+        h.A,
         "id 7 was decided before",
     ),
     "the id of a preview was seen": Rule(
-        [*LIVE, ask_for(0, B, id="7", action="preview")],
-        ask_for(1, B, id="7"),
+        [*h.LIVE, h.ask_for(0, h.B, id="7", action="preview")],
+        h.ask_for(1, h.B, id="7"),
         "repeated",
         (1, None, None),
-        A,
+        h.A,
         "id 7 was decided before",
     ),
     "another id is another request": Rule(
-        [*LIVE, ask_for(0, A, id="7")],
-        ask_for(1, B, id="8"),
+        [*h.LIVE, h.ask_for(0, h.A, id="7")],
+        h.ask_for(1, h.B, id="8"),
         "accepted",
         (1, None, 2),
-        B,
+        h.B,
         generation=2,
     ),
     "more slots than Spark has beside what is live": Rule(
-        limited(LIVE, slots=7),
-        ask_for(0, B),
+        h.limited(h.LIVE, slots=7),
+        h.ask_for(0, h.B),
         "rejected",
         (1, None, None),
-        A,
+        h.A,
         "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
         " give Spark more in spark.master",
     ),
     "just as many slots as Spark has beside what is live": Rule(
-        limited(LIVE, slots=8), ask_for(0, B), "accepted", (1, None, 2), B, generation=2
+        h.limited(h.LIVE, slots=8), h.ask_for(0, h.B), "accepted", (1, None, 2), h.B, generation=2
     ),
     "a build that is superseded gives its slots back": Rule(
-        limited(SWAP_READS, slots=8), ask_for(1, C), "accepted", (1, None, 3), C, generation=3
+        h.limited(h.SWAP_READS, slots=8),
+        h.ask_for(1, h.C),
+        "accepted",
+        (1, None, 3),
+        h.C,
+        generation=3,
     ),
     "partitions of a topic that is kept count, by what reads it": Rule(
-        limited(LIVE, slots=8),
-        ask(0, {"users_b": Found(2)}, usersTopic="users_b"),
+        h.limited(h.LIVE, slots=8),
+        h.ask(0, {"users_b": Found(2)}, usersTopic="users_b"),
         "rejected",
         (1, None, None),
-        A,
+        h.A,
         "users_b left accounts needs 5 task slots beside what is live, and 4 of 8 are free;"
         " give Spark more in spark.master",
     ),
     "fewer slots than what is live already holds": Rule(
-        [*LIVE, started(at=110.0, choice=A, limits=Limits(slots=3, shuffle=1))],
-        ask_for(0, B),
+        [*h.LIVE, h.started(at=110.0, choice=h.A, limits=Limits(slots=3, shuffle=1))],
+        h.ask_for(0, h.B),
         "rejected",
         (1, None, None),
-        A,
+        h.A,
         "users_b inner accounts_b needs 4 task slots beside what is live, and 0 of 3 are free;"
         " give Spark more in spark.master",
     ),
     "a preview of more slots than Spark has": Rule(
-        limited(LIVE, slots=7),
-        ask_for(0, B, action="preview"),
+        h.limited(h.LIVE, slots=7),
+        h.ask_for(0, h.B, action="preview"),
         "rejected",
         (1, None, None),
-        A,
+        h.A,
         "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
         " give Spark more in spark.master",
     ),
     "a heartbeat needs no slots": Rule(
-        limited(LIVE, slots=7), ask_for(0, A), "live", (1, None, None), A, "no change", 1
+        h.limited(h.LIVE, slots=7), h.ask_for(0, h.A), "live", (1, None, None), h.A, "no change", 1
     ),
     "a cancellation needs no slots": Rule(
-        limited([*FIRST, *LIVE_OF_THREE, ask_for(0, B)], slots=10),
-        ask(1, {"users": Found(3), "accounts": Found(1)}, **ALL_OF_A),
+        h.limited([*h.FIRST, *LIVE_OF_THREE, h.ask_for(0, h.B)], slots=10),
+        h.ask(1, {"users": Found(3), "accounts": Found(1)}, **ALL_OF_A),
         "live",
         (1, None, None),
-        A,
+        h.A,
         "generation 2 is not built",
         1,
     ),
@@ -478,14 +464,14 @@ RULES: dict[str, Rule] = {
 def test_rule(rule: str) -> None:
     expected = RULES[rule]
     history = [*expected.before, expected.message]
-    state = after(history)
-    (answer,) = [one for one in told(history)[1] if one.origin == expected.message.origin]
+    state = h.after(history)
+    (answer,) = [one for one in h.told(history)[1] if one.origin == expected.message.origin]
     assert (answer.outcome, answer.reason, answer.generation) == (
         expected.outcome,
         expected.reason,
         expected.generation,
     )
-    assert numbers(state) == expected.now
+    assert h.numbers(state) == expected.now
     assert state.wanted == expected.wanted
     assert state.position == expected.message.origin.offset + 1
     newest = state.building or state.live
@@ -494,7 +480,7 @@ def test_rule(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_message_that_comes_again_changes_nothing(rule: str) -> None:
-    state = after([*RULES[rule].before, RULES[rule].message])
+    state = h.after([*RULES[rule].before, RULES[rule].message])
     assert decide(state, RULES[rule].message) is state
 
 
@@ -502,7 +488,7 @@ def test_a_message_that_comes_again_changes_nothing(rule: str) -> None:
 def test_a_message_leaves_three_facts_in_the_log(rule: str) -> None:
     message = RULES[rule].message
     offset = message.origin.offset
-    said = lines([*RULES[rule].before, message])
+    said = h.lines([*RULES[rule].before, message])
     assert said[0] == f"INFO control {offset} by kafka: {message.origin.raw}"
     second = [f"control {offset} resolves to ", f"control {offset} rejected: "]
     assert any(line.split(" ", 1)[1].startswith(tuple(second)) for line in said[1:2])
@@ -513,25 +499,25 @@ def test_a_message_leaves_three_facts_in_the_log(rule: str) -> None:
 
 # Whom a message answers besides its own sender: the messages that what it ends came from.
 OTHERS: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
-    "a swap": ([*LIVE, ask_for(0, B)], [(0, "accepted", 2)]),
+    "a swap": ([*h.LIVE, h.ask_for(0, h.B)], [(0, "accepted", 2)]),
     "a build of a message is superseded": (
-        [*SWAPPING, ask_for(1, C)],
+        [*h.SWAPPING, h.ask_for(1, h.C)],
         [(0, "superseded", 2), (1, "accepted", 3)],
     ),
     "a build of the settings is superseded, and nobody asked": (
-        [*FIRST, ask_for(0, B)],
+        [*h.FIRST, h.ask_for(0, h.B)],
         [(0, "accepted", 2)],
     ),
     "a build is cancelled": (
-        [*SWAPPING, ask_for(1, A)],
+        [*h.SWAPPING, h.ask_for(1, h.A)],
         [(0, "cancelled", 2), (1, "live", 1)],
     ),
     "a rollback": (
-        [*SWAPPED, ask(1, action="rollback")],
+        [*h.SWAPPED, h.ask(1, action="rollback")],
         [(0, "rolled-back", 2), (1, "live", 1)],
     ),
     "a rollback that cancels": (
-        [*FURTHER, ask(2, action="rollback")],
+        [*h.FURTHER, h.ask(2, action="rollback")],
         [(1, "cancelled", 3), (0, "rolled-back", 2), (2, "live", 1)],
     ),
 }
@@ -540,12 +526,12 @@ OTHERS: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
 @pytest.mark.parametrize("rule", OTHERS)
 def test_everyone_concerned_is_answered(rule: str) -> None:
     history, expected = OTHERS[rule]
-    assert replies(history) == expected
+    assert h.replies(history) == expected
 
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "a swap": (
-        [*LIVE, ask(0, joinType="inner")],
+        [*h.LIVE, h.ask(0, joinType="inner")],
         [
             'INFO control 0 by kafka: {"joinType": "inner"}',
             "INFO control 0 resolves to users inner accounts",
@@ -556,7 +542,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "the first build": (
-        [*FIRST, ask(0, joinType="inner")],
+        [*h.FIRST, h.ask(0, joinType="inner")],
         [
             'INFO control 0 by kafka: {"joinType": "inner"}',
             "INFO control 0 resolves to users inner accounts",
@@ -565,7 +551,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a heartbeat": (
-        [*LIVE, ask(0, joinType="left")],
+        [*h.LIVE, h.ask(0, joinType="left")],
         [
             'INFO control 0 by kafka: {"joinType": "left"}',
             "INFO control 0 resolves to users left accounts",
@@ -573,7 +559,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "noted": (
-        [*SWAPPING, ask(1, joinType="inner")],
+        [*h.SWAPPING, h.ask(1, joinType="inner")],
         [
             'INFO control 1 by kafka: {"joinType": "inner"}',
             "INFO control 1 resolves to users_b inner accounts_b",
@@ -581,7 +567,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a cancellation": (
-        [*LIVE, ask(0, joinType="inner"), ask(1, joinType="left")],
+        [*h.LIVE, h.ask(0, joinType="inner"), h.ask(1, joinType="left")],
         [
             'INFO control 1 by kafka: {"joinType": "left"}',
             "INFO control 1 resolves to users left accounts",
@@ -590,7 +576,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a rollback": (
-        [*FURTHER, ask(2, action="rollback")],
+        [*h.FURTHER, h.ask(2, action="rollback")],
         [
             'INFO control 2 by kafka: {"action": "rollback"}',
             "INFO control 2 resolves to users left accounts",
@@ -606,7 +592,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a rejection says that what is live goes on": (
-        [*LIVE, said_by(0, b"[]")],
+        [*h.LIVE, h.said_by(0, b"[]")],
         [
             "INFO control 0 by kafka: []",
             "WARN control 0 rejected: expected a JSON object, got []",
@@ -614,7 +600,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a rejection while nothing is live": (
-        [*FIRST, said_by(0, b"[]")],
+        [*h.FIRST, h.said_by(0, b"[]")],
         [
             "INFO control 0 by kafka: []",
             "WARN control 0 rejected: expected a JSON object, got []",
@@ -622,7 +608,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a preview": (
-        [*LIVE, ask(0, joinType="inner", action="preview")],
+        [*h.LIVE, h.ask(0, joinType="inner", action="preview")],
         [
             'INFO control 0 by kafka: {"joinType": "inner", "action": "preview"}',
             "INFO control 0 resolves to users inner accounts",
@@ -630,7 +616,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "an id again": (
-        [*LIVE, ask(0, id="7"), ask(1, id="7")],
+        [*h.LIVE, h.ask(0, id="7"), h.ask(1, id="7")],
         [
             'INFO control 1 by kafka: {"id": "7"}',
             "INFO control 1 resolves to nothing new: id 7 was decided before",
@@ -638,7 +624,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "an unknown field": (
-        [*LIVE, ask(0, joinType="left", jointype="x")],
+        [*h.LIVE, h.ask(0, joinType="left", jointype="x")],
         [
             'INFO control 0 by kafka: {"joinType": "left", "jointype": "x"}',
             'WARN control 0: unknown field "jointype", did you mean joinType?; it is ignored',
@@ -647,7 +633,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "what was given up is tried again": (
-        [*LIVE_DOWN, ask(0, joinType="left")],
+        [*h.LIVE_DOWN, h.ask(0, joinType="left")],
         [
             'INFO control 0 by kafka: {"joinType": "left"}',
             "INFO control 0 resolves to users left accounts",
@@ -660,25 +646,25 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
 @pytest.mark.parametrize("rule", LINES)
 def test_lines(rule: str) -> None:
     history, expected = LINES[rule]
-    assert lines(history) == expected
+    assert h.lines(history) == expected
 
 
 def test_the_raw_text_in_the_log_is_cut() -> None:
-    message = said_by(0, b"\xff" * 2000)
-    (first, *_) = lines([*LIVE, message])
+    message = h.said_by(0, b"\xff" * 2000)
+    (first, *_) = h.lines([*h.LIVE, message])
     assert first == f"INFO control 0 by kafka: {message.origin.raw[:1024]}"
 
 
 def test_a_heartbeat_refreshes_when_the_choice_was_last_confirmed() -> None:
-    state = after([*LIVE, ticked(109.0), ask_for(0, A)])
-    before = after(LIVE).live
+    state = h.after([*h.LIVE, h.ticked(109.0), h.ask_for(0, h.A)])
+    before = h.after(h.LIVE).live
     assert before is not None
     assert state.live == replace(before, live_at=109.0)
 
 
 def test_a_build_remembers_who_asked_for_it_when_and_from_where_on() -> None:
-    message = ask(0, start={"users": "1h"})
-    building = after([*LIVE, message]).building
+    message = h.ask(0, start={"users": "1h"})
+    building = h.after([*h.LIVE, message]).building
     assert building is not None
     assert (building.by, building.origin, building.start, building.requested_at) == (
         "kafka",
@@ -689,144 +675,144 @@ def test_a_build_remembers_who_asked_for_it_when_and_from_where_on() -> None:
 
 
 def test_to_ask_again_for_what_is_being_built_tries_it_again_now() -> None:
-    state = after([*SWAP_READS, died(2)])
+    state = h.after([*h.SWAP_READS, h.died(2)])
     building = state.building
     assert building is not None
     assert building not in state.running()
-    assert building in after([ask_for(1, B)], state).running()
+    assert building in h.after([h.ask_for(1, h.B)], state).running()
 
 
 def test_to_ask_again_for_what_is_given_up_tries_it_again_with_as_many_restarts() -> None:
-    state = after([*LIVE_DOWN, ask_for(0, A)])
+    state = h.after([*h.LIVE_DOWN, h.ask_for(0, h.A)])
     live = state.live
     assert live is not None
     assert state.running() == (live,)
     assert (state.of(live).broken, state.of(live).restarts) == (False, 0)
-    assert not state.of(after([*[died(1)] * 5], state).live or live).broken
+    assert not state.of(h.after([*[h.died(1)] * 5], state).live or live).broken
 
 
 def test_to_ask_again_for_what_is_unusable_does_not_run_it() -> None:
-    history = [*LIVE, Spoilt(1, "gone"), ask(0, start="1h"), Spoilt(3, "gone")]
-    state = after([*history, ask_for(1, A)])
-    assert numbers(state) == (1, None, None)
+    history = [*h.LIVE, Spoilt(1, "gone"), h.ask(0, start="1h"), Spoilt(3, "gone")]
+    state = h.after([*history, h.ask_for(1, h.A)])
+    assert h.numbers(state) == (1, None, None)
     assert state.running() == ()
 
 
 def test_a_superseded_build_ends() -> None:
-    assert ends([*SWAPPING, ask_for(1, C)]) == [(2, "superseded", "by generation 3")]
+    assert h.ends([*h.SWAPPING, h.ask_for(1, h.C)]) == [(2, "superseded", "by generation 3")]
 
 
 def test_a_cancelled_build_ends_as_superseded() -> None:
-    assert ends([*SWAPPING, ask_for(1, A)]) == [
+    assert h.ends([*h.SWAPPING, h.ask_for(1, h.A)]) == [
         (2, "superseded", "cancelled: control 1 asks for what is live")
     ]
 
 
 def test_a_rollback_ends_nothing_and_moves_the_time_of_the_standby() -> None:
-    history = [*SWAPPED, ticked(112.0), ask(1, action="rollback")]
-    assert ends(history) == []
-    state = after(history)
+    history = [*h.SWAPPED, h.ticked(112.0), h.ask(1, action="rollback")]
+    assert h.ends(history) == []
+    state = h.after(history)
     assert (state.moved_at, state.standby_until) == (112.0, 1012.0)
     assert state.live is not None
     assert state.live.live_at == 112.0
 
 
 def test_out_of_a_burst_in_any_order_of_delivery_each_message_counts_once() -> None:
-    burst = [ask_for(offset, choice) for offset, choice in enumerate([B, C, B, A, C])]
-    state = after([*LIVE, *burst])
-    again = after([burst[3], burst[0], burst[4], burst[2], burst[1]], state)
+    burst = [h.ask_for(offset, choice) for offset, choice in enumerate([h.B, h.C, h.B, h.A, h.C])]
+    state = h.after([*h.LIVE, *burst])
+    again = h.after([burst[3], burst[0], burst[4], burst[2], burst[1]], state)
     assert again is state
     assert state.last_number == 1 + 4  # one of the five cancels
-    assert numbers(state) == (1, None, 5)
+    assert h.numbers(state) == (1, None, 5)
 
 
 def test_offsets_may_have_gaps() -> None:
-    state = after([*LIVE, ask_for(7, B)])
+    state = h.after([*h.LIVE, h.ask_for(7, h.B)])
     assert state.position == 8
-    assert decide(state, ask_for(3, C)) is state
+    assert decide(state, h.ask_for(3, h.C)) is state
 
 
 def test_the_last_thousand_ids_are_known() -> None:
-    history = [ask(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 1)]
-    state = after([*LIVE, *history])
+    history = [h.ask(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 1)]
+    state = h.after([*h.LIVE, *history])
     assert len(state.ids) == IDS_KEPT == 1000
-    known = after([ask_for(IDS_KEPT + 1, B, id="id-1")], state)
-    assert numbers(known) == (1, None, None)
-    forgotten = after([ask_for(IDS_KEPT + 1, B, id="id-0")], state)
-    assert numbers(forgotten) == (1, None, 2)
+    known = h.after([h.ask_for(IDS_KEPT + 1, h.B, id="id-1")], state)
+    assert h.numbers(known) == (1, None, None)
+    forgotten = h.after([h.ask_for(IDS_KEPT + 1, h.B, id="id-0")], state)
+    assert h.numbers(forgotten) == (1, None, 2)
 
 
 def test_an_invalid_message_does_not_use_up_its_id() -> None:
-    wrong = ask(0, id="7", usersTopic="a,b")
-    assert numbers(after([*LIVE, wrong, ask_for(1, B, id="7")])) == (1, None, 2)
+    wrong = h.ask(0, id="7", usersTopic="a,b")
+    assert h.numbers(h.after([*h.LIVE, wrong, h.ask_for(1, h.B, id="7")])) == (1, None, 2)
 
 
 def test_a_rejection_echoes_the_id() -> None:
-    (reply,) = told([*LIVE, ask(0, id="7", usersTopic="users_x")])[1]
+    (reply,) = h.told([*h.LIVE, h.ask(0, id="7", usersTopic="users_x")])[1]
     assert reply.record()["id"] == "7"
 
 
 def test_before_livejoin_has_started_nothing_can_be_asked_for() -> None:
-    (reply,) = [one for one in after([ask_for(0, B)]).untold if isinstance(one, Reply)]
+    (reply,) = [one for one in h.after([h.ask_for(0, h.B)]).untold if isinstance(one, Reply)]
     assert (reply.outcome, reply.reason) == ("rejected", "livejoin has not started yet")
 
 
 # The past of a control topic that is new to us.
 PAST: dict[str, tuple[list[Fact], Folded, tuple[int | None, int | None, int | None], str, str]] = {
     "no past: what the settings say is built": (
-        FIRST[:1],
+        h.FIRST[:1],
         Folded("t", 0, Request()),
         (None, None, 1),
-        str(A),
+        str(h.A),
         "settings",
     ),
     "a past stands over the settings, and is built once": (
-        FIRST[:1],
+        h.FIRST[:1],
         Folded("t", 3, Request("users_b", join="inner"), count=3),
         (None, None, 1),
         "users_b inner accounts",
         "history",
     ),
     "a past that reads one topic twice is ignored": (
-        FIRST[:1],
+        h.FIRST[:1],
         Folded("t", 3, Request("accounts"), count=3),
         (None, None, 1),
-        str(A),
+        str(h.A),
         "history",
     ),
     "a topic that was made again and says nothing leaves what is live": (
-        SWAPPED,
+        h.SWAPPED,
         Folded("t", 0, Request()),
         (2, 1, None),
-        str(B),
+        str(h.B),
         "kafka",
     ),
     "a topic that was made again and says what is live leaves it": (
-        SWAPPED,
+        h.SWAPPED,
         Folded("t", 1, Request("users_b"), count=1),
         (2, 1, None),
-        str(B),
+        str(h.B),
         "kafka",
     ),
     "a topic that was made again and says what is being built leaves it": (
-        SWAPPING,
+        h.SWAPPING,
         Folded("t", 1, Request(join="inner"), count=1),
         (1, None, 2),
-        str(B),
+        str(h.B),
         "kafka",
     ),
     "a topic that was made again and says something else asks for it": (
-        SWAPPED,
+        h.SWAPPED,
         Folded("t", 1, Request(join="left"), count=1),
         (2, 1, 3),
         "users_b left accounts_b",
         "history",
     ),
     "a topic that was made again and reads one topic twice leaves what is live": (
-        SWAPPED,
+        h.SWAPPED,
         Folded("t", 1, Request("accounts_b"), count=1),
         (2, 1, None),
-        str(B),
+        str(h.B),
         "kafka",
     ),
 }
@@ -835,17 +821,17 @@ PAST: dict[str, tuple[list[Fact], Folded, tuple[int | None, int | None, int | No
 @pytest.mark.parametrize("rule", PAST)
 def test_past(rule: str) -> None:
     before, folded, expected, choice, by = PAST[rule]
-    state = after([*before, folded])
+    state = h.after([*before, folded])
     newest = state.building or state.live
     assert newest is not None
-    assert (numbers(state), str(newest.choice), newest.by) == (expected, choice, by)
+    assert (h.numbers(state), str(newest.choice), newest.by) == (expected, choice, by)
     assert (state.topic_id, state.position) == ("t", folded.position)
 
 
 def test_the_past_is_told_and_its_ids_are_known() -> None:
-    old = told([*LIVE, ask_for(0, B, id="7")])[1][0]
+    old = h.told([*h.LIVE, h.ask_for(0, h.B, id="7")])[1][0]
     folded = Folded("t", 1, Request("users_b"), 1, (old,), ("7",))
-    state = after([*FIRST[:1], folded])
+    state = h.after([*h.FIRST[:1], folded])
     assert state.ids == ("7",)
     assert old in state.untold
     assert [one.msg for one in state.untold if isinstance(one, Line)] == [
@@ -856,7 +842,7 @@ def test_the_past_is_told_and_its_ids_are_known() -> None:
 
 
 def test_a_past_that_is_ignored_says_why() -> None:
-    assert lines([*FIRST[:1], Folded("t", 1, Request("accounts"), 1)]) == [
+    assert h.lines([*h.FIRST[:1], Folded("t", 1, Request("accounts"), 1)]) == [
         "INFO 1 control messages of the past come to accounts left accounts",
         "WARN accounts left accounts reads accounts twice: the past is ignored",
         "INFO building: generation 1, users left accounts",
@@ -865,11 +851,11 @@ def test_a_past_that_is_ignored_says_why() -> None:
 
 def test_of_the_ids_of_the_past_a_thousand_are_known() -> None:
     ids = tuple(str(n) for n in range(IDS_KEPT + 5))
-    assert after([*FIRST[:1], Folded("t", 1, Request(), ids=ids)]).ids == ids[5:]
+    assert h.after([*h.FIRST[:1], Folded("t", 1, Request(), ids=ids)]).ids == ids[5:]
 
 
 def test_slots_of_what_reads_many_partitions() -> None:
-    state = after([*FIRST, Resolved(1, reading(A, partitions=3))])
+    state = h.after([*h.FIRST, Resolved(1, h.reading(h.A, partitions=3))])
     assert state.building is not None
     assert state.building.partitions("users") == 3
     assert state.building.partitions("users_b") is None

@@ -1,0 +1,194 @@
+"""100,000 control messages that somebody has tampered with: none is too bad to be answered."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from core import histories as h
+from core.histories import after
+from livejoin.core.control_messages import FIELDS
+from livejoin.core.control_records import understood
+from livejoin.core.decide import decide
+from livejoin.core.facts import Asked, CaughtUp, Fact, Found, Resolved
+from livejoin.core.outbox import Line, Reply
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+
+EXISTING = {"users": Found(1), "accounts": Found(1)}
+
+GOOD: tuple[dict[str, Any], ...] = (
+    {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "inner"},
+    {"usersTopic": "accounts", "accountsTopic": "users"},
+    {"joinType": "left_outer", "id": "7"},
+    {"joinType": "left"},
+    {"action": "rollback", "expectedGeneration": 1},
+    {"action": "preview", "usersTopic": "users"},
+    {"start": {"users": "1h"}, "id": "8"},
+    {"start": "latest", "joinType": "natural"},
+)
+DEEP: list[Any] = []
+for _ in range(50):
+    DEEP = [DEEP]
+NASTY: tuple[Any, ...] = (
+    *("a,b", ".*", "../x", ".", "..", "", " ", "__consumer_offsets", "x" * 249, "x" * 250),
+    *("control", "livejoin.ledger", "livejoin.logs", "livejoin.changelog.1", "livejoin.replies"),
+    *("users", "accounts", "users_x", "USERS", "users\n", "users\0", "\ud800", "\udfff\ud800", "ü"),
+    *("{}", '{"usersTopic":"users"}', "<img onerror=x>", "=HYPERLINK()", "\u202e", "null"),
+    *("1h", "999999999w", "9999-12-31T23:59:59Z", "0001-01-01", "earliest", "crossjoin", "delete"),
+    *(0, -1, 1, 2**63, 2**64, 10**400, 1.5, 1e308, True, False, None),
+    *([], ["users"], {}, {"users": "1h"}, {"orders": "1h"}, {"users": None}, DEEP, "x" * 20_000),
+)
+NAMES = (*FIELDS, "userstopic", "bootstrap.servers", "", "\ud800", "x" * 500, "start ")
+# What json.dumps would not write.
+RAW: tuple[bytes, ...] = (
+    *(b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"01", b"+1", b"'users'", b"users"),
+    *(b"[" * 3000, b'{"a":' * 1500, b'"\\u0000"', b'"\\ud83d"', b"\xff", b"\xed\xa0\x80", b"//"),
+)
+
+
+def _flip(random: Random, raw: bytes) -> bytes:
+    at = random.randrange(len(raw))
+    return raw[:at] + bytes([raw[at] ^ 1 << random.randrange(8)]) + raw[at + 1 :]
+
+
+def _cut(random: Random, raw: bytes) -> bytes:
+    start, end = sorted((random.randrange(len(raw) + 1), random.randrange(len(raw) + 1)))
+    return raw[start:end] if random.random() < 0.5 else raw[:start] + raw[end:]
+
+
+def _insert(random: Random, raw: bytes) -> bytes:
+    at = random.randrange(len(raw) + 1)
+    return raw[:at] + random.choice((*RAW, b'"', b"{", b"}", b",", b"\\", b" ")) + raw[at:]
+
+
+def _duplicate(random: Random, raw: bytes) -> bytes:
+    return b'{"%s":"users",%s' % (random.choice(FIELDS).encode(), raw[1:])
+
+
+def _wrap(random: Random, raw: bytes) -> bytes:
+    text = raw.decode(errors="replace")
+    return json.dumps(random.choice((text, [text], {"value": text}))).encode()
+
+
+def _replace(random: Random, raw: bytes) -> bytes:
+    """Not JSON any more, perhaps, but near it."""
+    return raw.replace(random.choice((b'"users"', b'"left"', b'"1h"', b"1")), random.choice(RAW))
+
+
+MUTATIONS: tuple[Callable[[Random, bytes], bytes], ...] = (
+    _flip,
+    _flip,
+    _cut,
+    _insert,
+    _duplicate,
+    _wrap,
+    _replace,
+)
+
+
+def mutated(random: Random) -> bytes:
+    fields = dict(random.choice(GOOD))
+    for _ in range(random.randrange(3)):
+        fields[random.choice(NAMES)] = random.choice(NASTY)
+    raw = json.dumps(fields, ensure_ascii=random.random() < 0.5).encode(errors="surrogatepass")
+    for _ in range(random.choice((0, 0, 1, 1, 3))):
+        raw = random.choice(MUTATIONS)(random, raw) or b" "
+    return raw
+
+
+BEFORE: dict[str, Sequence[Fact]] = {
+    "first build": h.FIRST,
+    "live": h.LIVE,
+    "building": [*h.LIVE, h.ask(0, joinType="inner")],
+    "live with standby": [
+        *h.LIVE,
+        h.ask(0, joinType="inner"),
+        Resolved(2, h.reading(Choice("users", "accounts", "inner"))),
+        CaughtUp(2, 5),
+    ],
+}
+
+
+def _asked(state: State, raw: bytes) -> Asked:
+    one = understood(state.position, 1000.0, "kafka", raw, h.RULES)
+    named = one.request.topics if one.request else ()
+    topics = {name: EXISTING.get(name, f'topic "{name}" does not exist') for name in named}
+    return Asked(one.origin, one.request, one.wrong, topics)
+
+
+def reply_to(before: State, fact: Asked, after: State) -> Reply:
+    told = after.untold[len(before.untold) :]
+    (answer,) = [one for one in told if isinstance(one, Reply) and one.origin == fact.origin]
+    for one in told:
+        match one:
+            case Reply():
+                assert json.dumps([one.row(), one.record()], ensure_ascii=False).encode()
+            case Line():
+                assert one.msg.encode()
+    return answer
+
+
+def _nothing_but_what_exists(raw: bytes, before: State, after: State) -> bool:
+    """Whether something was built, which then reads what exists, and was asked for in JSON."""
+    if after.last_number == before.last_number:
+        return False
+    assert after.building is not None
+    choice = after.building.choice
+    assert {choice.users, choice.accounts} == set(EXISTING)
+    assert set(json.loads(raw)) & set(FIELDS)
+    return True
+
+
+def answered(count: int) -> None:
+    """Make up messages, and look at what follows from each."""
+    random, outcomes, reasons = Random(6), Counter[str](), Counter[str]()
+    states = [after(history) for history in BEFORE.values()]
+    built = 0
+    for number in range(count):
+        raw = mutated(random)
+        before = random.choice(states)
+        try:
+            fact = _asked(before, raw)
+            now = decide(before, fact)
+            answer = reply_to(before, fact, now)
+            built += _nothing_but_what_exists(raw, before, now)
+        except Exception as error:
+            raise AssertionError(f"message {number} of seed 6: {raw!r}") from error
+        outcomes[answer.outcome] += 1
+        if answer.outcome == "rejected":
+            assert answer.reason
+            assert now.wants == before.wants
+            reasons[_kind(answer.reason)] += 1
+    assert outcomes.total() == count
+    assert outcomes["rejected"] > count // 2
+    assert built == outcomes["accepted"] > count // 20
+    assert set(outcomes) == {"rejected", "accepted", "building", "live", "previewed"}
+    # every kind of damage has landed
+    assert [kind for kind in KINDS if not reasons[kind]] == []
+    assert reasons["another"] == 0
+
+
+KINDS = (
+    *(
+        "expected a JSON object",
+        "a string",
+        "empty",
+        "not UTF-8",
+        "not valid JSON",
+        "is no JSON number",
+        "a number is too long",
+    ),
+    *("nested more than", "larger than", "duplicate key"),
+    *("JSON inside a string", "no known field", "expected a string", "is no topic name"),
+    *("is the control topic", "one of livejoin's own", "does not exist", "they must differ"),
+    *("unknown join", "unknown action", "unknown source", "a rollback takes none", "stands by"),
+    *("longer than 200", "is no Unicode text", "expected an integer", "expected earliest"),
+    *("but generation 1 is live", "but generation 2 is live", "but nothing is live"),
+)
+
+
+def _kind(reason: str) -> str:
+    """Which kind of rejection it is: the last that fits, since the first ones are general."""
+    return next((kind for kind in reversed(KINDS) if kind in reason), "another")
