@@ -18,7 +18,7 @@ from typing import ClassVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
@@ -78,11 +78,11 @@ def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
         with (
             broker.broker(folder / "broker") as kafka,
             processes.only_one(folder / "lock", "folder") as lock,
-            Session(Spark(), lock=lock, log=folder / "spark.log") as session,
+            Session(SparkSettings(), lock=lock, log=folder / "spark.log") as session,
         ):
             _fill(kafka)
             names = Names("bench")
-            queries = Timed(session, kafka, names, str(folder / "checkpoints"), Spark())
+            queries = Timed(session, kafka, names, str(folder / "checkpoints"), SparkSettings())
             pipeline = Pipeline(kafka, names, queries, START)
             _build(pipeline, queries, 1, LIVE)
             done = threading.Event()

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from bench import new_generation, parts
 from bench.parts import Figures
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
@@ -62,12 +62,16 @@ def main() -> None:
     parser.add_argument(
         "--history-records",
         type=int,
-        default=Spark().history_records,
+        default=SparkSettings().history_records,
         help="catch-up: from so many on by a batch job; 0: by the stream",
     )
-    parser.add_argument("--shuffle-partitions", type=int, default=Spark().shuffle_partitions)
+    parser.add_argument(
+        "--shuffle-partitions", type=int, default=SparkSettings().shuffle_partitions
+    )
     parser.add_argument("--once", action="store_true", help="catch-up: in a cold JVM only")
-    parser.add_argument("--batch-s", type=int, default=Spark().batch_s, help="latency and crash")
+    parser.add_argument(
+        "--batch-s", type=int, default=SparkSettings().batch_s, help="latency and crash"
+    )
     parts.run(parser, PARTS, _measured, "pipeline")
 
 
@@ -308,7 +312,7 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
     """Bytes of a key: per write, of which half know of one side only; and in the checkpoint."""
     count, figures = asked.records // SMALLER, Figures()
     # keys are counted here, to know when all are there
-    settings = Spark(batch_s=5, history_records=0, conf={COUNTING: "true"})
+    settings = SparkSettings(batch_s=5, history_records=0, conf={COUNTING: "true"})
     with (
         broker.broker(folder / "broker") as kafka,
         processes.only_one(folder / "lock", "folder") as lock,

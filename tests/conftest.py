@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.spark_session import Session
 from livejoin.runtime import processes
@@ -46,7 +46,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     folder: Path = tmp_path_factory.mktemp("spark")
     with (
         processes.only_one(folder / "lock", "folder") as lock,
-        Session(Spark(conf=COLD), lock=lock, log=folder / "spark.log") as one,
+        Session(SparkSettings(conf=COLD), lock=lock, log=folder / "spark.log") as one,
     ):
         yield one
 

@@ -13,7 +13,7 @@ from typing import Any
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.outbox import Ended, Line, Reply, Told
 from livejoin.core.state import State, from_json, to_json
-from livejoin.errors import Deposed, Spoilt, TopicMissing
+from livejoin.errors import GenerationUnrecoverable, LeadershipLost, TopicUnusable
 
 FINGERPRINT = "fake"
 
@@ -91,7 +91,7 @@ class FakeLedger:
             world.visit("before ledger")
             with world.lock:
                 if self._term != world.leader:
-                    raise Deposed("another one leads")
+                    raise LeadershipLost("another one leads")
                 world.state = text
                 world.told += state.untold
             world.visit("after ledger")
@@ -110,7 +110,7 @@ class FakePipeline:
         for source in ("users", "accounts"):
             topic = generation.choice.topic(source)
             if topic not in self._world.topics:
-                raise TopicMissing(f'topic "{topic}" does not exist')
+                raise TopicUnusable(f'topic "{topic}" does not exist')
             readings[source] = Reading(topic, self._world.topics[topic], {0: 0}, {0: 9})
         return readings, FINGERPRINT
 
@@ -129,7 +129,7 @@ class FakePipeline:
         world.visit("before start")
         with world.lock:
             if world.ids.get(number, "") != generation.changelog_id:
-                raise Spoilt("its changelog was deleted and made again")
+                raise GenerationUnrecoverable("its changelog was deleted and made again")
             world.checkpoints.add(number)
             world.running.add(number)
             world.most_running = max(world.most_running, len(world.running))

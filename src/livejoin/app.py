@@ -26,32 +26,32 @@ from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role
 from livejoin.errors import (
-    Deposed,
     KafkaUnavailable,
+    LeadershipLost,
     LivejoinError,
     MachineError,
     NewerFormat,
     QueryFailed,
-    TopicMissing,
+    TopicUnusable,
 )
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_session import Session
 from livejoin.runtime import jars, processes
-from livejoin.serving import Announce, Crew, TableServer
+from livejoin.serving import Announce, TableServer, ThreadGroup
 from livejoin.tables.auth import access_topics
 
 log = structlog.get_logger()
 
-_TRY_S = 5
-_AGAIN_S = 1.0
-_COUNT_S = 1.0
+_ATTEMPT_S = 5
+_RETRY_S = 1.0
+_POLL_S = 1.0
 # We may have been heard by the group 2 s before we fell silent: our JVM is gone when its session is
-_SILENT_S = SESSION_S - 3
-_NEWER_S = 30.0
+_JVM_SILENCE_S = SESSION_S - 3
+_NEWER_FORMAT_RETRY_S = 30.0
 
-CountedBy = Mapping[int, facts.Counted]  # generation
+CountsByGeneration = Mapping[int, facts.Counted]  # generation
 
 
 def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None) -> int:
@@ -59,17 +59,17 @@ def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None)
 
     `announce` is told the page's address.
     """
-    serving.check(settings)  # before anything is downloaded
+    serving.check_exposure(settings)  # before anything is downloaded
     processes.java()
     jars.jars("spark")
 
-    def stand(crew: Crew, of: TableServer) -> None:
+    def stand(crew: ThreadGroup, of: TableServer) -> None:
         leader = Leader(
             *(settings, of.kafka, of.names, of.show_status),
-            lambda: of.host.counted,
-            of.host.overtaken_of,
+            lambda: of.catalog.counted,
+            of.catalog.overtaken_of,
         )
-        crew.hire("leader", leader.run)
+        crew.start("leader", leader.run)
 
     return serving.run(settings, announce, stand)
 
@@ -82,7 +82,7 @@ class Leader:
     kafka: Kafka
     names: Names
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
-    counted: Callable[[], CountedBy]  # as our tables hold them
+    counts: Callable[[], CountsByGeneration]  # as our tables hold them
     # winners that an older record followed, of these generations
     overtaken: Callable[[frozenset[int]], Mapping[int, Sequence[Change]]]
 
@@ -90,17 +90,17 @@ class Leader:
         """Stand by or lead, until told to stop."""
         while not stop.is_set():
             try:
-                self.kafka.wait_until_reachable(_TRY_S)
+                self.kafka.wait_until_reachable(_ATTEMPT_S)
                 Leadership(self.kafka, self.names, self.lead).run(stop)
-            except (KafkaUnavailable, TopicMissing) as error:
+            except (KafkaUnavailable, TopicUnusable) as error:
                 log.warning("waiting for Kafka", why=str(error))
-                self._waiting(str(error))
-                stop.wait(_AGAIN_S)
+                self._show_waiting(str(error))
+                stop.wait(_RETRY_S)
             except NewerFormat as error:
                 # out of the election for a while: one that knows the format can lead
                 log.error("not leading", why=str(error))  # noqa: TRY400 - no trace for people
-                self._waiting(str(error))
-                stop.wait(_NEWER_S)
+                self._show_waiting(str(error))
+                stop.wait(_NEWER_FORMAT_RETRY_S)
 
     def lead(self, term: Term) -> None:
         """Lead until it is over. Nothing of ours runs before or after."""
@@ -108,7 +108,7 @@ class Leader:
         Ledger(self.kafka, self.names).check()  # before a JVM is started for nothing
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
-            lock = self._lock(folder, over, stack)
+            lock = self._lock_folder(folder, over, stack)
             if lock is None:
                 return
             settings = self.settings.spark
@@ -118,30 +118,32 @@ class Leader:
                     lock=lock,
                     log=folder / "spark.log",
                     java_options=self.kafka.java_options,
-                    silent_s=_SILENT_S,
+                    silent_s=_JVM_SILENCE_S,
                 )
             )
             term.on_loss = session.kill
-            warm = threading.Thread(target=_warm, args=(session,), name="warm-up")
+            warm = threading.Thread(target=_start_spark, args=(session,), name="warm-up")
             warm.start()  # the JVM takes seconds to start, and the ledger can be read meanwhile
             try:
-                self._lead(session, over)
+                self._run_control(session, over)
             finally:
                 session.close()  # it may still be starting
                 warm.join()
 
-    def _lock(self, folder: Path, over: threading.Event, stack: contextlib.ExitStack) -> int | None:
+    def _lock_folder(
+        self, folder: Path, over: threading.Event, stack: contextlib.ExitStack
+    ) -> int | None:
         """The folder's lock: once we have it, no query of an earlier leader runs here any more."""
         while not over.is_set():
             try:
-                one = processes.only_one(folder / "livejoin.lock", "checkpoints", _TRY_S)
+                one = processes.only_one(folder / "livejoin.lock", "checkpoints", _ATTEMPT_S)
                 return stack.enter_context(one)
             except MachineError as error:
                 log.warning("waiting for the folder", why=str(error))
-                self._waiting(str(error))
+                self._show_waiting(str(error))
         return None
 
-    def _lead(self, session: Session, over: threading.Event) -> None:
+    def _run_control(self, session: Session, over: threading.Event) -> None:
         if over.is_set():
             return  # another one may lead by now, and would be fenced
         settings, kafka, names = self.settings, self.kafka, self.names
@@ -150,61 +152,61 @@ class Leader:
         state = ledger.last()
         access_topics.make_topics(kafka, names)
         if not settings.http.insecure:
-            _print_once(access_topics.first(kafka, names))
+            _print_tokens(access_topics.first(kafka, names))
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
-        pipeline = Pipeline(kafka, names, queries, settings.start_at)
-        used = self._last_used(pipeline, over)
+        pipeline = Pipeline(kafka, names, queries, settings.start_positions)
+        used = self._last_generation(pipeline, over)
         executor = Executor(inbox, pipeline)
         control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
-        crew = Crew(on_failure=over.set)
-        crew.hire("spark", session.watch)
-        crew.hire("queries", partial(queries.watch, executor))
-        crew.hire("sources", partial(pipeline.watch, executor))
-        crew.hire("rehearsal", pipeline.rehearse)
-        crew.hire("figures", partial(self._count, inbox))
-        crew.hire("rewrite", partial(self._rewrite, pipeline))
-        crew.hire("control-topic", control.run)
-        crew.hire("ledger", ledger.watch)
+        crew = ThreadGroup(on_failure=over.set)
+        crew.start("spark", session.watch)
+        crew.start("queries", partial(queries.watch, executor))
+        crew.start("sources", partial(pipeline.watch, executor))
+        crew.start("rehearsal", pipeline.rehearse)
+        crew.start("figures", partial(self._report_counts, inbox))
+        crew.start("rewrite", partial(self._rewrite_overtaken, pipeline))
+        crew.start("control-topic", control.run)
+        crew.start("ledger", ledger.watch)
         started = facts.Started(
-            time.time(), time.monotonic(), settings.choice, settings.limits, used
+            time.time(), time.monotonic(), settings.initial_choice, settings.limits, used
         )
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
-        except Deposed:
+        except LeadershipLost:
             session.kill()  # another one leads already
             raise
         finally:
             session.close()  # first: it ends whatever waits for Spark, even for a frozen JVM
-            crew.dismiss()
+            crew.stop()
             executor.close()
         crew.raise_failure()
 
-    def _last_used(self, pipeline: Pipeline, over: threading.Event) -> int:
+    def _last_generation(self, pipeline: Pipeline, over: threading.Event) -> int:
         """The highest number that something of ours has: the ledger may have lost its end."""
         while not over.is_set():
             try:
                 return pipeline.last_used()
             except QueryFailed as error:  # checkpoints elsewhere, which Spark's JVM must list
                 log.warning("waiting for the checkpoints", why=str(error))
-                self._waiting(str(error))
-                over.wait(_AGAIN_S)
+                self._show_waiting(str(error))
+                over.wait(_RETRY_S)
         return 0
 
-    def _count(self, inbox: Inbox, stop: threading.Event) -> None:
+    def _report_counts(self, inbox: Inbox, stop: threading.Event) -> None:
         """Tell the figures: they are the last row of a generation whose tables are gone."""
-        told: CountedBy = {}
-        while not stop.wait(_COUNT_S):
-            now = self.counted()
+        told: CountsByGeneration = {}
+        while not stop.wait(_POLL_S):
+            now = self.counts()
             for number, fact in now.items():
                 if fact != told.get(number):
                     inbox.put(fact)
             told = now
 
-    def _rewrite(self, pipeline: Pipeline, stop: threading.Event) -> None:
+    def _rewrite_overtaken(self, pipeline: Pipeline, stop: threading.Event) -> None:
         """Write winners again, behind the older records that followed them."""
         done: Mapping[int, Sequence[Change]] = {}
         try:
-            while not stop.wait(_COUNT_S):
+            while not stop.wait(_POLL_S):
                 now = self.overtaken(pipeline.settled())
                 if now is done:
                     continue
@@ -217,17 +219,17 @@ class Leader:
         finally:
             self.overtaken(frozenset())  # nobody writes any more, so nobody need look
 
-    def _waiting(self, why: str) -> None:
+    def _show_waiting(self, why: str) -> None:
         self.show_status({"state": "waiting", "progress": 0, "message": why})
 
 
-def _print_once(made: list[tuple[Role, str]]) -> None:
+def _print_tokens(made: list[tuple[Role, str]]) -> None:
     """To the console, past all logs: nobody can see them again."""
     for role, text in made:
         print(f"livejoin: a token for the role {role}, shown only now: {text}", flush=True)
 
 
-def _warm(session: Session) -> None:
+def _start_spark(session: Session) -> None:
     began = time.monotonic()
     try:
         session.spark()

@@ -26,17 +26,17 @@ from livejoin.tables.auth import access_topics
 PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
 _USERS = 400  # per pair, at the first start
 _PER_SECOND = 5
-_BAD_EVERY = 40
-_NAMES = (
+_MALFORMED_EVERY = 40
+_FIRST_NAMES = (
     "Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Radia",
     "Tony", "Frances", "Ken", "Margaret", "Leslie", "Katherine", "Dennis",
 )  # fmt: skip
-_FAMILIES = (
+_LAST_NAMES = (
     "Lovelace", "Hopper", "Turing", "Dijkstra", "Liskov", "Knuth",
     "Perlman", "Hoare", "Allen", "Thompson", "Hamilton", "Lamport",
 )  # fmt: skip
-_TYPES = ("checking", "savings", "brokerage", "pension")
-_BAD = (
+_ACCOUNT_TYPES = ("checking", "savings", "brokerage", "pension")
+_MALFORMED = (
     b'{"userId": "cut off',
     b'["not", "an", "object"]',
     b'{"userId": "u", "age": "abc"}',
@@ -48,7 +48,7 @@ _BAD = (
 def run(folder: Path, port: int, *, insecure: bool = False) -> int:
     """Run the demo over a folder, until Ctrl-C."""
     folder.mkdir(parents=True, exist_ok=True)
-    with broker.broker(folder / "broker") as kafka, _producing(kafka):
+    with broker.broker(folder / "broker") as kafka, _sample_producers(kafka):
         chosen = settings.load(
             kafka=kafka.properties,
             topics={"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
@@ -58,22 +58,22 @@ def run(folder: Path, port: int, *, insecure: bool = False) -> int:
 
         def announce(url: str, signing_in: str) -> None:
             if not chosen.http.insecure:
-                _keep_token(kafka, Names(chosen.name), url)
-            _announce(url, signing_in, kafka, folder)
+                _ensure_token(kafka, Names(chosen.name), url)
+            _print_welcome(url, signing_in, kafka, folder)
 
         return app.run(chosen, announce)
 
 
-def _keep_token(kafka: Kafka, names: Names, url: str) -> None:
+def _ensure_token(kafka: Kafka, names: Names, url: str) -> None:
     """Have a token for commands in another terminal: the one of last time, or a new one."""
     access_topics.make_topics(kafka, names)
-    text = credentials.kept(url)
+    text = credentials.stored_token(url)
     token = known_token(text, access_topics.known(kafka, names)) if text else None
     if token is None or token.trouble(time.time()):
-        credentials.keep(url, access_topics.make(kafka, names, "operator", "demo", None))
+        credentials.store_token(url, access_topics.make(kafka, names, "operator", "demo", None))
 
 
-def _announce(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
+def _print_welcome(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
     other_users, other_accounts = PAIRS["b"]
     at = "" if url == http.DEFAULT_URL else f" --url {url}"
@@ -97,7 +97,7 @@ def _announce(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _producing(kafka: Kafka) -> Iterator[None]:
+def _sample_producers(kafka: Kafka) -> Iterator[None]:
     """Fill the topics at the first start, then let a few changes trickle until told to stop."""
     stop = threading.Event()
     producer = kafka.producer()
@@ -105,8 +105,10 @@ def _producing(kafka: Kafka) -> Iterator[None]:
         if len(kafka.describe(topics)) < len(topics):
             for topic in topics:
                 kafka.make(topic, partitions=2)
-            _fill(producer, pair)
-    trickle = threading.Thread(target=_trickle, args=(producer, stop), name="sample producers")
+            _produce_initial(producer, pair)
+    trickle = threading.Thread(
+        target=_produce_changes, args=(producer, stop), name="sample producers"
+    )
     trickle.start()
     try:
         yield
@@ -116,32 +118,32 @@ def _producing(kafka: Kafka) -> Iterator[None]:
         producer.flush(5)
 
 
-def _fill(producer: Producer, pair: str) -> None:
+def _produce_initial(producer: Producer, pair: str) -> None:
     for number in range(_USERS):
-        _user(producer, pair, number)
+        _produce_user(producer, pair, number)
         if number % 4:  # every fourth user has no account yet
-            _account(producer, pair, number)
+            _produce_account(producer, pair, number)
     producer.flush(30)
 
 
-def _trickle(producer: Producer, stop: threading.Event) -> None:
+def _produce_changes(producer: Producer, stop: threading.Event) -> None:
     for count in itertools.count():
         if stop.wait(1 / _PER_SECOND / len(PAIRS)):
             return
         turn, which = divmod(count, len(PAIRS))
         pair = list(PAIRS)[which]
-        if turn % _BAD_EVERY == 0:
-            producer.produce(random.choice(PAIRS[pair]), random.choice(_BAD))
+        if turn % _MALFORMED_EVERY == 0:
+            producer.produce(random.choice(PAIRS[pair]), random.choice(_MALFORMED))
         elif turn % 10 == 1:
-            _user(producer, pair, random.randrange(_USERS * 2))
+            _produce_user(producer, pair, random.randrange(_USERS * 2))
         else:
-            _account(producer, pair, random.randrange(_USERS))
+            _produce_account(producer, pair, random.randrange(_USERS))
         producer.poll(0)
 
 
-def _user(producer: Producer, pair: str, number: int) -> None:
+def _produce_user(producer: Producer, pair: str, number: int) -> None:
     dice = random.Random(f"{pair}{number}")  # the same person whenever the number comes
-    name, family = dice.choice(_NAMES), dice.choice(_FAMILIES)
+    name, family = dice.choice(_FIRST_NAMES), dice.choice(_LAST_NAMES)
     record = {
         "userId": f"{pair}-{number:04d}",
         "name": f"{name} {family}",
@@ -151,11 +153,11 @@ def _user(producer: Producer, pair: str, number: int) -> None:
     producer.produce(PAIRS[pair][0], json.dumps(record))
 
 
-def _account(producer: Producer, pair: str, number: int) -> None:
+def _produce_account(producer: Producer, pair: str, number: int) -> None:
     balance = round(random.lognormvariate(7, 1.2), 2)
     record = {
         "userId": f"{pair}-{number:04d}",
-        "accountType": random.choice(_TYPES),
+        "accountType": random.choice(_ACCOUNT_TYPES),
         "balance": balance,
     }
     producer.produce(PAIRS[pair][1], json.dumps(record))

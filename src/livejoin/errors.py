@@ -18,7 +18,7 @@ LivejoinError
     └── TookTooLong      not within the time that the caller gave (retriable)
 """
 
-from livejoin.redaction import scrubbed
+from livejoin.redaction import redact
 
 
 class LivejoinError(Exception):
@@ -27,7 +27,7 @@ class LivejoinError(Exception):
     retriable = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        self.message = scrubbed(message)
+        self.message = redact(message)
         self.hint = hint
         super().__init__(self.message)
 
@@ -51,7 +51,7 @@ class MachineError(LivejoinError):
     """The machine lacks something that livejoin cannot bring itself."""
 
 
-class BrokerError(LivejoinError):
+class BrokerStartFailed(LivejoinError):
     """The embedded broker did not come up."""
 
 
@@ -66,7 +66,7 @@ class KafkaUnavailable(LivejoinError):
         super().__init__(message, hint=hint)
 
 
-class TopicMissing(LivejoinError):
+class TopicUnusable(LivejoinError):
     """A topic does not exist or may not be read; it may appear."""
 
     retriable = True
@@ -78,11 +78,11 @@ class QueryFailed(LivejoinError):
     retriable = True
 
 
-class Spoilt(LivejoinError):
+class GenerationUnrecoverable(LivejoinError):
     """What a generation depends on is not what it was; the same choice has to be built anew."""
 
 
-class Deposed(LivejoinError):
+class LeadershipLost(LivejoinError):
     """Another livejoin of the same name leads; we may not write any more."""
 
 
@@ -93,7 +93,7 @@ class NewerFormat(LivejoinError):
         super().__init__(message, hint=hint)
 
 
-class Garbled(LivejoinError):
+class ProtocolViolation(LivejoinError):
     """What came over the wire cannot be read; a new connection may do better."""
 
     retriable = True

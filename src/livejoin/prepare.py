@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.core.spec import SOURCES, Choice
@@ -21,11 +21,11 @@ from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.runtime import broker, jars, processes
 
-_LIMIT_S = 180
-_LOOK_S = 0.2
+_TIMEOUT_S = 180
+_POLL_S = 0.2
 # All kinds of work that a JVM will have to do: a history by batch, and soon the end of a batch with
 # a snapshot of the state, which is otherwise due only after thousands of changes.
-_SETTINGS = Spark(
+_SETTINGS = SparkSettings(
     batch_s=5,
     history_records=1,
     conf={"spark.sql.streaming.stateStore.minDeltasForSnapshot": "1"},
@@ -57,18 +57,18 @@ def _rehearse(kafka: Kafka, spark: spark_session.Session, folder: Path) -> None:
     for topic in (choice.users, choice.accounts):
         kafka.make(topic)
         producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
-    producer.flush(_LIMIT_S)
+    producer.flush(_TIMEOUT_S)
     queries = Queries(spark, kafka, names, str(folder / "checkpoints"), _SETTINGS)
     start = {source.name: "earliest" for source in SOURCES}
     pipeline = Pipeline(kafka, names, queries, start)
     generation = pipeline.prepared(Generation(1, choice, time.time()))
     pipeline.start(generation)
     late = threading.Event()
-    timer = threading.Timer(_LIMIT_S, late.set)
+    timer = threading.Timer(_TIMEOUT_S, late.set)
     timer.start()
     try:
         pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=late.is_set)
-        while not queries.checkpoints.reached(generation.checkpoint) and not late.wait(_LOOK_S):
+        while not queries.checkpoints.reached(generation.checkpoint) and not late.wait(_POLL_S):
             pass
     finally:
         timer.cancel()

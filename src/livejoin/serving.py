@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from livejoin.config.sections import Http
+from livejoin.config.sections import HttpSettings
 from livejoin.config.settings import Settings
 from livejoin.core.names import Names
 from livejoin.errors import SettingsError
@@ -35,14 +35,14 @@ from livejoin.tables.observe.lag import Ends
 
 log = structlog.get_logger()
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - no names that anybody could use
-_AUDIT_S = 2.0
+_LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+_WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - no names that anybody could use
+_FLUSH_S = 2.0
 
 Announce = Callable[[str, str], None]  # the page's address, and the same that signs in, once
 
 
-class Crew:
+class ThreadGroup:
     """Threads that are stopped and joined together; when one fails, all stop and it is raised."""
 
     def __init__(self, on_failure: Callable[[], object]) -> None:
@@ -51,20 +51,20 @@ class Crew:
         self._failure: BaseException | None = None
         self._on_failure = on_failure
 
-    def hire(self, name: str, work: Callable[[threading.Event], None]) -> None:
+    def start(self, name: str, work: Callable[[threading.Event], None]) -> None:
         """Start a thread."""
-        thread = threading.Thread(target=self._do, args=(work,), name=name)
+        thread = threading.Thread(target=self._run, args=(work,), name=name)
         self._threads.append(thread)
         thread.start()
 
-    def _do(self, work: Callable[[threading.Event], None]) -> None:
+    def _run(self, work: Callable[[threading.Event], None]) -> None:
         try:
             work(self._stop)
         except BaseException as error:  # noqa: BLE001 - raised again by whoever joins
             self._failure = error
             self._on_failure()
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         """Stop and join all."""
         self._stop.set()
         for thread in self._threads:
@@ -82,20 +82,22 @@ class TableServer:
 
     kafka: Kafka
     names: Names
-    host: Host
+    catalog: Host
     post: Post  # has something done on the thread that owns the host
 
     def show_status(self, row: dict[str, Any]) -> None:
         """Show a status until there is a ledger that tells one."""
-        self.post(lambda: self.host.show_status(row))
+        self.post(lambda: self.catalog.show_status(row))
 
 
-Hire = Callable[[Crew, TableServer], None]
+StartThreads = Callable[[ThreadGroup, TableServer], None]
 
 
-def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _server: None) -> int:
+def run(
+    settings: Settings, announce: Announce, hire: StartThreads = lambda _crew, _server: None
+) -> int:
     """Serve until a signal says to stop; the exit code. `announce` is told the page's address."""
-    check(settings)
+    check_exposure(settings)
     for warning in settings.warnings:
         log.warning("settings", what=warning)
     http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
@@ -109,12 +111,15 @@ def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _serv
         Doors(http.connections, http.connections_per_address, http.connections_per_second),
         certificate=http.tls.certificate,
         key=http.tls.key,
-        hosts=[*http.hosts, *([] if http.host in (*_LOOPBACK, *_EVERYWHERE) else [_name(http)])],
+        hosts=[
+            *http.hosts,
+            *([] if http.host in (*_LOOPBACK_HOSTS, *_WILDCARD_HOSTS) else [_url_host(http)]),
+        ],
         origins=http.origins,
     )
     with listen(http.host, http.port) as taken:
         scheme = "https" if http.tls.certificate else "http"
-        url = f"{scheme}://{_name(http)}:{taken.getsockname()[1]}/"
+        url = f"{scheme}://{_url_host(http)}:{taken.getsockname()[1]}/"
         code = access.guests.console_code()
         announce(url, url if http.insecure else f"{url}#code={code}")
         if http.insecure:
@@ -122,14 +127,14 @@ def run(settings: Settings, announce: Announce, hire: Hire = lambda _crew, _serv
         return asyncio.run(_serve(settings, kafka, names, access, taken, hire))
 
 
-def check(settings: Settings) -> None:
+def check_exposure(settings: Settings) -> None:
     """Refuse what must not be served."""
     http = settings.http
-    if http.host not in _LOOPBACK and not http.tls.certificate and not http.insecure:
+    if http.host not in _LOOPBACK_HOSTS and not http.tls.certificate and not http.insecure:
         raise SettingsError(
             f"http.host is {http.host}, which others can reach, and there is no TLS",
             hint="Name a certificate in http.tls.certificate and http.tls.key, or serve on"
-            f" {_LOOPBACK[0]} behind a proxy that has one, or say --insecure.",
+            f" {_LOOPBACK_HOSTS[0]} behind a proxy that has one, or say --insecure.",
         )
     if http.tls.certificate:
         try:
@@ -142,10 +147,10 @@ def check(settings: Settings) -> None:
             ) from error
 
 
-def _name(http: Http) -> str:
+def _url_host(http: HttpSettings) -> str:
     """How to call us in an address."""
-    if http.host in _EVERYWHERE:
-        return http.hosts[0].partition(":")[0] if http.hosts else _LOOPBACK[0]
+    if http.host in _WILDCARD_HOSTS:
+        return http.hosts[0].partition(":")[0] if http.hosts else _LOOPBACK_HOSTS[0]
     return f"[{http.host}]" if ":" in http.host else http.host
 
 
@@ -155,7 +160,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
     names: Names,
     access: Access,
     taken: socket.socket,
-    hire: Hire,
+    hire: StartThreads,
 ) -> int:
     host = Host(
         logs_kept=settings.logs_kept,
@@ -177,12 +182,12 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
 
     post = here.call_soon_threadsafe
     _ = kafka.admin  # made before threads share it: of two that make it, one loses its answers
-    crew = Crew(on_failure=lambda: post(stop.set))
+    crew = ThreadGroup(on_failure=lambda: post(stop.set))
     follower = Follower(kafka, names, host, post, logs_kept=settings.logs_kept)
-    crew.hire("follower", follower.run)
-    crew.hire("ends", Ends(kafka, names, host, post).run)
+    crew.start("follower", follower.run)
+    crew.start("ends", Ends(kafka, names, host, post).run)
     vouching = Vouching(kafka, names)
-    crew.hire("tokens", Keys(kafka, names, access, vouching, host, post).run)
+    crew.start("tokens", Keys(kafka, names, access, vouching, host, post).run)
     hire(crew, TableServer(kafka, names, host, post))
     asking = Asking(kafka, settings.rules, settings.limits, host, vouching)
     gc.collect()
@@ -192,8 +197,8 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
     finally:
         log.info("stopping")
         kafka.leave()
-        await asyncio.to_thread(crew.dismiss)
-        await asyncio.to_thread(access.audit.close, _AUDIT_S)
-        await asyncio.to_thread(access.sign_outs.close, _AUDIT_S)
+        await asyncio.to_thread(crew.stop)
+        await asyncio.to_thread(access.audit.close, _FLUSH_S)
+        await asyncio.to_thread(access.sign_outs.close, _FLUSH_S)
     crew.raise_failure()
     return code

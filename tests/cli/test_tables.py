@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from livejoin.cli import main
-from livejoin.cli.text import cell, table_lines
+from livejoin.cli.text import format_cell, format_table
 from livejoin.core import control_schema, spec
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Host
@@ -275,7 +275,7 @@ def test_status_watched_on_a_terminal_is_drawn_in_place(url: str) -> None:
     ],
 )
 def test_a_cell_is_one_harmless_line(value: Any, text: str) -> None:
-    assert cell(value) == text
+    assert format_cell(value) == text
 
 
 def test_a_table_is_aligned_also_with_wide_letters() -> None:
@@ -284,4 +284,4 @@ def test_a_table_is_aligned_also_with_wide_letters() -> None:
         {"a": "e\u0301", "n": None},
         {"a": "x", "n": 100},
     ]
-    assert table_lines(rows, ["a", "n"]) == ["a       n", "日本    1", "e\u0301", "x     100"]
+    assert format_table(rows, ["a", "n"]) == ["a       n", "日本    1", "e\u0301", "x     100"]

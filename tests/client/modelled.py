@@ -31,12 +31,12 @@ def by_id(rows: pa.Table) -> Rows:
     return {one["_id"]: one for one in pa.table(plain, rows.column_names).to_pylist()}
 
 
-def hashed(rows: pa.Table) -> str:
+def table_hash(rows: pa.Table) -> str:
     total = sum(int(n) for batch in rows.to_batches() for n in row_hash.of_rows(batch))
     return f"{total % (1 << 64):016x}"
 
 
-class Server:
+class ServerModel:
     """What is live, the changes since, and one client's subscription."""
 
     def __init__(self, *, resumes: bool = True) -> None:
@@ -55,9 +55,9 @@ class Server:
         self.tables = message["subscribe"]
         resume = message.get("resume") if self.resumes else None
         self.held = (resume["generation"], resume["seq"]) if resume else None
-        return self._missed()
+        return self._catch_up()
 
-    def _missed(self) -> bytes:
+    def _catch_up(self) -> bytes:
         """What a client does not hold: all, or what changed, or nothing while nothing is live."""
         whole = [self._whole(name) for name in self.tables]
         if self.held is None:
@@ -77,7 +77,7 @@ class Server:
             parts.append(frames.removal(FINAL, gone))
         return self.frame("data", parts, resumed=True)
 
-    def come_live(self, *changes: tuple[str, str | None]) -> bytes:
+    def go_live(self, *changes: tuple[str, str | None]) -> bytes:
         """The newest generation is shown again, with what has been added to it since."""
         self.generation = max(self.history)
         history = self.history[self.generation]
@@ -86,7 +86,7 @@ class Server:
         self.rows[FINAL] = {
             i: row(i, name) for i, name in dict(history).items() if name is not None
         }
-        return self._missed()
+        return self._catch_up()
 
     def put(self, row_id: str, name: str | None) -> bytes:
         """A row, or its removal."""
@@ -112,9 +112,9 @@ class Server:
         self.generation, self.seq, self.rows[FINAL] = None, 0, {}
         return self.frame("cutover", [self._whole(FINAL)])
 
-    def beat(self, **more: Any) -> bytes:
+    def heartbeat(self, **more: Any) -> bytes:
         held = {name: arrow(name, rows) for name, rows in self.rows.items()}
-        tables = {n: {"rows": len(rows), "hash": hashed(rows)} for n, rows in held.items()}
+        tables = {n: {"rows": len(rows), "hash": table_hash(rows)} for n, rows in held.items()}
         header = {"newest": 1000, "stale": None, "tables": tables}
         return self.frame("heartbeat", [], **(header | more))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from livejoin.client import requests
-from livejoin.client.requests import Call, Limit, Outcome, Pause
+from livejoin.client.requests import Call, Deadline, Outcome, Pause
 from livejoin.errors import NotLive, TookTooLong, Unreachable
 
 MESSAGE = {"joinType": "inner"}
@@ -22,8 +22,8 @@ class Clock:
 def taken(answers: list[dict[str, Any]], limit_s: float | None = 10) -> tuple[Outcome, list[str]]:
     """Answer one call after the other; the last answer stands for all that follow."""
     clock, paths = Clock(), []
-    limit = None if limit_s is None else Limit.of(limit_s, clock)
-    steps = requests.control("api/v1/control", MESSAGE, limit)
+    limit = None if limit_s is None else Deadline.after(limit_s, clock)
+    steps = requests.send_control("api/v1/control", MESSAGE, limit)
     answer: dict[str, Any] | None = None
     try:
         while True:
@@ -105,4 +105,4 @@ def test_waiting_has_an_end(answers: list[dict[str, Any]], what: str) -> None:
 @pytest.mark.parametrize("answer", [{}, {"tables": 5}, {"tables": [5]}, {"tables": [{}]}], ids=str)
 def test_what_lists_no_tables_is_no_livejoin(answer: dict[str, Any]) -> None:
     with pytest.raises(Unreachable):
-        requests.tables(answer)
+        requests.table_names(answer)

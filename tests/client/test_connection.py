@@ -98,7 +98,7 @@ def test_changes_come_in_order_through_a_cutover(joined: Connection, shown: Serv
         ("remove", 1, ["0-0"]),
         ("cutover", 2, ["0-0"]),
     ]
-    assert joined._feeds == []  # an iterator that is let go costs nothing
+    assert joined._change_queues == []  # an iterator that is let go costs nothing
 
 
 def test_one_thread_reads_while_another_iterates(joined: Connection, shown: Served) -> None:
@@ -260,7 +260,7 @@ def test_an_error_of_its_own_is_not_swallowed(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(protocol.Session, "_apply", broken)
+    monkeypatch.setattr(protocol.ClientSession, "_apply", broken)
     with pytest.raises(AskError, match="error of its own") as raised:
         joined.table("final_ui").to_arrow()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
@@ -309,7 +309,7 @@ def test_the_token_goes_with_every_request_and_a_refusal_is_final() -> None:
     with pretender(answer) as (address, asked), connect(address, token="s3cret") as one:
         with pytest.raises(AskError, match="refuses: 401"):
             one.table("final_ui").to_arrow()
-        assert "s3cret" not in repr(one._address)
+        assert "s3cret" not in repr(one._endpoint)
     assert [request.path for request in asked] == ["/api/v1/tables", "/api/v1/live"]
     assert {request.headers["Authorization"] for request in asked} == {"Bearer s3cret"}
 

@@ -41,34 +41,34 @@ def url(serving: Served) -> str:
 
 
 def test_they_are_kept_by_address_and_for_this_user_alone(folder: Path) -> None:
-    credentials.keep("http://127.0.0.1:10000/", "one")
-    credentials.keep("https://live.example.com/a/", "two")
-    credentials.keep("https://live.example.com:443/b", "three")
-    assert credentials.token("http://127.0.0.1:10000") == "one"
-    assert credentials.token("https://LIVE.example.com:443/a") == "two"
-    assert credentials.token("https://live.example.com/b/") == "three"
-    assert credentials.token("https://live.example.com/") is None
-    assert credentials.token("https://127.0.0.1:10000/") is None
-    assert credentials.token("http://127.0.0.1:10001/") is None
-    assert credentials.file().stat().st_mode & 0o777 == 0o600
+    credentials.store_token("http://127.0.0.1:10000/", "one")
+    credentials.store_token("https://live.example.com/a/", "two")
+    credentials.store_token("https://live.example.com:443/b", "three")
+    assert credentials.find_token("http://127.0.0.1:10000") == "one"
+    assert credentials.find_token("https://LIVE.example.com:443/a") == "two"
+    assert credentials.find_token("https://live.example.com/b/") == "three"
+    assert credentials.find_token("https://live.example.com/") is None
+    assert credentials.find_token("https://127.0.0.1:10000/") is None
+    assert credentials.find_token("http://127.0.0.1:10001/") is None
+    assert credentials.path().stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o077 == 0
-    assert list(folder.iterdir()) == [credentials.file()]
+    assert list(folder.iterdir()) == [credentials.path()]
 
 
 def test_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials.keep("http://x/", "kept")
+    credentials.store_token("http://x/", "kept")
     monkeypatch.setenv("LIVEJOIN_TOKEN", " given\n")
-    assert credentials.token("http://x/") == "given"
-    assert credentials.kept("http://x/") == "kept"
+    assert credentials.find_token("http://x/") == "given"
+    assert credentials.stored_token("http://x/") == "kept"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"http://x:80": 5}'])
 def test_a_file_that_is_damaged_holds_none(folder: Path, text: str) -> None:
     folder.mkdir()
-    credentials.file().write_text(text)
-    assert credentials.token("http://x/") is None
-    credentials.keep("http://x/", "new")
-    assert credentials.token("http://x/") == "new"
+    credentials.path().write_text(text)
+    assert credentials.find_token("http://x/") is None
+    credentials.store_token("http://x/", "new")
+    assert credentials.find_token("http://x/") == "new"
 
 
 def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
@@ -88,13 +88,13 @@ def test_a_command_shows_its_token(url: str, door: Door, monkeypatch: pytest.Mon
 
 
 def test_a_command_shows_the_token_that_is_kept(url: str, door: Door) -> None:
-    credentials.keep(url, door.texts["operator"])
+    credentials.store_token(url, door.texts["operator"])
     done = CliRunner().invoke(main.cli, ["tables", "--url", url])
     assert "audit" in done.stdout
 
 
 def test_a_command_makes_an_address_that_signs_in(serving: Served, url: str, door: Door) -> None:
-    credentials.keep(url, door.texts["viewer"])
+    credentials.store_token(url, door.texts["viewer"])
     made = CliRunner().invoke(main.cli, ["token", "sign-in", "--url", url, "--output", "json"])
     address, _, code = json.loads(made.stdout)["url"].partition("#code=")
     assert address == url

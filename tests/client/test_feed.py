@@ -2,34 +2,38 @@
 
 import pytest
 
-from client.modelled import FINAL, STATUS, Server
+from client.modelled import FINAL, STATUS, ServerModel
 from livejoin.client import change_queue as feeds
-from livejoin.client.change_queue import Feed
-from livejoin.client.protocol import Change, Session
+from livejoin.client.change_queue import ChangeQueue
+from livejoin.client.protocol import Change, ClientSession
 
 
 class Fed:
     """A session whose changes are offered to one feed."""
 
     def __init__(self) -> None:
-        self.server, self.session, self.feed = Server(), Session(STATUS, FINAL), Feed(FINAL)
-        self.give(self.server.answer(self.session.hello()))
+        self.server, self.session, self.feed = (
+            ServerModel(),
+            ClientSession(STATUS, FINAL),
+            ChangeQueue(FINAL),
+        )
+        self.give(self.server.answer(self.session.connected()))
 
     def give(self, data: bytes) -> None:
         for event in self.session.receive(data, 1.0):
             assert isinstance(event, Change)
-            self.feed.offer(event)
+            self.feed.put(event)
 
     def taken(self) -> list[tuple[str, int | None, list[str]]]:
         found: list[tuple[str, int | None, list[str]]] = []
-        while (change := self.feed.take(self.session)) is not None:
+        while (change := self.feed.get(self.session)) is not None:
             ids = change.rows.column("_id").to_pylist()
             found.append((change.kind, change.generation, ids))
         return found
 
 
 def test_before_anything_came_there_is_nothing() -> None:
-    assert Feed(FINAL).take(Session(FINAL)) is None
+    assert ChangeQueue(FINAL).get(ClientSession(FINAL)) is None
 
 
 def test_it_starts_with_all_rows_and_goes_on_with_changes_in_order() -> None:

@@ -12,8 +12,8 @@ from websockets.sync.client import connect
 
 from livejoin import client
 from livejoin.client import proxies
-from livejoin.client.address import Address
-from livejoin.client.base import Shared
+from livejoin.client.address import Endpoint
+from livejoin.client.base import BaseConnection
 from livejoin.errors import Unreachable
 from livejoin.tables.ingest.catalog import Host
 from rig.proxy import Noted, proxy
@@ -117,9 +117,9 @@ def test_the_client_asks_other_machines_through_the_proxy_unless_no_proxy_names_
 
 def _open(url: str) -> None:
     """A socket, opened as the client opens it."""
-    address = Address(url, "lj_x")
+    address = Endpoint(url, "lj_x")
     with pytest.raises((OSError, WebSocketException)):
-        connect(address.live, **Shared(address)._options)
+        connect(address.socket_url, **BaseConnection(address)._socket_options)
 
 
 def test_so_does_its_socket(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,4 +150,4 @@ def test_so_does_its_socket(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_what_is_this_machine(url: str, *, here: bool) -> None:
-    assert proxies.loopback(url) is here
+    assert proxies.is_loopback(url) is here

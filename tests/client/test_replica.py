@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.modelled import FINAL, SCHEMAS, Rows, arrow, by_id, hashed, row
+from client.modelled import FINAL, SCHEMAS, Rows, arrow, by_id, row, table_hash
 from livejoin.client import replica as replicas
 from livejoin.client.replica import Replica
-from livejoin.errors import Garbled
+from livejoin.errors import ProtocolViolation
 
 IDS = st.sampled_from("abcdefgh")
 BATCH = st.lists(st.tuples(IDS, st.none() | st.text()), max_size=8)
@@ -42,7 +42,7 @@ def test_it_holds_what_a_dictionary_would(
                 held.upsert(rows(*pairs))
                 model = _moved(model, by_id(rows(*pairs)))
             assert len(held) == len(model)
-            assert held.hash == hashed(arrow(FINAL, model))
+            assert held.hash == table_hash(arrow(FINAL, model))
         found = held.rows()
     assert found.schema == SCHEMAS[FINAL]
     assert by_id(found) == model
@@ -62,7 +62,7 @@ def test_what_was_given_away_does_not_change() -> None:
 
 def test_other_columns_need_a_snapshot() -> None:
     held = Replica(rows(("a", "Ada")))
-    with pytest.raises(Garbled, match="columns"):
+    with pytest.raises(ProtocolViolation, match="columns"):
         held.upsert(pa.table({"_id": ["a"], "name": ["x"]}))
 
 
@@ -74,7 +74,7 @@ def test_two_hundred_thousand_rows_are_no_burden() -> None:
     whole = pa.table([names, ids, stamps], SCHEMAS[FINAL])
     began = time.process_time()
     held = Replica(whole)
-    assert held.hash == hashed(whole)
+    assert held.hash == table_hash(whole)
     for n in range(200):
         held.upsert(rows((f"0-{n}", "new")))
     held.remove(pa.table({"_id": ids.slice(0, 100)}))

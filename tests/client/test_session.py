@@ -7,17 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.modelled import FINAL, STATUS, Rows, Server, by_id
-from livejoin.client.protocol import FIRST_S, SILENCE_S, Change, Refused, Send, Session
-from livejoin.errors import Garbled
+from client.modelled import FINAL, STATUS, Rows, ServerModel, by_id
+from livejoin.client.protocol import (
+    FIRST_FRAME_S,
+    SILENCE_S,
+    Change,
+    ClientSession,
+    Send,
+    SubscriptionRefused,
+)
+from livejoin.errors import ProtocolViolation
 
 
 class Wired:
     """A session and a server, and the socket between them."""
 
-    def __init__(self, server: Server | None = None, *tables: str) -> None:
-        self.server = server or Server()
-        self.session = Session(*(tables or (STATUS, FINAL)))
+    def __init__(self, server: ServerModel | None = None, *tables: str) -> None:
+        self.server = server or ServerModel()
+        self.session = ClientSession(*(tables or (STATUS, FINAL)))
         self.now = 0.0
         self.changes: list[Change] = []
         self.said: list[dict[str, Any]] = []
@@ -25,7 +32,7 @@ class Wired:
 
     def connect(self) -> None:
         self.connected = True
-        self._answer(self.session.hello())
+        self._answer(self.session.connected())
 
     def deliver(self, data: bytes) -> None:
         """Give it a frame, and what it asks for then."""
@@ -42,11 +49,11 @@ class Wired:
 
     def lose(self) -> None:
         self.connected = False
-        self.session.lost("pulled")
+        self.session.disconnected("pulled")
 
     @property
     def held(self) -> Rows:
-        whole = self.session.whole(FINAL)
+        whole = self.session.snapshot(FINAL)
         assert whole is not None
         return by_id(whole.rows)
 
@@ -67,7 +74,7 @@ def wired() -> Wired:
 def test_first_comes_everything() -> None:
     one = Wired()
     one.server.put("a", "Ada")
-    assert one.session.whole(FINAL) is None
+    assert one.session.snapshot(FINAL) is None
     one.connect()
     assert one.said == [{"subscribe": [STATUS, FINAL]}]
     assert one.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
@@ -93,7 +100,7 @@ def test_a_cutover_replaces_data_and_leaves_the_rest(wired: Wired) -> None:
 
 def test_a_lost_socket_is_resumed_where_it_was(wired: Wired) -> None:
     wired.deliver(wired.server.put("b", "Bob"))
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     wired.lose()
     wired.server.put("c", "Cy")
     wired.server.put("a", None)
@@ -108,7 +115,7 @@ def test_a_lost_socket_is_resumed_where_it_was(wired: Wired) -> None:
 def test_a_heartbeat_moves_the_place_to_resume_from(wired: Wired) -> None:
     wired.server.put("u", "of a table that is not ours")
     wired.server.rows[FINAL].pop("u")  # so the heartbeat counts it out
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     wired.lose()
     wired.connect()
     assert wired.said[-1]["resume"] == {"generation": 1, "seq": 2}
@@ -134,7 +141,7 @@ def test_with_other_tables_nothing_is_resumed(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     one.connect()
     one.lose()
-    assert one.session.want(FINAL) is None  # there is no socket to tell
+    assert one.session.add_table(FINAL) is None  # there is no socket to tell
     one.connect()
     assert "resume" not in one.said[-1]
     assert one.held == one.server.rows[FINAL]
@@ -143,10 +150,10 @@ def test_with_other_tables_nothing_is_resumed(wired: Wired) -> None:
 def test_a_table_that_is_added_makes_all_come_afresh(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     one.connect()
-    message = one.session.want(FINAL)
+    message = one.session.add_table(FINAL)
     assert message is not None
-    assert one.session.want(FINAL) is None
-    one.deliver(one.server.beat())  # was on its way: about other tables, so of no use
+    assert one.session.add_table(FINAL) is None
+    one.deliver(one.server.heartbeat())  # was on its way: about other tables, so of no use
     one._answer(message)
     one.deliver(one.server.put("b", "Bob"))
     assert one.held == one.server.rows[FINAL]
@@ -157,30 +164,30 @@ def test_a_table_that_is_added_makes_all_come_afresh(wired: Wired) -> None:
 
 def test_a_table_may_be_added_before_the_first_answer(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
-    first = one.session.hello()
-    second = one.session.want(FINAL)
+    first = one.session.connected()
+    second = one.session.add_table(FINAL)
     assert second is not None
     one._answer(first)
-    assert one.session.whole(FINAL) is None
+    assert one.session.snapshot(FINAL) is None
     one._answer(second)
     assert one.held == one.server.rows[FINAL]
-    one.deliver(one.server.beat())
+    one.deliver(one.server.heartbeat())
     assert one.session.mismatches == 0
 
 
 def test_rows_that_differ_are_counted_and_taken_afresh(wired: Wired) -> None:
     wired.server.put("b", "lost on the way")
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.session.mismatches == 1
     assert "resume" not in wired.said[-1]
     assert wired.held == wired.server.rows[FINAL]
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.session.mismatches == 1
 
 
 def test_the_same_number_of_rows_is_not_enough(wired: Wired) -> None:
     wired.server.put("a", "Ada L.")
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.session.mismatches == 1
     assert wired.held["a"]["name"] == "Ada L."
 
@@ -188,7 +195,7 @@ def test_the_same_number_of_rows_is_not_enough(wired: Wired) -> None:
 def test_a_hash_that_never_fits_asks_less_and_less_often(wired: Wired) -> None:
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     for _ in range(100):
-        wired.deliver(wired.server.beat(tables=wrong))
+        wired.deliver(wired.server.heartbeat(tables=wrong))
     assert wired.session.mismatches > 50
     assert len(wired.said) < 12
 
@@ -197,16 +204,16 @@ def test_rows_stay_when_a_server_comes_back_empty(wired: Wired) -> None:
     before = wired.held
     wired.deliver(wired.server.forget())
     assert wired.held == before
-    assert wired.session.stale(wired.now) == "nothing is live; the last rows are kept"
+    assert wired.session.stale_reason(wired.now) == "nothing is live; the last rows are kept"
     wired.lose()
     wired.connect()
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.held == before
     assert wired.said[-1]["resume"] == {"generation": 1, "seq": 1}
     wired.deliver(wired.server.cut_over(["Cy"]))
     assert wired.kinds[-1] == (FINAL, "cutover")
     assert wired.held == wired.server.rows[FINAL]
-    assert wired.session.stale(wired.now) is None
+    assert wired.session.stale_reason(wired.now) is None
 
 
 def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(wired: Wired) -> None:
@@ -215,10 +222,10 @@ def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(wired: Wi
     wired.connect()
     assert wired.said[-1]["resume"] == {"generation": 1, "seq": 1}
     assert wired.kinds == [(STATUS, "snapshot")]
-    wired.deliver(wired.server.come_live(("b", "Bob"), ("a", None)))
+    wired.deliver(wired.server.go_live(("b", "Bob"), ("a", None)))
     assert wired.kinds[-2:] == [(FINAL, "upsert"), (FINAL, "remove")]
     assert wired.held == wired.server.rows[FINAL]
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert (wired.session.mismatches, len(wired.said)) == (0, 2)
 
 
@@ -226,7 +233,7 @@ def test_a_table_that_came_while_nothing_was_live_is_not_resumed(wired: Wired) -
     one = Wired(wired.server, STATUS)
     one.connect()  # generation 1
     one.deliver(one.server.forget())
-    message = one.session.want(FINAL)
+    message = one.session.add_table(FINAL)
     assert message is not None
     one._answer(message)
     assert one.held == {}
@@ -238,7 +245,7 @@ def test_a_table_that_came_while_nothing_was_live_is_not_resumed(wired: Wired) -
 def test_of_a_large_table_the_total_is_known(wired: Wired) -> None:
     assert wired.session.total(FINAL) == 1
     wired.server.total = 1_000_000
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.session.total(FINAL) == 1_000_000
     wired.deliver(wired.server.put("b", "Bob"))
     assert wired.session.total(FINAL) == 1_000_000
@@ -248,42 +255,42 @@ def test_of_a_large_table_the_total_is_known(wired: Wired) -> None:
 
 
 def test_it_says_why_rows_may_be_old(wired: Wired) -> None:
-    session = Session(STATUS)
-    assert session.stale(0) == "not connected: it has just begun"
-    session.hello()
-    assert session.stale(0) == "waiting for the first rows"
-    wired.deliver(wired.server.beat(stale="no broker"))
-    assert wired.session.stale(wired.now) == "no broker"
-    assert wired.session.stale(wired.now + SILENCE_S + 1) == "no heartbeat for 6 s"
+    session = ClientSession(STATUS)
+    assert session.stale_reason(0) == "not connected: it has just begun"
+    session.connected()
+    assert session.stale_reason(0) == "waiting for the first rows"
+    wired.deliver(wired.server.heartbeat(stale="no broker"))
+    assert wired.session.stale_reason(wired.now) == "no broker"
+    assert wired.session.stale_reason(wired.now + SILENCE_S + 1) == "no heartbeat for 6 s"
     wired.lose()
-    assert wired.session.stale(wired.now) == "not connected: pulled"
+    assert wired.session.stale_reason(wired.now) == "not connected: pulled"
 
 
 def test_a_first_snapshot_may_take_longer_than_a_heartbeat(wired: Wired) -> None:
-    assert wired.session.patience_s == SILENCE_S
+    assert wired.session.receive_timeout_s == SILENCE_S
     wired.lose()
-    wired.session.hello()
-    assert wired.session.patience_s == FIRST_S
+    wired.session.connected()
+    assert wired.session.receive_timeout_s == FIRST_FRAME_S
 
 
 def test_waits_double_up_to_five_seconds_until_a_heartbeat_comes(wired: Wired) -> None:
-    waits = [wired.session.lost("down") for _ in range(7)]
+    waits = [wired.session.disconnected("down") for _ in range(7)]
     assert waits == [0.25, 0.5, 1, 2, 4, 5, 5]
     wired.connect()
-    wired.deliver(wired.server.beat())
-    assert wired.session.lost("down", 1.5) == 0.375
+    wired.deliver(wired.server.heartbeat())
+    assert wired.session.disconnected("down", 1.5) == 0.375
 
 
 def test_a_refusal_is_told(wired: Wired) -> None:
     data = wired.server.frame("error", [], message="there is no table 'x'")
-    assert wired.session.receive(data, 1.0) == [Refused("there is no table 'x'")]
+    assert wired.session.receive(data, 1.0) == [SubscriptionRefused("there is no table 'x'")]
 
 
 def test_a_frame_of_a_newer_format_is_refused_by_name_before_it_is_parsed(wired: Wired) -> None:
     head = json.dumps({"format": 2, "columns": "all that is here means something else"}).encode()
     (refused,) = wired.session.receive(len(head).to_bytes(4, "big") + head, 1.0)
-    assert isinstance(refused, Refused)
-    assert refused.why.startswith("a frame has format 2, this livejoin knows up to 1")
+    assert isinstance(refused, SubscriptionRefused)
+    assert refused.reason.startswith("a frame has format 2, this livejoin knows up to 1")
 
 
 def test_a_type_of_a_later_version_is_ignored(wired: Wired) -> None:
@@ -292,8 +299,8 @@ def test_a_type_of_a_later_version_is_ignored(wired: Wired) -> None:
 
 def test_a_first_frame_that_lacks_a_table_is_garbled(wired: Wired) -> None:
     wired.lose()
-    wired.session.hello()
-    with pytest.raises(Garbled, match="first frame"):
+    wired.session.connected()
+    with pytest.raises(ProtocolViolation, match="first frame"):
         wired.deliver(wired.server.put("b", "Bob"))
     wired.lose()
     wired.connect()
@@ -305,7 +312,7 @@ def test_a_first_frame_that_lacks_a_table_is_garbled(wired: Wired) -> None:
 def test_rubbish_is_garbled_and_nothing_else(data: bytes) -> None:
     wired = Wired()
     wired.connect()
-    with pytest.raises(Garbled):
+    with pytest.raises(ProtocolViolation):
         wired.session.receive(data, 1.0)
 
 
@@ -314,7 +321,7 @@ def test_a_frame_that_is_cut_is_garbled(at: int) -> None:
     wired = Wired()
     wired.connect()
     whole = wired.server.put("a", "Ada")
-    with pytest.raises(Garbled):
+    with pytest.raises(ProtocolViolation):
         wired.session.receive(
             whole[: at % (len(whole) - 8)], 1.0
         )  # without Arrow's end it is whole
@@ -332,7 +339,7 @@ WRONG = [
 def test_a_header_with_a_wrong_field_is_garbled(field: str, wrong: object, wired: Wired) -> None:
     header = {"type": "heartbeat", "generation": 1, "seq": 1, "parts": [], field: wrong}
     head = json.dumps(header).encode()
-    with pytest.raises(Garbled):
+    with pytest.raises(ProtocolViolation):
         wired.session.receive(len(head).to_bytes(4, "big") + head, 1.0)
 
 
@@ -358,7 +365,7 @@ def test_whatever_happens_it_ends_with_what_the_server_has(
     steps: list[tuple[Any, ...]],
     resumes: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    wired = Wired(Server(resumes=resumes))
+    wired = Wired(ServerModel(resumes=resumes))
     wired.connect()
     feed: Rows = {}  # what somebody makes of the changes alone
     for name, *rest in steps:
@@ -369,10 +376,10 @@ def test_whatever_happens_it_ends_with_what_the_server_has(
     if not wired.connected:
         wired.connect()
     wired.now += 1000  # any back-off is over
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.held == _followed(feed, wired) == wired.server.rows[FINAL]
     before = wired.session.mismatches
-    wired.deliver(wired.server.beat())
+    wired.deliver(wired.server.heartbeat())
     assert wired.session.mismatches == before
 
 
@@ -386,9 +393,9 @@ def _step(wired: Wired, name: str, *rest: Any) -> None:
     elif name == "come back empty":
         frame = server.forget()
     elif name == "come live" and server.generation is None:
-        frame = server.come_live(*rest[0])
+        frame = server.go_live(*rest[0])
     elif name == "beat":
-        frame = server.beat()
+        frame = server.heartbeat()
     elif name == "disconnect" and wired.connected:
         wired.lose()
     elif name == "connect" and not wired.connected:

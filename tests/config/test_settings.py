@@ -37,9 +37,9 @@ def test_every_setting_has_a_default() -> None:
     chosen = settings.load()
     assert chosen.name == "livejoin"
     assert chosen.kafka == {"bootstrap.servers": "127.0.0.1:9092"}
-    assert chosen.choice == Choice("users", "accounts", "left")
+    assert chosen.initial_choice == Choice("users", "accounts", "left")
     assert (chosen.http.host, chosen.http.port) == ("127.0.0.1", 10000)
-    assert chosen.start_at == {"users": "earliest", "accounts": "earliest"}
+    assert chosen.start_positions == {"users": "earliest", "accounts": "earliest"}
     assert (chosen.logs_kept, chosen.rejects_kept) == (10_000, 10_000)
 
 
@@ -50,7 +50,7 @@ def test_an_empty_file_changes_nothing(write: Write, text: str) -> None:
 
 def test_a_file_sets_what_it_names_and_nothing_else(write: Write) -> None:
     chosen = settings.load(write("topics:\n  users: people\njoin: inner\n"))
-    assert chosen.choice == Choice("people", "accounts", "inner")
+    assert chosen.initial_choice == Choice("people", "accounts", "inner")
 
 
 def test_the_environment_goes_over_the_file_and_an_override_over_both(
@@ -167,7 +167,7 @@ def test_auto_offset_reset_decides_where_reading_starts(
     start: str, reset: str | None, expected: str
 ) -> None:
     kafka = {"bootstrap.servers": "x"} | ({"auto.offset.reset": reset} if reset else {})
-    found = settings.load(start=start, kafka=kafka).start_at
+    found = settings.load(start=start, kafka=kafka).start_positions
     assert found == {"users": expected, "accounts": expected}
 
 

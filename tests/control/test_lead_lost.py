@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from livejoin import app
 from livejoin.app import Leader
-from livejoin.config.sections import Http, Topics
+from livejoin.config.sections import HttpSettings, TopicSettings
 from livejoin.config.settings import Settings
 from livejoin.control.leadership import Term
 from livejoin.control.ledger import Ledger
 from livejoin.core.names import Names
 from livejoin.core.state import State
-from livejoin.errors import Deposed, QueryFailed
+from livejoin.errors import LeadershipLost, QueryFailed
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.spark_session import Session
 from rig.running import until
@@ -56,8 +56,8 @@ class Leading:
         settings = Settings(
             name=names.prefix,
             checkpoints=str(folder),
-            topics=Topics(control=f"{names.prefix}-control"),
-            http=Http(insecure=True),
+            topics=TopicSettings(control=f"{names.prefix}-control"),
+            http=HttpSettings(insecure=True),
         )
         self._leader = Leader(settings, kafka, names, lambda _: None, dict, lambda _: {})
         self.thread = threading.Thread(target=self._run)
@@ -66,7 +66,7 @@ class Leading:
     def _run(self) -> None:
         try:
             self._leader.lead(self.term)
-        except Deposed as error:
+        except LeadershipLost as error:
             self.failure = error
 
 
@@ -106,7 +106,7 @@ def test_the_jvm_is_killed_when_another_one_leads_already(
     assert producer.flush(LIMIT_S) == 0
     one.thread.join(LIMIT_S)
     assert not one.thread.is_alive()
-    assert isinstance(one.failure, Deposed)
+    assert isinstance(one.failure, LeadershipLost)
     assert sessions[0].killed.is_set()
 
 

@@ -18,7 +18,7 @@ from livejoin.core.names import Names
 from livejoin.core.outbox import Ended, Line, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import BEAT_S, STATE_KEY, State, to_json
-from livejoin.errors import Deposed, NewerFormat, TopicMissing
+from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, read_to_end
 from rig.running import until
@@ -76,7 +76,7 @@ def test_a_leader_that_was_deposed_cannot_write(make: Make) -> None:
     old.write(STATE)
     new = make()
     assert new.last() == STATE
-    with pytest.raises(Deposed):
+    with pytest.raises(LeadershipLost):
         old.write(replace(STATE, position=99))
     new.write(replace(STATE, position=4))
     assert make().last().position == 4
@@ -180,7 +180,7 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
     if partitions:
         kafka.make(topic, partitions=partitions)
         _produce(kafka, topic, *({"line": n} for n in range(9)))
-    with pytest.raises(TopicMissing, match=f"{topic} was deleted") as noticed:
+    with pytest.raises(TopicUnusable, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
     assert ("made again." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
@@ -229,7 +229,7 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
     kafka.make(topic, partitions=3)
     _produce(kafka, topic, "what somebody wrote")
     before = kafka.describe([topic])[topic].id
-    with pytest.raises(TopicMissing, match=f"{topic} has more than one partition"):
+    with pytest.raises(TopicUnusable, match=f"{topic} has more than one partition"):
         Ledger(kafka, names).last()
     assert kafka.describe([topic])[topic].id == before
     older.write(replace(STATE, position=4))  # nobody was fenced

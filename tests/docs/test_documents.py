@@ -60,9 +60,9 @@ def test_every_picture_of_the_page_is_in_the_tutorial() -> None:
 def test_every_setting_is_described() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     within: dict[str, type[BaseModel]] = {
-        "topics": sections.Topics,
-        "http": sections.Http,
-        "spark": sections.Spark,
+        "topics": sections.TopicSettings,
+        "http": sections.HttpSettings,
+        "spark": sections.SparkSettings,
     }
     names = [name for name in settings.Settings.model_fields if name not in within]
     names += [f"{name}.{field}" for name, of in within.items() for field in of.model_fields]
@@ -129,7 +129,7 @@ def test_the_limits_are_as_described() -> None:
     assert f"its first byte to its last | {connection_limits.ASK_S:g} s |" in text
     assert f"that nobody takes | {connection_limits.TAKE_S:g} s |" in text
     assert f"| {viewer.ASKS} at once, then one every {viewer.ASK_S:g} s |" in text
-    http = sections.Http()
+    http = sections.HttpSettings()
     assert (
         f"{connection_limits.NEW_AT_ONCE} at once, then {http.connections_per_second:g} a second"
         in text

@@ -19,7 +19,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from livejoin import row_hash
-from livejoin.client.protocol import Session
+from livejoin.client.protocol import ClientSession
 from livejoin.core.generation import Generation
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.ingest.decode import schema
@@ -310,8 +310,8 @@ async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
 
 def _held(frames: list[bytes]) -> Told:
     """What somebody holds who applied these frames; it is what every heartbeat told of it."""
-    session = Session("final_ui")
-    session.hello()
+    session = ClientSession("final_ui")
+    session.connected()
     for frame in frames:
         session.receive(frame, time.monotonic())
     assert session.heartbeat_at is not None

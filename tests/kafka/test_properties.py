@@ -477,6 +477,6 @@ def test_what_was_read_as_a_secret_is_taken_out_of_every_text(ca: Authority) -> 
     mine = {"sasl.oauthbearer.client.secret": "canary-client", "ssl.key.pem": own.key_pem()}
     found = properties.understood(SERVERS | OIDC | mine | {"ssl.certificate.pem": own.pem})
     for shown in ("canary-client", own.key_pem(), found.java["sasl.jaas.config"]):
-        assert redaction.scrubbed(f"<{shown}>") == "<(hidden)>"
+        assert redaction.redact(f"<{shown}>") == "<(hidden)>"
     assert str(SettingsError("it is canary-client")) == "it is (hidden)"
     assert "canary-client" not in repr(found)

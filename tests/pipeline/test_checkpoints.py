@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from livejoin.errors import Spoilt
+from livejoin.errors import GenerationUnrecoverable
 from livejoin.pipeline.checkpoints import Checkpoints
 from livejoin.pipeline.spark_session import Session
 
@@ -62,7 +62,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_one_that_is_damaged_is_spoilt(damage: str, checkpoints: Checkpoints, folder: Path) -> None:
     DAMAGE[damage](folder)
-    with pytest.raises(Spoilt, match="offsets of batch 9"):
+    with pytest.raises(GenerationUnrecoverable, match="offsets of batch 9"):
         checkpoints.reached(3)
 
 
@@ -74,7 +74,7 @@ def test_one_that_is_emptied_is_still_there(checkpoints: Checkpoints, folder: Pa
 
 def test_one_whose_metadata_are_cut_is_spoilt(checkpoints: Checkpoints, folder: Path) -> None:
     (folder / "metadata").write_text('{"id":')
-    with pytest.raises(Spoilt, match="unreadable metadata"):
+    with pytest.raises(GenerationUnrecoverable, match="unreadable metadata"):
         checkpoints.reached(3)
 
 

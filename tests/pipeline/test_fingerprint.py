@@ -7,11 +7,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.errors import Spoilt
+from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.pipeline import join
 from livejoin.pipeline.pipeline import Pipeline
@@ -35,11 +35,11 @@ class Topics(Kafka):
         return {name: Topic(name, ids.get(name, "id-changelog"), (0,)) for name in names}
 
 
-def _queries(folder: Path, spark: Spark | None = None) -> Queries:
-    session = Session(spark or Spark(), lock=0, log=folder / "log")
+def _queries(folder: Path, spark: SparkSettings | None = None) -> Queries:
+    session = Session(spark or SparkSettings(), lock=0, log=folder / "log")
     session.close()  # whoever would ask a JVM is refused
     kafka = Topics({"bootstrap.servers": "127.0.0.1:9"})
-    return Queries(session, kafka, NAMES, str(folder), spark or Spark())
+    return Queries(session, kafka, NAMES, str(folder), spark or SparkSettings())
 
 
 def _reading(source: str, reading: Reading) -> Generation:
@@ -94,9 +94,9 @@ def test_a_fingerprint_tells_versions_and_the_shapes_of_tables(
 
 def test_a_fingerprint_tells_settings_that_a_checkpoint_depends_on(tmp_path: Path) -> None:
     settings = (
-        Spark(shuffle_partitions=2, history_records=0),
-        Spark(shuffle_partitions=3, history_records=0),
-        Spark(shuffle_partitions=2, history_records=1),
+        SparkSettings(shuffle_partitions=2, history_records=0),
+        SparkSettings(shuffle_partitions=3, history_records=0),
+        SparkSettings(shuffle_partitions=2, history_records=1),
     )
     found = {_queries(tmp_path, spark).fingerprint(GENERATION) for spark in settings}
     assert len(found) == len(settings)
@@ -112,5 +112,7 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
     pipeline = Pipeline(Topics({"bootstrap.servers": "127.0.0.1:9"}), NAMES, queries, {})
     made_by = replace(GENERATION, fingerprint="Spark 0.0, query 0")
     now = queries.fingerprint(GENERATION)
-    with pytest.raises(Spoilt, match=f"its query was Spark 0.0, query 0 and is {now} now"):
+    with pytest.raises(
+        GenerationUnrecoverable, match=f"its query was Spark 0.0, query 0 and is {now} now"
+    ):
         pipeline.start(made_by)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.errors import Spoilt
+from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
@@ -48,7 +48,7 @@ class Play:
                 kafka,
                 NAMES,
                 str(folder),
-                Spark(batch_s=seconds, history_records=1),
+                SparkSettings(batch_s=seconds, history_records=1),
             )
             for seconds in (3600, 5)
         }
@@ -205,5 +205,5 @@ def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
     play.stop(3)
     play.check(3)
     play.kafka.delete([feed])
-    with pytest.raises(Spoilt, match="its feed was deleted"):
+    with pytest.raises(GenerationUnrecoverable, match="its feed was deleted"):
         play.pipelines[5].start(generation)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
@@ -94,7 +94,7 @@ class Play:
         start = dict.fromkeys(SOURCES, "earliest")
         # never, and as soon as Spark can
         self._committing = {
-            seconds: Queries(session, kafka, NAMES, str(folder), Spark(batch_s=seconds))
+            seconds: Queries(session, kafka, NAMES, str(folder), SparkSettings(batch_s=seconds))
             for seconds in (3600, 5)
         }
         self._pipelines = {

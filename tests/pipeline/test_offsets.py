@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from livejoin.core import spec
 from livejoin.core.generation import Reading
 from livejoin.core.names import Names
-from livejoin.errors import TopicMissing
+from livejoin.errors import TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets
 from rig.running import until
@@ -115,5 +115,5 @@ def test_after_the_newest_record_what_comes_next_is_the_first(topics: Topics) ->
 
 def test_a_missing_topic_is_named(kafka: Kafka, topics: Topics) -> None:
     choice = spec.Choice(topics.choice.users, "nowhere")
-    with pytest.raises(TopicMissing, match="nowhere"):
+    with pytest.raises(TopicUnusable, match="nowhere"):
         offsets.resolve(kafka, NAMES, choice, EARLIEST)

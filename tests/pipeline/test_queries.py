@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import changelog as rows
 from livejoin.core import changelog_bundles, spec
 from livejoin.core.generation import Generation
@@ -43,7 +43,7 @@ class Case:
         self.kafka = kafka
         for topic in (self.choice.users, self.choice.accounts):
             kafka.make(topic, {"retention.ms": "-1"}, partitions=PARTITIONS)  # records of 2023
-        self.queries = Queries(session, kafka, self.names, str(folder / prefix), Spark())
+        self.queries = Queries(session, kafka, self.names, str(folder / prefix), SparkSettings())
         self.pipeline = Pipeline(
             kafka, self.names, self.queries, dict.fromkeys(SOURCES, "earliest")
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed
 from livejoin.kafka.cluster import Kafka
@@ -22,8 +22,8 @@ def test_a_query_that_was_started_meanwhile_is_kept(
     # it has ended whenever it is asked: one by itself, one because it was stopped
     monkeypatch.setattr(Queries, "_end_of", lambda *_: QueryFailed("it stopped"))
     kafka = Kafka({"bootstrap.servers": "127.0.0.1:9"})
-    session = Session(Spark(), lock=0, log=tmp_path / "log")
-    watched = Queries(session, kafka, Names("x"), str(tmp_path), Spark())
+    session = Session(SparkSettings(), lock=0, log=tmp_path / "log")
+    watched = Queries(session, kafka, Names("x"), str(tmp_path), SparkSettings())
     dead, old, new = (object() for _ in range(3))
     stop = threading.Event()
     told = []

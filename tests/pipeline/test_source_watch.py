@@ -14,7 +14,7 @@ from livejoin.core import changelog as rows
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.errors import Spoilt, TopicMissing
+from livejoin.errors import GenerationUnrecoverable, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
@@ -134,7 +134,7 @@ def test_a_topic_that_is_gone_is_missing(one: One) -> None:
     generation = one.generation
     one.kafka.delete([one.accounts])
     until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
-    with pytest.raises(TopicMissing, match="does not exist"):
+    with pytest.raises(TopicUnusable, match="does not exist"):
         source_watch.topics_of(one.kafka, generation)
 
 
@@ -143,7 +143,7 @@ def test_a_topic_that_was_made_again_is_another_one(one: One) -> None:
     one.kafka.delete([one.users])
     until(lambda: not one.kafka.describe([one.users]), "it is gone")
     one.kafka.make(one.users, partitions=2)
-    with pytest.raises(Spoilt, match="deleted and made again"):
+    with pytest.raises(GenerationUnrecoverable, match="deleted and made again"):
         source_watch.topics_of(one.kafka, generation)
 
 
@@ -159,7 +159,7 @@ def test_a_run_goes_on_where_finished_batches_have_ended(one: One) -> None:
 def test_what_is_live_needs_its_checkpoint(one: One) -> None:
     generation = one.generation
     topics = source_watch.topics_of(one.kafka, generation)
-    with pytest.raises(Spoilt, match="its checkpoint is gone"):
+    with pytest.raises(GenerationUnrecoverable, match="its checkpoint is gone"):
         source_watch.going_on(one.kafka, generation, topics, None)
     building = replace(generation, ready_at=None)
     assert source_watch.going_on(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
@@ -171,7 +171,9 @@ def test_records_that_were_deleted_unread_are_named(one: One) -> None:
     to = TopicPartition(one.users, 0, 7)
     one.kafka.admin.delete_records([to])[to].result(15)
     topics = source_watch.topics_of(one.kafka, generation)
-    with pytest.raises(Spoilt, match=r"records 3 to 6 of partition 0 of topic .* were deleted"):
+    with pytest.raises(
+        GenerationUnrecoverable, match=r"records 3 to 6 of partition 0 of topic .* were deleted"
+    ):
         source_watch.going_on(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
     assert (
         source_watch.going_on(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0] == 7
@@ -234,18 +236,18 @@ def test_a_topic_of_the_same_name_is_not_a_generations_own(one: One) -> None:
     generation = one.with_topics()
     source_watch.check_own(one.kafka, one.names, generation)
     again = one.kafka.make_new(one.names.changelog(1))
-    with pytest.raises(Spoilt, match="its changelog was deleted and made again"):
+    with pytest.raises(GenerationUnrecoverable, match="its changelog was deleted and made again"):
         source_watch.check_own(one.kafka, one.names, generation)
     generation = replace(generation, changelog_id=again.id)
     source_watch.check_own(one.kafka, one.names, generation)
     one.kafka.make_new(one.names.feed(1))
-    with pytest.raises(Spoilt, match="its feed was deleted and made again"):
+    with pytest.raises(GenerationUnrecoverable, match="its feed was deleted and made again"):
         source_watch.check_own(one.kafka, one.names, generation)
     one.kafka.delete([one.names.feed(1)])
     until(lambda: not one.kafka.describe([one.names.feed(1)]), "it is gone")
-    with pytest.raises(Spoilt, match="its feed was deleted"):
+    with pytest.raises(GenerationUnrecoverable, match="its feed was deleted"):
         source_watch.check_own(one.kafka, one.names, generation)
-    with pytest.raises(Spoilt, match="nobody knows whose its topics are"):
+    with pytest.raises(GenerationUnrecoverable, match="nobody knows whose its topics are"):
         source_watch.check_own(one.kafka, one.names, one.generation)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.java_gateway import launch_gateway
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.errors import QueryFailed
 from livejoin.pipeline import spark_session as sessions
 from livejoin.pipeline.spark_session import Session
@@ -20,7 +20,7 @@ def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(
     real: Callable[[], Any] = launch_gateway
     with (
         processes.only_one(tmp_path / "lock", "folder") as lock,
-        Session(Spark(), lock=lock, log=tmp_path / "spark.log") as session,
+        Session(SparkSettings(), lock=lock, log=tmp_path / "spark.log") as session,
     ):
 
         def launch_and_kill() -> Any:
@@ -43,7 +43,7 @@ def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
     real: Callable[[], Any] = launch_gateway
     with (
         processes.only_one(tmp_path / "lock", "folder") as lock,
-        Session(Spark(), lock=lock, log=tmp_path / "spark.log", silent_s=7) as session,
+        Session(SparkSettings(), lock=lock, log=tmp_path / "spark.log", silent_s=7) as session,
     ):
         if when == "while it starts":
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from livejoin import redaction
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.errors import MachineError
 from livejoin.pipeline.spark_session import Session, _listen_on_loopback_only, _properties
 
@@ -14,7 +14,7 @@ FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/t
 
 
 def _conf(**given: str) -> dict[str, str]:
-    session = Session(Spark(conf=given), lock=0, log=Path("spark.log"), java_options=[FLAG])
+    session = Session(SparkSettings(conf=given), lock=0, log=Path("spark.log"), java_options=[FLAG])
     return session._conf("java")
 
 
@@ -40,7 +40,7 @@ def test_what_is_hidden_by_default_and_what_kafka_has_besides_is_hidden(name: st
 
 def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
     name = "spark.hadoop.fs.s3a.secret.key"
-    spark = Spark(conf={name: "canary"})
+    spark = SparkSettings(conf={name: "canary"})
     assert "canary" not in repr(spark)
     conf = Session(spark, lock=0, log=Path("spark.log"))._conf("java")
     assert conf[name] == "canary"
@@ -51,8 +51,8 @@ def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
 
 
 def test_what_a_setting_of_sparks_is_called_or_holds_tells_that_it_is_secret() -> None:
-    assert redaction.in_spark("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
-    assert not redaction.in_spark("spark.driver.memory", "4g")
+    assert redaction.is_spark_secret("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
+    assert not redaction.is_spark_secret("spark.driver.memory", "4g")
 
 
 @pytest.mark.parametrize("side", ["driver", "executor"])
@@ -68,7 +68,9 @@ def test_spark_authenticates_and_on_a_cluster_encrypts_unless_told_otherwise() -
     assert _conf()["spark.authenticate"] == "true"
     assert crypto not in _conf()
     assert _conf(**{"spark.authenticate": "false"})["spark.authenticate"] == "false"
-    cluster = Spark(master="spark://one:7077", conf={"spark.authenticate.secret": "s3cret-s3cret"})
+    cluster = SparkSettings(
+        master="spark://one:7077", conf={"spark.authenticate.secret": "s3cret-s3cret"}
+    )
     conf = Session(cluster, lock=0, log=Path("spark.log"))._conf("java")
     assert (conf["spark.authenticate"], conf[crypto]) == ("true", "true")
     assert "spark.driver.bindAddress" not in conf

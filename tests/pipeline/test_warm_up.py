@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
@@ -24,7 +24,7 @@ CHOICE = spec.Choice("rehearsed.in.users", "rehearsed.in.accounts")
 
 @pytest.fixture
 def queries(kafka: Kafka, session: Session, tmp_path: Path) -> Queries:
-    return Queries(session, kafka, NAMES, str(tmp_path), Spark(batch_s=3600))
+    return Queries(session, kafka, NAMES, str(tmp_path), SparkSettings(batch_s=3600))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_it_takes_no_slots_that_another_query_needs(
     kafka: Kafka, session: Session, live: Generation, tmp_path: Path
 ) -> None:
     """A query whose slots are taken when its batch ends dies of it."""
-    few = Spark(batch_s=3600, master="local[9]")  # it and the live one hold five each
+    few = SparkSettings(batch_s=3600, master="local[9]")  # it and the live one hold five each
     queries = Queries(session, kafka, NAMES, str(tmp_path), few)
     rehearsal, stop = Rehearsal(queries, after_s=0), threading.Event()
     rehearsal.soon(live)

@@ -277,7 +277,7 @@ def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
     make_topics(kafka, names)
     made = first(kafka, names)
     assert [role for role, _ in made] == ["viewer", "operator"]
-    app._print_once(made)
+    app._print_tokens(made)
     printed = capsys.readouterr()
     assert [text in printed.out for _, text in made] == [True, True]
     assert printed.err == ""

@@ -17,7 +17,7 @@ from typing import Any
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.client.protocol import Session
+from livejoin.client.protocol import ClientSession
 from livejoin.core import spec
 from rig.lean import Lean, lean, leave, read_slowly
 from rig.running import memory_kib
@@ -96,13 +96,13 @@ async def beside(watching: Awaitable[None], work: Awaitable[None]) -> None:
         one.result()
 
 
-async def checked(port: int, server: Serving, over: asyncio.Event) -> Session:
+async def checked(port: int, server: Serving, over: asyncio.Event) -> ClientSession:
     """A viewer that holds all rows, and compares their hashes with those of every heartbeat."""
-    session = Session(*DATA)
+    session = ClientSession(*DATA)
     protocols = [Subprotocol("livejoin.v1")]
     uri = f"ws://127.0.0.1:{port}/api/v1/live"
     async with connect(uri, subprotocols=protocols, max_size=None, proxy=None) as socket:
-        await socket.send(session.hello())
+        await socket.send(session.connected())
         while True:
             data = await socket.recv()
             assert isinstance(data, bytes)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.modelled import FINAL, STATUS, Server
+from client.modelled import FINAL, STATUS, ServerModel
 from livejoin.core import format_versions
 from livejoin.tables.ingest import decode
 from rig.running import until
@@ -30,7 +30,7 @@ class Page:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self.server = Server()
+        self.server = ServerModel()
         self.said: list[dict[str, Any]] = []
         self.changes: list[list[Any]] = []
         self.seen: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def test_changes_and_a_cutover_are_told_and_applied(joined: Page) -> None:
 @pytest.mark.parametrize("resumes", [True, False], ids=["resumes", "does not resume"])
 def test_a_lost_socket_is_opened_again_and_goes_on(joined: Page, *, resumes: bool) -> None:
     joined.server.resumes = resumes
-    joined.give(joined.server.beat())
+    joined.give(joined.server.heartbeat())
     assert joined.do("lose")["status"]["state"] == "reconnecting"
     joined.server.put("b", "Bob")
     joined.server.put("a", None)
@@ -182,7 +182,7 @@ def test_a_further_table_makes_all_come_afresh_and_one_that_is_let_go_is_dropped
 
 def test_a_count_that_differs_is_repaired(joined: Page) -> None:
     joined.server.put("b", "lost on the way")
-    joined.give(joined.server.beat())
+    joined.give(joined.server.heartbeat())
     assert joined.held == joined.server.rows[FINAL]
     assert joined.seen["status"]["mismatches"] == 1
 
@@ -191,10 +191,10 @@ def test_a_cell_that_differs_is_repaired(joined: Page) -> None:
     """As many rows as the server has, one of them another: only its hash tells."""
     joined.give(tampered(joined.server.put("b", "Bob"), b"Bob", b"Bop"))
     assert joined.held["b"]["name"] == "Bop"
-    joined.give(joined.server.beat())
+    joined.give(joined.server.heartbeat())
     assert joined.held == joined.server.rows[FINAL]
     assert joined.seen["status"]["mismatches"] == 1
-    joined.give(joined.server.beat())
+    joined.give(joined.server.heartbeat())
     assert joined.do("look")["status"]["mismatches"] == 1
 
 
@@ -207,7 +207,7 @@ def test_what_never_fits_does_not_become_a_stream_of_snapshots(joined: Page) -> 
     said = len(joined.said)
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     for _ in range(5):
-        joined.give(joined.server.beat(tables=wrong))
+        joined.give(joined.server.heartbeat(tables=wrong))
     assert joined.do("look")["status"]["mismatches"] == 5
     assert len(joined.said) == said + 1
 
@@ -217,15 +217,15 @@ def test_a_clock_that_is_set_delays_no_fresh_rows_and_hurries_none(
     joined: Page, hours: int
 ) -> None:
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
-    joined.give(joined.server.beat(tables=wrong))
+    joined.give(joined.server.heartbeat(tables=wrong))
     said = len(joined.said)
     joined.do("set", ms=hours * 3_600_000)
-    joined.give(joined.server.beat(tables=wrong))
+    joined.give(joined.server.heartbeat(tables=wrong))
     assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
     assert len(joined.said) == said, "fresh rows came less than a second ago"
 
     def asked() -> bool:
-        joined.give(joined.server.beat(tables=wrong))
+        joined.give(joined.server.heartbeat(tables=wrong))
         return len(joined.said) > said
 
     until(asked, "fresh rows, a second after the last ones", 20)
@@ -239,7 +239,7 @@ def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
     assert joined.held == before
     joined.do("lose")
     joined.come_back()
-    joined.give(joined.server.beat())
+    joined.give(joined.server.heartbeat())
     assert joined.held == before
     joined.give(joined.server.cut_over(["Cy"]))
     assert joined.held == joined.server.rows[FINAL]
@@ -251,7 +251,7 @@ def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(joined: P
     joined.server.forget()
     joined.come_back()
     assert list(joined.held) == ["a"]
-    joined.give(joined.server.come_live(("b", "Bob"), ("a", None)))
+    joined.give(joined.server.go_live(("b", "Bob"), ("a", None)))
     assert joined.held == joined.server.rows[FINAL]
     assert len(joined.said) == 2  # one socket at first, and one since
 
@@ -261,7 +261,7 @@ def test_of_a_large_table_the_total_is_told(page: Page) -> None:
     page.connect(FINAL)
     assert page.seen["status"]["total"] == 1_000_000
     page.server.total = None
-    page.give(page.server.beat())
+    page.give(page.server.heartbeat())
     assert page.do("look")["status"]["total"] == 0
 
 
@@ -291,7 +291,7 @@ def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
 
 def test_a_frame_without_a_format_is_of_the_first(joined: Page) -> None:
     named = f'"format":{format_versions.LIVE},'.encode()
-    before = joined.server.beat()
+    before = joined.server.heartbeat()
     header = before[4:].replace(named, b"", 1)
     joined.give((len(before) - 4 - len(named)).to_bytes(4) + header)
     assert joined.do("look")["status"]["state"] == "following"
@@ -352,7 +352,7 @@ def test_whatever_comes_it_holds_what_the_server_has(
         acts: dict[str, Callable[..., bytes]] = {
             "put": server.put,
             "cut over": server.cut_over,
-            "beat": server.beat,
+            "beat": server.heartbeat,
         }
         page.give(acts[name](*rest))
     assert page.held == page.server.rows[FINAL]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.modelled import hashed
+from client.modelled import table_hash
 from livejoin.tables.ingest import decode
 
 NODE = shutil.which("node")
@@ -71,7 +71,7 @@ def arrow(rows: list[Row]) -> pa.Table:
 
 
 def told(rows: list[Row]) -> dict[str, Any]:
-    return {"rows": len(rows), "hash": hashed(arrow(rows))}
+    return {"rows": len(rows), "hash": table_hash(arrow(rows))}
 
 
 def followed(follow: Follow, *parts: Part) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from livejoin.cli.options import (
     Url,
     UsersTopic,
 )
-from livejoin.cli.text import tell
+from livejoin.cli.text import print_line
 from livejoin.client import http
 
 
@@ -45,7 +45,7 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
     answer = http.post(url, "api/v1/control", message)
     number = answer["generation"]
     if wait and number is not None and answer["outcome"] in ("accepted", "building"):
-        row = http.follow(url, number, limit)
+        row = http.wait_for_generation(url, number, limit)
         answer |= {"outcome": row["state"], "reason": row["message"]}
         answer["tookSeconds"] = row["catchUpSeconds"]
     _print_outcome(answer, output)
@@ -93,7 +93,7 @@ def preview(  # noqa: PLR0913 - one option per field of a message
         print(json.dumps(plan))
     else:
         for line in _plan_lines(plan):
-            tell(line)
+            print_line(line)
     if plan["outcome"] == "rejected":
         raise typer.Exit(1)
 
@@ -112,7 +112,7 @@ def _print_outcome(answer: dict[str, Any], output: str) -> None:
         took = answer.get("tookSeconds")
         after = f" after {took:.1f} s" if took is not None else ""
         why = f" ({answer['reason']})" if answer["reason"] else ""
-        tell(f"{answer['outcome']}{of}{after}{why}")
+        print_line(f"{answer['outcome']}{of}{after}{why}")
     if answer["outcome"] in ("failed", "superseded", "cancelled"):
         raise typer.Exit(1)
 

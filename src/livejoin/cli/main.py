@@ -14,8 +14,8 @@ import typer
 from livejoin import __version__, redaction
 from livejoin.cli import config as cli_settings
 from livejoin.cli import control, status, tables, tokens
-from livejoin.cli.options import Config, Insecure, Output, Port, explained
-from livejoin.cli.text import tell
+from livejoin.cli.options import Config, Insecure, Output, Port, help_text
+from livejoin.cli.text import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
@@ -92,8 +92,8 @@ def run(config: Config = None, port: Port = None, *, insecure: Insecure = False)
     from livejoin import app  # noqa: PLC0415 - as above
     from livejoin.config import settings  # noqa: PLC0415 - as above
 
-    chosen = settings.load(config, **_http(port, insecure=insecure))
-    raise typer.Exit(app.run(chosen, _announce))
+    chosen = settings.load(config, **_http_overrides(port, insecure=insecure))
+    raise typer.Exit(app.run(chosen, _print_address))
 
 
 @cli.command()
@@ -109,24 +109,24 @@ def serve(config: Config = None, port: Port = None, *, insecure: Insecure = Fals
     from livejoin.config import settings  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
 
-    chosen = settings.load(config, **_http(port, insecure=insecure))
+    chosen = settings.load(config, **_http_overrides(port, insecure=insecure))
     ledger, kafka = Names(chosen.name).ledger, Kafka(chosen.kafka).address
 
     def announce(url: str, signing_in: str) -> None:
-        _announce(url, signing_in)
+        _print_address(url, signing_in)
         print(f"livejoin: following {ledger} at {kafka}", flush=True)
 
     raise typer.Exit(serving.run(chosen, announce))
 
 
-def _http(port: int | None, *, insecure: bool) -> dict[str, Any]:
+def _http_overrides(port: int | None, *, insecure: bool) -> dict[str, Any]:
     """What the command line says over the settings."""
     given = {} if port is None else {"port": port}
     given |= {"insecure": True} if insecure else {}
     return {"http": given} if given else {}
 
 
-def _announce(url: str, signing_in: str) -> None:
+def _print_address(url: str, signing_in: str) -> None:
     """Say where the page is; the code that signs in is for a person, and not for a log."""
     print(f"livejoin: the page is at {signing_in if sys.stdout.isatty() else url}", flush=True)
     if url == signing_in:
@@ -145,7 +145,7 @@ for _command in (
     tables.schema,
     cli_settings.config,
 ):
-    cli.command(help=explained(_command))(_command)
+    cli.command(help=help_text(_command))(_command)
 cli.add_typer(tokens.token, name="token")
 
 
@@ -161,7 +161,7 @@ def doctor(config: Config = None, output: Output = "table") -> None:
         print(json.dumps([{"check": name, "ok": ok, "found": found} for name, ok, found in checks]))
     else:
         for name, ok, found in checks:
-            tell(f"{'ok ' if ok else 'BAD'}  {name:<10} {found}")
+            print_line(f"{'ok ' if ok else 'BAD'}  {name:<10} {found}")
     if not all(ok for _, ok, _ in checks):
         raise typer.Exit(1)
 
@@ -226,17 +226,17 @@ def _check(name: str, work: Any) -> tuple[str, bool, str]:
         return name, False, str(error)
 
 
-def _quiet_py4j(record: logging.LogRecord) -> bool:
+def _drop_py4j(record: logging.LogRecord) -> bool:
     """py4j logs a trace to the root logger whenever the JVM is gone; the status says it better."""
     return "py4j" not in record.pathname
 
 
-def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
+def _redact_line(_logger: Any, _method: str, line: Any) -> str:
     """Take out of a log line what must not be shown, wherever it came from."""
-    return redaction.scrubbed(str(line))
+    return redaction.redact(str(line))
 
 
-def _escaped_values(_logger: Any, _method: str, event: Any) -> Any:
+def _escape_values(_logger: Any, _method: str, event: Any) -> Any:
     """Before colours are added: what others have written must not look like ours."""
     return {
         name: escaped(value, keep="\n" if name == "exception" else "")
@@ -246,7 +246,7 @@ def _escaped_values(_logger: Any, _method: str, event: Any) -> Any:
     }
 
 
-class _Escaped(logging.Formatter):
+class _EscapingFormatter(logging.Formatter):
     """The same for lines of libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -257,20 +257,20 @@ class _Escaped(logging.Formatter):
 def configure_logging() -> None:
     """Log lines for people, on standard error."""
     handler = logging.StreamHandler()
-    handler.addFilter(_quiet_py4j)
-    handler.setFormatter(_Escaped("%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_drop_py4j)
+    handler.setFormatter(_EscapingFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
-            _escaped_values,
+            _escape_values,
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
                 exception_formatter=structlog.dev.plain_traceback,
             ),
-            _without_secrets,
+            _redact_line,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
@@ -282,9 +282,9 @@ def main() -> None:
     try:
         cli()
     except LivejoinError as error:
-        tell(f"livejoin: {error.message}", aside=True)
+        print_line(f"livejoin: {error.message}", aside=True)
         if error.hint:
-            tell(f"  {error.hint}", aside=True)
+            print_line(f"  {error.hint}", aside=True)
         sys.exit(2 if isinstance(error, SettingsError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -28,7 +28,7 @@ Expect = Annotated[int | None, typer.Option(help="Only if this generation is liv
 MessageId = Annotated[str | None, typer.Option("--id", help="Sent twice, it counts once.")]
 
 
-def explained(command: Callable[..., Any]) -> str:
+def help_text(command: Callable[..., Any]) -> str:
     """A command's docstring for the terminal: indented examples keep their lines."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(f"\b\n{one}" if one.startswith("    ") else one for one in paragraphs)

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from livejoin.cli.options import Output, Url
-from livejoin.cli.text import cell
+from livejoin.cli.text import format_cell
 from livejoin.client import http
 from livejoin.errors import AskError
 from livejoin.runtime.terminal import escaped
 
-_LOOK_S = 1.0
-_UNWATCHED = ("sources", "viewers", "capped")  # they change all the time
+_POLL_S = 1.0
+_VOLATILE = ("sources", "viewers", "capped")  # they change all the time
 
 
 def status(
@@ -32,20 +32,20 @@ def status(
     With --watch it goes on: on a terminal it redraws in place every second, otherwise it prints a
     line whenever something other than a count changes. Ctrl-C ends it with code 130.
     """
-    answer = _asked(url)
+    answer = _get_status(url)
     if watch:
         _watch(url, answer, output)
     elif output == "json":
         print(json.dumps(answer))
     else:
-        print("\n".join(_lines(answer)))
+        print("\n".join(_status_lines(answer)))
 
 
-def _asked(url: str) -> dict[str, Any]:
+def _get_status(url: str) -> dict[str, Any]:
     return http.get(url, "api/v1/status", "sources")
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def _status_lines(answer: dict[str, Any]) -> list[str]:
     lines = [
         escaped(f"{name:<14} {'' if value is None else value}")
         for name, value in answer.items()
@@ -66,24 +66,24 @@ def _watch(url: str, answer: dict[str, Any], output: str) -> None:
     drawn, known = 0, None
     while True:
         if drawing:
-            drawn = _redraw(_lines(answer), drawn)
+            drawn = _redraw(_status_lines(answer), drawn)
         else:
-            now = {name: value for name, value in answer.items() if name not in _UNWATCHED}
+            now = {name: value for name, value in answer.items() if name not in _VOLATILE}
             if now != known:
-                print(json.dumps(answer) if output == "json" else _line(answer), flush=True)
+                print(json.dumps(answer) if output == "json" else _change_line(answer), flush=True)
             known = now
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
         try:
-            answer = _asked(url)
+            answer = _get_status(url)
         except AskError as error:
             answer = {"state": "unreachable", "message": error.message}
 
 
-def _line(answer: dict[str, Any]) -> str:
+def _change_line(answer: dict[str, Any]) -> str:
     """What changes, on one line; what is not known is left out."""
-    named = [(name, cell(value)) for name, value in answer.items() if name not in _UNWATCHED]
+    named = [(name, format_cell(value)) for name, value in answer.items() if name not in _VOLATILE]
     said = " ".join(f"{name}={text}" for name, text in named if text and name != "state")
-    return f"{time.strftime('%H:%M:%S')} {cell(answer['state'])} {said}"
+    return f"{time.strftime('%H:%M:%S')} {format_cell(answer['state'])} {said}"
 
 
 def _redraw(lines: list[str], drawn: int) -> int:

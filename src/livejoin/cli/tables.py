@@ -10,15 +10,19 @@ from urllib.parse import quote, urlencode
 import typer
 
 from livejoin.cli.options import Output, Url
-from livejoin.cli.text import cell, pass_on, table_lines, tell
+from livejoin.cli.text import format_cell, format_table, print_line, print_stream
 from livejoin.client import http
 from livejoin.core import control_schema as schemas
 
-_FEW = 20
-_LONG = 1000
+_DEFAULT_ROWS = 20
+_LONG_CELL_CHARS = 1000
 
-Name = Annotated[str, typer.Argument(help="Name of a table; `livejoin tables` lists them.")]
-Topic = Annotated[str, typer.Argument(help="Name of a topic; `livejoin topics` lists them.")]
+TableArgument = Annotated[
+    str, typer.Argument(help="Name of a table; `livejoin tables` lists them.")
+]
+TopicArgument = Annotated[
+    str, typer.Argument(help="Name of a topic; `livejoin topics` lists them.")
+]
 Format = Annotated[
     Literal["table", "csv", "json", "ndjson"],
     typer.Option("--format", "--output", help="How to print; ndjson is one JSON object per line."),
@@ -40,11 +44,11 @@ def tables(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
     ]
     width = max(len(one["name"]) for one in rows)
     for one in rows:  # no column to the right of the last: it need not be cut
-        tell(f"{one['name']:<{width}}  {one['rows']:>9}  {one['columns']}")
+        print_line(f"{one['name']:<{width}}  {one['rows']:>9}  {one['columns']}")
 
 
 def show(  # noqa: PLR0913 - one option per parameter of the interface
-    table: Name,
+    table: TableArgument,
     *,
     columns: Annotated[
         str | None, typer.Option(help="Columns to print, with commas between. All if left out.")
@@ -56,7 +60,7 @@ def show(  # noqa: PLR0913 - one option per parameter of the interface
     sort: Annotated[
         str | None, typer.Option(help="Columns to sort by; a minus turns one round: -age,name.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="How many rows at most.")] = _FEW,
+    limit: Annotated[int, typer.Option(min=0, help="How many rows at most.")] = _DEFAULT_ROWS,
     offset: Annotated[int, typer.Option(min=0, help="How many rows to leave out first.")] = 0,
     whole: Annotated[bool, typer.Option("--all", help="All rows, whatever the limit.")] = False,
     form: Format = "table",
@@ -81,17 +85,17 @@ def show(  # noqa: PLR0913 - one option per parameter of the interface
         _print_rows(http.get(url, path, "rows"), columns)
         return
     ending = [b"\n"] if form == "json" else []
-    pass_on(itertools.chain(http.pieces(url, path), ending))
+    print_stream(itertools.chain(http.stream(url, path), ending))
 
 
 def _print_rows(answer: Mapping[str, Any], columns: str | None) -> None:
     rows = answer["rows"]
     named = [name.strip() for name in columns.split(",")] if columns else []
     shown = named or [name for name in (rows[0] if rows else {}) if not name.startswith("_")]
-    for line in table_lines(rows, shown) if shown else []:
+    for line in format_table(rows, shown) if shown else []:
         print(line)
     of = f" of generation {answer['generation']}" if answer["generation"] is not None else ""
-    tell(f"{len(rows)} of {answer['total']} rows{of}", aside=True)
+    print_line(f"{len(rows)} of {answer['total']} rows{of}", aside=True)
 
 
 def topics(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
@@ -109,14 +113,14 @@ def topics(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
     rows = answer["topics"]
     names = ["name", "kind", "partitions", "records", "newest"]
     trouble = ["trouble"] if any(row["trouble"] for row in rows) else []
-    for line in table_lines(rows, names + trouble):
+    for line in format_table(rows, names + trouble):
         print(line)
     if answer["total"] > len(rows):
-        tell(f"{len(rows)} of {answer['total']} topics", aside=True)
+        print_line(f"{len(rows)} of {answer['total']} topics", aside=True)
 
 
 def peek(
-    topic: Topic,
+    topic: TopicArgument,
     count: Annotated[int, typer.Option(min=1, max=100, help="How many messages at most.")] = 10,
     url: Url = http.DEFAULT_URL,
     output: Output = "table",
@@ -132,11 +136,15 @@ def peek(
         print(json.dumps(answer))
         return
     for one in answer["messages"]:
-        key = f"  key {cell(one['key'])}" if one["key"] is not None else ""
-        tell(f"{one['partition']}/{one['offset']}  {one['timestamp'] or 'no time'}{key}")
-        print(f"    {cell(one['value'], _LONG)}" if one["value"] is not None else "    null")
+        key = f"  key {format_cell(one['key'])}" if one["key"] is not None else ""
+        print_line(f"{one['partition']}/{one['offset']}  {one['timestamp'] or 'no time'}{key}")
+        print(
+            f"    {format_cell(one['value'], _LONG_CELL_CHARS)}"
+            if one["value"] is not None
+            else "    null"
+        )
         if one["reason"]:
-            print(f"    {cell(one['reason'], _LONG)}")
+            print(f"    {format_cell(one['reason'], _LONG_CELL_CHARS)}")
     if not answer["complete"]:
         print("there was no time to read all of them", file=sys.stderr)
 
@@ -154,5 +162,5 @@ def schema(output: Output = "json") -> None:
         {"field": name, "meaning": shape.get("description") or ", ".join(shape["examples"])}
         for name, shape in schemas.CONTROL["properties"].items()
     ]
-    for line in table_lines(rows, ["field", "meaning"], _LONG):
+    for line in format_table(rows, ["field", "meaning"], _LONG_CELL_CHARS):
         print(line)

@@ -13,7 +13,7 @@ from livejoin.runtime.terminal import escaped
 _CELL_CHARS = 60
 
 
-def cell(value: Any, most: int = _CELL_CHARS) -> str:
+def format_cell(value: Any, most: int = _CELL_CHARS) -> str:
     """A value on one line. Control characters, which data may hold, show as escapes."""
     if value is None:
         return ""
@@ -23,12 +23,12 @@ def cell(value: Any, most: int = _CELL_CHARS) -> str:
     return escaped(text)
 
 
-def tell(line: str, *, aside: bool = False) -> None:
+def print_line(line: str, *, aside: bool = False) -> None:
     """Print a line that may hold what others have written; aside: not among the results."""
     print(escaped(line), file=sys.stderr if aside else sys.stdout, flush=True)
 
 
-def pass_on(parts: Iterable[bytes]) -> None:
+def print_stream(parts: Iterable[bytes]) -> None:
     """Print what was made for programs: byte by byte, unless a person would see it."""
     if not sys.stdout.isatty():
         for part in parts:
@@ -41,33 +41,33 @@ def pass_on(parts: Iterable[bytes]) -> None:
     sys.stdout.flush()
 
 
-def table_lines(
+def format_table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], most: int = _CELL_CHARS
 ) -> list[str]:
     """Rows under a header; numbers stand to the right."""
-    cells = [[cell(row.get(name), most) for name in columns] for row in rows]
+    cells = [[format_cell(row.get(name), most) for name in columns] for row in rows]
     right = [
         any(isinstance(row.get(name), int | float) for row in rows)
         and all(isinstance(row.get(name), int | float | None) for row in rows)
         for name in columns
     ]
-    every = [[*map(cell, columns)], *cells]
-    widths = [max(_width(line[at]) for line in every) for at in range(len(columns))]
+    every = [[*map(format_cell, columns)], *cells]
+    widths = [max(_display_width(line[at]) for line in every) for at in range(len(columns))]
     return [
         "  ".join(
-            _padded(text, width, right=side)
+            _pad(text, width, right=side)
             for text, width, side in zip(line, widths, right, strict=True)
         ).rstrip()
         for line in every
     ]
 
 
-def _padded(text: str, width: int, *, right: bool) -> str:
-    blank = " " * (width - _width(text))
+def _pad(text: str, width: int, *, right: bool) -> str:
+    blank = " " * (width - _display_width(text))
     return blank + text if right else text + blank
 
 
-def _width(text: str) -> int:
+def _display_width(text: str) -> int:
     """How many places it takes: some letters take two, accents none."""
     return sum(
         2 if unicodedata.east_asian_width(one) in "WF" else not unicodedata.combining(one)

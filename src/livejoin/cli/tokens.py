@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from livejoin.cli.options import Config, Output, Url
-from livejoin.cli.text import table_lines, tell
+from livejoin.cli.text import format_table, print_line
 from livejoin.client import http
 from livejoin.core import start_position
 from livejoin.core.ended_sessions import CONSOLE, Ended
@@ -29,7 +29,7 @@ token = typer.Typer(
     commands need the settings of livejoin, and no running one, except sign-in.
     """,
 )
-_SHOWN = ("id", "role", "label", "made", "expires", "state")
+_COLUMNS = ("id", "role", "label", "made", "expires", "state")
 
 
 @token.command()
@@ -54,12 +54,12 @@ def make(
     life_s = start_position.seconds(expires) if expires is not None else None
     if expires is not None and not life_s:
         raise SettingsError(f"--expires: expected an age such as 12h or 30d, got {expires!r}")
-    kafka, names, note = _topics(config)
+    kafka, names, note = _open_topics(config)
     text = access_topics.make(kafka, names, role, label or "", life_s)
     made = access_topics.known(kafka, names)[text.split("_")[1]]
     note(f"make token {made.id}", after=f"{made.role} {made.label}".strip())
     if output == "json":
-        print(json.dumps({**_row(made), "token": text}))
+        print(json.dumps({**_token_row(made), "token": text}))
     else:
         print(text)
 
@@ -74,13 +74,13 @@ def list_tokens(config: Config = None, output: Output = "table") -> None:
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
 
-    kafka, names, _ = _topics(config)
+    kafka, names, _ = _open_topics(config)
     found = sorted(access_topics.known(kafka, names).values(), key=lambda one: one.made_at)
-    rows = [*map(_row, found), _console(access_topics.ended(kafka, names))]
+    rows = [*map(_token_row, found), _console_row(access_topics.ended(kafka, names))]
     if output == "json":
         print(json.dumps({"tokens": rows}))
         return
-    for line in table_lines(rows, _SHOWN):
+    for line in format_table(rows, _COLUMNS):
         print(line)
 
 
@@ -97,18 +97,18 @@ def revoke(
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
 
-    kafka, names, note = _topics(config)
+    kafka, names, note = _open_topics(config)
     if token_id == CONSOLE:
         access_topics.end_sessions(kafka, names, CONSOLE, time.time())
         note("revoke console", before="its sessions counted", after="they have ended")
-        row = _console(access_topics.ended(kafka, names))
+        row = _console_row(access_topics.ended(kafka, names))
         print(json.dumps(row) if output == "json" else f"revoked {CONSOLE}")
         return
     was = access_topics.known(kafka, names).get(token_id)
     revoked = access_topics.revoke(kafka, names, token_id)
     before = was.trouble(time.time()) if was else ""
     note(f"revoke token {token_id}", before=before or "it counted", after="it was revoked")
-    print(json.dumps(_row(revoked)) if output == "json" else f"revoked {token_id}")
+    print(json.dumps(_token_row(revoked)) if output == "json" else f"revoked {token_id}")
 
 
 @token.command("sign-in")
@@ -120,10 +120,10 @@ def sign_in(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
     """
     code = http.post(url, "api/v1/code", {})["code"]
     address = f"{url.rstrip('/')}/#code={code}"
-    tell(json.dumps({"url": address}) if output == "json" else address)
+    print_line(json.dumps({"url": address}) if output == "json" else address)
 
 
-def _topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
+def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     """Kafka with the topics that are needed, and how to note what is done here."""
     from livejoin.config import settings  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
@@ -142,7 +142,7 @@ def _topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     return kafka, names, note
 
 
-def _console(ended: Ended) -> dict[str, Any]:
+def _console_row(ended: Ended) -> dict[str, Any]:
     """The identity without a token, as one of them."""
     before = ended.before(CONSOLE)
     return {
@@ -151,21 +151,21 @@ def _console(ended: Ended) -> dict[str, Any]:
         "label": "addresses printed at the start",
         "made": None,
         "expires": None,
-        "state": f"revoked before {_time(int(before))}" if before else "counts",
+        "state": f"revoked before {_format_time(int(before))}" if before else "counts",
     }
 
 
-def _row(one: Token) -> dict[str, Any]:
+def _token_row(one: Token) -> dict[str, Any]:
     return {
         "id": one.id,
         "role": one.role,
         "label": one.label,
-        "made": _time(one.made_at),
-        "expires": _time(one.expires_at),
+        "made": _format_time(one.made_at),
+        "expires": _format_time(one.expires_at),
         "state": one.trouble(time.time()).removeprefix("it was ").removeprefix("it has ")
         or "counts",
     }
 
 
-def _time(at: int | None) -> str | None:
+def _format_time(at: int | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

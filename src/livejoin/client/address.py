@@ -13,11 +13,11 @@ from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
-_ANSWER_S = 30  # livejoin answers within about 20
-_REFUSED = (401, 403)
+_TIMEOUT_S = 30  # livejoin answers within about 20
+_AUTH_STATUSES = (401, 403)
 
 
-class _StaysHere(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: urllib would take the token along."""
 
     def redirect_request(self, *_: Any) -> None:
@@ -25,7 +25,7 @@ class _StaysHere(urllib.request.HTTPRedirectHandler):
 
 
 @dataclass(frozen=True)
-class Address:
+class Endpoint:
     """One livejoin, and the token for it."""
 
     url: str
@@ -39,14 +39,14 @@ class Address:
             )
 
     @property
-    def live(self) -> str:
+    def socket_url(self) -> str:
         """The address of the socket."""
         return f"ws{self.url.removeprefix('http').rstrip('/')}/api/v1/live"
 
     @property
-    def nearby(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it is on this machine, where no proxy is of any use."""
-        return proxies.loopback(self.url)
+        return proxies.is_loopback(self.url)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -60,13 +60,13 @@ class Address:
         headers = {**self.headers, "content-type": "application/json"}
         url = f"{self.url.rstrip('/')}/{path}"
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
-        opener = proxies.opener(url, _StaysHere())
+        opener = proxies.build_opener(url, _NoRedirects())
         try:
-            with opener.open(request, timeout=_ANSWER_S) as answer:
+            with opener.open(request, timeout=_TIMEOUT_S) as answer:
                 found = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refused(error) from error
+                raise self._error_from(error) from error
         except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
             raise self.unreachable(getattr(error, "reason", None) or error) from error
         if not isinstance(found, dict):
@@ -80,18 +80,18 @@ class Address:
             hint="Start one with `livejoin demo`, or name another address.",
         )
 
-    def forbidden(self, status: int, why: str) -> AskError | None:
+    def auth_error(self, status: int, why: str) -> AskError | None:
         """What to raise when an answer says that we may not."""
-        if status not in _REFUSED:
+        if status not in _AUTH_STATUSES:
             return None
         hint = "Give connect() a token that may." if status == 401 or not self.token else ""
         return AskError(f"livejoin at {self.url} refuses: {status} {why}", hint=hint)
 
-    def _refused(self, error: urllib.error.HTTPError) -> AskError:
+    def _error_from(self, error: urllib.error.HTTPError) -> AskError:
         try:
             detail = str(json.load(error)["detail"])
         except (ValueError, TypeError, KeyError, OSError):
-            return self.forbidden(error.code, error.reason) or self.unreachable(error)
+            return self.auth_error(error.code, error.reason) or self.unreachable(error)
         if error.code == 422:
             return Rejected(f"rejected: {detail}")
-        return self.forbidden(error.code, detail) or AskError(detail)
+        return self.auth_error(error.code, detail) or AskError(detail)

@@ -5,28 +5,28 @@ from typing import Any, ClassVar
 
 from websockets.exceptions import InvalidStatus
 
-from livejoin.client.address import Address
-from livejoin.client.change_queue import Feed
+from livejoin.client.address import Endpoint
+from livejoin.client.change_queue import ChangeQueue
 from livejoin.client.frames import SUBPROTOCOL
-from livejoin.client.protocol import Session
+from livejoin.client.protocol import ClientSession
 from livejoin.core import spec
 from livejoin.errors import AskError, LivejoinError
 
-WAIT_S = 30.0
-SWAP_S = 600.0
-OPEN_S = 5.0
+READ_TIMEOUT_S = 30.0
+SWAP_TIMEOUT_S = 600.0
+OPEN_TIMEOUT_S = 5.0
 
 
-class Shared:
+class BaseConnection:
     """One livejoin and the session with it, whoever drives that."""
 
-    _made_by: ClassVar[str]  # for people whose connection is closed
+    _constructor: ClassVar[str]  # for people whose connection is closed
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, address: Endpoint) -> None:
+        self._endpoint = address
         # the status is one row, and with it every connection learns of every cutover
-        self._session = Session(spec.STATUS)
-        self._feeds: list[Feed] = []
+        self._session = ClientSession(spec.STATUS)
+        self._change_queues: list[ChangeQueue] = []
         self._failure: BaseException | None = None
 
     @property
@@ -50,35 +50,37 @@ class Shared:
         """How often an open socket was lost."""
         return self._session.reconnects
 
-    def _check_that(self, *, closed: bool) -> None:
+    def _ensure_usable(self, *, closed: bool) -> None:
         if closed:
-            raise AskError("the connection is closed", hint=f"{self._made_by}() makes a new one.")
+            raise AskError(
+                "the connection is closed", hint=f"{self._constructor}() makes a new one."
+            )
         if isinstance(self._failure, LivejoinError):
             raise self._failure
         if self._failure is not None:
             raise AskError("the connection ended by an error of its own") from self._failure
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def _socket_options(self) -> dict[str, Any]:
         """How a socket is opened."""
         return {
             "subprotocols": [SUBPROTOCOL],
-            "additional_headers": self._address.headers,
-            "proxy": None if self._address.nearby else True,
+            "additional_headers": self._endpoint.headers,
+            "proxy": None if self._endpoint.is_local else True,
             "compression": None,
             "max_size": None,
-            "open_timeout": OPEN_S,
-            "close_timeout": OPEN_S,
+            "open_timeout": OPEN_TIMEOUT_S,
+            "close_timeout": OPEN_TIMEOUT_S,
             "ping_interval": None,  # heartbeats tell more
         }
 
-    def _end(self, error: Exception) -> str:
+    def _disconnect_reason(self, error: Exception) -> str:
         """Why a socket came to its end; raises where another one would be of no use."""
         if isinstance(error, InvalidStatus):
             response = error.response
-            forbidden = self._address.forbidden(response.status_code, response.reason_phrase)
+            forbidden = self._endpoint.auth_error(response.status_code, response.reason_phrase)
             if forbidden is not None:
                 raise forbidden from error
         if isinstance(error, TimeoutError):
-            return f"silent for {self._session.patience_s:.0f} s"
+            return f"silent for {self._session.receive_timeout_s:.0f} s"
         return str(error)

@@ -15,12 +15,18 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
 from livejoin.client import dataframes, requests
-from livejoin.client.address import DEFAULT_URL, Address
-from livejoin.client.base import OPEN_S, SWAP_S, WAIT_S, Shared
-from livejoin.client.change_queue import Feed
-from livejoin.client.protocol import Change, Refused, Send, another, moved
-from livejoin.client.requests import Call, Limit, Outcome, Result, Steps
-from livejoin.errors import AskError, Garbled, TookTooLong
+from livejoin.client.address import DEFAULT_URL, Endpoint
+from livejoin.client.base import OPEN_TIMEOUT_S, READ_TIMEOUT_S, SWAP_TIMEOUT_S, BaseConnection
+from livejoin.client.change_queue import ChangeQueue
+from livejoin.client.protocol import (
+    Change,
+    Send,
+    SubscriptionRefused,
+    generation_after,
+    has_reached,
+)
+from livejoin.client.requests import Call, Deadline, Outcome, Result, Steps
+from livejoin.errors import AskError, ProtocolViolation, TookTooLong
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,18 +37,18 @@ log = logging.getLogger("livejoin.client")
 
 def connect(url: str = DEFAULT_URL, token: str | None = None) -> "Connection":
     """Connect to a livejoin. Raises if none answers now; later ones that do not are waited for."""
-    address = Address(url, token)
-    return Connection(address, requests.tables(address.call("api/v1/tables")))
+    address = Endpoint(url, token)
+    return Connection(address, requests.table_names(address.call("api/v1/tables")))
 
 
-class Connection(Shared):
+class Connection(BaseConnection):
     """One livejoin: its tables, and requests to change what they show."""
 
     _made_by = "connect"
 
-    def __init__(self, address: Address, names: frozenset[str]) -> None:
+    def __init__(self, address: Endpoint, names: frozenset[str]) -> None:
         super().__init__(address)
-        self._names = names
+        self._table_names = names
         self._changed = threading.Condition()  # guards the session, the feeds and all below
         self._closing = threading.Event()
         self._socket: ClientConnection | None = None
@@ -63,54 +69,64 @@ class Connection(Shared):
 
     def table(self, name: str) -> "Table":
         """A table, which is kept up to date from now on. A further one makes all come afresh."""
-        requests.check_table(name, self._names)
-        self._start(name)
+        requests.check_table(name, self._table_names)
+        self._subscribe(name)
         return Table(self, name)
 
     @property
     def stale(self) -> str | None:
         """Why the rows here may be old, or None."""
         with self._changed:
-            return self._session.stale(time.monotonic())
+            return self._session.stale_reason(time.monotonic())
 
     def status(self) -> dict[str, Any]:
         """What is live, what is going on, and what became of the records read."""
-        return self._address.call("api/v1/status")
+        return self._endpoint.call("api/v1/status")
 
     # --- asking
 
-    def control(self, *, wait: bool = False, timeout_s: float = SWAP_S, **message: Any) -> Outcome:
+    def control(
+        self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
+    ) -> Outcome:
         """Ask for other topics or another join: `control(usersTopic="…", joinType="inner")`.
 
         With `wait`, come back when the tables here show it, or raise why they never will.
         """
-        return self._ask("api/v1/control", message, wait=wait, timeout_s=timeout_s)
+        return self._request("api/v1/control", message, wait=wait, timeout_s=timeout_s)
 
-    def rollback(self, *, wait: bool = False, timeout_s: float = SWAP_S, **message: Any) -> Outcome:
+    def rollback(
+        self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
+    ) -> Outcome:
         """Go back to the generation that stands by."""
-        return self._ask("api/v1/rollback", message, wait=wait, timeout_s=timeout_s)
+        return self._request("api/v1/rollback", message, wait=wait, timeout_s=timeout_s)
 
     def preview(self, **message: Any) -> dict[str, Any]:
         """What a control message would do; nothing is done."""
-        return self._address.call("api/v1/preview", message)
+        return self._endpoint.call("api/v1/preview", message)
 
-    def wait_for_swap(self, after: int | None, timeout_s: float = SWAP_S) -> int:
+    def wait_for_swap(self, after: int | None, timeout_s: float = SWAP_TIMEOUT_S) -> int:
         """Wait until the tables here show another generation than this one, and say which."""
-        self._start()
-        return self._wait(lambda: another(self._session, after), f"one after {after}", timeout_s)
+        self._subscribe()
+        return self._wait(
+            lambda: generation_after(self._session, after), f"one after {after}", timeout_s
+        )
 
-    def _ask(self, path: str, message: dict[str, Any], *, wait: bool, timeout_s: float) -> Outcome:
+    def _request(
+        self, path: str, message: dict[str, Any], *, wait: bool, timeout_s: float
+    ) -> Outcome:
         before = self._session.generation
-        limit = Limit.of(timeout_s, time.monotonic)
-        outcome = self._take(requests.control(path, message, limit if wait else None))
+        limit = Deadline.after(timeout_s, time.monotonic)
+        outcome = self._run_steps(requests.send_control(path, message, limit if wait else None))
         number = outcome.live
         if wait and self._thread is not None and number is not None:  # now we must move, too
             self._wait(
-                lambda: moved(self._session, before, number), f"generation {number}", limit.left_s
+                lambda: has_reached(self._session, before, number),
+                f"generation {number}",
+                limit.remaining_s,
             )
         return outcome
 
-    def _take(self, steps: Steps[Result]) -> Result:
+    def _run_steps(self, steps: Steps[Result]) -> Result:
         answer: dict[str, Any] | None = None
         while True:
             try:
@@ -119,17 +135,17 @@ class Connection(Shared):
                 result: Result = done.value
                 return result
             if isinstance(step, Call):
-                answer = self._address.call(step.path, step.message)
+                answer = self._endpoint.call(step.path, step.message)
             else:
                 answer = {}
                 self._closing.wait(step.seconds)
-                self._check()
+                self._ensure_open()
 
     # --- for the tables
 
     def whole(self, name: str, timeout_s: float) -> pa.Table:
         """All rows of a table, once they have come."""
-        return self._wait(lambda: self._session.whole(name), name, timeout_s).rows
+        return self._wait(lambda: self._session.snapshot(name), name, timeout_s).rows
 
     def total(self, name: str) -> int:
         """How many rows livejoin has of a table."""
@@ -138,43 +154,43 @@ class Connection(Shared):
 
     def changes(self, name: str) -> Iterator[Change]:
         """Changes of a table, until the connection is closed."""
-        feed = Feed(name)
+        feed = ChangeQueue(name)
         with self._changed:
-            self._feeds.append(feed)
+            self._change_queues.append(feed)
         try:
             while True:
                 with self._changed:
-                    while (change := feed.take(self._session)) is None:
+                    while (change := feed.get(self._session)) is None:
                         if self._closing.is_set():
                             return
-                        self._check()
+                        self._ensure_open()
                         self._changed.wait()
                 yield change
         finally:
             with self._changed:
-                self._feeds.remove(feed)
+                self._change_queues.remove(feed)
 
     def _wait(self, found: Callable[[], Result | None], what: str, timeout_s: float) -> Result:
         until = time.monotonic() + timeout_s
         with self._changed:
             while (value := found()) is None:
-                self._check()
+                self._ensure_open()
                 left_s = until - time.monotonic()
                 if left_s <= 0:
-                    why = self._session.stale(time.monotonic()) or "it did not come"
+                    why = self._session.stale_reason(time.monotonic()) or "it did not come"
                     raise TookTooLong(f"waited {timeout_s:.0f} s for {what}: {why}")
                 self._changed.wait(left_s)
         return value
 
-    def _check(self) -> None:
-        self._check_that(closed=self._closing.is_set())
+    def _ensure_open(self) -> None:
+        self._ensure_usable(closed=self._closing.is_set())
 
     # --- the thread
 
-    def _start(self, *tables: str) -> None:
+    def _subscribe(self, *tables: str) -> None:
         with self._changed:
-            self._check()
-            messages = [self._session.want(name) for name in tables]
+            self._ensure_open()
+            messages = [self._session.add_table(name) for name in tables]
             if self._thread is None:
                 # a program that forgets to close can still end
                 self._thread = threading.Thread(target=self._run, name="livejoin", daemon=True)
@@ -189,49 +205,49 @@ class Connection(Shared):
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                why = self._follow()
+                why = self._run_socket()
                 with self._changed:
-                    wait_s = self._session.lost(why, 0.5 + random.random())
+                    wait_s = self._session.disconnected(why, 0.5 + random.random())
                     self._changed.notify_all()
                 if not self._closing.is_set():
-                    log.warning("lost livejoin at %s: %s", self._address.url, why)
+                    log.warning("lost livejoin at %s: %s", self._endpoint.url, why)
                 self._closing.wait(wait_s)
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
 
-    def _follow(self) -> str:
+    def _run_socket(self) -> str:
         """Follow one socket to its end, and say what ended it."""
         try:
-            with open_socket(self._address.live, **self._options) as socket:
+            with open_socket(self._endpoint.socket_url, **self._socket_options) as socket:
                 with self._changed:
                     self._socket = socket
-                    hello = self._session.hello()
+                    hello = self._session.connected()
                 if self._closing.is_set():  # before it could be told
                     return "closed"
                 socket.send(hello)
                 while True:
                     self._receive(socket)
-        except (WebSocketException, OSError, Garbled) as error:
-            return self._end(error)
+        except (WebSocketException, OSError, ProtocolViolation) as error:
+            return self._disconnect_reason(error)
         finally:
             with self._changed:
                 self._socket = None
 
     def _receive(self, socket: ClientConnection) -> None:
-        data = socket.recv(timeout=self._session.patience_s)
+        data = socket.recv(timeout=self._session.receive_timeout_s)
         if isinstance(data, str):
-            raise Garbled("the server sent text")
+            raise ProtocolViolation("the server sent text")
         with self._changed:
             before = self._session.mismatches
             events = self._session.receive(data, time.monotonic())
             for event in events:
-                if isinstance(event, Refused):
-                    raise AskError(f"livejoin refuses: {event.why}")
+                if isinstance(event, SubscriptionRefused):
+                    raise AskError(f"livejoin refuses: {event.reason}")
                 if isinstance(event, Change):
-                    for feed in tuple(self._feeds):  # one may end just now
-                        feed.offer(event)
+                    for feed in tuple(self._change_queues):  # one may end just now
+                        feed.put(event)
             self._changed.notify_all()
             if self._session.mismatches > before:
                 log.warning("rows differ from livejoin's: taking them afresh")
@@ -248,7 +264,7 @@ class Connection(Shared):
         if socket is not None:
             socket.close()
         if thread is not None and thread is not threading.current_thread():
-            thread.join(2 * OPEN_S)
+            thread.join(2 * OPEN_TIMEOUT_S)
 
 
 class Table:
@@ -258,15 +274,15 @@ class Table:
         self._connection = connection
         self.name = name
 
-    def to_arrow(self, timeout_s: float = WAIT_S) -> pa.Table:
+    def to_arrow(self, timeout_s: float = READ_TIMEOUT_S) -> pa.Table:
         """All rows as they are now, `_id` and `_ts` included."""
         return self._connection.whole(self.name, timeout_s)
 
-    def to_pandas(self, timeout_s: float = WAIT_S) -> "pd.DataFrame":
+    def to_pandas(self, timeout_s: float = READ_TIMEOUT_S) -> "pd.DataFrame":
         """All rows as they are now."""
         return dataframes.to_pandas(self.to_arrow(timeout_s))
 
-    def to_polars(self, timeout_s: float = WAIT_S) -> "pl.DataFrame":
+    def to_polars(self, timeout_s: float = READ_TIMEOUT_S) -> "pl.DataFrame":
         """All rows as they are now."""
         return dataframes.to_polars(self.to_arrow(timeout_s))
 

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 def to_pandas(rows: pa.Table) -> "pd.DataFrame":
     """As a pandas frame; an int64 with nulls stays one, instead of turning into a float."""
-    pandas = _module("pandas")
+    pandas = _import("pandas")
     return rows.to_pandas(types_mapper={pa.int64(): pandas.Int64Dtype()}.get)
 
 
 def to_polars(rows: pa.Table) -> "pl.DataFrame":
     """As a polars frame."""
-    frame: pl.DataFrame = _module("polars").from_arrow(rows)
+    frame: pl.DataFrame = _import("polars").from_arrow(rows)
     return frame
 
 
-def _module(name: str) -> Any:
+def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:

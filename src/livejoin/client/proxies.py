@@ -9,7 +9,7 @@ import urllib.request
 from urllib.parse import urlsplit
 
 
-def loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """Whether an address is this machine itself, by what is written there."""
     host = (urlsplit(url).hostname or "").removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
@@ -25,7 +25,7 @@ def loopback(url: str) -> bool:
     return bool(mapped.is_loopback or mapped.is_unspecified)
 
 
-def opener(url: str, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
+def build_opener(url: str, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
     """Asks an address; `http_proxy`, `https_proxy` and `no_proxy` count for other machines only."""
-    direct = [urllib.request.ProxyHandler({})] if loopback(url) else []
+    direct = [urllib.request.ProxyHandler({})] if is_loopback(url) else []
     return urllib.request.build_opener(*handlers, *direct)

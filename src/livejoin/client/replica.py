@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from livejoin import row_hash
-from livejoin.errors import Garbled
+from livejoin.errors import ProtocolViolation
 
 _SPARE = 10_000  # dead rows that are not worth a sweep
 _MANY_CHUNKS = 512
@@ -23,51 +23,51 @@ class Replica:
         self.schema = rows.schema
         self.total: int | None = None  # rows that livejoin has, where we get only the newest
         self._clear()
-        self._put(rows)
+        self._append(rows)
 
     def _clear(self) -> None:
         self._chunks: list[pa.RecordBatch] = []
-        self._row: dict[str, int] = {}  # identity to place
+        self._positions: dict[str, int] = {}  # identity to place
         self._alive = np.zeros(0, bool)
-        self._hash = np.zeros(0, np.uint64)
-        self._size = self._hashed = self._sum = 0  # _sum is over the living below _hashed
-        self._rows: pa.Table | None = None
+        self._hashes = np.zeros(0, np.uint64)
+        self._size = self._hashed = self._hash_sum = 0  # _sum is over the living below _hashed
+        self._cached_rows: pa.Table | None = None
 
     @property
-    def data(self) -> bool:
+    def has_generation(self) -> bool:
         """Whether it belongs to a generation: livejoin's own tables have no time of their input."""
         return "_ts" in self.schema.names
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._positions)
 
     def upsert(self, rows: pa.Table) -> None:
         """Put rows in the place of those with their identity, or add them; of twins the last."""
         if not rows.schema.equals(self.schema):
-            raise Garbled("a table changed its columns without a snapshot")
-        self._put(rows)
+            raise ProtocolViolation("a table changed its columns without a snapshot")
+        self._append(rows)
         if len(self._chunks) > _MANY_CHUNKS:
             whole = pa.Table.from_batches(self._chunks, self.schema)
             self._chunks = whole.combine_chunks().to_batches()
-        if self._size > 2 * len(self._row) + _SPARE:
-            self._sweep()
+        if self._size > 2 * len(self._positions) + _SPARE:
+            self._compact()
 
     def remove(self, rows: pa.Table) -> None:
         """Remove rows; one that is not there is no error."""
-        gone = [self._row.pop(row_id, -1) for row_id in rows.column("_id").to_pylist()]
-        self._kill(np.fromiter((row for row in gone if row >= 0), np.int64))
-        self._rows = None
+        gone = [self._positions.pop(row_id, -1) for row_id in rows.column("_id").to_pylist()]
+        self._delete(np.fromiter((row for row in gone if row >= 0), np.int64))
+        self._cached_rows = None
 
     def rows(self) -> pa.Table:
         """All rows."""
-        if self._rows is None:
+        if self._cached_rows is None:
             at, parts = 0, []
             for chunk in self._chunks:
                 alive = self._alive[at : at + chunk.num_rows]
                 parts.append(chunk if alive.all() else chunk.filter(pa.array(alive)))
                 at += chunk.num_rows
-            self._rows = pa.Table.from_batches(parts, self.schema)
-        return self._rows
+            self._cached_rows = pa.Table.from_batches(parts, self.schema)
+        return self._cached_rows
 
     @property
     def hash(self) -> str:
@@ -77,40 +77,42 @@ class Replica:
             end = at + chunk.num_rows
             if end > self._hashed:
                 skip = max(0, self._hashed - at)
-                self._hash[at + skip : end] = row_hash.of_rows(chunk.slice(skip))
+                self._hashes[at + skip : end] = row_hash.of_rows(chunk.slice(skip))
             at = end
         new = slice(self._hashed, self._size)
-        self._sum += int(np.sum(self._hash[new][self._alive[new]], dtype=np.uint64))
+        self._hash_sum += int(np.sum(self._hashes[new][self._alive[new]], dtype=np.uint64))
         self._hashed = self._size
-        return f"{self._sum % (1 << 64):016x}"
+        return f"{self._hash_sum % (1 << 64):016x}"
 
-    def _put(self, rows: pa.Table) -> None:
+    def _append(self, rows: pa.Table) -> None:
         ids = rows.column("_id").to_pylist()
         base, end = self._size, self._size + len(ids)
-        self._grow(end)
-        there = np.fromiter(map(self._row.get, ids, repeat(-1)), np.int64, len(ids))
-        self._kill(there[there >= 0])
-        self._row.update(zip(ids, range(base, end), strict=True))
+        self._reserve(end)
+        there = np.fromiter(map(self._positions.get, ids, repeat(-1)), np.int64, len(ids))
+        self._delete(there[there >= 0])
+        self._positions.update(zip(ids, range(base, end), strict=True))
         self._alive[base:end] = True
         if len(set(ids)) < len(ids):
-            last = np.fromiter(map(self._row.__getitem__, ids), np.int64, len(ids))
+            last = np.fromiter(map(self._positions.__getitem__, ids), np.int64, len(ids))
             self._alive[base:end] = last == np.arange(base, end)
         self._chunks += rows.to_batches()
         self._size = end
-        self._rows = None
+        self._cached_rows = None
 
-    def _kill(self, places: np.ndarray) -> None:
+    def _delete(self, places: np.ndarray) -> None:
         places = np.unique(places)  # twins may replace the same row
         self._alive[places] = False
-        self._sum -= int(np.sum(self._hash[places[places < self._hashed]], dtype=np.uint64))
+        self._hash_sum -= int(np.sum(self._hashes[places[places < self._hashed]], dtype=np.uint64))
 
-    def _grow(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         if size > len(self._alive):
             room = max(1024, 1 << (size - 1).bit_length())
             self._alive = np.concatenate((self._alive, np.zeros(room - len(self._alive), bool)))
-            self._hash = np.concatenate((self._hash, np.zeros(room - len(self._hash), np.uint64)))
+            self._hashes = np.concatenate(
+                (self._hashes, np.zeros(room - len(self._hashes), np.uint64))
+            )
 
-    def _sweep(self) -> None:
+    def _compact(self) -> None:
         whole = self.rows().combine_chunks()
         self._clear()
-        self._put(whole)
+        self._append(whole)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from livejoin.errors import AskError, NotLive, TookTooLong, Unreachable
 
-_LOOK_S = 0.2
-_UNDER_WAY = ("accepted", "building", "caught-up")
-_ENDED = ("failed", "superseded", "cancelled")
+_POLL_S = 0.2
+_PENDING = ("accepted", "building", "caught-up")
+_NOT_LIVE = ("failed", "superseded", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -50,42 +50,42 @@ Steps = Generator[Call | Pause, dict[str, Any], Result]
 
 
 @dataclass(frozen=True)
-class Limit:
+class Deadline:
     """A wait that ends."""
 
     seconds: float
     clock: Callable[[], float]
-    until: float
+    expires_at: float
 
     @staticmethod
-    def of(seconds: float, clock: Callable[[], float]) -> "Limit":
+    def after(seconds: float, clock: Callable[[], float]) -> "Deadline":
         """So many seconds from now on."""
-        return Limit(seconds, clock, clock() + seconds)
+        return Deadline(seconds, clock, clock() + seconds)
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """What is left of it."""
-        return max(0.0, self.until - self.clock())
+        return max(0.0, self.expires_at - self.clock())
 
     def check(self, what: str) -> None:
         """Raise if it is over."""
-        if self.clock() > self.until:
+        if self.clock() > self.expires_at:
             raise TookTooLong(
                 f"{what} after {self.seconds:.0f} s",
                 hint="It goes on; status() tells how far it is.",
             )
 
 
-def control(path: str, message: Mapping[str, Any], limit: Limit | None) -> Steps[Outcome]:
+def send_control(path: str, message: Mapping[str, Any], limit: Deadline | None) -> Steps[Outcome]:
     """Send a message; with a limit, wait until it is decided and what it builds is live."""
-    outcome = _outcome((yield Call(path, message)))
+    outcome = _parse_outcome((yield Call(path, message)))
     if limit is None:
         return outcome
     if outcome.outcome == "written":
-        outcome = yield from _decided(outcome, limit)
-    if outcome.outcome in _UNDER_WAY and outcome.generation is not None:
-        outcome = yield from _built(outcome, outcome.generation, limit)
-    if outcome.outcome in (*_ENDED, "rejected"):
+        outcome = yield from _wait_until_decided(outcome, limit)
+    if outcome.outcome in _PENDING and outcome.generation is not None:
+        outcome = yield from _wait_until_built(outcome, outcome.generation, limit)
+    if outcome.outcome in (*_NOT_LIVE, "rejected"):
         raise NotLive(
             f"control message {outcome.offset} is not live: {outcome.outcome}, {outcome.reason}",
             hint="What was live before still is; the table generations tells more.",
@@ -93,19 +93,19 @@ def control(path: str, message: Mapping[str, Any], limit: Limit | None) -> Steps
     return outcome
 
 
-def _decided(outcome: Outcome, limit: Limit) -> Steps[Outcome]:
+def _wait_until_decided(outcome: Outcome, limit: Deadline) -> Steps[Outcome]:
     """Follow a message that nobody had decided on in time for the answer."""
     while True:
         limit.check(f"control message {outcome.offset} is still under way")
-        yield Pause(_LOOK_S)
+        yield Pause(_POLL_S)
         rows = (yield Call("api/v1/tables/control_raw"))["rows"]
         row = next((row for row in rows if row["offset"] == outcome.offset), None)
-        if row is not None and row["outcome"] not in _UNDER_WAY:
+        if row is not None and row["outcome"] not in _PENDING:
             live = (yield Call("api/v1/status"))["generation"]
             return Outcome(row["outcome"], row["reason"], live, outcome.offset)
 
 
-def _built(outcome: Outcome, generation: int, limit: Limit) -> Steps[Outcome]:
+def _wait_until_built(outcome: Outcome, generation: int, limit: Deadline) -> Steps[Outcome]:
     """Wait until a generation is live or has come to an end."""
     while True:
         rows = (yield Call("api/v1/generations"))["generations"]
@@ -113,10 +113,10 @@ def _built(outcome: Outcome, generation: int, limit: Limit) -> Steps[Outcome]:
         if row is not None and row["state"] not in ("building", "caught-up"):
             return Outcome(row["state"], row["message"], generation, outcome.offset)
         limit.check(f"generation {generation} is still being built")
-        yield Pause(_LOOK_S)
+        yield Pause(_POLL_S)
 
 
-def tables(answer: Mapping[str, Any]) -> frozenset[str]:
+def table_names(answer: Mapping[str, Any]) -> frozenset[str]:
     """The names in livejoin's list of tables."""
     try:
         return frozenset(one["name"] for one in answer["tables"])
@@ -133,5 +133,5 @@ def check_table(name: str, known: frozenset[str]) -> None:
         raise AskError(f"there is no table {name!r}", hint=f"There are {listed}.")
 
 
-def _outcome(answer: Mapping[str, Any]) -> Outcome:
+def _parse_outcome(answer: Mapping[str, Any]) -> Outcome:
     return Outcome(answer["outcome"], answer["reason"], answer["generation"], answer["offset"])

@@ -20,13 +20,13 @@ from livejoin.kafka import properties
 _CLUSTER_SLOTS = 64  # where nobody says how many there are
 # what slots and checkpoints are reckoned by must not be said twice
 _AUTHENTICATE = "spark.authenticate"
-_OWN_SETTING = {
+_DEDICATED_SETTINGS = {
     "spark.master": "spark.master",
     "spark.sql.shuffle.partitions": "spark.shuffle_partitions",
 }
 
 
-def _topic_name(name: str) -> str:
+def _check_topic_name(name: str) -> str:
     if not topic_name(name):
         raise ValueError(
             f"{name!r} is not a topic name:"
@@ -35,14 +35,14 @@ def _topic_name(name: str) -> str:
     return name
 
 
-TopicName = Annotated[str, AfterValidator(_topic_name)]
+TopicName = Annotated[str, AfterValidator(_check_topic_name)]
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Topics(_Section):
+class TopicSettings(_Section):
     """Which topics are read until a control message names others."""
 
     users: TopicName = "users"
@@ -57,19 +57,19 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _ORIGIN = re.compile(r"https?://" + _HOST.pattern)
 
 
-class Tls(_Section):
+class TlsSettings(_Section):
     """What the page and the API are served with, where it is to be encrypted."""
 
     certificate: str = Field(default="", description="PEM file, with the chain")
     key: str = Field(default="", description="PEM file; empty: it is in the other one")
 
 
-class Http(_Section):
+class HttpSettings(_Section):
     """Where the page and the API are served, and to whom."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=10000, ge=0, le=65535, description="0 takes any free port")
-    tls: Tls = Tls()
+    tls: TlsSettings = TlsSettings()
     insecure: bool = Field(default=False, description="no tokens; needed where others have no TLS")
     hosts: tuple[str, ...] = Field(default=(), description="further names that it is reached by")
     origins: tuple[str, ...] = Field(default=(), description="other sites whose pages may ask")
@@ -78,7 +78,7 @@ class Http(_Section):
     connections_per_second: float = Field(default=100, gt=0, description="new, of one address")
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Http":
+    def _check_consistency(self) -> "HttpSettings":
         for name in self.hosts:
             if not _HOST.fullmatch(name):
                 raise ValueError(f"hosts: {name!r} is no name like live.example.com or name:8443")
@@ -90,7 +90,7 @@ class Http(_Section):
         return self
 
 
-class Spark(_Section):
+class SparkSettings(_Section):
     """Where the pipeline runs."""
 
     # Slots are threads here, and a query holds its own: three of two times 64 partitions fit.
@@ -117,14 +117,14 @@ class Spark(_Section):
 
     @field_validator("conf")
     @classmethod
-    def _consistent(cls, conf: properties.Values) -> properties.Values:
+    def _check_conf(cls, conf: properties.Values) -> properties.Values:
         for name in conf:
-            if name in _OWN_SETTING:
-                raise ValueError(f"{name} has a setting of its own: {_OWN_SETTING[name]}")
+            if name in _DEDICATED_SETTINGS:
+                raise ValueError(f"{name} has a setting of its own: {_DEDICATED_SETTINGS[name]}")
         return conf
 
     @model_validator(mode="after")
-    def _authenticated(self) -> "Spark":
+    def _check_authentication(self) -> "SparkSettings":
         """A cluster's processes share one secret, which livejoin cannot choose for them."""
         makes_its_own = re.match(r"local(\[|$)|yarn$|k8s://", self.master)
         off = properties.opened(self.conf).get(_AUTHENTICATE, "").lower() == "false"
@@ -137,16 +137,16 @@ class Spark(_Section):
 
     @field_validator("conf")
     @classmethod
-    def _hide(cls, conf: properties.Values) -> properties.Values:
+    def _hide_secrets(cls, conf: properties.Values) -> properties.Values:
         return {
             name: SecretStr(value)
-            if isinstance(value, str) and redaction.in_spark(name, value)
+            if isinstance(value, str) and redaction.is_spark_secret(name, value)
             else value
             for name, value in conf.items()
         }
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether Spark runs in a JVM of ours alone."""
         return self.master.startswith("local")
 

@@ -27,7 +27,7 @@ from pydantic_settings import (
 )
 
 from livejoin.config import settings_files as given
-from livejoin.config.sections import Http, Spark, TopicName, Topics
+from livejoin.config.sections import HttpSettings, SparkSettings, TopicName, TopicSettings
 from livejoin.core import spec
 from livejoin.core import start_position as start
 from livejoin.core.control_messages import Rules
@@ -41,7 +41,7 @@ from livejoin.runtime import failpoints, processes
 
 ENV_PREFIX = "LIVEJOIN_"
 # Variables of ours that are not settings.
-_OTHER_VARIABLES = {
+_OTHER_ENV_VARIABLES = {
     "LIVEJOIN_IVY_SETTINGS",
     "LIVEJOIN_URL",
     "LIVEJOIN_TOKEN",
@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     kafka_file: str = Field(
         default="", description="a file of client properties; those of kafka go over it"
     )
-    topics: Topics = Topics()
+    topics: TopicSettings = TopicSettings()
     join: Join = "left"
     start: str | dict[str, str] = Field(
         default="earliest", description=f"{start.EXPECTED}; or one per source"
@@ -82,8 +82,8 @@ class Settings(BaseSettings):
     build_stall_s: float = Field(
         default=60, gt=0, description="a build that makes no progress for so long has failed"
     )
-    http: Http = Http()
-    spark: Spark = Spark()
+    http: HttpSettings = HttpSettings()
+    spark: SparkSettings = SparkSettings()
     checkpoints: str = Field(
         default="", description="any Hadoop path; empty: a folder of this user's"
     )
@@ -99,17 +99,17 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        filled = given.replaced(data)
+    def _resolve_references(cls, data: Any) -> Any:
+        filled = given.resolve_references(data)
         file, block = filled.get("kafka_file"), filled.get("kafka", {})
         if file and isinstance(block, dict):
-            below = given.replaced(properties.read(Path(file).expanduser()))
+            below = given.resolve_references(properties.read(Path(file).expanduser()))
             filled = {**filled, "kafka": {**below, **block}}
         return filled
 
     @field_validator("kafka")
     @classmethod
-    def _hide(cls, kafka: properties.Values) -> properties.Values:
+    def _hide_secrets(cls, kafka: properties.Values) -> properties.Values:
         return {
             name: SecretStr(value)
             if isinstance(value, str) and properties.is_secret(name)
@@ -118,7 +118,7 @@ class Settings(BaseSettings):
         }
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Settings":
+    def _check_consistency(self) -> "Settings":
         topics = self.topics
         if topics.users == topics.accounts:
             raise ValueError("topics.users and topics.accounts must differ")
@@ -129,7 +129,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"topics.{role} must not be the control topic {name!r}")
             if Names(self.name).own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
-        _ = self.start_at
+        _ = self.start_positions
         clients = properties.understood(properties.opened(self.kafka))
         if not clients.librdkafka.get("bootstrap.servers"):
             raise ValueError("kafka needs bootstrap.servers")
@@ -142,7 +142,7 @@ class Settings(BaseSettings):
         return tuple(self._warnings)
 
     @property
-    def choice(self) -> Choice:
+    def initial_choice(self) -> Choice:
         """What is joined until somebody asks for something else."""
         return Choice(self.topics.users, self.topics.accounts, self.join)
 
@@ -152,7 +152,7 @@ class Settings(BaseSettings):
         return self.checkpoints or str(processes.state_folder() / self.name / "checkpoints")
 
     @property
-    def start_at(self) -> dict[str, str]:
+    def start_positions(self) -> dict[str, str]:
         """Where each source starts: the Kafka properties decide where they say something."""
         reset = properties.opened(self.kafka).get("auto.offset.reset", "")
         newest = ("latest", "largest", "end")  # Java's word and librdkafka's
@@ -187,7 +187,7 @@ class Settings(BaseSettings):
 def load(file: Path | None = None, **overrides: Any) -> Settings:
     """Read the settings, or say which one is wrong."""
     _check_environment()
-    from_file = given.spelt(given.read(file) if file else {})
+    from_file = given.normalize(given.read_file(file) if file else {})
 
     class Loaded(Settings):
         @classmethod
@@ -199,11 +199,11 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             *_others: PydanticBaseSettingsSource,
             **_named: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            from_env = InitSettingsSource(settings_cls, given.spelt(env_settings()))
+            from_env = InitSettingsSource(settings_cls, given.normalize(env_settings()))
             return init_settings, from_env, InitSettingsSource(settings_cls, from_file)
 
     try:
-        chosen = Loaded(**given.spelt(overrides))
+        chosen = Loaded(**given.normalize(overrides))
     except pydantic.ValidationError as error:
         raise SettingsError("; ".join(map(_explain, error.errors()))) from error
     except pydantic_settings.SettingsError as error:
@@ -220,13 +220,13 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
     return chosen
 
 
-def sources(file: Path | None = None) -> dict[str, dict[str, Any]]:
+def values_by_origin(file: Path | None = None) -> dict[str, dict[str, Any]]:
     """What was given where, as it is written; the strongest first."""
-    from_env = given.spelt(EnvSettingsSource(Settings)())
-    from_file = given.spelt(given.read(file) if file else {})
+    from_env = given.normalize(EnvSettingsSource(Settings)())
+    from_file = given.normalize(given.read_file(file) if file else {})
     found = {"environment": from_env, "file": from_file}
     if named := from_env.get("kafka_file") or from_file.get("kafka_file"):
-        path = Path(given.replaced(named)).expanduser()
+        path = Path(given.resolve_references(named)).expanduser()
         found["kafka_file"] = {"kafka": properties.read(path)}
     return found
 
@@ -234,7 +234,7 @@ def sources(file: Path | None = None) -> dict[str, dict[str, Any]]:
 def _check_environment() -> None:
     known = {name.upper() for name in Settings.model_fields}
     for variable in os.environ:
-        if not variable.upper().startswith(ENV_PREFIX) or variable in _OTHER_VARIABLES:
+        if not variable.upper().startswith(ENV_PREFIX) or variable in _OTHER_ENV_VARIABLES:
             continue
         setting, _, nested = variable[len(ENV_PREFIX) :].upper().partition("__")
         if setting not in known or (nested and setting not in _SECTIONS):

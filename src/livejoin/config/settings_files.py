@@ -16,20 +16,25 @@ from livejoin import redaction
 from livejoin.errors import SettingsError
 from livejoin.kafka import properties
 
-_ELSEWHERE = re.compile(r"\$\{(env|file):([^}]+)\}")
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 
-def spelt(data: dict[str, Any]) -> dict[str, Any]:
+def normalize(data: dict[str, Any]) -> dict[str, Any]:
     """Properties of Kafka and Spark as text, under one spelling, before sources are merged."""
     data = dict(data)
     if isinstance(kafka := data.get("kafka"), dict):
-        data["kafka"] = {properties.spelt(str(key)): _text(value) for key, value in kafka.items()}
+        data["kafka"] = {
+            properties.spelt(str(key)): _to_text(value) for key, value in kafka.items()
+        }
     if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
-        data["spark"] = {**spark, "conf": {str(key): _text(value) for key, value in conf.items()}}
+        data["spark"] = {
+            **spark,
+            "conf": {str(key): _to_text(value) for key, value in conf.items()},
+        }
     return data
 
 
-def read(file: Path) -> dict[str, Any]:
+def read_file(file: Path) -> dict[str, Any]:
     """What a file of settings holds."""
     try:
         data = yaml.safe_load(file.read_text())
@@ -58,28 +63,28 @@ def plain_secrets(data: dict[str, Any]) -> list[str]:
     """The settings that hold a secret as it is, instead of saying where it is kept."""
     kafka, conf = data.get("kafka"), (data.get("spark") or {}).get("conf")
     found = [f"kafka.{name}" for name in kafka or {} if properties.is_secret(name)]
-    found += [f"spark.conf.{name}" for name in conf or {} if redaction.in_spark(name, "")]
+    found += [f"spark.conf.{name}" for name in conf or {} if redaction.is_spark_secret(name, "")]
     flat = {f"kafka.{name}": value for name, value in (kafka or {}).items()}
     flat |= {f"spark.conf.{name}": value for name, value in (conf or {}).items()}
-    return [name for name in found if not _ELSEWHERE.search(str(flat[name]))]
+    return [name for name in found if not _REFERENCE.search(str(flat[name]))]
 
 
-def _text(value: Any) -> str | SecretStr:
+def _to_text(value: Any) -> str | SecretStr:
     if isinstance(value, SecretStr):
         return value
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def replaced(data: Any) -> Any:
+def resolve_references(data: Any) -> Any:
     """The same, with what stands elsewhere in the place of where it stands."""
     if isinstance(data, dict):
-        return {key: replaced(value) for key, value in data.items()}
+        return {key: resolve_references(value) for key, value in data.items()}
     if isinstance(data, str):
-        return _ELSEWHERE.sub(_lookup, data)
+        return _REFERENCE.sub(_resolve, data)
     return data
 
 
-def _lookup(match: re.Match[str]) -> str:
+def _resolve(match: re.Match[str]) -> str:
     kind, name = match.groups()
     if kind == "env":
         if name not in os.environ:

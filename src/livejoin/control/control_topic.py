@@ -20,7 +20,7 @@ from livejoin.core.control_records import (
     understood,
 )
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMissing
+from livejoin.errors import KafkaUnavailable, LivejoinError, TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.reading import arrived, read_to_end
 from livejoin.kafka.signatures import Signed, Signers
@@ -92,7 +92,7 @@ class ControlTopic:
             self.kafka.make(name, {"retention.ms": "-1"})
             found = self.kafka.describe([name])[name]
         if len(found.partitions) > 1:
-            raise TopicMissing(
+            raise TopicUnusable(
                 f'control topic "{name}" has {len(found.partitions)} partitions',
                 hint="It must have one, so that messages have one order: make it anew.",
             )

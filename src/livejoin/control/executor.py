@@ -10,7 +10,7 @@ import structlog
 
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
-from livejoin.errors import LivejoinError, Spoilt, TopicMissing
+from livejoin.errors import GenerationUnrecoverable, LivejoinError, TopicUnusable
 from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
@@ -162,7 +162,7 @@ class Executor:
             sources, fingerprint = self._pipeline.resolve(generation)
             self._inbox.put(facts.Resolved(number, sources, fingerprint))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            missing = isinstance(error, TopicMissing)
+            missing = isinstance(error, TopicUnusable)
             self._inbox.put(facts.NotResolved(number, str(error), missing))
         finally:
             with self._lock:
@@ -221,9 +221,9 @@ class Executor:
                 self._inbox.put(facts.TopicsMade(number, changelog_id, feed_id))
 
     def _failed(self, number: int, error: Exception) -> None:
-        if isinstance(error, Spoilt):
+        if isinstance(error, GenerationUnrecoverable):
             self.spoilt(number, error.message)
-        elif isinstance(error, TopicMissing):  # it is waited for
+        elif isinstance(error, TopicUnusable):  # it is waited for
             self.outdated(number, error.message)
         else:
             self.died(number, str(error))

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from livejoin.control import leader_heartbeat
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, TopicMissing
+from livejoin.errors import KafkaUnavailable, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ def check_topic(kafka: Kafka, names: Names) -> None:
     """Refuse a leader topic by which two could lead."""
     found = kafka.describe([names.leader]).get(names.leader)
     if found is not None and len(found.partitions) > 1:
-        raise TopicMissing(
+        raise TopicUnusable(
             f"topic {names.leader} has {len(found.partitions)} partitions,"
             " and whoever holds one would lead",
             hint="It must have one: stop all livejoins of this name and delete it;"
@@ -122,7 +122,7 @@ class Leadership:
             raise KafkaUnavailable(f"{self._names.leader}: {error.args[0].str()}") from error
         said = message.error() if message else None
         if said is not None and said.code() in _NO_TOPIC:
-            raise TopicMissing(
+            raise TopicUnusable(
                 f"{self._names.leader} was deleted",
                 hint="It is made again, and a leader is elected by it.",
             )

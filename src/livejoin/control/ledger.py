@@ -28,7 +28,7 @@ from livejoin.core.state import (
     refusal,
     to_json,
 )
-from livejoin.errors import Deposed, KafkaUnavailable, NewerFormat, TopicMissing
+from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import read_to_end
 from livejoin.runtime import failpoints
@@ -108,7 +108,7 @@ class Ledger:
         if empty and (several or self._kafka.setting(ledger, name) not in (None, value)):
             self._kafka.make_new(ledger, dict([COMPACTED]))
         elif several:
-            raise TopicMissing(
+            raise TopicUnusable(
                 f"{ledger} has more than one partition",
                 hint="Delete it while nothing runs: it is made again, and what is live built anew.",
             )
@@ -202,18 +202,18 @@ class Ledger:
     def _named(self, error: KafkaError) -> Exception:
         if error.fatal() and error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             # this producer is done for; whoever stands for election again has another one
-            return TopicMissing(
+            return TopicUnusable(
                 f"the transactional id {self._names.leader} may not be used: {error.str()}",
                 hint="Ask for the right to describe it and to write with it; it is tried again.",
             )
         if error.fatal() and error.code() in _FENCED:
-            return Deposed(
+            return LeadershipLost(
                 f"{self._names.ledger} may not be written any more: {error.str()}",
                 hint="Another livejoin of this name leads. Start this one again to stand by.",
             )
         if error.fatal():  # as above: a transaction over a topic that was deleted ends so
             self._topics.check_same()
-            return TopicMissing(
+            return TopicUnusable(
                 f"{self._names.ledger} cannot be written any more: {error.str()}",
                 hint="It is tried again, with another producer.",
             )

@@ -11,7 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.control import leader_heartbeat
 from livejoin.core.names import Names
-from livejoin.errors import TopicMissing
+from livejoin.errors import TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
 
 COMPACTED = "cleanup.policy", "compact"
@@ -41,7 +41,7 @@ class OwnTopics:
         """Refuse a log or replies in several partitions that hold something: it would be lost."""
         for topic in self._beside():
             if len(topic.partitions) > 1 and self._filled(topic):
-                raise TopicMissing(
+                raise TopicUnusable(
                     f"{topic.name} has more than one partition",
                     hint="Delete it while nothing runs, with the lines or replies that it holds:"
                     " it is made again.",
@@ -73,7 +73,7 @@ class OwnTopics:
                 self._kafka.make_new(topic, self._configs[topic])
         if others:
             again = " and made again" if others[0] in found else ""
-            raise TopicMissing(f"{others[0]} was deleted{again}", hint=_MADE_AGAIN)
+            raise TopicUnusable(f"{others[0]} was deleted{again}", hint=_MADE_AGAIN)
 
     def _beside(self) -> list[Topic]:
         found = self._kafka.describe([self._names.logs, self._names.replies])

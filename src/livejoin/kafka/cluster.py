@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from livejoin.core.suggest import nearest
-from livejoin.errors import KafkaUnavailable, SettingsError, TopicMissing
+from livejoin.errors import KafkaUnavailable, SettingsError, TopicUnusable
 from livejoin.kafka import properties
 from livejoin.kafka.errors import Electing, TopicExists, TopicUnknown, forbidden, missing, named
 
@@ -197,7 +197,7 @@ class Kafka:
             try:
                 for topic in self.describe([name]).values():
                     found[name] = topic if topic.readable else forbidden(name).message
-            except TopicMissing as error:
+            except TopicUnusable as error:
                 found[name] = error.message
         return found
 
@@ -272,7 +272,7 @@ class Kafka:
         (future,) = self.admin.describe_configs([asked], request_timeout=ANSWER_S).values()
         try:
             return str(self._answer(future, topic)[name].value)
-        except TopicMissing:
+        except TopicUnusable:
             return None
 
     def have_setting(self, topic: str, name: str, value: str) -> bool:
@@ -285,7 +285,7 @@ class Kafka:
         try:
             (future,) = changed.values()
             self._answer(future, topic, "altered")
-        except TopicMissing:
+        except TopicUnusable:
             return False
         return True
 

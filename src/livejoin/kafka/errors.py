@@ -2,14 +2,14 @@
 
 from confluent_kafka import KafkaError, KafkaException
 
-from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMissing
+from livejoin.errors import KafkaUnavailable, LivejoinError, TopicUnusable
 
 
-class TopicUnknown(TopicMissing):
+class TopicUnknown(TopicUnusable):
     """There is no such topic."""
 
 
-class TopicExists(TopicMissing):
+class TopicExists(TopicUnusable):
     """There is such a topic already."""
 
 
@@ -38,10 +38,10 @@ def named(error: KafkaException, topic: str, doing: str = "read") -> LivejoinErr
             return KafkaUnavailable(said)
 
 
-def forbidden(topic: str, doing: str = "read") -> TopicMissing:
+def forbidden(topic: str, doing: str = "read") -> TopicUnusable:
     """The error for a topic that may not be read, made or deleted."""
     rights = {"made": "create it", "deleted": "delete it"}.get(doing, "describe and read it")
-    return TopicMissing(
+    return TopicUnusable(
         f'topic "{topic}" may not be {doing}', hint=f"Ask for the right to {rights}."
     )
 

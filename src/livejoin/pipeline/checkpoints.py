@@ -12,7 +12,7 @@ from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError
 
-from livejoin.errors import QueryFailed, Spoilt, first_line
+from livejoin.errors import GenerationUnrecoverable, QueryFailed, first_line
 from livejoin.pipeline.spark_session import Session
 
 _METADATA = "metadata"  # the first file of a checkpoint
@@ -61,14 +61,14 @@ class Checkpoints:
             if not files(known).exists(known):
                 return None
             if not _is_json(self._text(files(known).open(known))):
-                raise Spoilt("its checkpoint has unreadable metadata")
+                raise GenerationUnrecoverable("its checkpoint has unreadable metadata")
             ended = _names(files, path(f"{self.of(generation)}/commits"))
             last = max((int(name) for name in ended if name.isdecimal()), default=None)
             if last is None:
                 return {}
             where = path(f"{self.of(generation)}/offsets/{last}")
             if not files(where).exists(where):
-                raise Spoilt(f"its checkpoint has no offsets of batch {last}")
+                raise GenerationUnrecoverable(f"its checkpoint has no offsets of batch {last}")
             text = self._text(files(where).open(where))
         try:
             _version, _conf, first, *others = text.splitlines()
@@ -79,7 +79,9 @@ class Checkpoints:
                 for topic, offsets in end.items()
             }
         except (ValueError, AttributeError) as error:
-            raise Spoilt(f"its checkpoint has unreadable offsets of batch {last}") from error
+            raise GenerationUnrecoverable(
+                f"its checkpoint has unreadable offsets of batch {last}"
+            ) from error
 
     def _text(self, stream: Any) -> str:
         jvm = self._session.spark()._jvm  # noqa: SLF001 - pyspark has no other way to Hadoop

@@ -15,7 +15,7 @@ from livejoin.core import changelog as rows
 from livejoin.core.coverage import Feeding
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.errors import Spoilt
+from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import ANSWER_S, MAX_RECORD_BYTES, Kafka
 from livejoin.kafka.reading import read_to_end
 from livejoin.kafka.writing import write
@@ -106,7 +106,7 @@ class Pipeline:
             checkpoints.empty(generation.checkpoint)
         written = self._kafka.end_of(self._names.changelog(number))
         if written < (generation.ready_at or 0):
-            raise Spoilt("its changelog has lost records")
+            raise GenerationUnrecoverable("its changelog has lost records")
         by_batch = self._queries.by_batch(generation)
         if by_batch and not reached:  # what its job reads is no part of the query's way
             starts = {s: dict(reading.after_pins) for s, reading in generation.sources.items()}

@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
-from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
+from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join, kafka_options, query_errors
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
@@ -49,7 +49,12 @@ class Queries:
     """Starts and stops queries, and reports those that end by themselves."""
 
     def __init__(
-        self, session: Session, kafka: Kafka, names: Names, checkpoints: str, settings: Spark
+        self,
+        session: Session,
+        kafka: Kafka,
+        names: Names,
+        checkpoints: str,
+        settings: SparkSettings,
     ) -> None:
         self.checkpoints = Checkpoints(session, checkpoints)
         self._session = session
@@ -76,7 +81,7 @@ class Queries:
         Not on a cluster: how far a job is there cannot be seen from here.
         """
         many = generation.history >= self._settings.history_records > 0
-        return many and generation.choice.join in history.JOINS and self._settings.local
+        return many and generation.choice.join in history.JOINS and self._settings.is_local
 
     def fingerprint(self, generation: Generation) -> str:
         """What a checkpoint depends on besides its sources."""
@@ -183,7 +188,9 @@ class Queries:
                     if self._running.get(number) is not query:
                         continue  # it was stopped, and perhaps started again, while we looked
                     del self._running[number]
-                told = listener.spoilt if isinstance(error, Spoilt) else listener.died
+                told = (
+                    listener.spoilt if isinstance(error, GenerationUnrecoverable) else listener.died
+                )
                 told(number, error.message)
 
     def _end_of(

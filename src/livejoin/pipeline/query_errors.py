@@ -2,7 +2,7 @@
 
 import re
 
-from livejoin.errors import LivejoinError, QueryFailed, Spoilt, first_line
+from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 
 # which task was lost, in which stage, and the package of the error: nothing for people
 _IN_TASK = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
@@ -19,7 +19,7 @@ def named(error: Exception, checkpoint: str, trace: str = "") -> LivejoinError:
     """Spark's error as one of ours: whether its checkpoint is to blame."""
     said = f"{error}{trace}"
     if any(sign in said for sign in (checkpoint, *_OF_CHECKPOINT)):
-        return Spoilt(f"its checkpoint cannot be used: {cause(error)}")
+        return GenerationUnrecoverable(f"its checkpoint cannot be used: {cause(error)}")
     return QueryFailed(cause(error))
 
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, QueryFailed, Spoilt, TopicMissing
+from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.errors import forbidden, missing
 from livejoin.pipeline.checkpoints import Reached
@@ -36,7 +36,7 @@ class Listener(Protocol):
 def check_fingerprint(generation: Generation, now: str) -> None:
     """Its checkpoint must be one of the same query."""
     if generation.fingerprint != now:
-        raise Spoilt(f"its query was {generation.fingerprint} and is {now} now")
+        raise GenerationUnrecoverable(f"its query was {generation.fingerprint} and is {now} now")
 
 
 def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
@@ -48,7 +48,7 @@ def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
         if topic is None:
             raise missing(reading.topic)
         if topic.id != reading.topic_id:
-            raise Spoilt(f'topic "{reading.topic}" was deleted and made again')
+            raise GenerationUnrecoverable(f'topic "{reading.topic}" was deleted and made again')
         if not topic.readable:
             raise forbidden(reading.topic)
     return {source: found[reading.topic] for source, reading in readings.items()}
@@ -61,7 +61,9 @@ def check_own(kafka: Kafka, names: Names, generation: Generation) -> None:
     again.
     """
     if not generation.has_topics:
-        raise Spoilt("it was built by an earlier livejoin, and nobody knows whose its topics are")
+        raise GenerationUnrecoverable(
+            "it was built by an earlier livejoin, and nobody knows whose its topics are"
+        )
     changelog = names.changelog(generation.number)
     made = {changelog: ("changelog", generation.changelog_id)}
     if generation.feed_id:
@@ -69,9 +71,9 @@ def check_own(kafka: Kafka, names: Names, generation: Generation) -> None:
     found = kafka.describe(made)
     for topic, (kind, made_id) in made.items():
         if topic not in found:
-            raise Spoilt(f"its {kind} was deleted")
+            raise GenerationUnrecoverable(f"its {kind} was deleted")
         if found[topic].id != made_id:
-            raise Spoilt(f"its {kind} was deleted and made again")
+            raise GenerationUnrecoverable(f"its {kind} was deleted and made again")
     if not found[changelog].writable:
         raise QueryFailed(
             f'Authorization failed: topic "{changelog}" may not be written',
@@ -84,7 +86,7 @@ def going_on(
 ) -> dict[str, dict[int, int]]:
     """From where its query will read, by source; what stands from there on must still be there."""
     if reached is None and generation.ready_at is not None:
-        raise Spoilt("its checkpoint is gone")
+        raise GenerationUnrecoverable("its checkpoint is gone")
     first = kafka.offsets(topics.values(), OffsetSpec.earliest())
     starts = {}
     for source, reading in generation.sources.items():
@@ -95,7 +97,9 @@ def going_on(
             if offset > at[partition]:
                 lost = f"{at[partition]} to {offset - 1}"
                 where = f'partition {partition} of topic "{reading.topic}"'
-                raise Spoilt(f"records {lost} of {where} were deleted before they were read")
+                raise GenerationUnrecoverable(
+                    f"records {lost} of {where} were deleted before they were read"
+                )
         starts[source] = at
     return starts
 
@@ -123,9 +127,9 @@ def watch(
             try:
                 topics = topics_of(kafka, generation)
                 check_own(kafka, names, generation)
-            except Spoilt as error:
+            except GenerationUnrecoverable as error:
                 listener.spoilt(number, error.message)
-            except TopicMissing as error:
+            except TopicUnusable as error:
                 listener.looked(number, error.message)
             except QueryFailed as error:
                 refused.add(number)

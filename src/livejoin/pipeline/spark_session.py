@@ -21,7 +21,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from livejoin import redaction as secret
-from livejoin.config.sections import Spark
+from livejoin.config.sections import SparkSettings
 from livejoin.errors import MachineError, QueryFailed, first_line
 from livejoin.kafka import properties
 from livejoin.runtime import class_archive as classes
@@ -82,7 +82,7 @@ class Session:
 
     def __init__(  # noqa: PLR0913 - all but the first have names
         self,
-        settings: Spark,
+        settings: SparkSettings,
         *,
         lock: int,
         log: Path,
@@ -192,7 +192,7 @@ class Session:
                 env={
                     "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
                     "SPARK_CONNECT_MODE": "0",
-                    **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._settings.local else {}),
+                    **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._settings.is_local else {}),
                 },
                 log=self._log,
                 keep=[self._lock],
@@ -201,7 +201,7 @@ class Session:
             port, secret = self._address(answer)
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             gateway = launch_gateway()
-        if self._settings.local:
+        if self._settings.is_local:
             _listen_on_loopback_only(gateway.jvm)
         context = SparkContext(conf=SparkConf(loadDefaults=True, _jvm=gateway.jvm), gateway=gateway)
         context.setLogLevel(context.getConf().get(_LOG_LEVEL, "WARN"))
@@ -228,9 +228,11 @@ class Session:
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             **given,
             # it would replace what is hidden anyhow
-            _REDACTION: "|".join(filter(None, (secret.REDACTION, given.get(_REDACTION)))),
+            _REDACTION: "|".join(
+                filter(None, (secret.SPARK_REDACTION_PATTERN, given.get(_REDACTION)))
+            ),
         }
-        conf = (_LOOPBACK if settings.local else _ON_A_CLUSTER) | conf
+        conf = (_LOOPBACK if settings.is_local else _ON_A_CLUSTER) | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
             theirs = given.get(key, "")

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from livejoin.errors import BrokerError, KafkaUnavailable
+from livejoin.errors import BrokerStartFailed, KafkaUnavailable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
 from livejoin.runtime import class_archive as classes
 from livejoin.runtime import jars, processes
@@ -68,7 +68,7 @@ def broker(
                 kafka.wait_until_reachable(_START_S)
             except KafkaUnavailable as error:
                 ended = "ended" if child.gone else f"did not answer within {_START_S} s"
-                raise BrokerError(
+                raise BrokerStartFailed(
                     f"the embedded broker {ended}", hint=f"Its log says why: {log}."
                 ) from error
             yield kafka
@@ -134,4 +134,4 @@ def _format(java: list[str], settings: Path, folder: Path) -> None:
     )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-500:]
-        raise BrokerError(f"the broker's folder {folder} could not be formatted: {said}")
+        raise BrokerStartFailed(f"the broker's folder {folder} could not be formatted: {said}")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.client.protocol import Session
+from livejoin.client.protocol import ClientSession
 from livejoin.tables.http import connection_limits, server
 from livejoin.tables.ingest.catalog import Host
 from livejoin.tables.live import delivery, frames
@@ -119,8 +119,8 @@ def test_after_many_changes_a_large_table_is_encoded_anew() -> None:
 
 def _hashes(frame: Frame) -> dict[str, tuple[int, str]]:
     """What somebody holds who has got this frame alone."""
-    session = Session(*{part.table for part in frame.parts})
-    session.hello()
+    session = ClientSession(*{part.table for part in frame.parts})
+    session.connected()
     session.receive(b"".join(frame.pieces), 0.0)
     replicas = session._replicas
     return {table: (len(replica), replica.hash) for table, replica in replicas.items()}

@@ -45,7 +45,7 @@ def understood(given: Mapping[str, str]) -> Clients:
     for family in families:
         rdkafka |= family.librdkafka
         java |= family.java
-    redaction.remember(_secrets(named, rdkafka, java, who))
+    redaction.add_secrets(_secrets(named, rdkafka, java, who))
     return Clients(rdkafka, java, _options(who), tuple(_warnings(named, who)))
 
 

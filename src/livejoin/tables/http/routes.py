@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from livejoin.core import control_schema, spec
 from livejoin.core.control_messages import Invalid, shown
 from livejoin.core.tokens import includes
-from livejoin.errors import AskError, KafkaUnavailable, TopicMissing
+from livejoin.errors import AskError, KafkaUnavailable, TopicUnusable
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.middleware import Refused, check_role
 from livejoin.tables.auth.sign_in import SigningIn, who
@@ -81,7 +81,7 @@ def api(host: Host, live: Live, asking: Asking, signing_in: SigningIn, audit: Au
         AskError: _wrong,
         Invalid: _invalid,
         KafkaUnavailable: _unavailable,
-        TopicMissing: _missing,
+        TopicUnusable: _missing,
     }
     return Starlette(routes=routes, exception_handlers=handlers)
 

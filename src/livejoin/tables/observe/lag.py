@@ -17,7 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
-from livejoin.errors import LivejoinError, TopicMissing
+from livejoin.errors import LivejoinError, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.errors import missing
 from livejoin.kafka.reading import Place, Span, last_readable
@@ -144,7 +144,7 @@ class Ends:
             if reading.topic not in topics:
                 raise missing(reading.topic)
             if topics[reading.topic].id != reading.topic_id:
-                raise TopicMissing(f'topic "{reading.topic}" was deleted and made again')
+                raise TopicUnusable(f'topic "{reading.topic}" was deleted and made again')
         found = self._kafka.offsets(topics.values(), OffsetSpec.latest())
         unread = {
             Place(reading.topic, partition): Span(shown.at(source, partition), end)
