@@ -36,9 +36,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--warm-up", type=int, default=20, help="seconds before samples count")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, broker.broker(Path(folder) / "broker") as kafka:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        broker.embedded_broker(Path(folder) / "broker") as kafka,
+    ):
         for topic in TOPICS.values():
-            kafka.make(topic)
+            kafka.create_topic(topic)
         producer = kafka.producer()
         for number in range(USERS):
             producer.produce(TOPICS["users"], json.dumps({"userId": f"u{number}", "name": "n"}))
@@ -68,7 +71,7 @@ async def _measure(
                 data = await socket.recv()
                 now = time.perf_counter()
                 assert isinstance(data, bytes)
-                for part in frames.read(data)[1]:
+                for part in frames.parse_frame(data)[1]:
                     if part.table == "accounts_ui" and part.kind == "upsert":
                         numbers = pa.ipc.open_stream(part.payload).read_all().column("balance")
                         took += [now - sent[int(number)] for number in numbers.to_pylist()]

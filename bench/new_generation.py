@@ -25,7 +25,7 @@ from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from livejoin.runtime import broker, processes
 
 PAIRS = (("one.users", "one.accounts"), ("two.users", "two.accounts"))
@@ -47,7 +47,7 @@ class Timed(Queries):
     ) -> DataFrame:
         began = time.perf_counter()
         try:
-            return super()._changes(spark, generation, fed_from)
+            return super()._changelog_stream(spark, generation, fed_from)
         finally:
             self.took["plan"].append(time.perf_counter() - began)
 
@@ -56,7 +56,7 @@ class Timed(Queries):
     ) -> StreamingQuery:
         began = time.perf_counter()
         try:
-            return super()._written(changes, generation, called, checkpoint, batch_s)
+            return super()._start_query(changes, generation, called, checkpoint, batch_s)
         finally:
             self.took["start"].append(time.perf_counter() - began)
 
@@ -76,9 +76,9 @@ def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with (
-            broker.broker(folder / "broker") as kafka,
-            processes.only_one(folder / "lock", "folder") as lock,
-            Session(SparkSettings(), lock=lock, log=folder / "spark.log") as session,
+            broker.embedded_broker(folder / "broker") as kafka,
+            processes.file_lock(folder / "lock", "folder") as lock,
+            SparkDriver(SparkSettings(), lock=lock, log=folder / "spark.log") as session,
         ):
             _fill(kafka)
             names = Names("bench")
@@ -105,7 +105,7 @@ def _fill(kafka: Kafka) -> None:
     producer = kafka.producer()
     for users, accounts in (*PAIRS, (LIVE.users, LIVE.accounts)):
         for topic in (users, accounts):
-            kafka.make(topic, partitions=2)
+            kafka.create_topic(topic, partitions=2)
         for number in range(RECORDS):
             record = {"userId": f"u{number}", "name": "n", "age": number}
             producer.produce(users, json.dumps(record), partition=number % 2)

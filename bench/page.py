@@ -65,7 +65,10 @@ def main() -> None:
 
 
 def _measured(part: str, asked: argparse.Namespace) -> Figures:
-    with tempfile.TemporaryDirectory() as folder, broker.broker(Path(folder) / "kafka") as kafka:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        broker.embedded_broker(Path(folder) / "kafka") as kafka,
+    ):
         cluster = Ledgered(kafka, Path(folder), NAME)
         cluster.lead(cluster.generation(1, ROWS))
         return PARTS[part](asked, cluster)

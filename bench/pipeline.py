@@ -36,10 +36,10 @@ from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import arrived
+from livejoin.kafka.reading import poll_batch
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from livejoin.runtime import broker, processes
 from rig.running import Running, descendants, is_java, memory_kib, running, until
 
@@ -127,10 +127,10 @@ class Load:
         consumer.assign([TopicPartition(Names(NAME).changelog(1), 0, 0)])
         seen = set()
         while not self._stop.is_set():
-            found = arrived(consumer, 10_000, 0.1)
+            found = poll_batch(consumer, 10_000, 0.1)
             now = time.monotonic()
             for record in found:
-                mark = changelog.mark(record.key() or b"")
+                mark = changelog.marked_position(record.key() or b"")
                 if mark and mark.source == "accounts" and mark.offset not in seen:
                     seen.add(mark.offset)
                     self.marks.append(Mark(self._sent[mark.offset], now))
@@ -140,9 +140,9 @@ class Load:
 @contextmanager
 def _loaded(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Running, Load]]:
     """A livejoin that is live, with a steady load."""
-    with broker.broker(folder / "broker") as kafka:
+    with broker.embedded_broker(folder / "broker") as kafka:
         for topic in TOPICS.values():
-            kafka.make(topic)
+            kafka.create_topic(topic)
         producer = kafka.producer()
         for number in range(USERS):
             producer.produce(TOPICS["users"], json.dumps({"userId": f"u{number}", "name": "n"}))
@@ -229,7 +229,7 @@ def generation(_asked: argparse.Namespace, _folder: Path) -> Figures:
 def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
     """Input records/s from the beginning until the table server holds all tables."""
     count, figures = asked.records, Figures()
-    with broker.broker(folder / "broker") as kafka:
+    with broker.embedded_broker(folder / "broker") as kafka:
         _fill(kafka, count)
         spark = {
             "history_records": asked.history_records,
@@ -258,7 +258,7 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
 
 def _fill(kafka: Kafka, count: int) -> None:
     for topic in TOPICS.values():
-        kafka.make(topic, partitions=PARTITIONS)
+        kafka.create_topic(topic, partitions=PARTITIONS)
     producer = kafka.producer(
         **{"linger.ms": 20, "batch.num.messages": 10_000, "queue.buffering.max.kbytes": 1 << 20}
     )
@@ -314,9 +314,9 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
     # keys are counted here, to know when all are there
     settings = SparkSettings(batch_s=5, history_records=0, conf={COUNTING: "true"})
     with (
-        broker.broker(folder / "broker") as kafka,
-        processes.only_one(folder / "lock", "folder") as lock,
-        Session(settings, lock=lock, log=folder / "spark.log") as session,
+        broker.embedded_broker(folder / "broker") as kafka,
+        processes.file_lock(folder / "lock", "folder") as lock,
+        SparkDriver(settings, lock=lock, log=folder / "spark.log") as session,
     ):
         _fill(kafka, count)
         queries = Queries(session, kafka, Names(NAME), str(folder / "checkpoints"), settings)
@@ -325,7 +325,7 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
         for number, join in enumerate(joins, 1):
             choice = spec.Choice(TOPICS["users"], TOPICS["accounts"], join)
             asked_for = Generation(number, choice, time.time())
-            pipeline.start(pipeline.prepared(asked_for))
+            pipeline.start(pipeline.prepare(asked_for))
             (query,) = session.spark().streams.active
             kept = until(lambda: _kept(query.lastProgress, count), "all keys are kept", 600)  # noqa: B023
             pipeline.stop(number)

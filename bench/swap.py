@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from livejoin.core import control_messages, facts
-from livejoin.core.control_records import History, understood
+from livejoin.core.control_records import ControlHistory, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
@@ -36,7 +36,7 @@ from rig.world import (
 
 OUT = Path(__file__).parent / "out" / "swap.json"
 NAME = "bench"
-RULES = control_messages.Rules(Names(NAME), "control")
+RULES = control_messages.TopicRules(Names(NAME), "control")
 HISTORY = 100_000
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with (
-            broker.broker(folder / "broker") as kafka,
+            broker.embedded_broker(folder / "broker") as kafka,
             world(kafka, folder / "run", NAME) as one,
         ):
             play(one, [Traffic(asked.rate)])
@@ -73,28 +73,28 @@ def _swap(one: World, number: int) -> float:
 
 def _fold() -> float:
     began = time.perf_counter()
-    history = History()
+    history = ControlHistory()
     for offset in range(HISTORY):
         raw = b'{"usersTopic":"users_%d","joinType":"inner","id":"%d"}' % (offset % 7, offset)
-        history.add(understood(offset, 1.0, "kafka", raw, RULES))
-    state = decide(State(), facts.Started(1.0, 1.0, Choice("users", "accounts")))
-    decide(state, history.folded("t", HISTORY))
+        history.add(parse_record(offset, 1.0, "kafka", raw, RULES))
+    state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
+    decide(state, history.replayed("t", HISTORY))
     return time.perf_counter() - began
 
 
 def _decide() -> list[float]:
-    state = decide(State(), facts.Started(1.0, 1.0, Choice("users", "accounts")))
-    state = decide(state, facts.Folded("t", 0, control_messages.Request()))
+    state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
+    state = decide(state, facts.HistoryReplayed("t", 0, control_messages.Request()))
     took = []
     for offset in range(5000):
         raw = b'{"usersTopic":"users_%d","id":"%d"}' % (offset % 7, offset)
         began = time.perf_counter()
-        one = understood(offset, 1.0, "kafka", raw, RULES)
+        one = parse_record(offset, 1.0, "kafka", raw, RULES)
         assert one.request is not None
-        found = {topic: facts.Found(2) for topic in one.request.topics}
-        state = decide(state, facts.Asked(one.origin, one.request, one.wrong, found))
+        found = {topic: facts.TopicInfo(2) for topic in one.request.topics}
+        state = decide(state, facts.MessageReceived(one.origin, one.request, one.error, found))
         took.append((time.perf_counter() - began) * 1000)
-        state = replace(state, untold=())
+        state = replace(state, outbox=())
     return took
 
 

@@ -46,7 +46,10 @@ def main() -> None:
 
 
 def _measured(part: str, asked: argparse.Namespace) -> Figures:
-    with tempfile.TemporaryDirectory() as folder, broker.broker(Path(folder) / "kafka") as kafka:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        broker.embedded_broker(Path(folder) / "kafka") as kafka,
+    ):
         return PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
 
 
@@ -231,8 +234,8 @@ def _sums(frame: bytes) -> Sums:
     found = {}
     for part, payload in zip(header(frame)["parts"], payloads(frame), strict=True):
         table = pa.ipc.open_stream(payload).read_all()
-        total = sum(row_hash.total(row_hash.of_rows(batch)) for batch in table.to_batches())
-        found[part["table"]] = (table.num_rows, row_hash.text(total))
+        total = sum(row_hash.sum_hashes(row_hash.hash_rows(batch)) for batch in table.to_batches())
+        found[part["table"]] = (table.num_rows, row_hash.to_hex(total))
     return found
 
 

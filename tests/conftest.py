@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from livejoin.config.sections import SparkSettings
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from livejoin.runtime import processes
 from rig import brokers, figures
 from rig.reporting import case, pytest_runtest_makereport, pytest_runtest_setup
@@ -41,12 +41,12 @@ def _auto_creation_is_noted() -> None:
 
 
 @pytest.fixture(scope="session")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDriver]:
     """A real Spark session, in this process."""
     folder: Path = tmp_path_factory.mktemp("spark")
     with (
-        processes.only_one(folder / "lock", "folder") as lock,
-        Session(SparkSettings(conf=COLD), lock=lock, log=folder / "spark.log") as one,
+        processes.file_lock(folder / "lock", "folder") as lock,
+        SparkDriver(SparkSettings(conf=COLD), lock=lock, log=folder / "spark.log") as one,
     ):
         yield one
 

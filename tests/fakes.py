@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.outbox import Ended, Line, Reply, Told
+from livejoin.core.outbox import EndedGeneration, LogLine, OutboxItem, Reply
 from livejoin.core.state import State, from_json, to_json
 from livejoin.errors import GenerationUnrecoverable, LeadershipLost, TopicUnusable
 
@@ -23,18 +23,18 @@ class Crash(SystemExit):
 
 
 @dataclass
-class World:
+class FakeWorld:
     """What survives a crash: topics, the ledger, changelogs and checkpoints."""
 
     topics: dict[str, str]  # by name, their ids
     state: str | None = None
-    told: list[Told] = field(default_factory=list)
+    outbox: list[OutboxItem] = field(default_factory=list)
     changelogs: set[int] = field(default_factory=set)
     ids: dict[int, str] = field(default_factory=dict)  # of changelogs
-    made: int = 0  # topics, ever
+    topics_created: int = 0  # topics, ever
     checkpoints: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
-    most_running: int = 0
+    max_running: int = 0
     leader: int = 0
     effects: list[str] = field(default_factory=list)
     crash_at: tuple[str, int] = ("", 0)  # an effect, and which visit to it
@@ -58,26 +58,26 @@ class World:
         self.running.clear()
 
     @property
-    def lines(self) -> list[Line]:
-        return [told for told in self.told if isinstance(told, Line)]
+    def lines(self) -> list[LogLine]:
+        return [told for told in self.outbox if isinstance(told, LogLine)]
 
     @property
     def replies(self) -> list[Reply]:
-        return [told for told in self.told if isinstance(told, Reply)]
+        return [told for told in self.outbox if isinstance(told, Reply)]
 
     @property
-    def ended(self) -> list[Ended]:
-        return [told for told in self.told if isinstance(told, Ended)]
+    def ended(self) -> list[EndedGeneration]:
+        return [told for told in self.outbox if isinstance(told, EndedGeneration)]
 
 
 class FakeLedger:
     """Writes all or nothing, and only while nobody else leads."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FakeWorld) -> None:
         self._world = world
         self._term = 0
 
-    def last(self) -> State:
+    def take_over(self) -> State:
         with self._world.lock:
             self._world.leader += 1
             self._term = self._world.leader
@@ -87,21 +87,21 @@ class FakeLedger:
     def write(self, state: State) -> State:
         world = self._world
         text = json.dumps(to_json(state))
-        if text != world.state or state.untold:
+        if text != world.state or state.outbox:
             world.visit("before ledger")
             with world.lock:
                 if self._term != world.leader:
                     raise LeadershipLost("another one leads")
                 world.state = text
-                world.told += state.untold
+                world.outbox += state.outbox
             world.visit("after ledger")
-        return replace(state, untold=())
+        return replace(state, outbox=())
 
 
 class FakePipeline:
     """Queries that catch up at once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FakeWorld) -> None:
         self._world = world
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
@@ -118,9 +118,9 @@ class FakePipeline:
         world, number = self._world, generation.number
         world.visit("before topics")
         with world.lock:
-            world.made += 1
+            world.topics_created += 1
             world.changelogs.add(number)
-            world.ids[number] = f"made {world.made}"
+            world.ids[number] = f"made {world.topics_created}"
         world.visit("after topics")
         return world.ids[number], ""
 
@@ -132,7 +132,7 @@ class FakePipeline:
                 raise GenerationUnrecoverable("its changelog was deleted and made again")
             world.checkpoints.add(number)
             world.running.add(number)
-            world.most_running = max(world.most_running, len(world.running))
+            world.max_running = max(world.max_running, len(world.running))
         world.visit("after start")
         return None
 
@@ -161,7 +161,7 @@ class FakePipeline:
                         self._world.ids.pop(number, None)
                     self._world.visit("after delete")
 
-    def read_on(self, generation: int) -> bool:
+    def made_progress(self, generation: int) -> bool:
         return generation not in self._world.running
 
     def reachable(self) -> bool:

@@ -21,7 +21,7 @@ from livejoin.control.executor import Executor, Inbox
 from livejoin.control.leadership import SESSION_S, Leadership, Term
 from livejoin.control.ledger import Ledger
 from livejoin.core import facts
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role
@@ -37,7 +37,7 @@ from livejoin.errors import (
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from livejoin.runtime import jars, processes
 from livejoin.serving import Announce, TableServer, ThreadGroup
 from livejoin.tables.auth import access_topics
@@ -51,7 +51,7 @@ _POLL_S = 1.0
 _JVM_SILENCE_S = SESSION_S - 3
 _NEWER_FORMAT_RETRY_S = 30.0
 
-CountsByGeneration = Mapping[int, facts.Counted]  # generation
+CountsByGeneration = Mapping[int, facts.RecordsCounted]  # generation
 
 
 def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None) -> int:
@@ -60,14 +60,14 @@ def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None)
     `announce` is told the page's address.
     """
     serving.check_exposure(settings)  # before anything is downloaded
-    processes.java()
+    processes.find_java()
     jars.jars("spark")
 
     def stand(crew: ThreadGroup, of: TableServer) -> None:
         leader = Leader(
             *(settings, of.kafka, of.names, of.show_status),
             lambda: of.catalog.counted,
-            of.catalog.overtaken_of,
+            of.catalog.request_rewrites,
         )
         crew.start("leader", leader.run)
 
@@ -84,7 +84,7 @@ class Leader:
     show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
     counts: Callable[[], CountsByGeneration]  # as our tables hold them
     # winners that an older record followed, of these generations
-    overtaken: Callable[[frozenset[int]], Mapping[int, Sequence[Change]]]
+    overtaken: Callable[[frozenset[int]], Mapping[int, Sequence[ChangelogRecord]]]
 
     def run(self, stop: threading.Event) -> None:
         """Stand by or lead, until told to stop."""
@@ -113,7 +113,7 @@ class Leader:
                 return
             settings = self.settings.spark
             session = stack.enter_context(
-                Session(
+                SparkDriver(
                     settings,
                     lock=lock,
                     log=folder / "spark.log",
@@ -136,23 +136,23 @@ class Leader:
         """The folder's lock: once we have it, no query of an earlier leader runs here any more."""
         while not over.is_set():
             try:
-                one = processes.only_one(folder / "livejoin.lock", "checkpoints", _ATTEMPT_S)
+                one = processes.file_lock(folder / "livejoin.lock", "checkpoints", _ATTEMPT_S)
                 return stack.enter_context(one)
             except MachineError as error:
                 log.warning("waiting for the folder", why=str(error))
                 self._show_waiting(str(error))
         return None
 
-    def _run_control(self, session: Session, over: threading.Event) -> None:
+    def _run_control(self, session: SparkDriver, over: threading.Event) -> None:
         if over.is_set():
             return  # another one may lead by now, and would be fenced
         settings, kafka, names = self.settings, self.kafka, self.names
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
-        state = ledger.last()
-        access_topics.make_topics(kafka, names)
+        state = ledger.take_over()
+        access_topics.create_topics(kafka, names)
         if not settings.http.insecure:
-            _print_tokens(access_topics.first(kafka, names))
+            _print_tokens(access_topics.create_first_tokens(kafka, names))
         queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
         pipeline = Pipeline(kafka, names, queries, settings.start_positions)
         used = self._last_generation(pipeline, over)
@@ -161,13 +161,13 @@ class Leader:
         crew = ThreadGroup(on_failure=over.set)
         crew.start("spark", session.watch)
         crew.start("queries", partial(queries.watch, executor))
-        crew.start("sources", partial(pipeline.watch, executor))
-        crew.start("rehearsal", pipeline.rehearse)
+        crew.start("sources", partial(pipeline.watch_sources, executor))
+        crew.start("rehearsal", pipeline.run_warm_up)
         crew.start("figures", partial(self._report_counts, inbox))
         crew.start("rewrite", partial(self._rewrite_overtaken, pipeline))
         crew.start("control-topic", control.run)
         crew.start("ledger", ledger.watch)
-        started = facts.Started(
+        started = facts.LeaderStarted(
             time.time(), time.monotonic(), settings.initial_choice, settings.limits, used
         )
         try:
@@ -185,7 +185,7 @@ class Leader:
         """The highest number that something of ours has: the ledger may have lost its end."""
         while not over.is_set():
             try:
-                return pipeline.last_used()
+                return pipeline.highest_number()
             except QueryFailed as error:  # checkpoints elsewhere, which Spark's JVM must list
                 log.warning("waiting for the checkpoints", why=str(error))
                 self._show_waiting(str(error))
@@ -204,10 +204,10 @@ class Leader:
 
     def _rewrite_overtaken(self, pipeline: Pipeline, stop: threading.Event) -> None:
         """Write winners again, behind the older records that followed them."""
-        done: Mapping[int, Sequence[Change]] = {}
+        done: Mapping[int, Sequence[ChangelogRecord]] = {}
         try:
             while not stop.wait(_POLL_S):
-                now = self.overtaken(pipeline.settled())
+                now = self.overtaken(pipeline.caught_up())
                 if now is done:
                     continue
                 for number, changes in now.items():
@@ -229,7 +229,7 @@ def _print_tokens(made: list[tuple[Role, str]]) -> None:
         print(f"livejoin: a token for the role {role}, shown only now: {text}", flush=True)
 
 
-def _start_spark(session: Session) -> None:
+def _start_spark(session: SparkDriver) -> None:
     began = time.monotonic()
     try:
         session.spark()

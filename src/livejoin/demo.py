@@ -18,7 +18,7 @@ from livejoin import app
 from livejoin.client import credentials, http
 from livejoin.config import settings
 from livejoin.core.names import Names
-from livejoin.core.tokens import found as known_token
+from livejoin.core.tokens import find_token as known_token
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import broker
 from livejoin.tables.auth import access_topics
@@ -48,7 +48,7 @@ _MALFORMED = (
 def run(folder: Path, port: int, *, insecure: bool = False) -> int:
     """Run the demo over a folder, until Ctrl-C."""
     folder.mkdir(parents=True, exist_ok=True)
-    with broker.broker(folder / "broker") as kafka, _sample_producers(kafka):
+    with broker.embedded_broker(folder / "broker") as kafka, _sample_producers(kafka):
         chosen = settings.load(
             kafka=kafka.properties,
             topics={"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
@@ -66,11 +66,13 @@ def run(folder: Path, port: int, *, insecure: bool = False) -> int:
 
 def _ensure_token(kafka: Kafka, names: Names, url: str) -> None:
     """Have a token for commands in another terminal: the one of last time, or a new one."""
-    access_topics.make_topics(kafka, names)
+    access_topics.create_topics(kafka, names)
     text = credentials.stored_token(url)
-    token = known_token(text, access_topics.known(kafka, names)) if text else None
-    if token is None or token.trouble(time.time()):
-        credentials.store_token(url, access_topics.make(kafka, names, "operator", "demo", None))
+    token = known_token(text, access_topics.read_tokens(kafka, names)) if text else None
+    if token is None or token.invalid_reason(time.time()):
+        credentials.store_token(
+            url, access_topics.create_token(kafka, names, "operator", "demo", None)
+        )
 
 
 def _print_welcome(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
@@ -104,7 +106,7 @@ def _sample_producers(kafka: Kafka) -> Iterator[None]:
     for pair, topics in PAIRS.items():
         if len(kafka.describe(topics)) < len(topics):
             for topic in topics:
-                kafka.make(topic, partitions=2)
+                kafka.create_topic(topic, partitions=2)
             _produce_initial(producer, pair)
     trickle = threading.Thread(
         target=_produce_changes, args=(producer, stop), name="sample producers"

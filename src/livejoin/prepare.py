@@ -34,41 +34,43 @@ _SETTINGS = SparkSettings(
 
 def prepare() -> None:
     """Have jars and archives; the archives come from a rehearsal of everything, with one record."""
-    java = processes.java()
+    java = processes.find_java()
     jars.jars("spark")
     if spark_session.class_archive(java).exists() and broker.class_archive(java).exists():
         return
-    processes.say("Rehearsing once, so that later starts are quick …")
+    processes.print_progress("Rehearsing once, so that later starts are quick …")
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with (
-            broker.broker(folder / "broker", archive_classes=True) as kafka,
-            processes.only_one(folder / "lock", "folder") as lock,
-            spark_session.Session(
+            broker.embedded_broker(folder / "broker", archive_classes=True) as kafka,
+            processes.file_lock(folder / "lock", "folder") as lock,
+            spark_session.SparkDriver(
                 _SETTINGS, lock=lock, log=folder / "spark.log", archive_classes=True
             ) as spark,
         ):
             _rehearse(kafka, spark, folder)
 
 
-def _rehearse(kafka: Kafka, spark: spark_session.Session, folder: Path) -> None:
+def _rehearse(kafka: Kafka, spark: spark_session.SparkDriver, folder: Path) -> None:
     names, choice = Names("rehearsal"), Choice("users", "accounts")
     producer = kafka.producer()
     for topic in (choice.users, choice.accounts):
-        kafka.make(topic)
+        kafka.create_topic(topic)
         producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
     producer.flush(_TIMEOUT_S)
     queries = Queries(spark, kafka, names, str(folder / "checkpoints"), _SETTINGS)
     start = {source.name: "earliest" for source in SOURCES}
     pipeline = Pipeline(kafka, names, queries, start)
-    generation = pipeline.prepared(Generation(1, choice, time.time()))
+    generation = pipeline.prepare(Generation(1, choice, time.time()))
     pipeline.start(generation)
     late = threading.Event()
     timer = threading.Timer(_TIMEOUT_S, late.set)
     timer.start()
     try:
         pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=late.is_set)
-        while not queries.checkpoints.reached(generation.checkpoint) and not late.wait(_POLL_S):
+        while not queries.checkpoints.committed_offsets(generation.checkpoint) and not late.wait(
+            _POLL_S
+        ):
             pass
     finally:
         timer.cancel()

@@ -24,21 +24,21 @@ _MASK = (1 << 64) - 1
 _INVERSE = pow(BASE, -1, 1 << 64)
 
 
-def of_rows(batch: pa.RecordBatch, same: Collection[str] = ()) -> np.ndarray:
+def hash_rows(batch: pa.RecordBatch, same: Collection[str] = ()) -> np.ndarray:
     """A number per row. Columns in which all cells are the `same` need not be gone through."""
     total = np.zeros(batch.num_rows, np.uint64)
     for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True), 1):
         cells = column[:1] if name in same or column.null_count == len(column) else column
-        total += mix(_cells(cells) + np.uint64(place * ODD & _MASK))
+        total += mix(_hash_cells(cells) + np.uint64(place * ODD & _MASK))
     return mix(total)
 
 
-def total(hashes: np.ndarray) -> int:
+def sum_hashes(hashes: np.ndarray) -> int:
     """The sum of rows' numbers; sums may be added and taken away as they are."""
     return int(np.sum(hashes, dtype=np.uint64))
 
 
-def text(total: int) -> str:
+def to_hex(total: int) -> str:
     """A sum as everybody writes it."""
     return f"{total & _MASK:016x}"
 
@@ -50,9 +50,9 @@ def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _cells(column: pa.Array) -> np.ndarray:
+def _hash_cells(column: pa.Array) -> np.ndarray:
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    data, starts, lengths = _bytes(column)
+    data, starts, lengths = _cell_bytes(column)
     powers = _powers(BASE, len(data) + 1)
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(data * powers[:-1], out=sums[1:])
@@ -64,7 +64,7 @@ def _cells(column: pa.Array) -> np.ndarray:
     )
 
 
-def _bytes(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _cell_bytes(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All bytes of a column, and each cell's start and length in them."""
     count = len(column)
     if pa.types.is_string(column.type):
@@ -81,16 +81,16 @@ def _bytes(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return data, np.arange(count) * 8, np.full(count, 8)
 
 
-_cache: dict[int, np.ndarray] = {}
+_powers_cache: dict[int, np.ndarray] = {}
 
 
 def _powers(base: int, count: int) -> np.ndarray:
     """The first powers of a base; kept, and grown by doubling."""
-    have = _cache.get(base)
+    have = _powers_cache.get(base)
     if have is None or len(have) < count:
         size = max(1024, 1 << (count - 1).bit_length())
         have = np.full(size, np.uint64(base))
         have[0] = 1
         np.multiply.accumulate(have, out=have)
-        _cache[base] = have
+        _powers_cache[base] = have
     return have[:count]

@@ -23,15 +23,15 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import processes
 from livejoin.tables.auth import identity
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.request_signing import Vouching
-from livejoin.tables.auth.sign_outs import SignOuts
-from livejoin.tables.auth.token_follower import Keys
-from livejoin.tables.http.connection_limits import Doors
-from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.auth.request_signing import RequestSigner
+from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.auth.token_follower import TokenFollower
+from livejoin.tables.http.connection_limits import ConnectionLimits
+from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.server import Access, listen, serve
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.ingest.follower import Follower, Post
-from livejoin.tables.observe.lag import Ends
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.follower import LedgerFollower, Post
+from livejoin.tables.observe.lag import EndOffsetPoller
 
 log = structlog.get_logger()
 
@@ -82,12 +82,12 @@ class TableServer:
 
     kafka: Kafka
     names: Names
-    catalog: Host
+    catalog: Catalog
     post: Post  # has something done on the thread that owns the host
 
     def show_status(self, row: dict[str, Any]) -> None:
         """Show a status until there is a ledger that tells one."""
-        self.post(lambda: self.catalog.show_status(row))
+        self.post(lambda: self.catalog.set_status(row))
 
 
 StartThreads = Callable[[ThreadGroup, TableServer], None]
@@ -102,13 +102,19 @@ def run(
         log.warning("settings", what=warning)
     http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
     key = (
-        b"" if http.insecure else identity.key(processes.state_folder() / settings.name / "session")
+        b""
+        if http.insecure
+        else identity.load_session_key(processes.state_folder() / settings.name / "session")
     )
     access = Access(
-        identity.Guests(identity.Keyring(), identity.Sessions(key), insecure=http.insecure),
+        identity.Identities(
+            identity.TokenRegistry(), identity.Sessions(key), insecure=http.insecure
+        ),
         Audit(kafka, names),
-        SignOuts(kafka, names),
-        Doors(http.connections, http.connections_per_address, http.connections_per_second),
+        SignOutPublisher(kafka, names),
+        ConnectionLimits(
+            http.connections, http.connections_per_address, http.connections_per_second
+        ),
         certificate=http.tls.certificate,
         key=http.tls.key,
         hosts=[
@@ -120,7 +126,7 @@ def run(
     with listen(http.host, http.port) as taken:
         scheme = "https" if http.tls.certificate else "http"
         url = f"{scheme}://{_url_host(http)}:{taken.getsockname()[1]}/"
-        code = access.guests.console_code()
+        code = access.identities.console_code()
         announce(url, url if http.insecure else f"{url}#code={code}")
         if http.insecure:
             log.warning("INSECURE: whoever can reach this may read and change everything", at=url)
@@ -162,7 +168,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
     taken: socket.socket,
     hire: StartThreads,
 ) -> int:
-    host = Host(
+    host = Catalog(
         logs_kept=settings.logs_kept,
         rejects_kept=settings.rejects_kept,
         control_kept=settings.control_kept,
@@ -183,20 +189,20 @@ async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
     post = here.call_soon_threadsafe
     _ = kafka.admin  # made before threads share it: of two that make it, one loses its answers
     crew = ThreadGroup(on_failure=lambda: post(stop.set))
-    follower = Follower(kafka, names, host, post, logs_kept=settings.logs_kept)
+    follower = LedgerFollower(kafka, names, host, post, logs_kept=settings.logs_kept)
     crew.start("follower", follower.run)
-    crew.start("ends", Ends(kafka, names, host, post).run)
-    vouching = Vouching(kafka, names)
-    crew.start("tokens", Keys(kafka, names, access, vouching, host, post).run)
+    crew.start("ends", EndOffsetPoller(kafka, names, host, post).run)
+    vouching = RequestSigner(kafka, names)
+    crew.start("tokens", TokenFollower(kafka, names, access, vouching, host, post).run)
     hire(crew, TableServer(kafka, names, host, post))
-    asking = Asking(kafka, settings.rules, settings.limits, host, vouching)
+    asking = ControlProducer(kafka, settings.rules, settings.limits, host, vouching)
     gc.collect()
     gc.freeze()  # what was imported stays: later collections need not look at it, and viewers wait
     try:
         await serve(host, asking, taken, stop, access)
     finally:
         log.info("stopping")
-        kafka.leave()
+        kafka.stop_waiting()
         await asyncio.to_thread(crew.stop)
         await asyncio.to_thread(access.audit.close, _FLUSH_S)
         await asyncio.to_thread(access.sign_outs.close, _FLUSH_S)

@@ -15,7 +15,7 @@ from playwright.sync_api import Page
 
 from browser.looking import LIMIT_S, columns, rows
 from browser.staged import Stage, pair
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 
 COUNT = 120
@@ -122,11 +122,11 @@ def all_in_order(stage: Stage, page: Page, when: str) -> None:
     assert wrong == [], when
 
 
-def changes(stage: Stage, first: int, count: int) -> list[Change]:
+def changes(stage: Stage, first: int, count: int) -> list[ChangelogRecord]:
     """New users with and without accounts; accounts for those without; accounts that lose cells."""
     assert stage.state.live is not None
     choice, now = stage.state.live.choice, int(time.time() * 1000)
-    made: list[Change] = []
+    made: list[ChangelogRecord] = []
     for n in range(first, first + count):
         new = pair(choice, COUNT + n, now)
         made += new
@@ -135,7 +135,7 @@ def changes(stage: Stage, first: int, count: int) -> list[Change]:
         if n % 3:
             account = {"accountType": None, "balance": n / 4} if n % 2 else {}
         version = (now + n, 0, n)
-        made.append(Change("final_ui", f"0-{n % COUNT}", user | account, now + n, version))
+        made.append(ChangelogRecord("final_ui", f"0-{n % COUNT}", user | account, now + n, version))
     return made
 
 

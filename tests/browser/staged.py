@@ -13,18 +13,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from livejoin.core import facts, status_rows
-from livejoin.core.changelog import TOMBSTONES, Change
+from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.control_messages import Request
-from livejoin.core.control_records import BY_HEADER, understood
+from livejoin.core.control_records import BY_HEADER, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.outbox import Ended, Line, Reply, row_id
+from livejoin.core.outbox import EndedGeneration, LogLine, Reply, row_id
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.core.state import Limits, State, from_json, to_json
 from livejoin.kafka.cluster import Topic
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
-from tables.serving import RULES, Served, served
+from tables.serving import RULES, RunningServer, run_server
 
 PAIRS = {"users_a": "accounts_a", "users_b": "accounts_b"}
 KINDS = ("checking", "savings", "gold")
@@ -52,7 +52,7 @@ class Memory(FakeKafka):
         self._stage = stage
         self._offsets = itertools.count()
 
-    def find(self, names: Sequence[str]) -> Mapping[str, Topic | str]:  # type: ignore[override]
+    def describe_readable(self, names: Sequence[str]) -> Mapping[str, Topic | str]:  # type: ignore[override]
         found = self.describe(names)
         return {name: found.get(name, f'topic "{name}" does not exist') for name in names}
 
@@ -77,10 +77,10 @@ class Stage:
         self.count = count
         self.at_once = at_once  # whether a build is complete as soon as it is asked for
         self.limits = Limits(max_rows=max_rows)
-        self.host = Host()
+        self.host = Catalog()
         self.kafka = Memory(self, count)
         self.state = State()
-        self.serving: Served
+        self.serving: RunningServer
         self._end: dict[int, int] = {}
 
     @property
@@ -91,23 +91,23 @@ class Stage:
     def start(self) -> None:
         """Generation 1, live."""
         choice = Choice("users_a", "accounts_a")
-        self._take(facts.Started(time.time(), time.monotonic(), choice, self.limits))
-        self._take(facts.Folded("id", 0, Request()))
-        self._take(facts.Listened("control"))
+        self._take(facts.LeaderStarted(time.time(), time.monotonic(), choice, self.limits))
+        self._take(facts.HistoryReplayed("id", 0, Request()))
+        self._take(facts.ControlTopicOpened("control"))
         self._build_if_asked()
         if self.state.building:
             self.finish()
 
     def asked(self, offset: int, raw: bytes, by: str) -> None:
         """A control message was written."""
-        inbound = understood(offset, time.time(), by, raw, RULES)
+        inbound = parse_record(offset, time.time(), by, raw, RULES)
         names = inbound.request.topics if inbound.request else ()
-        topics: dict[str, facts.Found | str] = {
-            name: found if isinstance(found, str) else facts.Found(1, self.count)
-            for name, found in self.kafka.find(list(names)).items()
+        topics: dict[str, facts.TopicInfo | str] = {
+            name: found if isinstance(found, str) else facts.TopicInfo(1, self.count)
+            for name, found in self.kafka.describe_readable(list(names)).items()
         }
-        self._take(facts.Ticked(time.time(), time.monotonic()))
-        self._take(facts.Asked(inbound.origin, inbound.request, inbound.wrong, topics))
+        self._take(facts.ClockTicked(time.time(), time.monotonic()))
+        self._take(facts.MessageReceived(inbound.origin, inbound.request, inbound.error, topics))
         self._build_if_asked()
 
     def _build_if_asked(self) -> None:
@@ -115,33 +115,33 @@ class Stage:
         if building is not None and not building.resolved:
             topics = {"users": building.choice.users, "accounts": building.choice.accounts}
             readings = {s.name: Reading(topics[s.name], "id", {0: 0}, {0: -1}) for s in SOURCES}
-            self._take(facts.Resolved(building.number, readings))
+            self._take(facts.SourcesResolved(building.number, readings))
             if self.at_once:
                 self.finish()
 
     def progress(self, percent: int) -> None:
         """The build is so far."""
         building = self._building()
-        self._take(facts.Ticked(time.time(), time.monotonic()))
-        self._take(facts.Progressed(building.number, percent, 100))
+        self._take(facts.ClockTicked(time.time(), time.monotonic()))
+        self._take(facts.BuildProgressed(building.number, percent, 100))
 
     def finish(self) -> None:
         """The build is complete, and goes live."""
         building = self._building()
         joined = list(_rows(building.choice, self.count))
         self.put(building.number, *joined)
-        self._take(facts.Ticked(time.time(), time.monotonic()))
+        self._take(facts.ClockTicked(time.time(), time.monotonic()))
         self._take(facts.CaughtUp(building.number, self._end.get(building.number, 0)))
 
     def fail(self, why: str) -> None:
         """The build comes to nothing."""
-        self._take(facts.Spoilt(self._building().number, why))
+        self._take(facts.Unrecoverable(self._building().number, why))
 
     def _building(self) -> Generation:
         assert self.state.building is not None
         return self.state.building
 
-    def put(self, number: int, *changes: Change) -> None:
+    def put(self, number: int, *changes: ChangelogRecord) -> None:
         """Write records of a generation's changelog."""
         self._end[number] = self._end.get(number, 0) + len(changes)
         if changes:
@@ -154,24 +154,28 @@ class Stage:
 
     def _take(self, fact: facts.Fact) -> None:
         state = decide(self.state, fact)
-        told, self.state = state.untold, replace(state, untold=())
-        self.serving.do(lambda host: _publish(host, state, told))
+        told, self.state = state.outbox, replace(state, outbox=())
+        self.serving.run_on_loop(lambda host: _publish(host, state, told))
 
 
-def _publish(host: Host, state: State, told: Sequence[Line | Reply | Ended]) -> None:
+def _publish(
+    host: Catalog, state: State, told: Sequence[LogLine | Reply | EndedGeneration]
+) -> None:
     """As the ledger and its followers do."""
     for one in told:
         match one:
-            case Line():
+            case LogLine():
                 line = {"ts": int(one.at * 1000), "level": one.level, "msg": one.msg}
-                host.system.log([{**line, "_id": row_id(one.id)}])
+                host.system.add_log_lines([{**line, "_id": row_id(one.id)}])
             case Reply():
-                host.system.show_control([{**one.row(), "_id": row_id(one.origin.offset)}])
-            case Ended(generation):
-                host.system.show_generations({generation.number: status_rows.ended_row(one)})
-    host.system.show_generations(status_rows.generation_rows(state))
-    host.follow(from_json(json.loads(json.dumps(to_json(state)))))
-    host.show_status({**status_rows.status(state), "stale": status_rows.stale(state)})
+                host.system.put_control_messages(
+                    [{**one.control_raw_row(), "_id": row_id(one.origin.offset)}]
+                )
+            case EndedGeneration(generation):
+                host.system.put_generations({generation.number: status_rows.ended_row(one)})
+    host.system.put_generations(status_rows.generation_rows(state))
+    host.apply_state(from_json(json.loads(json.dumps(to_json(state)))))
+    host.set_status({**status_rows.status_row(state), "stale": status_rows.stale_reason(state)})
 
 
 def _json(row: Mapping[str, Any]) -> bytes:
@@ -191,43 +195,43 @@ def _account(n: int, topic: str = "a") -> dict[str, Any]:
     return {"userId": f"{topic[-1]}-{n:04}", "accountType": KINDS[n % 3], "balance": balance}
 
 
-def pair(choice: Choice, n: int, at: int | None = None) -> list[Change]:
+def pair(choice: Choice, n: int, at: int | None = None) -> list[ChangelogRecord]:
     """A user, their account where there is one, and the joined row."""
     ts = int(time.time() * 1000) if at is None else at
     user, account = _user(choice.users, n), _account(n, choice.users)
     alone = n % 10 == 9
     joined = {**user, **({} if alone else account)}
-    rows = [Change("users_ui", f"0-{n}", user, ts)]
+    rows = [ChangelogRecord("users_ui", f"0-{n}", user, ts)]
     if not alone:
-        rows.append(Change("accounts_ui", f"0-{n}", account, ts))
+        rows.append(ChangelogRecord("accounts_ui", f"0-{n}", account, ts))
     if not (alone and choice.join == "inner"):
-        rows.append(Change("final_ui", f"0-{n}", joined, ts, (ts, 0, n)))
+        rows.append(ChangelogRecord("final_ui", f"0-{n}", joined, ts, (ts, 0, n)))
     return rows
 
 
-def _rows(choice: Choice, count: int) -> Iterator[Change]:
+def _rows(choice: Choice, count: int) -> Iterator[ChangelogRecord]:
     if not count:
         return
     now = int(time.time() * 1000)
     for n in range(count):
         yield from pair(choice, n, now - 60 * (count - n))
     hostile = {"userId": "x", "name": HOSTILE, "email": "=1+1"}
-    yield Change("users_ui", f"0-{_ODD}", hostile, now - 50)
+    yield ChangelogRecord("users_ui", f"0-{_ODD}", hostile, now - 50)
     if choice.join != "inner":
-        yield Change("final_ui", f"0-{_ODD}", hostile, now - 50, (0, 0, 0))
+        yield ChangelogRecord("final_ui", f"0-{_ODD}", hostile, now - 50, (0, 0, 0))
     reasons = ('age: expected int64, got "abc"', "value: not UTF-8")
     for offset, (reason, raw) in enumerate(zip(reasons, RAW, strict=True), _ODD + 1):
         at = {"source": "users", "topic": choice.users, "partition": 0, "offset": offset}
         row = {**at, "ts": now - 40 + offset - _ODD, "reason": reason, "raw": raw}
-        yield Change("rejects_ui", f"users/0-{offset}", row, now - 40)
-    yield Change(TOMBSTONES, f"accounts/0-{_ODD}", None, now)
+        yield ChangelogRecord("rejects_ui", f"users/0-{offset}", row, now - 40)
+    yield ChangelogRecord(TOMBSTONES, f"accounts/0-{_ODD}", None, now)
 
 
 @contextlib.contextmanager
 def staged(count: int = 200, **options: Any) -> Iterator[Stage]:
     """A stage that is served, generation 1 live."""
     stage = Stage(count, **options)
-    with served(stage.host, kafka=stage.kafka) as serving:
+    with run_server(stage.host, kafka=stage.kafka) as serving:
         stage.serving = serving
         stage.start()
         yield stage

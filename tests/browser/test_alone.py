@@ -11,17 +11,17 @@ from browser import chrome
 from browser.looking import arrange, rows, says
 from browser.ordering import EVERY, all_in_order, change, in_order
 from browser.staged import staged
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.filled import chunk, final, live
-from tables.serving import LIMIT_S, served
+from tables.serving import LIMIT_S, run_server
 
 BEFORE = [f"name {n}" for n in range(10)]
 
 
-def filled(names: list[str], **limits: Any) -> Host:
-    host = Host(logs_kept=100, rejects_kept=100, **limits)
-    host.follow(live(1))
+def filled(names: list[str], **limits: Any) -> Catalog:
+    host = Catalog(logs_kept=100, rejects_kept=100, **limits)
+    host.apply_state(live(1))
     made = [final(n, name, 0) for n, name in enumerate(names)]
     host.apply(chunk(1, len(BEFORE), *made[: len(BEFORE)]))
     for end, row in enumerate(made[len(BEFORE) :], len(BEFORE) + 1):
@@ -46,15 +46,15 @@ def test_the_page_goes_on_from_what_it_has_and_says_what_it_leaves_out() -> None
 
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(contextlib.ExitStack())
-        port = first.enter_context(served(filled(BEFORE))).port
+        port = first.enter_context(run_server(filled(BEFORE))).port
         page, trouble = stack.enter_context(chrome.page(f"http://127.0.0.1:{port}/"))
         page.on("websocket", listen)
         shows(page, BEFORE)
         first.close()
-        with served(filled([*BEFORE, "new"]), port=port):
+        with run_server(filled([*BEFORE, "new"]), port=port):
             shows(page, [*BEFORE, "new"])
             assert sent[-1]["resume"] == {"generation": 1, "seq": len(BEFORE)}
-        with served(filled([*BEFORE, "new", "newest"], viewer_rows=5), port=port):
+        with run_server(filled([*BEFORE, "new", "newest"], viewer_rows=5), port=port):
             shows(page, [*BEFORE[-3:], "new", "newest"])
             said = page.locator("#message")
             until(lambda: "of 12 rows" in said.inner_text(), "what is left out is said", LIMIT_S)

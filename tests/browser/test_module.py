@@ -12,13 +12,13 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from browser import chrome
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.http import server
 from livejoin.tables.http.routes import api
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.filled import chunk, final, live
-from tables.serving import LIMIT_S, Served, served
+from tables.serving import LIMIT_S, RunningServer, run_server
 
 PLAIN = Path(__file__).parents[2] / "clients" / "plain"
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -32,7 +32,7 @@ SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
     """Generation 1: many people, one of them hostile, and an account. The page is there as well."""
 
     def with_plain(*given: Any) -> Starlette:
@@ -41,21 +41,21 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         return app
 
     monkeypatch.setattr(server, "api", with_plain)
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     people = [final(n, f"name {n:04}") for n in range(MANY)]
     host.apply(chunk(1, MANY + 2, *people, final(MANY, HOSTILE), account(0, 10.5)))
-    with served(host) as serving:
+    with run_server(host) as serving:
         yield serving
 
 
-def account(offset: int, balance: float) -> Change:
+def account(offset: int, balance: float) -> ChangelogRecord:
     row = {"userId": f"u{offset}", "accountType": "gold", "balance": balance}
-    return Change("accounts_ui", f"0-{offset}", row, 1000)
+    return ChangelogRecord("accounts_ui", f"0-{offset}", row, 1000)
 
 
-def nameless(offset: int) -> Change:
-    return Change("final_ui", f"0-{offset}", {"userId": f"u{offset}"}, 1000)
+def nameless(offset: int) -> ChangelogRecord:
+    return ChangelogRecord("final_ui", f"0-{offset}", {"userId": f"u{offset}"}, 1000)
 
 
 def rows(page: Page) -> list[list[str]]:
@@ -75,7 +75,7 @@ def heading(page: Page, column: str) -> Any:
     return page.locator("live-table th", has=page.get_by_role("button", name=column, exact=True))
 
 
-def test_a_plain_page_follows_livejoin_through_a_cutover(shown: Served) -> None:
+def test_a_plain_page_follows_livejoin_through_a_cutover(shown: RunningServer) -> None:
     url = f"http://127.0.0.1:{shown.port}/"
     with chrome.page(url, path="plain/") as (page, trouble):
         first(page, "name 0000")
@@ -104,14 +104,14 @@ def _sorts(page: Page) -> None:
     assert heading(page, "name").get_attribute("aria-sort") == "descending"
 
 
-def _changes(page: Page, shown: Served) -> None:
+def _changes(page: Page, shown: RunningServer) -> None:
     shown.apply(1, MANY + 3, final(0, "zoe", 1))
     first(page, "zoe")
     shown.apply(1, MANY + 4, final(0, None, 2))
     first(page, f"name {MANY - 1:04}")
 
 
-def _own_grid(page: Page, shown: Served) -> None:
+def _own_grid(page: Page, shown: RunningServer) -> None:
     page.get_by_text("1 accounts hold 10.5").wait_for()
     shown.apply(1, MANY + 5, account(1, 20.0))
     page.get_by_text("2 accounts hold 30.5").wait_for()
@@ -122,7 +122,7 @@ def _own_grid(page: Page, shown: Served) -> None:
     assert page.inner_text("#status") == "following"
 
 
-def _cuts_over(page: Page, shown: Served) -> None:
+def _cuts_over(page: Page, shown: RunningServer) -> None:
     page.evaluate(f"{SCROLL}.scrollTop = 5000")
     until(lambda: f"name {MANY - 1:04}" not in names(page), "other rows are in sight", LIMIT_S)
     before = names(page)
@@ -141,7 +141,7 @@ def _cuts_over(page: Page, shown: Served) -> None:
     _nulls_are_last(page, shown)
 
 
-def _nulls_are_last(page: Page, shown: Served) -> None:
+def _nulls_are_last(page: Page, shown: RunningServer) -> None:
     """Whichever way, also those that come later."""
     heading(page, "name").get_by_role("button").click()  # as rows come
     for nulls, way in enumerate(("ascending", "descending"), 4):
@@ -160,8 +160,8 @@ def _nulls_are_last(page: Page, shown: Served) -> None:
         assert named == sorted(named, reverse=way == "descending")
 
 
-def _says_why_it_is_stale(page: Page, shown: Served) -> None:
+def _says_why_it_is_stale(page: Page, shown: RunningServer) -> None:
     assert page.locator("live-table #notice").inner_text() == ""
-    shown.do(lambda host: host.trouble_with("no broker"))
+    shown.run_on_loop(lambda host: host.set_trouble("no broker"))
     page.locator("live-table[data-state=stale]").wait_for()
     assert page.locator("live-table #notice").inner_text() == "Stale: no broker"

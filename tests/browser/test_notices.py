@@ -67,7 +67,7 @@ def page(looking: tuple[Stage, Page]) -> Page:
 
 
 def notices(stage: Stage) -> list[str]:
-    capped = stage.serving.get("/api/v1/status").json()["capped"]
+    capped = stage.serving.request("/api/v1/status").json()["capped"]
     assert set(capped) == set(FULL)
     made = []
     for table, told in capped.items():

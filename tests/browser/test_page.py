@@ -35,7 +35,7 @@ def gold(to: Producers, user: str, balance: float) -> None:
 
 def test_rows_stay_live_in_the_same_grid(kafka: Kafka, tmp_path: Path) -> None:
     for topic in TOPICS.values():
-        kafka.make(topic)
+        kafka.create_topic(topic)
     to = Producers(kafka, TOPICS)
     for user in ("Ada", "Bob", "Cy"):
         to.send("users", {"userId": user, "name": user, "age": 9007199254740993})

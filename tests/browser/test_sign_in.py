@@ -14,11 +14,11 @@ from playwright.sync_api import Page
 from browser import chrome
 from browser.looking import says
 from livejoin.tables.auth.identity import CONSOLE
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.filled import chunk, final, live
-from tables.letting_in import Door
-from tables.serving import LIMIT_S, served
+from tables.letting_in import AuthFixture
+from tables.serving import LIMIT_S, run_server
 
 NAMES = """async () => {
     const viewer = document.querySelector("perspective-viewer[data-table=final_ui]");
@@ -41,15 +41,15 @@ try {
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door()
+def door() -> AuthFixture:
+    return AuthFixture()
 
 
-def filled(*names: str) -> Host:
-    host = Host()
-    host.follow(live(1))
+def filled(*names: str) -> Catalog:
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, len(names), *(final(n, name) for n, name in enumerate(names))))
-    host.show_status({"state": "live", "generation": 1, "progress": 100, "message": ""})
+    host.set_status({"state": "live", "generation": 1, "progress": 100, "message": ""})
     return host
 
 
@@ -66,9 +66,9 @@ def sign_in(page: Page, token: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: Door) -> None:
-    code = door.guests.codes.make(CONSOLE)
-    with served(filled("Ada"), access=door.access()) as one:
+def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: AuthFixture) -> None:
+    code = door.identities.codes.issue(CONSOLE)
+    with run_server(filled("Ada"), access=door.access()) as one:
         url = f"http://127.0.0.1:{one.port}/"
         with chrome.page(url, path=f"#code={code}&other=kept") as (page, trouble):
             shows(page, "Ada")
@@ -84,10 +84,10 @@ def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: Door) -> No
             assert page.evaluate(NAMES) == []
 
 
-def test_who_may_only_look_is_told_so(door: Door) -> None:
+def test_who_may_only_look_is_told_so(door: AuthFixture) -> None:
     door.token("wall screen", "viewer")
     with (
-        served(filled("Ada"), access=door.access()) as one,
+        run_server(filled("Ada"), access=door.access()) as one,
         chrome.page(f"http://127.0.0.1:{one.port}/") as (page, trouble),
     ):
         sign_in(page, door.texts["wall screen"])
@@ -100,9 +100,9 @@ def test_who_may_only_look_is_told_so(door: Door) -> None:
         assert trouble == []
 
 
-def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: Door) -> None:
+def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: AuthFixture) -> None:
     door.token("short", "viewer")
-    with served(filled("Ada"), access=door.access()) as one:
+    with run_server(filled("Ada"), access=door.access()) as one:
         url = f"http://127.0.0.1:{one.port}/"
         with chrome.page(url) as (page, trouble):
             sign_in(page, door.texts["wrong"])
@@ -123,16 +123,16 @@ def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: Door) -
             assert [text for text in trouble if "401" not in text and "WebSocket" not in text] == []
 
 
-def test_a_server_that_is_started_again_still_knows_who_is_there(door: Door) -> None:
-    code = door.guests.codes.make(CONSOLE)
+def test_a_server_that_is_started_again_still_knows_who_is_there(door: AuthFixture) -> None:
+    code = door.identities.codes.issue(CONSOLE)
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(contextlib.ExitStack())
-        port = first.enter_context(served(filled("Ada"), access=door.access())).port
+        port = first.enter_context(run_server(filled("Ada"), access=door.access())).port
         opened = chrome.page(f"http://127.0.0.1:{port}/", path=f"#code={code}")
         page, _ = stack.enter_context(opened)
         shows(page, "Ada")
         first.close()
-        with served(filled("Ada", "Grace"), port=port, access=door.access()):
+        with run_server(filled("Ada", "Grace"), port=port, access=door.access()):
             shows(page, "Ada", "Grace")
             assert page.get_by_role("dialog").count() == 0
 
@@ -166,14 +166,14 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
     ],
 )
 def test_a_page_of_a_site_that_is_named_follows_by_tickets(
-    door: Door,
+    door: AuthFixture,
     elsewhere: str,
     allowed: bool,  # noqa: FBT001
     token: str,
     said: str,
 ) -> None:
     origins = [elsewhere] if allowed else []
-    with served(filled("Ada"), access=door.access(origins=origins)) as one:
+    with run_server(filled("Ada"), access=door.access(origins=origins)) as one:
         there = f"#http://127.0.0.1:{one.port}/ {door.texts[token]}"
         addresses: list[str] = []
         with chrome.page(f"{elsewhere}/", path=there) as (page, _):

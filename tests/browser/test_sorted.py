@@ -35,7 +35,7 @@ from browser.ordering import (
 )
 from browser.staged import Stage, pair
 from browser.test_views import swap
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 
 TO_A = b'{"usersTopic": "users_a", "accountsTopic": "accounts_a"}'
@@ -210,7 +210,7 @@ def test_a_cell_that_was_changed_on_its_way_is_noticed_and_repaired(
     arrange(page, "final_ui", **PLAIN, sort=[["name", "desc"]])
     tamper(page, "zoe of old", "zoe of new")
     row = {**pair(stage.state.live.choice, 5000)[0].row, "name": "zoe of old"}  # type: ignore[dict-item]
-    stage.put(stage.state.live.number, Change("final_ui", "0-5000", row, 1, (1, 0, 1)))
+    stage.put(stage.state.live.number, ChangelogRecord("final_ui", "0-5000", row, 1, (1, 0, 1)))
     until(lambda: page.evaluate("window.tampered"), "a frame was changed", LIMIT_S)
     says(page, "#toast", "Rows here were not those of the server")
     until(lambda: "zoe of old" in {row["name"] for row in shown(page)}, "repaired", LIMIT_S)

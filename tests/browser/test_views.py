@@ -49,7 +49,7 @@ def test_health_shows_sources_matches_latency_and_rejects_down_to_the_bytes(
     says(page, "#no-spark-ui", "no address is set")
     page.click("#rejects-list .row:has-text('not UTF-8')")
     says(page, "#reject-detail", "partition 0, offset 1000002", "bro\\xff", "62 72 6f ff")
-    stage.serving.do(lambda host: setattr(host, "spark_ui", "http://127.0.0.1:4040/"))
+    stage.serving.run_on_loop(lambda host: setattr(host, "spark_ui", "http://127.0.0.1:4040/"))
     link = page.locator("#spark-ui")
     until(link.is_visible, "Spark's own pages are linked", LIMIT_S)
     assert link.get_attribute("href") == "http://127.0.0.1:4040/"

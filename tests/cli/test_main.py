@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from livejoin import __version__
 from livejoin.cli import main
 from livejoin.errors import AskError
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import chunk, live, reject, user
-from tables.serving import served
+from tables.serving import run_server
 
 Java = Callable[[str], Path]
 COMMANDS = [
@@ -113,11 +113,11 @@ def test_status_against_nothing_exits_with_1_and_says_what_to_do(closed_port: in
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    host = Host(logs_kept=10, rejects_kept=10)
-    host.follow(live(3))
+    host = Catalog(logs_kept=10, rejects_kept=10)
+    host.apply_state(live(3))
     host.apply(chunk(3, 3, user(0), user(1), reject("users", 2)))
-    host.show_status({"usersTopic": "users", "lastApplied": None, "state": "live"})
-    with served(host) as serving:
+    host.set_status({"usersTopic": "users", "lastApplied": None, "state": "live"})
+    with run_server(host) as serving:
         yield f"http://127.0.0.1:{serving.port}"
 
 
@@ -132,10 +132,10 @@ def test_status_prints_the_row_and_the_counts(url: str) -> None:
 
 
 def test_status_prints_which_tables_are_full_and_from_when_on() -> None:
-    host = Host()
-    host.follow(live(1, max_rows=2))
+    host = Catalog()
+    host.apply_state(live(1, max_rows=2))
     host.apply(chunk(1, 3, *(user(n, ts=1_700_000_000_000 + 1000 * n) for n in range(3))))
-    with served(host) as full:
+    with run_server(host) as full:
         done = _run("status", "--url", f"http://127.0.0.1:{full.port}")
     assert done.exit_code == 0, done.output
     told = "users_ui       the newest 2 rows, from 2023-11-14T22:13:21+00:00 on"

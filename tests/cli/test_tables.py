@@ -21,10 +21,10 @@ from livejoin.cli import main
 from livejoin.cli.text import format_cell, format_table
 from livejoin.core import control_schema, spec
 from livejoin.errors import AskError
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, live, user
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 LIVEJOIN = str(Path(sys.executable).with_name("livejoin"))
 LIMIT_S = 30
@@ -43,18 +43,18 @@ pytestmark = pytest.mark.usefixtures("no_settings")
 
 
 @pytest.fixture(scope="module")
-def serving() -> Iterator[Served]:
-    host = Host()
-    host.follow(live(3))
+def serving() -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(3))
     users = [user(i, name=f"n{i}", age=i) for i in range(30)]
     host.apply(chunk(3, 31, *users, user(30, name="\x1b[31mred\n", age=None)))
-    host.show_status({"usersTopic": "users", "state": "live", "generation": 3, "progress": 100})
-    with served(host, kafka=KAFKA) as one:
+    host.set_status({"usersTopic": "users", "state": "live", "generation": 3, "progress": 100})
+    with run_server(host, kafka=KAFKA) as one:
         yield one
 
 
 @pytest.fixture
-def url(serving: Served) -> str:
+def url(serving: RunningServer) -> str:
     return f"http://127.0.0.1:{serving.port}/"
 
 
@@ -207,15 +207,15 @@ def _until(process: "subprocess.Popen[bytes]", read: int, said: bytes) -> bytes:
 
 @pytest.mark.usefixtures("interruptible")
 def test_status_watched_through_a_pipe_prints_a_line_per_change() -> None:
-    host = Host()
-    host.show_status({"state": "waiting", "message": "no users"})
-    with served(host) as one:
+    host = Catalog()
+    host.set_status({"state": "waiting", "message": "no users"})
+    with run_server(host) as one:
         command = [LIVEJOIN, "status", "--watch", "--url", f"http://127.0.0.1:{one.port}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
             assert watching.stdout is not None
             read = watching.stdout.fileno()
             first = _until(watching, read, b"message=no users\n")
-            one.do(lambda host: host.show_status({"state": "live", "generation": 1}))
+            one.run_on_loop(lambda host: host.set_status({"state": "live", "generation": 1}))
             second = _until(watching, read, b"generation=1\n")
             watching.send_signal(signal.SIGINT)
             rest, errors = watching.communicate(timeout=LIMIT_S)
@@ -227,8 +227,8 @@ def test_status_watched_through_a_pipe_prints_a_line_per_change() -> None:
 
 @pytest.mark.usefixtures("interruptible")
 def test_status_watched_as_json_goes_on_while_livejoin_is_away() -> None:
-    host = Host()
-    with served(host) as one:
+    host = Catalog()
+    with run_server(host) as one:
         command = [LIVEJOIN, "status", "--watch", "--output", "json"]
         command += ["--url", f"http://127.0.0.1:{one.port}"]
         watching = subprocess.Popen(command, stdout=subprocess.PIPE)

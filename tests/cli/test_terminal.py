@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from livejoin.cli import main
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escaped
-from livejoin.tables.ingest.catalog import Host
+from livejoin.runtime.terminal import escape_unprintable
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import chunk, final, live
-from tables.serving import served
+from tables.serving import run_server
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 
@@ -42,11 +42,11 @@ def _plain(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    host = Host()
-    host.follow(live(1))
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, HOSTILE)))
-    host.show_status({"usersTopic": HOSTILE, "state": "live", "message": HOSTILE})
-    with served(host) as serving:
+    host.set_status({"usersTopic": HOSTILE, "state": "live", "message": HOSTILE})
+    with run_server(host) as serving:
         yield f"http://127.0.0.1:{serving.port}"
 
 
@@ -198,8 +198,8 @@ def test_a_log_line_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_what_does_not_print_is_shown_as_an_escape(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape_unprintable(text) == shown
 
 
 def test_lines_can_be_kept() -> None:
-    assert escaped("a\nb\x1b", keep="\n") == "a\nb\\x1b"
+    assert escape_unprintable("a\nb\x1b", keep="\n") == "a\nb\\x1b"

@@ -2,22 +2,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket as live_socket
 from tables.filled import chunk, final, live, user
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
     """The real server with generation 1, one user and one joined row, and a quick heart."""
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
-    with served(filled()) as serving:
+    with run_server(filled()) as serving:
         yield serving
 
 
-def filled() -> Host:
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+def filled() -> Catalog:
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, user(0, ts=9000, age=2**53 + 1), final(0, "Ada")))
     return host

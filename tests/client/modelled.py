@@ -32,7 +32,7 @@ def by_id(rows: pa.Table) -> Rows:
 
 
 def table_hash(rows: pa.Table) -> str:
-    total = sum(int(n) for batch in rows.to_batches() for n in row_hash.of_rows(batch))
+    total = sum(int(n) for batch in rows.to_batches() for n in row_hash.hash_rows(batch))
     return f"{total % (1 << 64):016x}"
 
 
@@ -72,9 +72,9 @@ class ServerModel:
         gone = [row_id for row_id, name in missed.items() if name is None]
         parts = [self._whole(STATUS)]
         if here:
-            parts.append(frames.part(FINAL, "upsert", arrow(FINAL, here)))
+            parts.append(frames.encode_rows(FINAL, "upsert", arrow(FINAL, here)))
         if gone:
-            parts.append(frames.removal(FINAL, gone))
+            parts.append(frames.encode_removal(FINAL, gone))
         return self.frame("data", parts, resumed=True)
 
     def go_live(self, *changes: tuple[str, str | None]) -> bytes:
@@ -95,9 +95,9 @@ class ServerModel:
         self.history[self.generation].append((row_id, name))
         if name is None:
             self.rows[FINAL].pop(row_id, None)
-            return self.frame("data", [frames.removal(FINAL, [row_id])])
+            return self.frame("data", [frames.encode_removal(FINAL, [row_id])])
         self.rows[FINAL][row_id] = row(row_id, name)
-        part = frames.part(FINAL, "upsert", arrow(FINAL, {row_id: row(row_id, name)}))
+        part = frames.encode_rows(FINAL, "upsert", arrow(FINAL, {row_id: row(row_id, name)}))
         return self.frame("data", [part])
 
     def cut_over(self, names: list[str]) -> bytes:
@@ -118,14 +118,14 @@ class ServerModel:
         header = {"newest": 1000, "stale": None, "tables": tables}
         return self.frame("heartbeat", [], **(header | more))
 
-    def frame(self, kind: str, parts: list[frames.Part], **more: Any) -> bytes:
+    def frame(self, kind: str, parts: list[frames.EncodedPart], **more: Any) -> bytes:
         limited = {} if self.total is None else {"limited": {FINAL: {"total": self.total}}}
         header = {"type": kind, "generation": self.generation, "seq": self.seq, "at": 1}
         if self.resumes and self.generation is not None:
             self.held = (self.generation, self.seq)
-        return frames.frame(
+        return frames.encode_frame(
             {**header, **limited, **more}, [part for part in parts if part.table in self.tables]
         )
 
-    def _whole(self, table: str) -> frames.Part:
-        return frames.part(table, "snapshot", arrow(table, self.rows[table]))
+    def _whole(self, table: str) -> frames.EncodedPart:
+        return frames.encode_rows(table, "snapshot", arrow(table, self.rows[table]))

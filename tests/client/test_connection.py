@@ -31,21 +31,21 @@ from livejoin.errors import (
     TookTooLong,
     Unreachable,
 )
-from livejoin.tables.http.control_producer import Asking
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket as live_socket
 from rig.running import until
 from tables.filled import building, chunk, final, live, user
-from tables.serving import LIMIT_S, Served, served
+from tables.serving import LIMIT_S, RunningServer, run_server
 
 
 @pytest.fixture
-def joined(shown: Served) -> Iterator[Connection]:
+def joined(shown: RunningServer) -> Iterator[Connection]:
     with connect(url(shown)) as one:
         yield one
 
 
-def url(shown: Served) -> str:
+def url(shown: RunningServer) -> str:
     return f"http://127.0.0.1:{shown.port}/"
 
 
@@ -53,7 +53,7 @@ def names(rows: pa.Table) -> list[str]:
     return sorted(rows.column("name").to_pylist())
 
 
-def swap(shown: Served, *people: str) -> None:
+def swap(shown: RunningServer, *people: str) -> None:
     """Generation 2 goes live."""
     shown.follow(live(1, next_one=2))
     changes = [final(n, name) for n, name in enumerate(people)]
@@ -71,7 +71,7 @@ def test_rows_are_arrow_with_livejoins_types(joined: Connection) -> None:
     assert rows.schema.field("_ts").type == pa.timestamp("ms", "UTC")
 
 
-def test_rows_follow_what_changes(joined: Connection, shown: Served) -> None:
+def test_rows_follow_what_changes(joined: Connection, shown: RunningServer) -> None:
     table = joined.table("final_ui")
     assert names(table.to_arrow()) == ["Ada"]
     shown.apply(1, 4, final(0, "Ada L.", 1), final(1, "Alan"))
@@ -80,7 +80,7 @@ def test_rows_follow_what_changes(joined: Connection, shown: Served) -> None:
     assert joined.generation == 1
 
 
-def test_changes_come_in_order_through_a_cutover(joined: Connection, shown: Served) -> None:
+def test_changes_come_in_order_through_a_cutover(joined: Connection, shown: RunningServer) -> None:
     found = []
     for change in joined.table("final_ui").changes():
         found.append((change.kind, change.generation, change.rows.column("_id").to_pylist()))
@@ -101,7 +101,7 @@ def test_changes_come_in_order_through_a_cutover(joined: Connection, shown: Serv
     assert joined._change_queues == []  # an iterator that is let go costs nothing
 
 
-def test_one_thread_reads_while_another_iterates(joined: Connection, shown: Served) -> None:
+def test_one_thread_reads_while_another_iterates(joined: Connection, shown: RunningServer) -> None:
     table = joined.table("final_ui")
     seen: list[str] = []
 
@@ -121,7 +121,9 @@ def test_one_thread_reads_while_another_iterates(joined: Connection, shown: Serv
     assert len(table.to_arrow()) == 50  # what was held stays readable
 
 
-def test_two_tables_of_a_connection_show_one_generation(joined: Connection, shown: Served) -> None:
+def test_two_tables_of_a_connection_show_one_generation(
+    joined: Connection, shown: RunningServer
+) -> None:
     users, finals = joined.table("users_ui"), joined.table("final_ui")
     users.to_arrow()
     swap(shown, "Grace")
@@ -133,10 +135,10 @@ def test_of_a_large_table_the_newest_rows_come_and_the_total_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
-    host = Host(logs_kept=100, rejects_kept=100, viewer_rows=3)
-    host.follow(live(1))
+    host = Catalog(logs_kept=100, rejects_kept=100, viewer_rows=3)
+    host.apply_state(live(1))
     host.apply(chunk(1, 10, *(final(n, f"{n}") for n in range(10))))
-    with served(host) as shown, connect(url(shown)) as one:
+    with run_server(host) as shown, connect(url(shown)) as one:
         table = one.table("final_ui")
         assert names(table.to_arrow()) == ["7", "8", "9"]
         assert table.total == 10
@@ -147,7 +149,7 @@ def test_of_a_large_table_the_newest_rows_come_and_the_total_is_known(
 
 
 def test_what_is_lost_is_noticed_and_repaired(
-    joined: Connection, shown: Served, caplog: pytest.LogCaptureFixture
+    joined: Connection, shown: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = joined.table("final_ui")
     table.to_arrow()
@@ -161,18 +163,18 @@ def test_what_is_lost_is_noticed_and_repaired(
 # --- trouble
 
 
-def test_why_rows_are_stale_is_told(joined: Connection, shown: Served) -> None:
+def test_why_rows_are_stale_is_told(joined: Connection, shown: RunningServer) -> None:
     joined.table("final_ui").to_arrow()
     until(lambda: joined.heartbeat_age_s is not None, "a heartbeat", LIMIT_S)
     assert joined.stale is None
-    shown.do(lambda host: host.trouble_with("no broker"))
+    shown.run_on_loop(lambda host: host.set_trouble("no broker"))
     until(lambda: joined.stale == "no broker", "the reason", LIMIT_S)
 
 
 def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
     with contextlib.ExitStack() as ending:
-        with served(filled()) as shown:
+        with run_server(filled()) as shown:
             one = ending.enter_context(connect(url(shown)))
             table = one.table("final_ui")
             kinds: list[str] = []
@@ -185,7 +187,7 @@ def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPa
             assert names(table.to_arrow()) == ["Ada"]
         until(lambda: str(one.stale).startswith("not connected"), "it is missed", LIMIT_S)
         assert names(table.to_arrow()) == ["Ada"]
-        with served(port=shown.port) as again:  # it has just started, and shows nothing yet
+        with run_server(port=shown.port) as again:  # it has just started, and shows nothing yet
             until(lambda: "last rows are kept" in str(one.stale), "it is back", LIMIT_S)
             assert names(table.to_arrow()) == ["Ada"]
             again.follow(building(2))
@@ -196,7 +198,7 @@ def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPa
             until(lambda: kinds == ["snapshot", "cutover"], "the iterator", LIMIT_S)
 
 
-def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: Served) -> None:
+def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: RunningServer) -> None:
     shown.apply(
         1, 52, *(final(n, "Bob", 1) for n in range(50))
     )  # so that a change is less than all
@@ -218,7 +220,7 @@ def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: Served) -
 def test_silence_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 3600)
     monkeypatch.setattr(protocol, "SILENCE_S", 0.1)
-    with served(filled()) as shown, connect(url(shown)) as one:
+    with run_server(filled()) as shown, connect(url(shown)) as one:
         table = one.table("final_ui")
         until(lambda: one.reconnects >= 2, "another try", LIMIT_S)
         assert names(table.to_arrow()) == ["Ada"]
@@ -230,7 +232,7 @@ def test_an_unknown_table_is_named(joined: Connection) -> None:
 
 
 def test_nobody_there_is_said_at_once() -> None:
-    with served() as shown:
+    with run_server() as shown:
         pass
     with pytest.raises(Unreachable, match="no livejoin answers"):
         connect(url(shown))
@@ -333,11 +335,11 @@ def test_something_else_is_no_livejoin(body: str) -> None:
 
 
 @pytest.fixture
-def leader(shown: Served, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def leader(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Decides on messages as a leader would: an inner join goes live, a left one fails."""
     sent: list[bytes] = []
 
-    async def send(_: Asking, raw: bytes, by: str) -> dict[str, Any]:
+    async def send(_: ControlProducer, raw: bytes, by: str) -> dict[str, Any]:
         assert by == "python 127.0.0.1"
         sent.append(raw)
         message = json.loads(raw)
@@ -356,12 +358,14 @@ def leader(shown: Served, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     def decide(end: str) -> None:
         row = {"generation": 2, "message": "boom" if end == "failed" else ""}
-        shown.do(lambda host: host.system.show_generations({2: {**row, "state": "building"}}))
-        shown.do(lambda host: host.system.show_generations({2: {**row, "state": end}}))
+        shown.run_on_loop(
+            lambda host: host.system.put_generations({2: {**row, "state": "building"}})
+        )
+        shown.run_on_loop(lambda host: host.system.put_generations({2: {**row, "state": end}}))
         if end == "live":
             swap(shown, "Grace")
 
-    monkeypatch.setattr(Asking, "send", send)
+    monkeypatch.setattr(ControlProducer, "send", send)
     return sent
 
 
@@ -396,10 +400,10 @@ def test_what_fails_or_is_rejected_is_raised(joined: Connection, leader: list[by
 def test_a_preview_and_the_status_are_passed_on(
     joined: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def preview(_: Asking, raw: bytes) -> dict[str, Any]:
+    async def preview(_: ControlProducer, raw: bytes) -> dict[str, Any]:
         return {"outcome": "accepted", "asked": json.loads(raw)}
 
-    monkeypatch.setattr(Asking, "preview", preview)
+    monkeypatch.setattr(ControlProducer, "preview", preview)
     assert joined.preview(joinType="inner")["asked"] == {"joinType": "inner"}
     assert joined.status()["sources"]["users"]["rows"] == 1
 
@@ -410,7 +414,7 @@ def test_without_kafka_the_reason_is_passed_on(
     async def send(*_: object) -> dict[str, Any]:
         raise KafkaUnavailable("control topic cannot be written")
 
-    monkeypatch.setattr(Asking, "send", send)
+    monkeypatch.setattr(ControlProducer, "send", send)
     with pytest.raises(AskError, match="cannot be written"):
         joined.control(joinType="inner")
 
@@ -418,7 +422,7 @@ def test_without_kafka_the_reason_is_passed_on(
 # --- with an event loop
 
 
-def test_all_of_it_with_an_event_loop(shown: Served, leader: list[bytes]) -> None:
+def test_all_of_it_with_an_event_loop(shown: RunningServer, leader: list[bytes]) -> None:
     async def follow() -> list[tuple[str, int | None]]:
         found: list[tuple[str, int | None]] = []
         async with aconnect(url(shown)) as one:
@@ -451,7 +455,7 @@ def test_all_of_it_with_an_event_loop(shown: Served, leader: list[bytes]) -> Non
     ]
 
 
-def test_an_awaited_connection_is_closed_by_hand(shown: Served) -> None:
+def test_an_awaited_connection_is_closed_by_hand(shown: RunningServer) -> None:
     async def follow() -> list[str]:
         one = await aconnect(url(shown))
         users, finals = await one.table("users_ui"), await one.table("final_ui")
@@ -481,13 +485,13 @@ def test_a_server_that_comes_back_is_followed_again_with_an_event_loop(
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
 
     async def follow() -> None:
-        first = served(filled())  # on threads of their own: they bring a loop
+        first = run_server(filled())  # on threads of their own: they bring a loop
         shown = await asyncio.to_thread(first.__enter__)
         one = await aconnect(url(shown))
         table = await one.table("final_ui")
         await table.to_arrow()
         await asyncio.to_thread(first.__exit__, None, None, None)
-        second = served(filled(), port=shown.port)
+        second = run_server(filled(), port=shown.port)
         again = await asyncio.to_thread(second.__enter__)
         await asyncio.to_thread(again.apply, 1, 3, final(1, "Alan"))
         async for _ in table.changes():
@@ -527,7 +531,7 @@ def test_a_library_that_is_not_there_is_named(
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
-def test_whole_numbers_stay_whole_in(name: str, joined: Connection, shown: Served) -> None:
+def test_whole_numbers_stay_whole_in(name: str, joined: Connection, shown: RunningServer) -> None:
     shown.apply(1, 3, user(1, age=None))
     table = joined.table("users_ui")
     until(lambda: len(table.to_arrow()) == 2, "both", LIMIT_S)

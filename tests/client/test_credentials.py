@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from livejoin.cli import main
 from livejoin.client import credentials, http
 from livejoin.errors import AskError
-from tables.letting_in import Door
-from tables.serving import Served, served
+from tables.letting_in import AuthFixture
+from tables.serving import RunningServer, run_server
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 
@@ -25,18 +25,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def door() -> Door:
-    return Door()
+def door() -> AuthFixture:
+    return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def serving(door: Door) -> Iterator[Served]:
-    with served(access=door.access()) as one:
+def serving(door: AuthFixture) -> Iterator[RunningServer]:
+    with run_server(access=door.access()) as one:
         yield one
 
 
 @pytest.fixture
-def url(serving: Served) -> str:
+def url(serving: RunningServer) -> str:
     return f"http://127.0.0.1:{serving.port}/"
 
 
@@ -78,7 +78,9 @@ def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
     assert refused.value.hint == "Give a token in the environment variable LIVEJOIN_TOKEN."
 
 
-def test_a_command_shows_its_token(url: str, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_shows_its_token(
+    url: str, door: AuthFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["viewer"])
     run = CliRunner()
     assert run.invoke(main.cli, ["status", "--url", url]).exit_code == 0
@@ -87,20 +89,22 @@ def test_a_command_shows_its_token(url: str, door: Door, monkeypatch: pytest.Mon
     assert "needs the role operator; you are viewer" in str(refused.exception)
 
 
-def test_a_command_shows_the_token_that_is_kept(url: str, door: Door) -> None:
+def test_a_command_shows_the_token_that_is_kept(url: str, door: AuthFixture) -> None:
     credentials.store_token(url, door.texts["operator"])
     done = CliRunner().invoke(main.cli, ["tables", "--url", url])
     assert "audit" in done.stdout
 
 
-def test_a_command_makes_an_address_that_signs_in(serving: Served, url: str, door: Door) -> None:
+def test_a_command_makes_an_address_that_signs_in(
+    serving: RunningServer, url: str, door: AuthFixture
+) -> None:
     credentials.store_token(url, door.texts["viewer"])
     made = CliRunner().invoke(main.cli, ["token", "sign-in", "--url", url, "--output", "json"])
     address, _, code = json.loads(made.stdout)["url"].partition("#code=")
     assert address == url
     body = json.dumps({"code": code}).encode()
     headers = {"content-type": "application/json"}
-    answer = serving.get("/api/v1/session", "POST", body, **headers)
+    answer = serving.request("/api/v1/session", "POST", body, **headers)
     assert answer.json()["role"] == "viewer"
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from livejoin import client
 from livejoin.client import async_connection, connection
-from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.http.control_producer import ControlProducer
 from tables.filled import final, live
-from tables.serving import Served
+from tables.serving import RunningServer
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "python-client.md").read_text()
@@ -23,10 +23,10 @@ ADDRESS = "http://127.0.0.1:10000/"
 
 
 @pytest.fixture
-def swaps(shown: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def swaps(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that grants everything at once."""
 
-    async def send(_: Asking, raw: bytes, _by: str) -> dict[str, Any]:
+    async def send(_: ControlProducer, raw: bytes, _by: str) -> dict[str, Any]:
         back = json.loads(raw).get("action") == "rollback"
         new, old = (1, 2) if back else (2, 1)
         state = replace(live(new, ready_at=1), standby=live(old).live)
@@ -40,16 +40,18 @@ def swaps(shown: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         threading.Thread(target=go).start()
         return {"offset": 1, "outcome": "live", "reason": None, "generation": new}
 
-    async def preview(_: Asking, _raw: bytes) -> dict[str, Any]:
+    async def preview(_: ControlProducer, _raw: bytes) -> dict[str, Any]:
         return {"outcome": "accepted", "build": "generation 2"}
 
-    monkeypatch.setattr(Asking, "send", send)
-    monkeypatch.setattr(Asking, "preview", preview)
+    monkeypatch.setattr(ControlProducer, "send", send)
+    monkeypatch.setattr(ControlProducer, "preview", preview)
 
 
 @pytest.mark.usefixtures("swaps")
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_an_example_runs(example: str, shown: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_runs(
+    example: str, shown: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown.apply(1, 3, final(1, "Alan"))
     assert ADDRESS in example
     names: dict[str, Any] = {"__name__": "example"}
@@ -65,7 +67,7 @@ def test_an_example_runs(example: str, shown: Served, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("swaps")
-def test_the_tutorial_runs(shown: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tutorial_runs(shown: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
     shown.apply(1, 3, final(1, "Alan"))
     (example,) = PYTHON.findall((DOCS / "tutorial.md").read_text())
     assert ADDRESS in example

@@ -15,27 +15,27 @@ from livejoin.client import proxies
 from livejoin.client.address import Endpoint
 from livejoin.client.base import BaseConnection
 from livejoin.errors import Unreachable
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from rig.proxy import Noted, proxy
 from tables.filled import chunk, final, live
-from tables.letting_in import Door
-from tables.serving import Served, served
+from tables.letting_in import AuthFixture
+from tables.serving import RunningServer, run_server
 
 ELSEWHERE = "livejoin.invalid"  # a name that nobody has
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 
 
 @pytest.fixture(scope="module")
-def door() -> Door:
-    return Door()
+def door() -> AuthFixture:
+    return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def serving(door: Door) -> Iterator[Served]:
-    host = Host()
-    host.follow(live(1))
+def serving(door: AuthFixture) -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
-    with served(host, access=door.access()) as one:
+    with run_server(host, access=door.access()) as one:
         yield one
 
 
@@ -51,7 +51,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Noted]:
 
 
 @pytest.fixture
-def token(door: Door, monkeypatch: pytest.MonkeyPatch) -> str:
+def token(door: AuthFixture, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["operator"])
     return door.texts["operator"]
 
@@ -65,7 +65,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("command", [("status",), ("show", "audit"), ("token", "sign-in")])
 @pytest.mark.usefixtures("token")
 def test_a_command_shows_its_token_to_no_proxy(
-    serving: Served, noted: Noted, host: str, command: tuple[str, ...]
+    serving: RunningServer, noted: Noted, host: str, command: tuple[str, ...]
 ) -> None:
     done = _run(*command, "--url", f"http://{host}:{serving.port}/")
     assert noted.heads == []
@@ -87,7 +87,7 @@ def test_a_command_asks_other_machines_through_the_proxy_unless_no_proxy_names_t
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_the_client_shows_its_token_to_no_proxy(
-    serving: Served, noted: Noted, token: str, host: str
+    serving: RunningServer, noted: Noted, token: str, host: str
 ) -> None:
     url = f"http://{host}:{serving.port}/"
     with client.connect(url, token) as here:

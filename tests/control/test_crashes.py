@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from fakes import Crash, FakeLedger, FakePipeline, World, shape, topics
+from fakes import Crash, FakeLedger, FakePipeline, FakeWorld, shape, topics
 from livejoin.control import loop
 from livejoin.control.executor import Executor, Inbox
 from livejoin.core import control_messages, facts
 from livejoin.core.control_messages import Request
-from livejoin.core.control_records import understood
+from livejoin.core.control_records import parse_record
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from rig.running import until
 
-RULES = control_messages.Rules(Names("livejoin"), "control")
+RULES = control_messages.TopicRules(Names("livejoin"), "control")
 SETTINGS = Choice("users_a", "accounts_a")
 TOPICS = topics("users_a", "accounts_a", "users_b", "accounts_b")
 MESSAGES = [
@@ -49,7 +49,7 @@ LAST = {"live": "users_a left accounts_a", "building": None, "position": len(MES
 class Process:
     """One run of the control plane over a world, until all is done or it crashes."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FakeWorld) -> None:
         self.world = world
         self.seen = State()
         self._stop = threading.Event()
@@ -67,15 +67,15 @@ class Process:
         world = self.world
         inbox: Inbox = queue.Queue()
         ledger = FakeLedger(world)
-        state = ledger.last()
+        state = ledger.take_over()
         executor = Executor(inbox, FakePipeline(world))
         if not state.topic_id:
-            inbox.put(facts.Folded("t", 0, Request()))
+            inbox.put(facts.HistoryReplayed("t", 0, Request()))
         feeding = threading.Thread(target=self._feed, args=(inbox, state.position))
         feeding.start()
-        watched = _Watched(ledger, self)
+        watched = _ObservedLedger(ledger, self)
         try:
-            state = decide(state, facts.Started(time.time(), time.monotonic(), SETTINGS))
+            state = decide(state, facts.LeaderStarted(time.time(), time.monotonic(), SETTINGS))
             loop.run(state, inbox, watched, executor, self._stop)
         finally:
             self._stop.set()
@@ -88,9 +88,9 @@ class Process:
             while not self._idle():
                 if self._stop.wait(0.001) or self.world.crashed.is_set():
                     return
-            one = understood(offset, 1.0, "kafka", MESSAGES[offset], RULES)
-            found = {t: facts.Found(1) for t in (one.request.topics if one.request else ())}
-            inbox.put(facts.Asked(one.origin, one.request, one.wrong, found))
+            one = parse_record(offset, 1.0, "kafka", MESSAGES[offset], RULES)
+            found = {t: facts.TopicInfo(1) for t in (one.request.topics if one.request else ())}
+            inbox.put(facts.MessageReceived(one.origin, one.request, one.error, found))
             while self.seen.position <= offset:
                 if self._stop.wait(0.001) or self.world.crashed.is_set():
                     return
@@ -99,7 +99,7 @@ class Process:
         return self.seen.live is not None and self.seen.building is None
 
     def _settled(self) -> bool:
-        wanted = {generation.number for generation in self.seen.wants}
+        wanted = {generation.number for generation in self.seen.generations}
         world = self.world
         return (
             self._idle()
@@ -108,7 +108,7 @@ class Process:
         )
 
 
-class _Watched:
+class _ObservedLedger:
     """A ledger whose last state can be looked at."""
 
     def __init__(self, ledger: FakeLedger, process: Process) -> None:
@@ -125,13 +125,13 @@ class _Watched:
         return state
 
 
-def finish(world: World) -> State:
+def finish(world: FakeWorld) -> State:
     process = Process(world)
     process.run()
     return process.seen
 
 
-def outcomes(world: World) -> Counter[tuple[int, str]]:
+def outcomes(world: FakeWorld) -> Counter[tuple[int, str]]:
     return Counter((reply.origin.offset, reply.outcome) for reply in world.replies)
 
 
@@ -144,15 +144,15 @@ def quick() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> tuple[World, State]:
-    world = World(dict(TOPICS))
+def undisturbed() -> tuple[FakeWorld, State]:
+    world = FakeWorld(dict(TOPICS))
     return world, finish(world)
 
 
-def test_undisturbed_it_ends_as_it_should(undisturbed: tuple[World, State]) -> None:
+def test_undisturbed_it_ends_as_it_should(undisturbed: tuple[FakeWorld, State]) -> None:
     world, state = undisturbed
     assert {name: shape(state)[name] for name in LAST} == LAST
-    assert world.most_running <= 3
+    assert world.max_running <= 3
     assert set(world.effects) == set(EFFECTS)
 
 
@@ -161,19 +161,19 @@ def test_undisturbed_it_ends_as_it_should(undisturbed: tuple[World, State]) -> N
 @pytest.mark.parametrize("visit", [1, 2, 3])
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_a_crash_at_any_effect_ends_in_the_same_state(
-    effect: str, visit: int, undisturbed: tuple[World, State]
+    effect: str, visit: int, undisturbed: tuple[FakeWorld, State]
 ) -> None:
     calm, expected = undisturbed
-    world = World(dict(TOPICS), crash_at=(effect, visit))
+    world = FakeWorld(dict(TOPICS), crash_at=(effect, visit))
     finish(world)
     assert world.crashed.is_set(), "it was never reached"
     world.revive()
     assert shape(finish(world)) == shape(expected)
-    assert world.most_running <= 3
+    assert world.max_running <= 3
     _assert_told_once(world, calm)
 
 
-def _assert_told_once(world: World, calm: World) -> None:
+def _assert_told_once(world: FakeWorld, calm: FakeWorld) -> None:
     ids = [line.id for line in world.lines]
     assert ids == list(range(1, len(ids) + 1))
     told: Any = outcomes(world)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fakes import FakePipeline, World, topics
+from fakes import FakePipeline, FakeWorld, topics
 from livejoin.control.executor import Executor, Inbox
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
@@ -20,10 +20,10 @@ ONE, TWO, *MORE = (Generation(n, Choice("users", "accounts"), 0.0) for n in rang
 GONE = [ConnectionRefusedError("the JVM is gone"), KeyError("what nobody thought of")]
 
 
-class Broken(FakePipeline):
+class FailingPipeline(FakePipeline):
     """One in which something goes wrong, once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FakeWorld) -> None:
         super().__init__(world)
         self.stopping: list[Exception] = []
         self.cleaning: list[Exception] = []
@@ -62,17 +62,17 @@ class Broken(FakePipeline):
 
 
 @pytest.fixture
-def world() -> World:
-    return World(topics=topics("users", "accounts"))
+def world() -> FakeWorld:
+    return FakeWorld(topics=topics("users", "accounts"))
 
 
 @pytest.fixture
-def pipeline(world: World) -> Broken:
-    return Broken(world)
+def pipeline(world: FakeWorld) -> FailingPipeline:
+    return FailingPipeline(world)
 
 
 @contextmanager
-def at_work(pipeline: Broken) -> Iterator[tuple[Executor, Inbox]]:
+def at_work(pipeline: FailingPipeline) -> Iterator[tuple[Executor, Inbox]]:
     inbox: Inbox = queue.Queue()
     executor = Executor(inbox, pipeline)
     try:
@@ -84,52 +84,54 @@ def at_work(pipeline: Broken) -> Iterator[tuple[Executor, Inbox]]:
 
 @pytest.mark.parametrize("error", GONE)
 def test_a_query_that_cannot_be_stopped_holds_up_no_other(
-    world: World, pipeline: Broken, error: Exception
+    world: FakeWorld, pipeline: FailingPipeline, error: Exception
 ) -> None:
     pipeline.stopping = [error]
     with at_work(pipeline) as (executor, _):
-        executor.carry_out(plan.Run((ONE,)))
+        executor.carry_out(plan.RunQueries((ONE,)))
         until(lambda: 1 in world.running, "the first runs", LIMIT_S)
-        executor.carry_out(plan.Run((TWO,)))
+        executor.carry_out(plan.RunQueries((TWO,)))
         until(lambda: 2 in world.running, "the second runs", LIMIT_S)
 
 
 @pytest.mark.parametrize("error", GONE)
 def test_what_could_not_be_removed_is_removed_later(
-    world: World, pipeline: Broken, error: Exception
+    world: FakeWorld, pipeline: FailingPipeline, error: Exception
 ) -> None:
     pipeline.cleaning = [error]
     world.changelogs.add(1)
     with at_work(pipeline) as (executor, _):
-        executor.carry_out(plan.Keep(frozenset(), 1))
+        executor.carry_out(plan.KeepOnly(frozenset(), 1))
         until(lambda: not world.changelogs, "nothing is left", LIMIT_S)
 
 
-def test_what_a_run_dies_of_after_its_end_is_not_told(world: World, pipeline: Broken) -> None:
+def test_what_a_run_dies_of_after_its_end_is_not_told(
+    world: FakeWorld, pipeline: FailingPipeline
+) -> None:
     with at_work(pipeline) as (executor, inbox):
-        executor.carry_out(plan.Run((ONE,)))
+        executor.carry_out(plan.RunQueries((ONE,)))
         assert pipeline.following.wait(LIMIT_S)
-        executor.carry_out(plan.Run((TWO,)))
+        executor.carry_out(plan.RunQueries((TWO,)))
         until(lambda: 1 not in world.running, "the first is stopped", LIMIT_S)
         pipeline.late.set()
     told = [inbox.get_nowait() for _ in range(inbox.qsize())]
-    assert not any(isinstance(fact, facts.Died) for fact in told)
+    assert not any(isinstance(fact, facts.QueryDied) for fact in told)
 
 
 def test_superseded_generations_are_not_resolved_and_keep_no_run_waiting(
-    world: World, pipeline: Broken
+    world: FakeWorld, pipeline: FailingPipeline
 ) -> None:
     pipeline.slow = {generation.number: threading.Event() for generation in MORE}
     *superseded, newest = MORE
     with at_work(pipeline) as (executor, inbox):
         try:
             for generation in MORE:  # a burst of messages, each of which supersedes the one before
-                executor.carry_out(plan.Resolve(generation))
-            executor.carry_out(plan.Run((TWO,)))
+                executor.carry_out(plan.ResolveSources(generation))
+            executor.carry_out(plan.RunQueries((TWO,)))
             until(lambda: _told(inbox, facts.CaughtUp), "a run is followed meanwhile", LIMIT_S)
             for slow in pipeline.slow.values():
                 slow.set()
-            until(lambda: _told(inbox, facts.Resolved, newest.number), "the newest", LIMIT_S)
+            until(lambda: _told(inbox, facts.SourcesResolved, newest.number), "the newest", LIMIT_S)
         finally:
             for slow in pipeline.slow.values():
                 slow.set()
@@ -137,26 +139,28 @@ def test_superseded_generations_are_not_resolved_and_keep_no_run_waiting(
     assert world.running == {2}
 
 
-def _told(inbox: Inbox, kind: type[facts.OfGeneration], number: int = 2) -> bool:
+def _told(inbox: Inbox, kind: type[facts.GenerationFact], number: int = 2) -> bool:
     with inbox.mutex:
         return any(isinstance(f, kind) and f.generation == number for f in inbox.queue)
 
 
-def test_what_could_not_be_resolved_is_resolved_when_asked_for_again(pipeline: Broken) -> None:
+def test_what_could_not_be_resolved_is_resolved_when_asked_for_again(
+    pipeline: FailingPipeline,
+) -> None:
     with at_work(pipeline) as (executor, inbox):
         pipeline._world.topics.pop("users")
-        executor.carry_out(plan.Resolve(ONE))
-        until(lambda: _told(inbox, facts.NotResolved, 1), "it is missing", LIMIT_S)
+        executor.carry_out(plan.ResolveSources(ONE))
+        until(lambda: _told(inbox, facts.ResolutionFailed, 1), "it is missing", LIMIT_S)
         pipeline._world.topics["users"] = "again"
-        executor.carry_out(plan.Resolve(ONE))
-        until(lambda: _told(inbox, facts.Resolved, 1), "it is there", LIMIT_S)
+        executor.carry_out(plan.ResolveSources(ONE))
+        until(lambda: _told(inbox, facts.SourcesResolved, 1), "it is there", LIMIT_S)
 
 
-def test_a_query_that_was_not_wanted_for_a_moment_is_started_again(world: World) -> None:
+def test_a_query_that_was_not_wanted_for_a_moment_is_started_again(world: FakeWorld) -> None:
     """It died, waits for its next try, and whoever starts queries is busy all that time."""
     busy, go_on = threading.Event(), threading.Event()
 
-    class Busy(Broken):
+    class Busy(FailingPipeline):
         def start(self, generation: Generation) -> Mapping[str, Reading] | None:
             if generation.number == 2:
                 busy.set()
@@ -165,52 +169,56 @@ def test_a_query_that_was_not_wanted_for_a_moment_is_started_again(world: World)
 
     pipeline = Busy(world)
     with at_work(pipeline) as (executor, _):
-        executor.carry_out(plan.Run((ONE,)))
+        executor.carry_out(plan.RunQueries((ONE,)))
         assert pipeline.following.wait(LIMIT_S)
-        executor.carry_out(plan.Run((ONE, TWO)))
+        executor.carry_out(plan.RunQueries((ONE, TWO)))
         assert busy.wait(LIMIT_S)
         before = world.effects.count("after start")
-        executor.carry_out(plan.Run((TWO,)))
-        executor.carry_out(plan.Run((ONE, TWO)))
+        executor.carry_out(plan.RunQueries((TWO,)))
+        executor.carry_out(plan.RunQueries((ONE, TWO)))
         go_on.set()
         until(lambda: world.effects.count("after start") == before + 2, "both started", LIMIT_S)
         assert world.running == {1, 2}
 
 
 def test_topics_are_made_once_however_often_they_are_asked_for(
-    world: World, pipeline: Broken
+    world: FakeWorld, pipeline: FailingPipeline
 ) -> None:
     with at_work(pipeline) as (executor, inbox):
         for _ in range(20):
-            executor.carry_out(plan.MakeTopics((ONE,)))
-            executor.carry_out(plan.Run(()))
-        assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(1, "made 1")
-        executor.carry_out(plan.MakeTopics(()))
-        executor.carry_out(plan.MakeTopics((TWO,)))
-        assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(2, "made 2")
-    assert world.made == 2
+            executor.carry_out(plan.CreateTopics((ONE,)))
+            executor.carry_out(plan.RunQueries(()))
+        assert inbox.get(timeout=LIMIT_S) == facts.TopicsCreated(1, "made 1")
+        executor.carry_out(plan.CreateTopics(()))
+        executor.carry_out(plan.CreateTopics((TWO,)))
+        assert inbox.get(timeout=LIMIT_S) == facts.TopicsCreated(2, "made 2")
+    assert world.topics_created == 2
 
 
-def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(world: World) -> None:
-    class Failing(Broken):
+def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(
+    world: FakeWorld,
+) -> None:
+    class Failing(FailingPipeline):
         def make_topics(self, generation: Generation) -> tuple[str, str]:
-            if not world.made:
-                world.made += 1
+            if not world.topics_created:
+                world.topics_created += 1
                 raise TopicUnusable("may not be made")
             return super().make_topics(generation)
 
     with at_work(Failing(world)) as (executor, inbox):
-        executor.carry_out(plan.MakeTopics((ONE,)))
-        assert inbox.get(timeout=LIMIT_S) == facts.Died(1, "may not be made", counts=False)
-        executor.carry_out(plan.MakeTopics(()))  # until the next try
-        executor.carry_out(plan.MakeTopics((ONE,)))
-        assert inbox.get(timeout=LIMIT_S) == facts.TopicsMade(1, "made 2")
+        executor.carry_out(plan.CreateTopics((ONE,)))
+        assert inbox.get(timeout=LIMIT_S) == facts.QueryDied(
+            1, "may not be made", counts_as_failure=False
+        )
+        executor.carry_out(plan.CreateTopics(()))  # until the next try
+        executor.carry_out(plan.CreateTopics((ONE,)))
+        assert inbox.get(timeout=LIMIT_S) == facts.TopicsCreated(1, "made 2")
 
 
 def test_in_a_burst_what_superseded_builds_left_is_removed_before_there_is_more(
-    world: World,
+    world: FakeWorld,
 ) -> None:
-    class Burst(Broken):
+    class Burst(FailingPipeline):
         """Whenever topics were made, another message has superseded their generation already."""
 
         most = 0
@@ -223,12 +231,16 @@ def test_in_a_burst_what_superseded_builds_left_is_removed_before_there_is_more(
 
     def ask(number: int) -> None:
         asked = [one for one in MORE if one.number == number]
-        executor.carry_out(plan.MakeTopics(tuple(asked)))
-        executor.carry_out(plan.Run(()))
-        executor.carry_out(plan.Keep(frozenset(one.number for one in asked), MORE[-1].number))
+        executor.carry_out(plan.CreateTopics(tuple(asked)))
+        executor.carry_out(plan.RunQueries(()))
+        executor.carry_out(plan.KeepOnly(frozenset(one.number for one in asked), MORE[-1].number))
 
     pipeline = Burst(world)
     with at_work(pipeline) as (executor, _):
         ask(MORE[0].number)
-        until(lambda: world.made == len(MORE) and not world.changelogs, "all is gone", LIMIT_S)
+        until(
+            lambda: world.topics_created == len(MORE) and not world.changelogs,
+            "all is gone",
+            LIMIT_S,
+        )
     assert pipeline.most <= 2

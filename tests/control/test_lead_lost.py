@@ -18,13 +18,13 @@ from livejoin.core.names import Names
 from livejoin.core.state import State
 from livejoin.errors import LeadershipLost, QueryFailed
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from rig.running import until
 
 LIMIT_S = 30
 
 
-class Unstarted(Session):
+class Unstarted(SparkDriver):
     """A session whose JVM does not start; notes that it is killed."""
 
     made: "list[Unstarted]"
@@ -74,7 +74,7 @@ class Leading:
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Unstarted]:
     made: list[Unstarted] = []
     monkeypatch.setattr(Unstarted, "made", made, raising=False)
-    monkeypatch.setattr(app, "Session", Unstarted)
+    monkeypatch.setattr(app, "SparkDriver", Unstarted)
     return made
 
 
@@ -83,7 +83,7 @@ def test_the_jvm_is_killed_as_soon_as_the_lead_is_lost(
 ) -> None:
     names = Names("lost")
     one = Leading(kafka, names, tmp_path)
-    until(lambda: kafka.describe([names.ledger]) and kafka.end_of(names.ledger), "it leads")
+    until(lambda: kafka.describe([names.ledger]) and kafka.end_offset(names.ledger), "it leads")
     assert not sessions[0].killed.is_set()
     one.term.on_loss()  # as the election does, before it waits for anything
     assert sessions[0].killed.is_set()
@@ -97,10 +97,10 @@ def test_the_jvm_is_killed_when_another_one_leads_already(
 ) -> None:
     names = Names("deposed")
     control = f"{names.prefix}-control"
-    kafka.make(control)
+    kafka.create_topic(control)
     one = Leading(kafka, names, tmp_path)
-    until(lambda: kafka.describe([names.ledger]) and kafka.end_of(names.ledger), "it leads")
-    Ledger(kafka, names).last()
+    until(lambda: kafka.describe([names.ledger]) and kafka.end_offset(names.ledger), "it leads")
+    Ledger(kafka, names).take_over()
     producer = kafka.producer()
     producer.produce(control, json.dumps({"joinType": "inner"}))  # something to write down
     assert producer.flush(LIMIT_S) == 0
@@ -115,7 +115,7 @@ def test_one_whose_lead_was_lost_before_it_began_fences_nobody(
 ) -> None:
     names = Names("too-late")
     successor = Ledger(kafka, names)
-    successor.last()
+    successor.take_over()
     term = Term()
     monkeypatch.setattr(Unstarted, "entered", staticmethod(term.over.set))
     settings = Settings(name=names.prefix, checkpoints=str(tmp_path))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from livejoin.control.leader_heartbeat import Beat
+from livejoin.control.leader_heartbeat import LeaderHeartbeat
 from livejoin.core.names import Names
-from livejoin.core.state import BEAT_S, LEADER_KEY
+from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
 from livejoin.kafka.cluster import Kafka
 
 
@@ -38,10 +38,18 @@ class Topic:
 def test_it_beats_at_once_and_then_every_few_seconds() -> None:
     topic: Any = Topic()
     now, counts = 1000.0, []
-    beat = Beat(topic, Names("x"), lambda: now)
-    for after in (0.0, 0.1, BEAT_S - 0.01, BEAT_S, BEAT_S + 1, 2 * BEAT_S, 60.0):
+    beat = LeaderHeartbeat(topic, Names("x"), lambda: now)
+    for after in (
+        0.0,
+        0.1,
+        HEARTBEAT_S - 0.01,
+        HEARTBEAT_S,
+        HEARTBEAT_S + 1,
+        2 * HEARTBEAT_S,
+        60.0,
+    ):
         now = 1000.0 + after
-        beat.say()
+        beat.send_if_due()
         counts.append(len(topic.records))
     assert counts == [1, 1, 1, 2, 2, 3, 4]
     assert topic.options == [{"message.timeout.ms": 3000, "enable.idempotence": False}]
@@ -56,17 +64,17 @@ def test_it_beats_at_once_and_then_every_few_seconds() -> None:
 def test_a_beat_that_cannot_be_said_is_followed_by_the_next(error: Exception) -> None:
     topic: Any = Topic()
     now = 0.0
-    beat = Beat(topic, Names("x"), lambda: now)
+    beat = LeaderHeartbeat(topic, Names("x"), lambda: now)
     topic.error = error
-    beat.say()
-    topic.error, now = None, BEAT_S
-    beat.say()
+    beat.send_if_due()
+    topic.error, now = None, HEARTBEAT_S
+    beat.send_if_due()
     assert len(topic.records) == 1
 
 
 def test_a_broker_that_is_away_holds_nobody_up() -> None:
     nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    beat = Beat(nowhere, Names("x"))
+    beat = LeaderHeartbeat(nowhere, Names("x"))
     began = time.monotonic()
-    beat.say()
+    beat.send_if_due()
     assert time.monotonic() - began < 1

@@ -70,7 +70,7 @@ def test_a_leader_topic_of_two_partitions_is_refused_by_name(
     kafka: Kafka, stand: Callable[[Names], Standing]
 ) -> None:
     names = Names("two-partitions")
-    kafka.make(names.leader, partitions=2)
+    kafka.create_topic(names.leader, partitions=2)
     both = [stand(names), stand(names)]
     for one in both:
         until(one.decided, "it leads or is refused", LIMIT_S)
@@ -84,7 +84,7 @@ def test_a_leader_topic_of_two_partitions_is_refused_by_name(
 
 def test_run_waits_and_says_why_until_the_topic_is_as_it_must_be(kafka: Kafka) -> None:
     names, said = Names("run-two-partitions"), list[dict[str, Any]]()
-    kafka.make(names.leader, partitions=2)
+    kafka.create_topic(names.leader, partitions=2)
     stop = threading.Event()
     leader = Leader(Settings(name=names.prefix), kafka, names, said.append, dict, lambda _: {})
     thread = threading.Thread(target=leader.run, args=(stop,))
@@ -99,8 +99,8 @@ def test_run_waits_and_says_why_until_the_topic_is_as_it_must_be(kafka: Kafka) -
 
 
 def test_doctor_names_it(kafka: Kafka, tmp_path: Path) -> None:
-    kafka.make(Names("ill").leader, partitions=3)
-    kafka.make(Names("well").leader)
+    kafka.create_topic(Names("ill").leader, partitions=3)
+    kafka.create_topic(Names("well").leader)
     for name, found in (
         ("ill", "BAD  leader     topic ill.leader has 3 partitions, and whoever holds one would"),
         ("well", "ok   leader     "),
@@ -133,13 +133,13 @@ class Group:
         self.given: list[tuple[str, int]] = []
         self._called: dict[str, Any] = {}
 
-    def make(self, *_: Any) -> None:
+    def create_topic(self, *_: Any) -> None:
         pass
 
     def describe(self, names: list[str]) -> dict[str, Topic]:
         return {name: Topic(name, "", (0,)) for name in names}
 
-    def member(self, *_: Any) -> "Group":
+    def group_consumer(self, *_: Any) -> "Group":
         return self
 
     def subscribe(self, _topics: list[str], **called: Any) -> None:

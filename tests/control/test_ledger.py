@@ -9,31 +9,33 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka import TopicPartition
 
-from fakes import FakeLedger, World
+from fakes import FakeLedger, FakeWorld
 from livejoin.control import leadership
 from livejoin.control import ledger as ledger_module
 from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.names import Names
-from livejoin.core.outbox import Ended, Line, Reply
+from livejoin.core.outbox import EndedGeneration, LogLine, Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import BEAT_S, STATE_KEY, State, to_json
+from livejoin.core.state import HEARTBEAT_S, STATE_KEY, State, to_json
 from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, read_to_end
 from rig.running import until
 
 GENERATION = Generation(7, Choice("users", "accounts"), 1.0)
-STATE = State(last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, lines=1)
+STATE = State(
+    last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, line_count=1
+)
 TOLD = (
-    Line(1, 2.0, "INFO", "hello"),
+    LogLine(1, 2.0, "INFO", "hello"),
     Reply(Origin(2, 1.0, "kafka", "{}", id="x"), "accepted", 2.0, generation=7),
-    Ended(replace(GENERATION, number=6), "failed", 2.0, "boom"),
+    EndedGeneration(replace(GENERATION, number=6), "failed", 2.0, "boom"),
 )
 
 
 class AnyLedger(Protocol):
-    def last(self) -> State: ...
+    def take_over(self) -> State: ...
 
     def write(self, state: State) -> State: ...
 
@@ -45,7 +47,7 @@ Make = Callable[[], AnyLedger]
 def make(request: pytest.FixtureRequest) -> Make:
     """Makes ledgers over the same topics."""
     if request.param == "fake":
-        world = World({})
+        world = FakeWorld({})
         return lambda: FakeLedger(world)
     kafka: Kafka = request.getfixturevalue("kafka")
     names = Names(f"ledger-{abs(hash(request.node.name)):x}")
@@ -53,33 +55,33 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def test_at_the_very_first_start_there_is_a_fresh_state(make: Make) -> None:
-    assert make().last() == State()
+    assert make().take_over() == State()
 
 
 def test_what_was_written_is_read_by_the_next(make: Make) -> None:
     first = make()
-    first.last()
+    first.take_over()
     first.write(STATE)
     first.write(replace(STATE, position=4))
-    assert make().last() == replace(STATE, position=4)
+    assert make().take_over() == replace(STATE, position=4)
 
 
 def test_what_is_told_leaves_the_state(make: Make) -> None:
     ledger = make()
-    ledger.last()
-    assert ledger.write(replace(STATE, untold=TOLD)) == STATE
+    ledger.take_over()
+    assert ledger.write(replace(STATE, outbox=TOLD)) == STATE
 
 
 def test_a_leader_that_was_deposed_cannot_write(make: Make) -> None:
     old = make()
-    old.last()
+    old.take_over()
     old.write(STATE)
     new = make()
-    assert new.last() == STATE
+    assert new.take_over() == STATE
     with pytest.raises(LeadershipLost):
         old.write(replace(STATE, position=99))
     new.write(replace(STATE, position=4))
-    assert make().last().position == 4
+    assert make().take_over().position == 4
 
 
 def _read(kafka: Kafka, topic: str) -> list[Record]:
@@ -98,8 +100,8 @@ def _values(kafka: Kafka, topic: str) -> dict[str, Any]:
 def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> None:
     names = Names("told")
     ledger = Ledger(kafka, names)
-    ledger.last()
-    ledger.write(replace(STATE, untold=TOLD))
+    ledger.take_over()
+    ledger.write(replace(STATE, outbox=TOLD))
     logs = _values(kafka, names.logs)
     assert logs["orchestrator_logs/000000000001"] == {"ts": 2000, "level": "INFO", "msg": "hello"}
     assert logs["control_raw/000000000002"]["outcome"] == "accepted"
@@ -121,8 +123,14 @@ def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> 
 def test_a_leader_says_every_few_seconds_that_it_leads(kafka: Kafka) -> None:
     names, now = Names("beats"), 0.0
     ledger = Ledger(kafka, names, lambda: now)
-    ledger.last()
-    for at, beats in ((0.0, 1), (BEAT_S - 0.1, 1), (BEAT_S, 2), (BEAT_S + 0.1, 2), (9.0, 3)):
+    ledger.take_over()
+    for at, beats in (
+        (0.0, 1),
+        (HEARTBEAT_S - 0.1, 1),
+        (HEARTBEAT_S, 2),
+        (HEARTBEAT_S + 0.1, 2),
+        (9.0, 3),
+    ):
         now = at
         ledger.write(STATE)
         until(lambda beats=beats: len(_read(kafka, names.leader)) == beats, f"{beats} beats")  # type: ignore[misc]
@@ -134,7 +142,7 @@ def test_a_leader_says_every_few_seconds_that_it_leads(kafka: Kafka) -> None:
 def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:
     names = Names("same")
     ledger = Ledger(kafka, names)
-    ledger.last()
+    ledger.take_over()
     ledger.write(STATE)
     before = len(_read(kafka, names.ledger))
     ledger.write(replace(STATE, now=5.0))
@@ -144,22 +152,22 @@ def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:
 def test_a_ledger_that_a_broker_made_is_made_as_it_should_be(kafka: Kafka) -> None:
     """By its own settings it would lose records by age, or have no order."""
     names = Names("made-by-a-broker")
-    kafka.make(names.ledger, {"cleanup.policy": "delete"}, partitions=2)
-    assert Ledger(kafka, names).last() == State()
-    assert kafka.setting(names.ledger, "cleanup.policy") == "compact"
+    kafka.create_topic(names.ledger, {"cleanup.policy": "delete"}, partitions=2)
+    assert Ledger(kafka, names).take_over() == State()
+    assert kafka.topic_config(names.ledger, "cleanup.policy") == "compact"
     assert kafka.describe([names.ledger])[names.ledger].partitions == (0,)
 
 
 def test_a_ledger_of_a_newer_format_is_refused_before_anybody_is_fenced(kafka: Kafka) -> None:
     names = Names("newer")
     older = Ledger(kafka, names)
-    older.last()
+    older.take_over()
     older.write(STATE)
     producer = kafka.producer()
     producer.produce(names.ledger, b'{"format": 3}', STATE_KEY)
     assert producer.flush(20) == 0
     with pytest.raises(NewerFormat, match="the ledger has format 3"):
-        Ledger(kafka, names).last()
+        Ledger(kafka, names).take_over()
     older.write(replace(STATE, position=4))
 
 
@@ -173,22 +181,22 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
     names = Names(f"noticed-{which}-{partitions}")
     topic = getattr(names, which)
     ledger = Ledger(kafka, names)
-    ledger.last()
-    ledger.write(replace(STATE, untold=TOLD))
-    config = kafka.setting(topic, "cleanup.policy"), kafka.setting(topic, "retention.ms")
+    ledger.take_over()
+    ledger.write(replace(STATE, outbox=TOLD))
+    config = kafka.topic_config(topic, "cleanup.policy"), kafka.topic_config(topic, "retention.ms")
     _delete(kafka, topic)
     if partitions:
-        kafka.make(topic, partitions=partitions)
+        kafka.create_topic(topic, partitions=partitions)
         _produce(kafka, topic, *({"line": n} for n in range(9)))
     with pytest.raises(TopicUnusable, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
     assert ("made again." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
     if partitions != 1:
-        now = kafka.setting(topic, "cleanup.policy"), kafka.setting(topic, "retention.ms")
+        now = kafka.topic_config(topic, "cleanup.policy"), kafka.topic_config(topic, "retention.ms")
         assert now == config
-    leadership.check_topic(kafka, names)  # the next one may stand for election
-    Ledger(kafka, names).last()
+    leadership.check_leader_topic(kafka, names)  # the next one may stand for election
+    Ledger(kafka, names).take_over()
 
 
 def _delete(kafka: Kafka, topic: str) -> None:
@@ -208,11 +216,11 @@ def _produce(kafka: Kafka, topic: str, *values: Any) -> None:
 def test_a_log_that_a_broker_made_is_made_as_it_should_be(which: str, kafka: Kafka) -> None:
     names = Names(f"{which}-made-by-a-broker")
     topic = getattr(names, which)
-    kafka.make(topic, partitions=3)
+    kafka.create_topic(topic, partitions=3)
     ledger = Ledger(kafka, names)
-    ledger.last()
+    ledger.take_over()
     assert kafka.describe([topic])[topic].partitions == (0,)
-    ledger.write(replace(STATE, untold=TOLD))
+    ledger.write(replace(STATE, outbox=TOLD))
     assert len(_read(kafka, topic)) == (2 if which == "logs" else 1)
 
 
@@ -223,23 +231,23 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
     names = Names(f"{which}-in-several")
     topic = getattr(names, which)
     older = Ledger(kafka, names)
-    older.last()
+    older.take_over()
     older.write(STATE)
     _delete(kafka, topic)
-    kafka.make(topic, partitions=3)
+    kafka.create_topic(topic, partitions=3)
     _produce(kafka, topic, "what somebody wrote")
     before = kafka.describe([topic])[topic].id
     with pytest.raises(TopicUnusable, match=f"{topic} has more than one partition"):
-        Ledger(kafka, names).last()
+        Ledger(kafka, names).take_over()
     assert kafka.describe([topic])[topic].id == before
     older.write(replace(STATE, position=4))  # nobody was fenced
 
 
 def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:
     names = Names("not-compacted")
-    kafka.make(names.ledger, {"cleanup.policy": "delete"})
+    kafka.create_topic(names.ledger, {"cleanup.policy": "delete"})
     producer = kafka.producer()
     producer.produce(names.ledger, json.dumps(to_json(STATE)), STATE_KEY)
     assert producer.flush(20) == 0
-    assert Ledger(kafka, names).last() == STATE
-    assert kafka.setting(names.ledger, "cleanup.policy") == "compact"
+    assert Ledger(kafka, names).take_over() == STATE
+    assert kafka.topic_config(names.ledger, "cleanup.policy") == "compact"

@@ -11,15 +11,15 @@ from confluent_kafka import Message, TopicPartition
 
 from livejoin.control.control_topic import ControlTopic
 from livejoin.core import facts
-from livejoin.core.control_messages import Rules
+from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import arrived
+from livejoin.kafka.reading import poll_batch
 from livejoin.tables.auth import access_topics
-from livejoin.tables.auth.request_signing import Vouching
-from livejoin.tables.http.control_producer import Asking
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.auth.request_signing import RequestSigner
+from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 
 RAW = b'{"joinType": "inner"}'
@@ -33,15 +33,15 @@ class Signing:
 
     def __init__(self, kafka: Kafka, name: str) -> None:
         self.kafka = kafka
-        self.rules = Rules(Names(name), f"{name}.control")
-        kafka.make(self.rules.control)
-        access_topics.make_topics(kafka, self.rules.names)
+        self.rules = TopicRules(Names(name), f"{name}.control")
+        kafka.create_topic(self.rules.control)
+        access_topics.create_topics(kafka, self.rules.names)
 
-    def server(self, *, knows_topic: bool = True) -> Asking:
-        vouching = Vouching(self.kafka, self.rules.names)
+    def server(self, *, knows_topic: bool = True) -> ControlProducer:
+        vouching = RequestSigner(self.kafka, self.rules.names)
         if knows_topic:
-            vouching.is_there()
-        return Asking(self.kafka, self.rules, Limits(), Host(), vouching)
+            vouching.on_topic_ready()
+        return ControlProducer(self.kafka, self.rules, Limits(), Catalog(), vouching)
 
     def write(self, raw: bytes, headers: Any) -> None:
         producer = self.kafka.producer()
@@ -52,9 +52,11 @@ class Signing:
         """The newest record of the control topic."""
         consumer = self.kafka.reader("signed.test")
         try:
-            at = self.kafka.end_of(self.rules.control) - 1
+            at = self.kafka.end_offset(self.rules.control) - 1
             consumer.assign([TopicPartition(self.rules.control, 0, at)])
-            found: list[Message] = until(lambda: arrived(consumer, 1, 0.2), "the record", LIMIT_S)
+            found: list[Message] = until(
+                lambda: poll_batch(consumer, 1, 0.2), "the record", LIMIT_S
+            )
             return found[0]
         finally:
             consumer.close()
@@ -71,12 +73,12 @@ class Signing:
         def nearest() -> str:
             while True:
                 fact = inbox.get(timeout=LIMIT_S)
-                assert not isinstance(fact, facts.Deafened), fact
-                if isinstance(fact, facts.Asked):
+                assert not isinstance(fact, facts.ControlTopicLost), fact
+                if isinstance(fact, facts.MessageReceived):
                     return fact.origin.by
 
         try:
-            while not isinstance(inbox.get(timeout=LIMIT_S), facts.Listened):
+            while not isinstance(inbox.get(timeout=LIMIT_S), facts.ControlTopicOpened):
                 pass
             yield nearest
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from livejoin.core import spec
-from livejoin.core.changelog import Change, Position, Version, pair_id
+from livejoin.core.changelog import ChangelogRecord, Position, Version, pair_id
 from livejoin.core.changelog_bundles import Bundle
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 0, -1])
@@ -48,10 +48,12 @@ def ids(draw: st.DrawFn, table: str) -> str:
 
 
 @st.composite
-def changes(draw: st.DrawFn, table: str, versions: st.SearchStrategy[Version] = VERSIONS) -> Change:
+def changes(
+    draw: st.DrawFn, table: str, versions: st.SearchStrategy[Version] = VERSIONS
+) -> ChangelogRecord:
     """A row or a removal."""
     row = draw(st.none() | rows(table))
-    return Change(table, draw(ids(table)), row, draw(TS), draw(versions))
+    return ChangelogRecord(table, draw(ids(table)), row, draw(TS), draw(versions))
 
 
 @st.composite
@@ -65,7 +67,7 @@ def bundled(draw: st.DrawFn) -> Bundle:
         return {name: draw(CELLS[columns[name]]) for name in names if draw(st.booleans())}
 
     found = draw(st.lists(ids(spec.FINAL), min_size=1, max_size=40, unique=True))
-    row = {spec.KEY: draw(TEXT), **some(shared)}
+    row = {spec.JOIN_KEY: draw(TEXT), **some(shared)}
     if draw(st.booleans()):
         return Bundle(spec.FINAL, found, draw(TS), draw(VERSIONS))
     each = [{"ts": draw(TS), **some(own)} for _ in found]

@@ -9,14 +9,14 @@ from typing import Any
 from core import histories as h
 from core.histories import after
 from livejoin.core.control_messages import FIELDS
-from livejoin.core.control_records import understood
+from livejoin.core.control_records import parse_record
 from livejoin.core.decide import decide
-from livejoin.core.facts import Asked, CaughtUp, Fact, Found, Resolved
-from livejoin.core.outbox import Line, Reply
+from livejoin.core.facts import CaughtUp, Fact, MessageReceived, SourcesResolved, TopicInfo
+from livejoin.core.outbox import LogLine, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 
-EXISTING = {"users": Found(1), "accounts": Found(1)}
+EXISTING = {"users": TopicInfo(1), "accounts": TopicInfo(1)}
 
 GOOD: tuple[dict[str, Any], ...] = (
     {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "inner"},
@@ -101,31 +101,33 @@ def mutated(random: Random) -> bytes:
 BEFORE: dict[str, Sequence[Fact]] = {
     "first build": h.FIRST,
     "live": h.LIVE,
-    "building": [*h.LIVE, h.ask(0, joinType="inner")],
+    "building": [*h.LIVE, h.received(0, joinType="inner")],
     "live with standby": [
         *h.LIVE,
-        h.ask(0, joinType="inner"),
-        Resolved(2, h.reading(Choice("users", "accounts", "inner"))),
+        h.received(0, joinType="inner"),
+        SourcesResolved(2, h.reading(Choice("users", "accounts", "inner"))),
         CaughtUp(2, 5),
     ],
 }
 
 
-def _asked(state: State, raw: bytes) -> Asked:
-    one = understood(state.position, 1000.0, "kafka", raw, h.RULES)
+def _asked(state: State, raw: bytes) -> MessageReceived:
+    one = parse_record(state.position, 1000.0, "kafka", raw, h.RULES)
     named = one.request.topics if one.request else ()
     topics = {name: EXISTING.get(name, f'topic "{name}" does not exist') for name in named}
-    return Asked(one.origin, one.request, one.wrong, topics)
+    return MessageReceived(one.origin, one.request, one.error, topics)
 
 
-def reply_to(before: State, fact: Asked, after: State) -> Reply:
-    told = after.untold[len(before.untold) :]
+def reply_to(before: State, fact: MessageReceived, after: State) -> Reply:
+    told = after.outbox[len(before.outbox) :]
     (answer,) = [one for one in told if isinstance(one, Reply) and one.origin == fact.origin]
     for one in told:
         match one:
             case Reply():
-                assert json.dumps([one.row(), one.record()], ensure_ascii=False).encode()
-            case Line():
+                assert json.dumps(
+                    [one.control_raw_row(), one.reply_record()], ensure_ascii=False
+                ).encode()
+            case LogLine():
                 assert one.msg.encode()
     return answer
 
@@ -159,7 +161,7 @@ def answered(count: int) -> None:
         outcomes[answer.outcome] += 1
         if answer.outcome == "rejected":
             assert answer.reason
-            assert now.wants == before.wants
+            assert now.generations == before.generations
             reasons[_kind(answer.reason)] += 1
     assert outcomes.total() == count
     assert outcomes["rejected"] > count // 2

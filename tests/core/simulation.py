@@ -13,34 +13,34 @@ from functools import cache
 from math import inf
 from random import Random
 
-from livejoin.core.control_messages import Rules
-from livejoin.core.control_records import History, Inbound, understood
+from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_records import ControlHistory, ControlRecord, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
-    Asked,
+    BuildProgressed,
     CaughtUp,
-    Counted,
-    Deafened,
-    Died,
+    ClockTicked,
+    ControlTopicLost,
+    ControlTopicOpened,
     Fact,
-    Folded,
-    Found,
-    Grew,
-    Listened,
-    Looked,
-    NotResolved,
-    Progressed,
-    Ran,
-    Resolved,
-    Spoilt,
-    Started,
-    Ticked,
-    TopicsMade,
+    HistoryReplayed,
+    LeaderStarted,
+    MessageReceived,
+    PartitionsAdded,
+    QueryDied,
+    QueryResumed,
+    RecordsCounted,
+    ResolutionFailed,
+    SourcesChecked,
+    SourcesResolved,
+    TopicInfo,
+    TopicsCreated,
+    Unrecoverable,
 )
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.core.outbox import Ended, Line, Reply
-from livejoin.core.plan import Keep, MakeTopics, Resolve, Run, plan
+from livejoin.core.outbox import EndedGeneration, LogLine, Reply
+from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, State, from_json, to_json
 
@@ -61,23 +61,23 @@ KINDS = (
 FACT_NAMES = tuple(
     one.__name__
     for one in (
-        Started,
-        Ticked,
-        Folded,
-        Listened,
-        Deafened,
-        Asked,
-        Resolved,
-        NotResolved,
-        TopicsMade,
-        Ran,
-        Progressed,
+        LeaderStarted,
+        ClockTicked,
+        HistoryReplayed,
+        ControlTopicOpened,
+        ControlTopicLost,
+        MessageReceived,
+        SourcesResolved,
+        ResolutionFailed,
+        TopicsCreated,
+        QueryResumed,
+        BuildProgressed,
         CaughtUp,
-        Died,
-        Spoilt,
-        Looked,
-        Grew,
-        Counted,
+        QueryDied,
+        Unrecoverable,
+        SourcesChecked,
+        PartitionsAdded,
+        RecordsCounted,
     )
 )
 Decide = Callable[[State, Fact], State]
@@ -89,8 +89,8 @@ def kind(state: State) -> str:
     if live is None:
         if building is None:
             return "waiting" if state.topic_id else "nothing yet"
-        return "waiting" if state.of(building).trouble else "first build"
-    health = state.of(live)
+        return "waiting" if state.health_of(building).trouble else "first build"
+    health = state.health_of(live)
     if health.broken:
         return "down, building" if building else "down"
     if building is not None:
@@ -100,11 +100,11 @@ def kind(state: State) -> str:
     return "live with standby" if standby else "live"
 
 
-class Broken(AssertionError):
+class InvariantViolated(AssertionError):
     """An invariant does not hold."""
 
 
-RULES = Rules(Names("livejoin"), "control")
+RULES = TopicRules(Names("livejoin"), "control")
 CHOICE = Choice("users", "accounts")
 USERS = ("users", "users_b", "users_c")
 ACCOUNTS = ("accounts", "accounts_b")
@@ -130,13 +130,13 @@ PAST = (b'{"joinType":"inner"}', b'{"usersTopic":"users_b"}', b"[]", b'{"usersTo
 
 
 @cache
-def read(raw: bytes) -> Inbound:
+def read(raw: bytes) -> ControlRecord:
     """A message is understood once; only where it stands differs."""
-    return understood(0, 0.0, "kafka", raw, RULES)
+    return parse_record(0, 0.0, "kafka", raw, RULES)
 
 
 @dataclass
-class World:
+class SimulatedWorld:
     """What is outside: topics, queries, the control topic's records, two clocks."""
 
     random: Random
@@ -159,9 +159,9 @@ class World:
         """The clock on the wall is set, by an hour or a day."""
         self.ahead_s += self.random.choice((-86400.0, -3600.0, 3600.0, 86400.0))
 
-    def tick(self, ago_s: float = 0.0) -> Ticked:
+    def tick(self, ago_s: float = 0.0) -> ClockTicked:
         """What the clocks show, or showed."""
-        return Ticked(self.wall - ago_s, self.now - ago_s)
+        return ClockTicked(self.wall - ago_s, self.now - ago_s)
 
     def message(self) -> bytes:
         """Somebody writes a control message."""
@@ -195,16 +195,18 @@ class World:
             fields["expectedGeneration"] = random.randrange(1, 8)
         return fields or {"joinType": None}
 
-    def asked(self, offset: int) -> Asked:
+    def message_received(self, offset: int) -> MessageReceived:
         """A message of the control topic is read."""
         one = read(self.messages[offset])
         origin = replace(one.origin, offset=offset, at=self.wall)
         named = one.request.topics if one.request else ()
-        return Asked(origin, one.request, one.wrong, {name: self._found(name) for name in named})
+        return MessageReceived(
+            origin, one.request, one.error, {name: self._found(name) for name in named}
+        )
 
-    def _found(self, topic: str) -> Found | str:
+    def _found(self, topic: str) -> TopicInfo | str:
         if topic in self.topics:
-            return Found(partitions=1 + len(topic) % 3)
+            return TopicInfo(partitions=1 + len(topic) % 3)
         return f'topic "{topic}" does not exist'
 
     def remake(self) -> None:
@@ -212,30 +214,30 @@ class World:
         self.control += 1
         self.messages = [self.random.choice(PAST) for _ in range(self.random.randrange(3))]
 
-    def folded(self) -> Folded:
+    def history_replayed(self) -> HistoryReplayed:
         """The control topic is read from its beginning."""
-        history = History()
+        history = ControlHistory()
         for offset, raw in enumerate(self.messages):
             one = read(raw)
             history.add(replace(one, origin=replace(one.origin, offset=offset)))
-        return history.folded(self.topic_id, len(self.messages))
+        return history.replayed(self.topic_id, len(self.messages))
 
     @property
     def topic_id(self) -> str:
         """Of the control topic."""
         return f"control-{self.control}"
 
-    def resolved(self, generation: Generation) -> Resolved | NotResolved:
+    def resolved(self, generation: Generation) -> SourcesResolved | ResolutionFailed:
         """Where a generation reads, or why it cannot."""
         number, choice = generation.number, generation.choice
         if self.random.random() < 0.15:
-            return NotResolved(number, "broker out of reach")
+            return ResolutionFailed(number, "broker out of reach")
         missing = [name for name in (choice.users, choice.accounts) if name not in self.topics]
         if missing:
-            return NotResolved(number, f"no topic {missing[0]}", missing=True)
+            return ResolutionFailed(number, f"no topic {missing[0]}", missing=True)
         if self.random.random() < 0.08:
             self.cursed.add(number)
-        return Resolved(
+        return SourcesResolved(
             number,
             {
                 "users": self._reading(choice.users),
@@ -244,11 +246,11 @@ class World:
             "v1",
         )
 
-    def make_topics(self, generation: Generation) -> TopicsMade:
+    def make_topics(self, generation: Generation) -> TopicsCreated:
         """A generation gets a new changelog, in the place of one that has its name."""
         self.made += 1
         self.changelogs[generation.number] = f"changelog-{self.made}"
-        return TopicsMade(generation.number, self.changelogs[generation.number])
+        return TopicsCreated(generation.number, self.changelogs[generation.number])
 
     def _reading(self, topic: str) -> Reading:
         partitions = range(1 + len(topic) % 3)
@@ -260,24 +262,24 @@ class World:
         number, random = generation.number, self.random
         for reading in generation.sources.values():
             if str(self.topics.get(reading.topic)) != reading.topic_id:
-                return Spoilt(number, f"topic {reading.topic} is another one")
+                return Unrecoverable(number, f"topic {reading.topic} is another one")
         chance = random.random()
         if number in self.cursed or chance < 0.08:
-            return Died(number, "boom", counts=chance < 0.95)
+            return QueryDied(number, "boom", counts_as_failure=chance < 0.95)
         if chance < 0.09:
-            return Spoilt(number, "its checkpoint cannot be used")
+            return Unrecoverable(number, "its checkpoint cannot be used")
         if chance < 0.15:
-            return Looked(number, random.choice(("", "no such topic")))
+            return SourcesChecked(number, random.choice(("", "no such topic")))
         if chance < 0.2:
-            return Grew(number, self._grown(generation))
+            return PartitionsAdded(number, self._grown(generation))
         if chance < 0.23:
             capped = ("final_ui",) if random.random() < 0.05 else ()
-            return Counted(number, {"read": random.randrange(10)}, capped)
+            return RecordsCounted(number, {"read": random.randrange(10)}, capped)
         if chance < 0.35:
-            return Ran(number)
+            return QueryResumed(number)
         done = self.done.get(number, 0) + random.randrange(4)
         self.done[number] = done
-        return Progressed(number, done, 6) if done < 6 else CaughtUp(number, done)
+        return BuildProgressed(number, done, 6) if done < 6 else CaughtUp(number, done)
 
     def _grown(self, generation: Generation) -> dict[str, Reading]:
         """One more partition of one source, now and then too many."""
@@ -302,7 +304,7 @@ class Simulation:
 
     def __init__(self, seed: int, decide: Decide = decide) -> None:
         self.random = Random(seed)
-        self.world = World(self.random)
+        self.world = SimulatedWorld(self.random)
         self.state = State()
         self.cells: Counter[tuple[str, str]] = Counter()
         self._decide = decide
@@ -340,10 +342,10 @@ class Simulation:
         limits = Limits(
             standby_s=random.choice((0.0, 60.0, 900.0, 900.0, inf)), slots=random.choice((23, 512))
         )
-        yield Started(world.wall, world.now, CHOICE, limits)
+        yield LeaderStarted(world.wall, world.now, CHOICE, limits)
         while self.state.topic_id != world.topic_id:
             if random.random() < 0.25:
-                yield world.folded()
+                yield world.history_replayed()
             else:
                 yield self._any()
         while True:
@@ -352,15 +354,17 @@ class Simulation:
     def _early(self) -> Iterator[Fact]:
         """A message that comes before anything else."""
         self.world.message()
-        yield self.world.asked(len(self.world.messages) - 1)
+        yield self.world.message_received(len(self.world.messages) - 1)
         self.world.messages.clear()
 
     def _next(self) -> Fact:
         """What happens in the ordinary course of things."""
         random, world = self.random, self.world
-        running = [one for step in self._steps if isinstance(step, Run) for one in step.generations]
-        asks = [step.generation for step in self._steps if isinstance(step, Resolve)]
-        (make,) = [step for step in self._steps if isinstance(step, MakeTopics)]
+        running = [
+            one for step in self._steps if isinstance(step, RunQueries) for one in step.generations
+        ]
+        asks = [step.generation for step in self._steps if isinstance(step, ResolveSources)]
+        (make,) = [step for step in self._steps if isinstance(step, CreateTopics)]
         chance = random.random()
         if asks and chance < 0.6:
             return world.resolved(asks[0])
@@ -381,10 +385,10 @@ class Simulation:
     def _control(self) -> Fact:
         random, world = self.random, self.world
         if world.messages and random.random() < 0.15:  # delivered again, in any order
-            return world.asked(random.randrange(len(world.messages)))
+            return world.message_received(random.randrange(len(world.messages)))
         if self.state.position >= len(world.messages):
             world.message()
-        return world.asked(self.state.position)
+        return world.message_received(self.state.position)
 
     def _any(self) -> Fact:
         """What may happen at any time, whatever the state is."""
@@ -392,25 +396,25 @@ class Simulation:
         number = self._unwanted()
         live = state.live.number if state.live else number
         choices: tuple[Callable[[], Fact], ...] = (
-            *[lambda: Listened("control")] * 2,  # no other way leads to these two
-            *[lambda: Deafened(random.choice(("no such topic", "two partitions")))] * 2,
+            *[lambda: ControlTopicOpened("control")] * 2,  # no other way leads to these two
+            *[lambda: ControlTopicLost(random.choice(("no such topic", "two partitions")))] * 2,
             lambda: world.tick(random.choice((0.0, 5.0))),
-            lambda: Started(world.wall, world.now, CHOICE),
-            lambda: Resolved(number, {"users": Reading("users", "1", {0: 0}, {})}),
-            lambda: NotResolved(number, "late", missing=True),
-            lambda: TopicsMade(random.choice((number, live)), "late"),
-            lambda: Ran(number),
-            lambda: Progressed(random.choice((number, live)), 1, 2),
+            lambda: LeaderStarted(world.wall, world.now, CHOICE),
+            lambda: SourcesResolved(number, {"users": Reading("users", "1", {0: 0}, {})}),
+            lambda: ResolutionFailed(number, "late", missing=True),
+            lambda: TopicsCreated(random.choice((number, live)), "late"),
+            lambda: QueryResumed(number),
+            lambda: BuildProgressed(random.choice((number, live)), 1, 2),
             lambda: CaughtUp(random.choice((number, live)), 7),
-            lambda: Died(number, "late", counts=True),
-            lambda: Spoilt(number, "late"),
-            lambda: Looked(number, "late"),
-            lambda: Grew(number, {"users": Reading("users", "1", {0: 0, 1: 0}, {})}),
-            lambda: Counted(number, {"read": 1}),
+            lambda: QueryDied(number, "late", counts_as_failure=True),
+            lambda: Unrecoverable(number, "late"),
+            lambda: SourcesChecked(number, "late"),
+            lambda: PartitionsAdded(number, {"users": Reading("users", "1", {0: 0, 1: 0}, {})}),
+            lambda: RecordsCounted(number, {"read": 1}),
         )
         if random.random() < 0.1 and state.topic_id:
             world.remake()
-            return world.folded()
+            return world.history_replayed()
         return random.choice(choices)()
 
     def _unwanted(self) -> int:
@@ -423,19 +427,19 @@ class Simulation:
         state = self.state
         if state is self._durable:
             return
-        for one in state.untold:
-            if isinstance(one, Line):
+        for one in state.outbox:
+            if isinstance(one, LogLine):
                 _hold(one.id == self._lines + 1, "a line is missing before", one)
                 self._lines = one.id
-            elif isinstance(one, Ended):
+            elif isinstance(one, EndedGeneration):
                 self._gone.add(one.generation.number)
-        _hold(state.lines == self._lines, "lines are missing after", self._lines)
-        for generation in state.wants:
+        _hold(state.line_count == self._lines, "lines are missing after", self._lines)
+        for generation in state.generations:
             number = generation.number
             _hold(number not in self._gone, "what was gone is back:", generation)
             same = self._numbers.setdefault(number, generation.choice)
             _hold(same is generation.choice or same == generation.choice, "twice:", generation)
-        self.state = self._durable = replace(state, untold=()) if state.untold else state
+        self.state = self._durable = replace(state, outbox=()) if state.outbox else state
 
     def _crash(self, *, written: bool) -> None:
         """The process is killed, before or after its state was written down."""
@@ -452,7 +456,7 @@ class Simulation:
     def _check(self, before: State, fact: Fact, after: State) -> None:
         if after is before:
             return
-        numbers = [generation.number for generation in after.wants]
+        numbers = [generation.number for generation in after.generations]
         _hold(len(set(numbers)) == len(numbers), "one number twice:", numbers)
         _hold(max(numbers, default=0) <= after.last_number, "an unknown number:", numbers)
         _hold(after.last_number >= before.last_number, "numbers go back:", after.last_number)
@@ -460,21 +464,21 @@ class Simulation:
         for shown in (after.live, after.standby):
             _hold(shown is None or shown.ready_at is not None, "not complete:", shown)
         _hold(before.live is None or after.live is not None, "nothing live after", before.live)
-        if not isinstance(fact, Folded):
+        if not isinstance(fact, HistoryReplayed):
             _hold(after.position >= before.position, "a step back to", after.position)
-        told = {one.generation.number for one in after.untold if isinstance(one, Ended)}
-        left = {generation.number for generation in before.wants}.difference(numbers)
+        told = {one.generation.number for one in after.outbox if isinstance(one, EndedGeneration)}
+        left = {generation.number for generation in before.generations}.difference(numbers)
         _hold(left == told, "gone, and nobody was told:", left)
         self._check_plan(after, numbers)
         self._check_standby(before, fact, after)
-        if isinstance(fact, Asked):
+        if isinstance(fact, MessageReceived):
             self._check_asked(before, fact, after)
 
     def _check_plan(self, state: State, numbers: list[int]) -> None:
         self._steps = plan(state)
         *_, run, keep = self._steps
-        assert isinstance(run, Run)
-        assert isinstance(keep, Keep)
+        assert isinstance(run, RunQueries)
+        assert isinstance(keep, KeepOnly)
         _hold(keep.numbers == set(numbers), "kept, and not what is wanted:", keep)
         for generation in run.generations:
             _hold(generation.resolved, "it runs without being resolved:", generation)
@@ -485,27 +489,35 @@ class Simulation:
     def _check_standby(self, before: State, fact: Fact, after: State) -> None:
         """It stands by for its time, whatever the clock on the wall shows."""
         most = after.limits.standby_s
-        if isinstance(fact, Started):  # what was before is known by the clock on the wall only
+        if isinstance(
+            fact, LeaderStarted
+        ):  # what was before is known by the clock on the wall only
             self._moved = None
-            _hold(0 <= after.up - after.moved_up <= most, "stood by for", after.moved_up)
+            _hold(
+                0 <= after.monotonic - after.swapped_monotonic <= most,
+                "stood by for",
+                after.swapped_monotonic,
+            )
         elif after.live != before.live and _number(after.live) != _number(before.live):
-            self._moved = after.up
-        elif isinstance(fact, Ticked) and before.standby and self._moved is not None:
-            over = max(fact.up, before.up) >= self._moved + most
+            self._moved = after.monotonic
+        elif isinstance(fact, ClockTicked) and before.standby and self._moved is not None:
+            over = max(fact.monotonic, before.monotonic) >= self._moved + most
             _hold(over == (after.standby is None), "a standby ends early or late at", fact)
 
-    def _check_asked(self, before: State, fact: Asked, after: State) -> None:
+    def _check_asked(self, before: State, fact: MessageReceived, after: State) -> None:
         offset = fact.origin.offset
         _hold(offset >= before.position, "decided twice:", fact)
         _hold(after.position == offset + 1, "decided, and the position is not after", fact)
-        told = [one for one in after.untold if isinstance(one, Reply)]
+        told = [one for one in after.outbox if isinstance(one, Reply)]
         mine = [one for one in told if one.origin == fact.origin]
         _hold(len(mine) == 1, "not answered once:", fact)
         outcome, reason = mine[0].outcome, mine[0].reason
         _hold(fact.request is not None or outcome == "rejected", "invalid and not rejected:", fact)
         if outcome in ("rejected", "repeated", "previewed"):
             _hold(bool(reason), "no reason for", fact)
-            _hold(after.wants == before.wants, "without effect, and yet it had one:", fact)
+            _hold(
+                after.generations == before.generations, "without effect, and yet it had one:", fact
+            )
 
 
 def _number(generation: Generation | None) -> int | None:
@@ -514,7 +526,7 @@ def _number(generation: Generation | None) -> int | None:
 
 def _hold(holds: bool, why: str, what: object) -> None:  # noqa: FBT001
     if not holds:
-        raise Broken(f"{why} {what}")
+        raise InvariantViolated(f"{why} {what}")
 
 
 def trace(seed: int) -> Iterator[str]:

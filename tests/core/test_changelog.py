@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from core.changelog import DATA, TEXT, TS, VERSIONS, changes
 from livejoin.core import changelog, spec
-from livejoin.core.changelog import Change, Follower, Position, Version, newer
+from livejoin.core.changelog import ChangelogRecord, Position, ReferenceFollower, Version, is_newer
 
 OLD, NEW = (1, 0, 0), (2, 0, 0)
 
 
-def _without_nulls(change: Change) -> Change:
+def _without_nulls(change: ChangelogRecord) -> ChangelogRecord:
     if change.row is None:
         return change
     return replace(
@@ -23,36 +23,38 @@ def _without_nulls(change: Change) -> Change:
 
 @given(st.sampled_from(DATA).flatmap(changes))
 def test_a_record_is_read_back_as_it_was_written_except_that_nulls_are_left_out(
-    change: Change,
+    change: ChangelogRecord,
 ) -> None:
-    assert changelog.read(change.key(), change.value()) == _without_nulls(change)
+    assert changelog.read_record(change.key(), change.value()) == _without_nulls(change)
 
 
 @given(TEXT)
 def test_an_identity_may_hold_any_text(row_id: str) -> None:
-    change = Change(spec.FINAL, row_id, {}, 0)
-    assert changelog.read(change.key(), change.value()) == change
+    change = ChangelogRecord(spec.FINAL, row_id, {}, 0)
+    assert changelog.read_record(change.key(), change.value()) == change
 
 
 @pytest.mark.parametrize(
     ("change", "value"),
     [
         (
-            Change("users_ui", "0-1", {"userId": "ä", "age": None}, 5),
+            ChangelogRecord("users_ui", "0-1", {"userId": "ä", "age": None}, 5),
             '{"row":{"userId":"ä"},"ts":5}',
         ),
-        (Change("users_ui", "0-1", {}, 5), '{"row":{},"ts":5}'),
-        (Change("final_ui", "0-1", None, 5), '{"ts":5}'),
-        (Change("final_ui", "0-1", None, 5, (7, 1, 9)), '{"ts":5,"version":[7,1,9]}'),
+        (ChangelogRecord("users_ui", "0-1", {}, 5), '{"row":{},"ts":5}'),
+        (ChangelogRecord("final_ui", "0-1", None, 5), '{"ts":5}'),
+        (ChangelogRecord("final_ui", "0-1", None, 5, (7, 1, 9)), '{"ts":5,"version":[7,1,9]}'),
     ],
     ids=["a row", "a row of nulls", "a removal", "a removal with a version"],
 )
-def test_a_value_is_written_without_blanks_nulls_or_escapes(change: Change, value: str) -> None:
+def test_a_value_is_written_without_blanks_nulls_or_escapes(
+    change: ChangelogRecord, value: str
+) -> None:
     assert change.value() == value.encode()
 
 
 def test_a_key_is_the_table_and_the_identity() -> None:
-    assert Change("rejects_ui", "users/0-1", {}, 5).key() == b"rejects_ui/users/0-1"
+    assert ChangelogRecord("rejects_ui", "users/0-1", {}, 5).key() == b"rejects_ui/users/0-1"
 
 
 @pytest.mark.parametrize(
@@ -72,17 +74,17 @@ def test_a_key_is_the_table_and_the_identity() -> None:
 def test_an_input_record_is_marked_by_its_own_row_reject_or_tombstone_alone(
     key: str, mark: Position | None
 ) -> None:
-    assert changelog.mark(key.encode()) == mark
+    assert changelog.marked_position(key.encode()) == mark
 
 
 def test_many_keys_tell_the_same_marks_by_place() -> None:
     keys = ["users_ui/0-7", "final_ui/0-7+1-2", "rejects_ui/users/0-9", "tombstones/accounts/1-3",
             "final_ui/0-7", "users_ui/0-8", "elsewhere/0-1", "users_ui/2-1",
             "feed/0-5"]  # fmt: skip
-    found = changelog.marks(key.encode() for key in keys)
+    found = changelog.marked_offsets(key.encode() for key in keys)
     assert found == {("users", 0): [7, 8, 9], ("accounts", 1): [3], ("users", 2): [1],
                      ("feed", 0): [5]}  # fmt: skip
-    single = [mark for key in keys if (mark := changelog.mark(key.encode()))]
+    single = [mark for key in keys if (mark := changelog.marked_position(key.encode()))]
     assert sorted(Position(*at, offset) for at, some in found.items() for offset in some) == sorted(
         single
     )
@@ -110,15 +112,15 @@ def test_a_pair_is_named_after_both_its_records() -> None:
 def test_latest_goes_by_timestamp_then_partition_then_offset(
     version: Version, than: Version, *, expected: bool
 ) -> None:
-    assert newer(version, than) is expected
+    assert is_newer(version, than) is expected
 
 
-def _row(name: str, version: Version = None) -> Change:
-    return Change("final_ui", "0-1", {"name": name}, 0, version)
+def _row(name: str, version: Version = None) -> ChangelogRecord:
+    return ChangelogRecord("final_ui", "0-1", {"name": name}, 0, version)
 
 
-def _removal(version: Version = None) -> Change:
-    return Change("final_ui", "0-1", None, 0, version)
+def _removal(version: Version = None) -> ChangelogRecord:
+    return ChangelogRecord("final_ui", "0-1", None, 0, version)
 
 
 @pytest.mark.parametrize(
@@ -152,29 +154,31 @@ def _removal(version: Version = None) -> Change:
         "a removal without a version removes nothing that is there",
     ],
 )
-def test_a_follower_shows_the_newest_version(history: list[Change], shown: str | None) -> None:
-    follower = Follower()
+def test_a_follower_shows_the_newest_version(
+    history: list[ChangelogRecord], shown: str | None
+) -> None:
+    follower = ReferenceFollower()
     for change in history:
         follower.apply(change)
     assert follower.table("final_ui") == ({} if shown is None else {"0-1": {"name": shown}})
 
 
 def test_a_follower_keeps_tables_apart() -> None:
-    follower = Follower()
-    follower.apply(Change("users_ui", "0-1", {"name": "user"}, 0))
-    follower.apply(Change("accounts_ui", "0-1", {"balance": 1.0}, 0))
+    follower = ReferenceFollower()
+    follower.apply(ChangelogRecord("users_ui", "0-1", {"name": "user"}, 0))
+    follower.apply(ChangelogRecord("accounts_ui", "0-1", {"balance": 1.0}, 0))
     assert follower.table("users_ui") == {"0-1": {"name": "user"}}
     assert follower.table("accounts_ui") == {"0-1": {"balance": 1.0}}
 
 
 @st.composite
-def _replays(draw: st.DrawFn) -> tuple[list[Change], list[Change]]:
+def _replays(draw: st.DrawFn) -> tuple[list[ChangelogRecord], list[ChangelogRecord]]:
     """A history in which a version always says the same, and another order of it with repeats."""
     keys = st.tuples(st.sampled_from("abc"), VERSIONS)
     contents = st.tuples(st.none() | TEXT, TS)
     said = draw(st.dictionaries(keys, contents))
     history = [
-        Change("final_ui", row_id, None if name is None else {"name": name}, ts, version)
+        ChangelogRecord("final_ui", row_id, None if name is None else {"name": name}, ts, version)
         for (row_id, version), (name, ts) in said.items()
     ]
     again = draw(st.lists(st.sampled_from(history))) if history else []
@@ -183,11 +187,11 @@ def _replays(draw: st.DrawFn) -> tuple[list[Change], list[Change]]:
 
 @given(_replays())
 def test_a_replay_in_another_order_with_repeats_ends_in_the_same_rows(
-    replays: tuple[list[Change], list[Change]],
+    replays: tuple[list[ChangelogRecord], list[ChangelogRecord]],
 ) -> None:
     ends: list[Mapping[str, Mapping[str, Any]]] = []
     for history in replays:
-        follower = Follower()
+        follower = ReferenceFollower()
         for change in history:
             follower.apply(change)
         ends.append(follower.table("final_ui"))

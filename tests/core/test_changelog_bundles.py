@@ -6,7 +6,7 @@ from hypothesis import given
 
 from core.changelog import bundled
 from livejoin.core import changelog, changelog_bundles
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.changelog_bundles import Bundle
 
 ROWS = Bundle(
@@ -34,25 +34,27 @@ def test_a_bundle_of_rows_has_a_line_for_each() -> None:
 
 def test_a_row_has_what_all_share_and_its_own_and_the_time_of_the_newer_of_both() -> None:
     version = (50, 0, 3)
-    assert ROWS.changes() == [
-        Change("final_ui", "0-1", {"userId": "ada", "balance": 1.5, "name": "Ada"}, 50, version),
-        Change("final_ui", "1-7", {"userId": "ada", "balance": 1.5}, 60, version),
+    assert ROWS.records() == [
+        ChangelogRecord(
+            "final_ui", "0-1", {"userId": "ada", "balance": 1.5, "name": "Ada"}, 50, version
+        ),
+        ChangelogRecord("final_ui", "1-7", {"userId": "ada", "balance": 1.5}, 60, version),
     ]
 
 
 def test_a_bundle_of_removals_has_no_rows() -> None:
     assert REMOVALS.value() == b'{"ts":50,"version":[50,0,3],\n"ids":["0-1","1-7"]}'
-    assert REMOVALS.changes() == [
-        Change("final_ui", row_id, None, 50, (50, 0, 3)) for row_id in ("0-1", "1-7")
+    assert REMOVALS.records() == [
+        ChangelogRecord("final_ui", row_id, None, 50, (50, 0, 3)) for row_id in ("0-1", "1-7")
     ]
 
 
 @given(bundled())
 def test_a_bundle_is_json_and_reads_back(one: Bundle) -> None:
     json.loads(one.value())
-    assert changelog_bundles.read(KEY, one.value()).changes() == one.changes()
+    assert changelog_bundles.read_bundle(KEY, one.value()).records() == one.records()
 
 
 def test_a_bundle_marks_nothing() -> None:
-    assert changelog.mark(KEY) is None
-    assert changelog.marks([KEY, b"users_ui/0-4"]) == {("users", 0): [4]}
+    assert changelog.marked_position(KEY) is None
+    assert changelog.marked_offsets([KEY, b"users_ui/0-4"]) == {("users", 0): [4]}

@@ -12,16 +12,16 @@ from livejoin.core import spec, start_position
 from livejoin.core.control_messages import (
     FIELDS,
     MAX_BYTES,
-    Invalid,
+    InvalidMessage,
     Request,
-    Rules,
-    read,
-    shown,
-    topic_name,
+    TopicRules,
+    excerpt,
+    is_topic_name,
+    parse_message,
 )
 from livejoin.core.names import Names
 
-RULES = Rules(Names("livejoin"), "control")
+RULES = TopicRules(Names("livejoin"), "control")
 KNOWN = (
     "no known field: known are usersTopic, accountsTopic, joinType, start, id, action,"
     " expectedGeneration"
@@ -33,12 +33,12 @@ NO_NAME = (
 NO_START = f"start: expected {start_position.EXPECTED}, got "
 
 
-def _read(raw: bytes | str, rules: Rules = RULES) -> Request:
-    return read(raw if isinstance(raw, bytes) else raw.encode(), rules)
+def _read(raw: bytes | str, rules: TopicRules = RULES) -> Request:
+    return parse_message(raw if isinstance(raw, bytes) else raw.encode(), rules)
 
 
-def _why(raw: bytes | str, rules: Rules = RULES) -> str:
-    with pytest.raises(Invalid) as caught:
+def _why(raw: bytes | str, rules: TopicRules = RULES) -> str:
+    with pytest.raises(InvalidMessage) as caught:
         _read(raw, rules)
     return str(caught.value)
 
@@ -60,7 +60,7 @@ UNDERSTOOD: dict[str, tuple[str, Request]] = {
     "a rollback names nothing else": ('{"action":"rollback"}', Request(action="rollback")),
     "a rollback may name what must be live": (
         '{"action":"ROLLBACK","id":"x","expectedGeneration":7}',
-        Request(action="rollback", id="x", expected=7),
+        Request(action="rollback", id="x", expected_generation=7),
     ),
     "null beside a rollback is nothing": (
         '{"action":"rollback","usersTopic":null,"start":null}',
@@ -292,7 +292,7 @@ def test_a_topic_that_may_be_read(topic: str) -> None:
 
 @pytest.mark.parametrize("topic", ["", "a ", "users\n"])
 def test_a_name_is_judged_as_it_is(topic: str) -> None:
-    assert not topic_name(topic)
+    assert not is_topic_name(topic)
 
 
 def test_an_allow_list_shuts_out_all_others() -> None:
@@ -334,7 +334,7 @@ def test_a_request_knows_the_topics_that_it_names() -> None:
     ],
 )
 def test_a_value_is_shown_to_people_on_one_line(value: str, text: str) -> None:
-    assert shown(value) == text
+    assert excerpt(value) == text
 
 
 JSON = st.recursive(
@@ -349,10 +349,10 @@ def test_whatever_is_sent_is_understood_or_has_a_reason(fields: dict[str, Any]) 
     why, request = "", Request()
     try:
         request = _read(json.dumps(fields))
-    except Invalid as invalid:
+    except InvalidMessage as invalid:
         why = str(invalid)
     assert bool(why.encode()) or set(fields) & set(FIELDS)
-    assert all(topic_name(topic) for topic in request.topics)
+    assert all(is_topic_name(topic) for topic in request.topics)
     assert set(request.start) <= {"users", "accounts"}
 
 

@@ -10,39 +10,39 @@ from livejoin.core.control_messages import Request
 from livejoin.core.control_records import (
     HISTORY_KEPT,
     RAW_CHARS,
-    History,
-    Inbound,
-    asked_by,
-    understood,
+    ControlHistory,
+    ControlRecord,
+    parse_record,
+    sender_name,
 )
-from livejoin.core.facts import Folded
+from livejoin.core.facts import HistoryReplayed
 from livejoin.core.generation import Origin
 from livejoin.core.outbox import Reply
 from livejoin.core.state import IDS_KEPT
 
 
-def _one(offset: int, **fields: Any) -> Inbound:
-    return understood(offset, 5.0 + offset, "ann", json.dumps(fields).encode(), RULES)
+def _one(offset: int, **fields: Any) -> ControlRecord:
+    return parse_record(offset, 5.0 + offset, "ann", json.dumps(fields).encode(), RULES)
 
 
-def _folded(*messages: Inbound) -> Folded:
-    history = History()
+def _folded(*messages: ControlRecord) -> HistoryReplayed:
+    history = ControlHistory()
     for one in messages:
         history.add(one)
-    return history.folded("id-c", len(messages))
+    return history.replayed("id-c", len(messages))
 
 
 def test_a_message_carries_where_it_stands_who_sent_it_and_what_it_asks_for() -> None:
     raw = b'{"usersTopic":"u","joinType":"natural","id":"7"}'
-    one = understood(3, 5.5, "ann", raw, RULES)
+    one = parse_record(3, 5.5, "ann", raw, RULES)
     assert one.origin == Origin(3, 5.5, "ann", raw.decode(), "7", users="u", join="left")
     assert one.request == Request("u", join="left", id="7")
-    assert one.wrong == ""
+    assert one.error == ""
 
 
 def test_an_invalid_message_carries_its_reason() -> None:
-    one = understood(3, 5.5, "ann", b"[]", RULES)
-    assert one == Inbound(Origin(3, 5.5, "ann", "[]"), None, "expected a JSON object, got []")
+    one = parse_record(3, 5.5, "ann", b"[]", RULES)
+    assert one == ControlRecord(Origin(3, 5.5, "ann", "[]"), None, "expected a JSON object, got []")
 
 
 def test_an_invalid_message_still_carries_its_id() -> None:
@@ -54,17 +54,17 @@ def test_an_invalid_message_still_carries_its_id() -> None:
 
 def test_a_long_message_is_cut_for_people() -> None:
     exact = b'{"id":"' + b"x" * (RAW_CHARS - 9) + b'"}'
-    assert understood(0, 0.0, "ann", exact, RULES).origin.raw == exact.decode()
-    longer = understood(0, 0.0, "ann", exact + b" ", RULES).origin.raw
+    assert parse_record(0, 0.0, "ann", exact, RULES).origin.raw == exact.decode()
+    longer = parse_record(0, 0.0, "ann", exact + b" ", RULES).origin.raw
     assert longer == exact.decode() + "…"
 
 
 def test_bytes_that_are_no_text_are_shown_as_bytes() -> None:
-    assert understood(0, 0.0, "ann", b"\xff{}", RULES).origin.raw == "\\xff{}"
+    assert parse_record(0, 0.0, "ann", b"\xff{}", RULES).origin.raw == "\\xff{}"
 
 
 def test_no_past_asks_for_nothing() -> None:
-    assert _folded() == Folded("id-c", 0, Request())
+    assert _folded() == HistoryReplayed("id-c", 0, Request())
 
 
 def test_the_past_is_folded_field_by_field() -> None:
@@ -74,7 +74,7 @@ def test_the_past_is_folded_field_by_field() -> None:
         _one(2, usersTopic="u2", accountsTopic=" "),
     )
     assert folded.request == Request("u2", "a1", "inner")
-    assert (folded.position, folded.count) == (3, 3)
+    assert (folded.position, folded.message_count) == (3, 3)
 
 
 def test_actions_expectations_and_starts_of_the_past_count_for_nothing() -> None:
@@ -89,22 +89,22 @@ def test_actions_expectations_and_starts_of_the_past_count_for_nothing() -> None
 def test_what_was_invalid_in_the_past_counts_for_nothing_and_keeps_its_reason() -> None:
     folded = _folded(_one(0, usersTopic="u1"), _one(1, usersTopic="a,b"), _one(2))
     assert folded.request == Request("u1")
-    assert [(r.origin.offset, r.outcome, r.at) for r in folded.history] == [
+    assert [(r.origin.offset, r.outcome, r.at) for r in folded.replies] == [
         (0, "history", 5.0),
         (1, "rejected", 6.0),
         (2, "rejected", 7.0),
     ]
-    assert folded.history[1].reason.startswith('usersTopic: "a,b" is no topic name')
-    assert folded.history[2].reason.startswith("no known field")
+    assert folded.replies[1].reason.startswith('usersTopic: "a,b" is no topic name')
+    assert folded.replies[2].reason.startswith("no known field")
 
 
 def test_of_a_long_past_the_newest_rows_are_kept_and_all_of_it_counts() -> None:
     past = [_one(0, usersTopic="u1"), *(_one(n, joinType="inner") for n in range(1, 10_001))]
     folded = _folded(*past)
     assert HISTORY_KEPT == 10_000
-    assert [reply.origin.offset for reply in folded.history] == list(range(1, 10_001))
+    assert [reply.origin.offset for reply in folded.replies] == list(range(1, 10_001))
     assert folded.request == Request("u1", join="inner")
-    assert folded.count == 10_001
+    assert folded.message_count == 10_001
 
 
 def test_of_the_ids_of_the_past_the_newest_are_kept() -> None:
@@ -114,8 +114,8 @@ def test_of_the_ids_of_the_past_the_newest_are_kept() -> None:
 
 def test_a_row_of_control_raw_shows_the_message_and_its_outcome() -> None:
     raw = b'{"usersTopic":"u","accountsTopic":"a","joinType":"join","id":"7"}'
-    origin = understood(3, 5.5, "ann", raw, RULES).origin
-    assert Reply(origin, "rejected", 6.25, "no such topic").row() == {
+    origin = parse_record(3, 5.5, "ann", raw, RULES).origin
+    assert Reply(origin, "rejected", 6.25, "no such topic").control_raw_row() == {
         "usersTopic": "u",
         "accountsTopic": "a",
         "joinType": "inner",
@@ -131,8 +131,8 @@ def test_a_row_of_control_raw_shows_the_message_and_its_outcome() -> None:
 
 
 def test_a_record_of_the_reply_topic_is_for_who_asked() -> None:
-    origin = understood(3, 5.5, "ann", b'{"id":"7"}', RULES).origin
-    assert Reply(origin, "live", 6.25, generation=2).record() == {
+    origin = parse_record(3, 5.5, "ann", b'{"id":"7"}', RULES).origin
+    assert Reply(origin, "live", 6.25, generation=2).reply_record() == {
         "id": "7",
         "offset": 3,
         "outcome": "live",
@@ -143,12 +143,12 @@ def test_a_record_of_the_reply_topic_is_for_who_asked() -> None:
 
 
 def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
-    history = History()
+    history = ControlHistory()
     for offset, join in enumerate(["inner", "left"]):
         history.add(_one(offset, id="x", joinType=join))
-    folded = history.folded("t", 2)
+    folded = history.replayed("t", 2)
     assert (folded.request.join, folded.ids) == ("inner", ("x",))
-    assert [reply.outcome for reply in folded.history] == ["history", "repeated"]
+    assert [reply.outcome for reply in folded.replies] == ["history", "repeated"]
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
 def test_who_asked_is_what_livejoin_says_or_what_a_producer_claims(
     said: bytes, by: str, *, vouched: bool
 ) -> None:
-    assert asked_by(said, vouched=vouched) == by
+    assert sender_name(said, vouched=vouched) == by

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.core.changelog import Position
-from livejoin.core.coverage import Coverage, Feeding
+from livejoin.core.coverage import BootstrapCoverage, Coverage
 
 Place = tuple[str, int]
 Span = tuple[int, int]  # the first and the last offset that count; empty when the last comes first
@@ -88,7 +88,7 @@ def test_what_is_done_is_counted_up_to_the_total(count: int) -> None:
 def test_offsets_without_a_record_are_no_gap_once_that_is_known() -> None:
     coverage = _of_users(0, 4, [0, 2, 4])
     assert coverage.gaps() == {("users", 0): range(1, 4)}
-    coverage.absent("users", 0, [1, 3])
+    coverage.add_absent("users", 0, [1, 3])
     assert coverage.complete
     assert coverage.gaps() == {}
 
@@ -100,7 +100,7 @@ def test_there_is_no_gap_before_the_mark_of_the_pin() -> None:
 @pytest.mark.parametrize(("source", "partition"), [("users", 1), ("accounts", 0)])
 def test_what_is_absent_elsewhere_covers_nothing(source: str, partition: int) -> None:
     coverage = _of_users(0, 4, [0, 1])
-    coverage.absent(source, partition, [2, 3])
+    coverage.add_absent(source, partition, [2, 3])
     assert coverage.done == 2
 
 
@@ -114,7 +114,7 @@ def test_marks_and_absent_offsets_complete_exactly_when_all_is_covered(
     coverage, missing, marked = _of_users(start, pin), set(range(start, pin + 1)), set[int]()
     for absent, offsets in events:
         if absent:
-            coverage.absent("users", 0, offsets)
+            coverage.add_absent("users", 0, offsets)
         else:
             for offset in offsets:
                 coverage.add("users", 0, [offset])
@@ -129,7 +129,7 @@ def test_marks_and_absent_offsets_complete_exactly_when_all_is_covered(
 
 
 def test_a_feed_is_through_when_all_of_its_last_records_left_a_mark() -> None:
-    feeding = Feeding(100, range(998, 1000))
+    feeding = BootstrapCoverage(100, range(998, 1000))
     assert (feeding.done, feeding.total, feeding.complete) == (0, 900, False)
     feeding.add([500, 200])
     assert (feeding.done, feeding.complete) == (400, False)
@@ -140,23 +140,25 @@ def test_a_feed_is_through_when_all_of_its_last_records_left_a_mark() -> None:
 
 
 def test_marks_beyond_a_feed_are_of_another_one() -> None:
-    feeding = Feeding(0, range(8, 10))
+    feeding = BootstrapCoverage(0, range(8, 10))
     feeding.add([5000])
     assert (feeding.done, feeding.total, feeding.complete) == (10, 10, False)
 
 
 @pytest.mark.parametrize("start", [10, 11])
 def test_of_a_feed_that_was_read_to_its_end_nothing_is_waited_for(start: int) -> None:
-    feeding = Feeding(start, range(8, 10))
+    feeding = BootstrapCoverage(start, range(8, 10))
     assert (feeding.done, feeding.total, feeding.complete) == (0, 0, True)
 
 
 def test_ends_that_a_committed_batch_has_read_are_not_waited_for() -> None:
-    feeding = Feeding(9, range(8, 11))  # the end at 8 was read by a batch that was committed
+    feeding = BootstrapCoverage(
+        9, range(8, 11)
+    )  # the end at 8 was read by a batch that was committed
     assert (feeding.done, feeding.total, feeding.complete) == (0, 2, False)
     feeding.add([9, 10])
     assert (feeding.done, feeding.complete) == (2, True)
 
 
 def test_without_a_feed_nothing_is_waited_for() -> None:
-    assert Feeding(0, range(0)).complete
+    assert BootstrapCoverage(0, range(0)).complete

@@ -10,32 +10,32 @@ import pytest
 from core import histories as h
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
+    BuildProgressed,
     CaughtUp,
-    Counted,
-    Deafened,
-    Died,
+    ControlTopicLost,
+    ControlTopicOpened,
     Fact,
-    Grew,
-    Listened,
-    Looked,
-    NotResolved,
-    Progressed,
-    Ran,
-    Resolved,
-    Spoilt,
-    TopicsMade,
+    PartitionsAdded,
+    QueryDied,
+    QueryResumed,
+    RecordsCounted,
+    ResolutionFailed,
+    SourcesChecked,
+    SourcesResolved,
+    TopicsCreated,
+    Unrecoverable,
 )
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.health import MAX_RESTARTS
-from livejoin.core.outbox import Line
+from livejoin.core.outbox import LogLine
 from livejoin.core.state import Limits, State, from_json, to_json
 
 GONE = [h.died(1)] * (MAX_RESTARTS + 1)
-UNREACHABLE = Died(1, "no broker", counts=False)
-NO_TOPIC = Looked(1, "no topic")
-GREW = Grew(1, h.reading(h.A, 3))
+UNREACHABLE = QueryDied(1, "no broker", counts_as_failure=False)
+NO_TOPIC = SourcesChecked(1, "no topic")
+GREW = PartitionsAdded(1, h.reading(h.A, 3))
 TOO_MANY = "6 task slots are needed and Spark has 5"
-FULL = Counted(1, {"read": 7}, ("final_ui",))
+FULL = RecordsCounted(1, {"read": 7}, ("final_ui",))
 
 
 def _ticks(start: float, end: float) -> list[Fact]:
@@ -44,267 +44,289 @@ def _ticks(start: float, end: float) -> list[Fact]:
 
 
 @dataclass(frozen=True)
-class Rule:
+class FactRule:
     history: Sequence[Fact]
     now: tuple[int | None, int | None, int | None]  # live, standby, building
     of: int | None = None  # whose health
     health: dict[str, Any] | None = None
 
 
-RULES: dict[str, Rule] = {
-    "a first start builds nothing before the past is known": Rule([h.STARTED], (None, None, None)),
-    "nor does time": Rule([h.STARTED, h.ticked(101.0)], (None, None, None)),
-    "then what is wanted is built": Rule(h.FIRST, (None, None, 1)),
-    "a topic that is not there is waited for": Rule(
+RULES: dict[str, FactRule] = {
+    "a first start builds nothing before the past is known": FactRule(
+        [h.STARTED], (None, None, None)
+    ),
+    "nor does time": FactRule([h.STARTED, h.ticked(101.0)], (None, None, None)),
+    "then what is wanted is built": FactRule(h.FIRST, (None, None, 1)),
+    "a topic that is not there is waited for": FactRule(
         h.WAITING, (None, None, 1), 1, {"trouble": "no users", "try_again_at": 102.0}
     ),
-    "for as long as it takes, while nothing else can be shown": Rule(
+    "for as long as it takes, while nothing else can be shown": FactRule(
         [*h.WAITING, *_ticks(100, 300)], (None, None, 1)
     ),
-    "a broken connection is waited for": Rule(
-        [*h.FIRST, NotResolved(1, "no broker")],
+    "a broken connection is waited for": FactRule(
+        [*h.FIRST, ResolutionFailed(1, "no broker")],
         (None, None, 1),
         1,
         {"trouble": "no broker", "try_again_at": 102.0},
     ),
-    "waiting ends when the topic is there": Rule(
-        [*h.WAITING, h.ticked(103.0), Resolved(1, h.reading(h.A))],
+    "waiting ends when the topic is there": FactRule(
+        [*h.WAITING, h.ticked(103.0), SourcesResolved(1, h.reading(h.A))],
         (None, None, 1),
         1,
         {"trouble": "", "try_again_at": 0.0, "moved_at": 103.0, "began_at": 103.0},
     ),
-    "beside what is live a topic that is not there fails the build": Rule(
-        [*h.SWAPPING, NotResolved(2, "no users_b", missing=True)], (1, None, None)
+    "beside what is live a topic that is not there fails the build": FactRule(
+        [*h.SWAPPING, ResolutionFailed(2, "no users_b", missing=True)], (1, None, None)
     ),
-    "beside what is live a broken connection is waited for": Rule(
-        [*h.SWAPPING, NotResolved(2, "no broker")], (1, None, 2), 2, {"trouble": "no broker"}
+    "beside what is live a broken connection is waited for": FactRule(
+        [*h.SWAPPING, ResolutionFailed(2, "no broker")], (1, None, 2), 2, {"trouble": "no broker"}
     ),
-    "but not for ever": Rule(
-        [*h.SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)], (1, None, None)
+    "but not for ever": FactRule(
+        [*h.SWAPPING, ResolutionFailed(2, "no broker"), *_ticks(104, 165)], (1, None, None)
     ),
-    "what is resolved cannot become unresolved": Rule(
-        [*h.SWAP_READS, NotResolved(2, "no users_b", missing=True)],
+    "what is resolved cannot become unresolved": FactRule(
+        [*h.SWAP_READS, ResolutionFailed(2, "no users_b", missing=True)],
         (1, None, 2),
         2,
         {"trouble": ""},
     ),
-    "progress is noted, and when": Rule(
-        [*h.FIRST_READS, h.ticked(103.0), Progressed(1, 4, 10)],
+    "progress is noted, and when": FactRule(
+        [*h.FIRST_READS, h.ticked(103.0), BuildProgressed(1, 4, 10)],
         (None, None, 1),
         1,
         {"done": 4, "total": 10, "moved_at": 103.0, "percent": 40},
     ),
-    "no progress is noted as such": Rule(
-        [*h.FIRST_READS, Progressed(1, 4, 10), h.ticked(103.0), Progressed(1, 4, 12)],
+    "no progress is noted as such": FactRule(
+        [*h.FIRST_READS, BuildProgressed(1, 4, 10), h.ticked(103.0), BuildProgressed(1, 4, 12)],
         (None, None, 1),
         1,
         {"done": 4, "total": 12, "moved_at": 100.0},
     ),
-    "a build that caught up is live": Rule(h.LIVE, (1, None, None), 1, {"done": 0, "total": 0}),
-    "the one that was live stands by": Rule(h.SWAPPED, (2, 1, None)),
-    "a further swap retires the older one": Rule([*h.FURTHER_READS, CaughtUp(3, 9)], (3, 2, None)),
-    "with standby_s = 0 nothing stands by": Rule(
-        h.limited(h.SWAPPED, standby_s=0), (2, None, None)
+    "a build that caught up is live": FactRule(h.LIVE, (1, None, None), 1, {"done": 0, "total": 0}),
+    "the one that was live stands by": FactRule(h.SWAPPED, (2, 1, None)),
+    "a further swap retires the older one": FactRule(
+        [*h.FURTHER_READS, CaughtUp(3, 9)], (3, 2, None)
     ),
-    "what is broken does not stand by": Rule(
-        [*h.LIVE_DOWN, h.ask_for(0, h.B), Resolved(2, h.reading(h.B)), CaughtUp(2, 5)],
+    "with standby_s = 0 nothing stands by": FactRule(
+        h.with_limits(h.SWAPPED, standby_s=0), (2, None, None)
+    ),
+    "what is broken does not stand by": FactRule(
+        [
+            *h.LIVE_DOWN,
+            h.received_choice(0, h.B),
+            SourcesResolved(2, h.reading(h.B)),
+            CaughtUp(2, 5),
+        ],
         (2, None, None),
     ),
-    "what stood by stays where what was live is broken": Rule(
+    "what stood by stays where what was live is broken": FactRule(
         [
             *h.SWAPPED,
             *[h.died(2)] * 6,
-            h.ask_for(1, h.C),
-            Resolved(3, h.reading(h.C)),
+            h.received_choice(1, h.C),
+            SourcesResolved(3, h.reading(h.C)),
             CaughtUp(3, 5),
         ],
         (3, 1, None),
     ),
-    "progress of what is live changes nothing": Rule(
-        [*h.LIVE, Progressed(1, 4, 10)], (1, None, None), 1, {"done": 0}
+    "progress of what is live changes nothing": FactRule(
+        [*h.LIVE, BuildProgressed(1, 4, 10)], (1, None, None), 1, {"done": 0}
     ),
-    "what is live cannot catch up again": Rule([*h.LIVE, CaughtUp(1, 99)], (1, None, None)),
-    "nor can what stands by": Rule([*h.SWAPPED, CaughtUp(1, 99)], (2, 1, None)),
-    "a standby is retired after standby_s": Rule([*h.SWAPPED, h.ticked(1008.0)], (2, None, None)),
-    "and not before": Rule([*h.SWAPPED, h.ticked(1007.9)], (2, 1, None)),
-    "a standby may stay until the next swap": Rule(
-        [*h.limited(h.SWAPPED, standby_s=math.inf), h.ticked(9e9)], (2, 1, None)
+    "what is live cannot catch up again": FactRule([*h.LIVE, CaughtUp(1, 99)], (1, None, None)),
+    "nor can what stands by": FactRule([*h.SWAPPED, CaughtUp(1, 99)], (2, 1, None)),
+    "a standby is retired after standby_s": FactRule(
+        [*h.SWAPPED, h.ticked(1008.0)], (2, None, None)
     ),
-    "a build that stalls has failed": Rule([*h.SWAP_READS, *_ticks(104, 165)], (1, None, None)),
-    "and not a moment before": Rule([*h.SWAP_READS, *_ticks(104, 164)], (1, None, 2)),
-    "every progress gives it as much time again": Rule(
-        [*h.SWAP_READS, *_ticks(104, 160), Progressed(2, 1, 10), *_ticks(160, 220)], (1, None, 2)
+    "and not before": FactRule([*h.SWAPPED, h.ticked(1007.9)], (2, 1, None)),
+    "a standby may stay until the next swap": FactRule(
+        [*h.with_limits(h.SWAPPED, standby_s=math.inf), h.ticked(9e9)], (2, 1, None)
     ),
-    "a build that stalls beside nothing has failed as well": Rule(
-        [*h.FIRST_READS, Ran(1), *_ticks(100, 161)], (None, None, None)
+    "a build that stalls has failed": FactRule([*h.SWAP_READS, *_ticks(104, 165)], (1, None, None)),
+    "and not a moment before": FactRule([*h.SWAP_READS, *_ticks(104, 164)], (1, None, 2)),
+    "every progress gives it as much time again": FactRule(
+        [*h.SWAP_READS, *_ticks(104, 160), BuildProgressed(2, 1, 10), *_ticks(160, 220)],
+        (1, None, 2),
     ),
-    "while Spark may still be starting, a build has two minutes more": Rule(
+    "a build that stalls beside nothing has failed as well": FactRule(
+        [*h.FIRST_READS, QueryResumed(1), *_ticks(100, 161)], (None, None, None)
+    ),
+    "while Spark may still be starting, a build has two minutes more": FactRule(
         [*h.FIRST_READS, *_ticks(100, 280)], (None, None, 1)
     ),
-    "then it has stalled": Rule([*h.FIRST_READS, *_ticks(100, 281)], (None, None, None)),
-    "time in which livejoin itself stood still does not count": Rule(
+    "then it has stalled": FactRule([*h.FIRST_READS, *_ticks(100, 281)], (None, None, None)),
+    "time in which livejoin itself stood still does not count": FactRule(
         [*h.SWAP_READS, h.ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
     ),
-    "a live query that died is tried again after a second": Rule(
+    "a live query that died is tried again after a second": FactRule(
         [*h.LIVE, h.died(1)],
         (1, None, None),
         1,
         {"trouble": "boom", "restarts": 1, "try_again_at": 105.0, "broken": False},
     ),
-    "a build that died is tried again as well": Rule(
+    "a build that died is tried again as well": FactRule(
         [*h.FIRST_READS, h.died(1)],
         (None, None, 1),
         1,
         {"trouble": "boom", "restarts": 1, "try_again_at": 101.0},
     ),
-    "and so is a standby": Rule(
+    "and so is a standby": FactRule(
         [*h.SWAPPED, h.died(1)], (2, 1, None), 1, {"trouble": "boom", "try_again_at": 109.0}
     ),
-    "a query that runs again is no trouble any more": Rule(
-        [*h.LIVE, h.died(1), Ran(1)], (1, None, None), 1, {"trouble": "", "restarts": 1}
+    "a query that runs again is no trouble any more": FactRule(
+        [*h.LIVE, h.died(1), QueryResumed(1)], (1, None, None), 1, {"trouble": "", "restarts": 1}
     ),
-    "a build that runs again is no trouble any more": Rule(
-        [*h.SWAP_READS, h.died(2), Ran(2)], (1, None, 2), 2, {"trouble": "", "restarts": 1}
+    "a build that runs again is no trouble any more": FactRule(
+        [*h.SWAP_READS, h.died(2), QueryResumed(2)], (1, None, 2), 2, {"trouble": "", "restarts": 1}
     ),
-    "what is given up does not run again by itself": Rule(
-        [*h.LIVE_DOWN, Ran(1)], (1, None, None), 1, {"trouble": "boom", "broken": True}
+    "what is given up does not run again by itself": FactRule(
+        [*h.LIVE_DOWN, QueryResumed(1)], (1, None, None), 1, {"trouble": "boom", "broken": True}
     ),
-    "what is given up cannot die again": Rule(
-        [*h.LIVE_DOWN, Died(1, "bang", counts=True)],
+    "what is given up cannot die again": FactRule(
+        [*h.LIVE_DOWN, QueryDied(1, "bang", counts_as_failure=True)],
         (1, None, None),
         1,
         {"trouble": "boom", "restarts": 6, "broken": True},
     ),
-    "a death after new positions counts from the beginning": Rule(
-        [*h.LIVE, *[h.died(1)] * 3, Died(1, "boom", counts=False)],
+    "a death after new positions counts from the beginning": FactRule(
+        [*h.LIVE, *[h.died(1)] * 3, QueryDied(1, "boom", counts_as_failure=False)],
         (1, None, None),
         1,
         {"restarts": 0, "trouble": "boom", "try_again_at": 105.0, "broken": False},
     ),
-    "an unreachable broker never counts": Rule(
+    "an unreachable broker never counts": FactRule(
         [*h.LIVE, *[UNREACHABLE] * 100],
         (1, None, None),
         1,
         {"restarts": 0, "broken": False, "try_again_at": 105.0},
     ),
-    "what is live is given up after five restarts": Rule(
+    "what is live is given up after five restarts": FactRule(
         [*h.LIVE, *GONE], (1, None, None), 1, {"broken": True, "unusable": False, "restarts": 6}
     ),
-    "a build that dies as often has failed": Rule(
+    "a build that dies as often has failed": FactRule(
         [*h.SWAP_READS, *[h.died(2)] * 6], (1, None, None)
     ),
-    "a standby that dies as often is retired": Rule([*h.SWAPPED, *GONE], (2, None, None)),
-    "a death of what stands by does not touch what is live": Rule(
+    "a standby that dies as often is retired": FactRule([*h.SWAPPED, *GONE], (2, None, None)),
+    "a death of what stands by does not touch what is live": FactRule(
         [*h.SWAPPED, h.died(1)], (2, 1, None), 2, {"trouble": ""}
     ),
-    "what is live and cannot go on is built anew": Rule(
-        [*h.LIVE, Spoilt(1, "another topic")],
+    "what is live and cannot go on is built anew": FactRule(
+        [*h.LIVE, Unrecoverable(1, "another topic")],
         (1, None, 2),
         1,
         {"broken": True, "unusable": True, "trouble": "another topic"},
     ),
-    "also when it was given up already": Rule(
-        [*h.LIVE_DOWN, Spoilt(1, "another topic")], (1, None, 2), 1, {"unusable": True}
+    "also when it was given up already": FactRule(
+        [*h.LIVE_DOWN, Unrecoverable(1, "another topic")], (1, None, 2), 1, {"unusable": True}
     ),
-    "once": Rule([*h.LIVE, Spoilt(1, "x"), Spoilt(1, "x")], (1, None, 2)),
-    "not while something else is being built": Rule(
-        [*h.SWAP_READS, Spoilt(1, "another topic")], (1, None, 2)
+    "once": FactRule([*h.LIVE, Unrecoverable(1, "x"), Unrecoverable(1, "x")], (1, None, 2)),
+    "not while something else is being built": FactRule(
+        [*h.SWAP_READS, Unrecoverable(1, "another topic")], (1, None, 2)
     ),
-    "but after that has failed": Rule(
-        [*h.SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 114)], (1, None, 3)
+    "but after that has failed": FactRule(
+        [*h.SWAP_READS, Unrecoverable(1, "x"), Unrecoverable(2, "y"), *_ticks(104, 114)],
+        (1, None, 3),
     ),
-    "and not at once": Rule(
-        [*h.SWAP_READS, Spoilt(1, "x"), Spoilt(2, "y"), *_ticks(104, 113)], (1, None, None)
-    ),
-    "a build that cannot go on has failed": Rule(
-        [*h.SWAP_READS, Spoilt(2, "another topic")], (1, None, None)
-    ),
-    "a standby that cannot go on is retired": Rule(
-        [*h.SWAPPED, Spoilt(1, "another topic")], (2, None, None)
-    ),
-    "a build that failed is not tried again where something is live": Rule(
-        [*h.SWAP_READS, Spoilt(2, "y"), *_ticks(104, 200)], (1, None, None)
-    ),
-    "a build that failed is tried again after ten seconds where nothing is live": Rule(
-        [*h.FIRST_FAILED, *_ticks(100, 110)], (None, None, 2)
-    ),
-    "not sooner": Rule([*h.FIRST_FAILED, *_ticks(100, 109)], (None, None, None)),
-    "a build that needs more slots than there are has failed": Rule(
-        [*h.limited(h.SWAPPING, slots=9), Resolved(2, h.reading(h.B, partitions=3))],
+    "and not at once": FactRule(
+        [*h.SWAP_READS, Unrecoverable(1, "x"), Unrecoverable(2, "y"), *_ticks(104, 113)],
         (1, None, None),
     ),
-    "a build takes the slots of the standby where it must": Rule(
-        h.limited(h.FURTHER_READS, slots=11), (2, None, 3)
+    "a build that cannot go on has failed": FactRule(
+        [*h.SWAP_READS, Unrecoverable(2, "another topic")], (1, None, None)
     ),
-    "and only then": Rule(h.limited(h.FURTHER_READS, slots=12), (2, 1, 3)),
-    "a build that reads on after its death is no trouble any more": Rule(
-        [*h.SWAP_READS, h.died(2), Progressed(2, 1, 10)],
+    "a standby that cannot go on is retired": FactRule(
+        [*h.SWAPPED, Unrecoverable(1, "another topic")], (2, None, None)
+    ),
+    "a build that failed is not tried again where something is live": FactRule(
+        [*h.SWAP_READS, Unrecoverable(2, "y"), *_ticks(104, 200)], (1, None, None)
+    ),
+    "a build that failed is tried again after ten seconds where nothing is live": FactRule(
+        [*h.FIRST_FAILED, *_ticks(100, 110)], (None, None, 2)
+    ),
+    "not sooner": FactRule([*h.FIRST_FAILED, *_ticks(100, 109)], (None, None, None)),
+    "a build that needs more slots than there are has failed": FactRule(
+        [*h.with_limits(h.SWAPPING, slots=9), SourcesResolved(2, h.reading(h.B, partitions=3))],
+        (1, None, None),
+    ),
+    "a build takes the slots of the standby where it must": FactRule(
+        h.with_limits(h.FURTHER_READS, slots=11), (2, None, 3)
+    ),
+    "and only then": FactRule(h.with_limits(h.FURTHER_READS, slots=12), (2, 1, 3)),
+    "a build that reads on after its death is no trouble any more": FactRule(
+        [*h.SWAP_READS, h.died(2), BuildProgressed(2, 1, 10)],
         (1, None, 2),
         2,
         {"trouble": "", "done": 1},
     ),
-    "nor is one that is complete": Rule(
+    "nor is one that is complete": FactRule(
         [*h.SWAP_READS, h.died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"trouble": ""}
     ),
-    "less than before is no progress": Rule(
-        [*h.SWAP_READS, Progressed(2, 5, 10), h.ticked(106.0), Progressed(2, 0, 10)],
+    "less than before is no progress": FactRule(
+        [*h.SWAP_READS, BuildProgressed(2, 5, 10), h.ticked(106.0), BuildProgressed(2, 0, 10)],
         (1, None, 2),
         2,
         {"done": 5, "moved_at": 104.0},
     ),
-    "but a new run of a build begins anew": Rule(
-        [*h.SWAP_READS, Progressed(2, 5, 10), h.died(2), h.ticked(106.0), Progressed(2, 1, 10)],
+    "but a new run of a build begins anew": FactRule(
+        [
+            *h.SWAP_READS,
+            BuildProgressed(2, 5, 10),
+            h.died(2),
+            h.ticked(106.0),
+            BuildProgressed(2, 1, 10),
+        ],
         (1, None, 2),
         2,
         {"done": 1, "moved_at": 106.0},
     ),
-    "a topic that cannot be read is known": Rule(
+    "a topic that cannot be read is known": FactRule(
         [*h.LIVE, NO_TOPIC], (1, None, None), 1, {"blocked": "no topic", "wrong": "no topic"}
     ),
-    "until it can be read again": Rule(
-        [*h.LIVE, NO_TOPIC, Looked(1)], (1, None, None), 1, {"blocked": "", "wrong": ""}
+    "until it can be read again": FactRule(
+        [*h.LIVE, NO_TOPIC, SourcesChecked(1)], (1, None, None), 1, {"blocked": "", "wrong": ""}
     ),
-    "what is down is said before what blocks it": Rule(
+    "what is down is said before what blocks it": FactRule(
         [*h.LIVE, NO_TOPIC, h.died(1)], (1, None, None), 1, {"wrong": "boom"}
     ),
-    "more partitions are read by the same generation": Rule(
+    "more partitions are read by the same generation": FactRule(
         [*h.LIVE, GREW], (1, None, None), 1, {"trouble": "it starts again to read more partitions"}
     ),
-    "also by one that is being built": Rule(
-        [*h.SWAP_READS, Grew(2, h.reading(h.B, 3))], (1, None, 2), 2, {"broken": False}
+    "also by one that is being built": FactRule(
+        [*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 3))], (1, None, 2), 2, {"broken": False}
     ),
-    "more partitions take the slots of the standby where they must": Rule(
-        h.limited([*h.SWAPPED, Grew(2, h.reading(h.B, 3))], slots=8), (2, None, None)
+    "more partitions take the slots of the standby where they must": FactRule(
+        h.with_limits([*h.SWAPPED, PartitionsAdded(2, h.reading(h.B, 3))], slots=8), (2, None, None)
     ),
-    "and only then, too": Rule(
-        h.limited([*h.SWAPPED, Grew(2, h.reading(h.B, 3))], slots=10), (2, 1, None)
+    "and only then, too": FactRule(
+        h.with_limits([*h.SWAPPED, PartitionsAdded(2, h.reading(h.B, 3))], slots=10), (2, 1, None)
     ),
-    "with more partitions than slots what is live is given up": Rule(
-        h.limited([*h.LIVE, GREW], slots=5),
+    "with more partitions than slots what is live is given up": FactRule(
+        h.with_limits([*h.LIVE, GREW], slots=5),
         (1, None, None),
         1,
         {"broken": True, "trouble": f"its topics have more partitions now: {TOO_MANY}"},
     ),
-    "what was given up does not grow": Rule([*h.LIVE_DOWN, GREW], (1, None, None)),
-    "a build with more partitions than slots has failed": Rule(
-        h.limited([*h.SWAP_READS, Grew(2, h.reading(h.B, 30))], slots=20), (1, None, None)
+    "what was given up does not grow": FactRule([*h.LIVE_DOWN, GREW], (1, None, None)),
+    "a build with more partitions than slots has failed": FactRule(
+        h.with_limits([*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 30))], slots=20),
+        (1, None, None),
     ),
-    "a standby with more partitions than slots is retired": Rule(
-        h.limited([*h.SWAPPED, Grew(1, h.reading(h.A, 30))], slots=20), (2, None, None)
+    "a standby with more partitions than slots is retired": FactRule(
+        h.with_limits([*h.SWAPPED, PartitionsAdded(1, h.reading(h.A, 30))], slots=20),
+        (2, None, None),
     ),
-    "figures are remembered": Rule(
-        [*h.LIVE, Counted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
+    "figures are remembered": FactRule(
+        [*h.LIVE, RecordsCounted(1, {"read": 7})], (1, None, None), 1, {"figures": {"read": 7}}
     ),
-    "a table that is full is known, and nothing is given up": Rule(
+    "a table that is full is known, and nothing is given up": FactRule(
         [*h.LIVE, FULL],
         (1, None, None),
         1,
         {"broken": False, "trouble": "", "capped": ("final_ui",)},
     ),
-    "a build whose table is full goes on": Rule(
+    "a build whose table is full goes on": FactRule(
         [*h.SWAP_READS, replace(FULL, generation=2)], (1, None, 2)
     ),
-    "after a start a query is down until it is through": Rule(
+    "after a start a query is down until it is through": FactRule(
         [*h.LIVE, h.STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
     ),
 }
@@ -318,14 +340,14 @@ def test_rule(rule: str) -> None:
     if expected.health is not None:
         generation = state.find(expected.of or 0)
         assert generation is not None
-        health = state.of(generation)
+        health = state.health_of(generation)
         assert {name: getattr(health, name) for name in expected.health} == expected.health
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_of_what_is_gone_nothing_is_remembered(rule: str) -> None:
     state = h.after(RULES[rule].history)
-    assert set(state.health) <= {generation.number for generation in state.wants}
+    assert set(state.health) <= {generation.number for generation in state.generations}
 
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
@@ -338,10 +360,10 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "waiting says for what": (h.WAITING, ["WARN waiting: no users"]),
     "waiting for the same says nothing again": ([*h.WAITING, h.WAITING[-1]], []),
     "waiting for something else says so": (
-        [*h.WAITING, NotResolved(1, "no accounts")],
+        [*h.WAITING, ResolutionFailed(1, "no accounts")],
         ["WARN waiting: no accounts"],
     ),
-    "progress is not worth a line": ([*h.FIRST_READS, Progressed(1, 4, 10)], []),
+    "progress is not worth a line": ([*h.FIRST_READS, BuildProgressed(1, 4, 10)], []),
     "caught up says how long it took, and what is live": (
         h.LIVE,
         [
@@ -372,7 +394,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ["INFO retired: generation 1, users left accounts: stood by for 900 s"],
     ),
     "a failure says what failed, why, and that the old one goes on": (
-        [*h.SWAPPING, NotResolved(2, "no users_b", missing=True)],
+        [*h.SWAPPING, ResolutionFailed(2, "no users_b", missing=True)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no users_b;"
@@ -390,7 +412,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "and what the trouble was": (
-        [*h.SWAPPING, NotResolved(2, "no broker"), *_ticks(104, 165)],
+        [*h.SWAPPING, ResolutionFailed(2, "no broker"), *_ticks(104, 165)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s:"
@@ -406,12 +428,15 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [*h.LIVE, h.died(1)],
         ["ERROR restarting: generation 1 died: boom; next try in 1 s"],
     ),
-    "running again says so": ([*h.LIVE, h.died(1), Ran(1)], ["INFO live again: generation 1"]),
+    "running again says so": (
+        [*h.LIVE, h.died(1), QueryResumed(1)],
+        ["INFO live again: generation 1"],
+    ),
     "a build that runs again says so": (
-        [*h.SWAP_READS, h.died(2), Ran(2)],
+        [*h.SWAP_READS, h.died(2), QueryResumed(2)],
         ["INFO running again: generation 2"],
     ),
-    "running as ever says nothing": ([*h.LIVE, Ran(1)], []),
+    "running as ever says nothing": ([*h.LIVE, QueryResumed(1)], []),
     "waiting for a broker is said once": ([*h.LIVE, UNREACHABLE, UNREACHABLE], []),
     "a topic that cannot be read is said": (
         [*h.LIVE, NO_TOPIC],
@@ -419,7 +444,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "once": ([*h.LIVE, NO_TOPIC, NO_TOPIC], []),
     "and that it can be again": (
-        [*h.LIVE, NO_TOPIC, Looked(1)],
+        [*h.LIVE, NO_TOPIC, SourcesChecked(1)],
         ["INFO generation 1 can read its topics again"],
     ),
     "more partitions are said": (
@@ -427,7 +452,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ["INFO generation 1 now reads users in 3 partitions and accounts in 1 partitions"],
     ),
     "and that once": ([*h.LIVE, GREW, GREW], []),
-    "running again is said once": ([*h.LIVE, h.died(1), Ran(1), Ran(1)], []),
+    "running again is said once": ([*h.LIVE, h.died(1), QueryResumed(1), QueryResumed(1)], []),
     "time says nothing": ([h.STARTED, h.ticked(101.0)], []),
     "giving up says what died how often and why, and what to do": (
         h.LIVE_DOWN,
@@ -449,7 +474,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "what cannot go on says why, and what follows": (
-        [*h.LIVE, Spoilt(1, "another topic")],
+        [*h.LIVE, Unrecoverable(1, "another topic")],
         [
             (
                 "ERROR generation 1 cannot go on: another topic; its last rows stay until the same"
@@ -459,7 +484,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "too few slots say how many there are": (
-        [*h.limited(h.SWAPPING, slots=9), Resolved(2, h.reading(h.B, partitions=3))],
+        [*h.with_limits(h.SWAPPING, slots=9), SourcesResolved(2, h.reading(h.B, partitions=3))],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: 10 task slots are needed and"
@@ -468,14 +493,14 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a standby whose slots are needed says so": (
-        h.limited(h.FURTHER_RESOLVED, slots=11),
+        h.with_limits(h.FURTHER_RESOLVED, slots=11),
         [
             "INFO retired: generation 1, users left accounts: its task slots are needed",
             "INFO building: generation 3 reads users_c (10 records) and accounts_c (0 records)",
         ],
     ),
     "listening says from where on": (
-        [*h.SWAPPED, Listened("control")],
+        [*h.SWAPPED, ControlTopicOpened("control")],
         ["INFO listening to control from message 1 on"],
     ),
     "a table that is full is said": (
@@ -497,10 +522,13 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "and not again": ([*h.LIVE, FULL, FULL], []),
-    "not listening says why": ([*h.LIVE, Deafened("boom")], ["ERROR not listening: boom"]),
-    "not listening is said once": ([*h.LIVE, Deafened("boom"), Deafened("boom")], []),
+    "not listening says why": ([*h.LIVE, ControlTopicLost("boom")], ["ERROR not listening: boom"]),
+    "not listening is said once": (
+        [*h.LIVE, ControlTopicLost("boom"), ControlTopicLost("boom")],
+        [],
+    ),
     "not listening for another reason says so": (
-        [*h.LIVE, Deafened("boom"), Deafened("bang")],
+        [*h.LIVE, ControlTopicLost("boom"), ControlTopicLost("bang")],
         ["ERROR not listening: bang"],
     ),
 }
@@ -517,16 +545,16 @@ REPLIES: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
     "it reads": (h.SWAP_RESOLVED, [(0, "building", 2)]),
     "it caught up and is live": (h.SWAPPED, [(0, "caught-up", 2), (0, "live", 2)]),
     "nobody asked for the first one": (h.LIVE, []),
-    "it failed": ([*h.SWAP_READS, Spoilt(2, "x")], [(0, "failed", 2)]),
+    "it failed": ([*h.SWAP_READS, Unrecoverable(2, "x")], [(0, "failed", 2)]),
     "it needs too many slots": (
-        [*h.limited(h.SWAPPING, slots=9), Resolved(2, h.reading(h.B, partitions=3))],
+        [*h.with_limits(h.SWAPPING, slots=9), SourcesResolved(2, h.reading(h.B, partitions=3))],
         [(0, "failed", 2)],
     ),
     "it retired": (
-        [*h.SWAPPED, h.ask(1, action="rollback"), h.ticked(2000.0)],
+        [*h.SWAPPED, h.received(1, action="rollback"), h.ticked(2000.0)],
         [(0, "retired", 2)],
     ),
-    "progress is no outcome": ([*h.SWAP_READS, Progressed(2, 1, 2)], []),
+    "progress is no outcome": ([*h.SWAP_READS, BuildProgressed(2, 1, 2)], []),
 }
 
 
@@ -537,14 +565,14 @@ def test_replies(rule: str) -> None:
 
 
 ENDS: dict[str, tuple[list[Fact], list[tuple[int, str, str]]]] = {
-    "failed": ([*h.SWAP_READS, Spoilt(2, "x")], [(2, "failed", "x")]),
+    "failed": ([*h.SWAP_READS, Unrecoverable(2, "x")], [(2, "failed", "x")]),
     "retired by time": ([*h.SWAPPED, h.ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
     "retired by a swap": (
         [*h.FURTHER_READS, CaughtUp(3, 9)],
         [(1, "retired", "a further swap took its place")],
     ),
     "retired without standing by": (
-        h.limited(h.SWAPPED, standby_s=0),
+        h.with_limits(h.SWAPPED, standby_s=0),
         [(1, "retired", "replaced by another generation")],
     ),
     "a swap ends nothing": (h.SWAPPED, []),
@@ -572,7 +600,7 @@ def test_what_is_live_knows_all_about_its_build() -> None:
 
 
 def test_where_a_generation_reads_is_kept_with_what_its_checkpoint_depends_on() -> None:
-    building = h.after([*h.FIRST, Resolved(1, h.reading(h.A), "4.3.0/2")]).building
+    building = h.after([*h.FIRST, SourcesResolved(1, h.reading(h.A), "4.3.0/2")]).building
     assert building is not None
     assert (building.sources, building.fingerprint) == (h.reading(h.A), "4.3.0/2")
 
@@ -581,7 +609,7 @@ def test_where_a_generation_reads_is_decided_once() -> None:
     # the executor may ask twice: another fact may make the same plan before its answer is read
     later = {**h.reading(h.A), "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
     state = h.after(h.FIRST_READS)
-    assert decide(state, Resolved(1, later)) is state
+    assert decide(state, SourcesResolved(1, later)) is state
 
 
 def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gives_up() -> None:
@@ -590,17 +618,22 @@ def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gi
     assert live is not None
     for _ in range(MAX_RESTARTS):
         state = decide(state, h.died(1))
-        waits.append(state.of(live).try_again_at - state.up)
-        assert not state.of(live).broken
+        waits.append(state.health_of(live).try_again_at - state.monotonic)
+        assert not state.health_of(live).broken
     assert waits == [1, 2, 4, 8, 16]
     state = decide(state, h.died(1))
-    assert state.of(live).broken
+    assert state.health_of(live).broken
     assert state.live == live  # its last rows stay
-    assert state.running() == ()
+    assert state.runnable() == ()
 
 
 def test_what_is_built_anew_by_itself_takes_over_and_the_old_one_is_retired() -> None:
-    history = [*h.SWAPPED, Spoilt(2, "x"), Resolved(3, h.reading(h.B)), CaughtUp(3, 5)]
+    history = [
+        *h.SWAPPED,
+        Unrecoverable(2, "x"),
+        SourcesResolved(3, h.reading(h.B)),
+        CaughtUp(3, 5),
+    ]
     state = h.after(history)
     assert h.numbers(state) == (3, 1, None)
     assert state.live is not None
@@ -629,12 +662,17 @@ def test_a_restart_goes_on_whatever_the_settings_say(rule: str) -> None:
     before = h.after(history)
     state = decide(from_json(to_json(before)), h.started(at=200.0, choice=h.C))
     assert h.numbers(state) == h.numbers(before)
-    assert (state.wanted, state.position, state.now) == (before.wanted, before.position, 200.0)
-    assert [one.msg for one in state.untold if isinstance(one, Line)] == [line]
+    assert (state.desired, state.position, state.now) == (before.desired, before.position, 200.0)
+    assert [one.msg for one in state.outbox if isinstance(one, LogLine)] == [line]
 
 
 def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted() -> None:
-    failed = [*h.FIRST, h.ask_for(0, h.B), Resolved(2, h.reading(h.B)), Spoilt(2, "x")]
+    failed = [
+        *h.FIRST,
+        h.received_choice(0, h.B),
+        SourcesResolved(2, h.reading(h.B)),
+        Unrecoverable(2, "x"),
+    ]
     durable = from_json(to_json(h.after(failed)))
     state = h.after([h.started(at=200.0, choice=h.A), h.ticked(201.0)], durable)
     assert h.numbers(state) == (None, None, 3)
@@ -645,12 +683,12 @@ def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted
 def test_after_a_restart_what_was_given_up_is_tried_again() -> None:
     durable = from_json(to_json(h.after(h.LIVE_DOWN)))
     state = decide(durable, h.started(at=200.0, choice=h.A))
-    assert [generation.number for generation in state.running()] == [1]
+    assert [generation.number for generation in state.runnable()] == [1]
 
 
 def test_after_a_restart_a_build_has_as_much_time_again() -> None:
     durable = from_json(to_json(h.after(h.SWAP_READS)))
-    state = h.after([h.started(at=900.0, choice=h.A), Ran(1), *_ticks(900, 960)], durable)
+    state = h.after([h.started(at=900.0, choice=h.A), QueryResumed(1), *_ticks(900, 960)], durable)
     assert h.numbers(state) == (1, None, 2)
     assert h.numbers(h.after(_ticks(960, 961), state)) == (1, None, None)
 
@@ -661,9 +699,9 @@ def test_the_limits_are_those_of_the_newest_start() -> None:
 
 
 def test_messages_that_were_deleted_unread_are_named() -> None:
-    state = h.after([*h.LIVE, Listened("control", first=7)])
+    state = h.after([*h.LIVE, ControlTopicOpened("control", first_offset=7)])
     assert state.position == 7
-    said = [told.msg for told in state.untold[-2:] if isinstance(told, Line)]
+    said = [told.msg for told in state.outbox[-2:] if isinstance(told, LogLine)]
     assert said == [
         "control messages 0 to 6 were deleted unread",
         "listening to control from message 7 on",
@@ -671,9 +709,12 @@ def test_messages_that_were_deleted_unread_are_named() -> None:
 
 
 def test_listening_ends_deafness() -> None:
-    assert h.after([*h.LIVE, Deafened("boom")]).deaf == "boom"
-    assert h.after([*h.LIVE, Deafened("boom"), Listened("control")]).deaf == ""
-    assert h.after([*h.LIVE, Deafened("boom"), h.STARTED]).deaf == ""
+    assert h.after([*h.LIVE, ControlTopicLost("boom")]).control_error == "boom"
+    assert (
+        h.after([*h.LIVE, ControlTopicLost("boom"), ControlTopicOpened("control")]).control_error
+        == ""
+    )
+    assert h.after([*h.LIVE, ControlTopicLost("boom"), h.STARTED]).control_error == ""
 
 
 def test_a_number_is_never_given_twice() -> None:
@@ -696,13 +737,13 @@ KINDS: dict[str, Sequence[Fact]] = {
 @pytest.mark.parametrize(
     "fact",
     [
-        Resolved(9, {}),
-        NotResolved(9, "no users", missing=True),
-        Progressed(9, 1, 2),
+        SourcesResolved(9, {}),
+        ResolutionFailed(9, "no users", missing=True),
+        BuildProgressed(9, 1, 2),
         CaughtUp(9, 5),
-        Ran(9),
+        QueryResumed(9),
         h.died(9),
-        Spoilt(9, "x"),
+        Unrecoverable(9, "x"),
     ],
     ids=lambda fact: type(fact).__name__,
 )
@@ -716,16 +757,16 @@ def test_a_fact_about_a_generation_that_is_not_wanted_changes_nothing(
 
 def test_lines_are_numbered_without_gaps_and_carry_the_time() -> None:
     state = h.after([*h.LIVE, h.died(1)])
-    told = [one for one in state.untold if isinstance(one, Line)]
+    told = [one for one in state.outbox if isinstance(one, LogLine)]
     assert [line.id for line in told] == list(range(1, len(told) + 1))
     assert [line.at for line in told] == [100.0] * 3 + [104.0] * 3
-    assert state.lines == len(told)
+    assert state.line_count == len(told)
 
 
 def test_the_number_of_a_line_that_was_told_is_not_given_again() -> None:
-    told = replace(h.after(h.LIVE), untold=())
-    (line,) = [one for one in decide(told, h.died(1)).untold if isinstance(one, Line)]
-    assert line.id == told.lines + 1
+    told = replace(h.after(h.LIVE), outbox=())
+    (line,) = [one for one in decide(told, h.died(1)).outbox if isinstance(one, LogLine)]
+    assert line.id == told.line_count + 1
 
 
 def test_a_past_before_a_start_is_an_error() -> None:
@@ -739,17 +780,17 @@ def test_a_fact_that_nobody_knows_is_an_error() -> None:
 
 
 def test_the_ids_of_a_builds_topics_are_recorded_once() -> None:
-    state = h.after([*h.FIRST, Resolved(1, h.reading(h.A)), TopicsMade(1, "c", "f")])
+    state = h.after([*h.FIRST, SourcesResolved(1, h.reading(h.A)), TopicsCreated(1, "c", "f")])
     assert state.building is not None
     assert (state.building.changelog_id, state.building.feed_id) == ("c", "f")
-    assert decide(state, TopicsMade(1, "d")) is state
+    assert decide(state, TopicsCreated(1, "d")) is state
 
 
 def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
-    state = h.after([replace(h.STARTED, used=7), h.FOLDED])
+    state = h.after([replace(h.STARTED, last_used=7), h.FOLDED])
     assert h.numbers(state) == (None, None, 8)
-    assert h.lines([replace(h.STARTED, used=7)])[0] == (
+    assert h.lines([replace(h.STARTED, last_used=7)])[0] == (
         "WARN generations up to 7 have left topics or checkpoints,"
         " and the ledger knows none after 0: removed"
     )
-    assert h.after([replace(h.STARTED, used=1)], h.after(h.SWAPPED)).last_number == 2
+    assert h.after([replace(h.STARTED, last_used=1)], h.after(h.SWAPPED)).last_number == 2

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from core import histories as h
 from core.mutations import answered, reply_to
 from livejoin.core.decide import decide
-from livejoin.core.facts import Found
+from livejoin.core.facts import TopicInfo
 from livejoin.core.spec import Choice
 
 COUNT = 25_000  # a quarter of what `make faults` tries
@@ -25,14 +25,14 @@ def _names() -> Iterator[tuple[str, str]]:
 def test_no_name_that_is_none_is_ever_read() -> None:
     state = h.after(h.LIVE)
     for field, name in _names():
-        fact = h.ask(0, {name: Found(1)}, **{field: name})  # even where Kafka has it
+        fact = h.received(0, {name: TopicInfo(1)}, **{field: name})  # even where Kafka has it
         now = decide(state, fact)
         assert reply_to(state, fact, now).outcome == "rejected"
-        assert now.wants == state.wants
+        assert now.generations == state.generations
 
 
 def test_a_good_message_gets_through() -> None:
     # or else all that the rest proves is that nothing does
     state = h.after(h.LIVE)
-    fact = h.ask_for(0, Choice(h.A.accounts, h.A.users))
+    fact = h.received_choice(0, Choice(h.A.accounts, h.A.users))
     assert reply_to(state, fact, decide(state, fact)).outcome == "accepted"

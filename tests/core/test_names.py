@@ -5,7 +5,7 @@ from livejoin.core.names import Names
 NAMES = Names("mine")
 MADE = {
     NAMES.changelog(7): "mine.changelog.7",
-    NAMES.feed(7): "mine.feed.7",
+    NAMES.bootstrap(7): "mine.feed.7",
     NAMES.ledger: "mine.ledger",
     NAMES.logs: "mine.logs",
     NAMES.replies: "mine.replies",
@@ -22,13 +22,13 @@ def test_every_name_carries_the_prefix() -> None:
 
 
 def test_names_of_one_prefix_differ() -> None:
-    made = [NAMES.changelog(1), NAMES.changelog(11), NAMES.feed(1), *MADE]
+    made = [NAMES.changelog(1), NAMES.changelog(11), NAMES.bootstrap(1), *MADE]
     assert len(set(made)) == len(made)
 
 
 @pytest.mark.parametrize("topic", MADE)
 def test_what_livejoin_makes_is_its_own(topic: str) -> None:
-    assert NAMES.own(topic)
+    assert NAMES.is_own(topic)
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_what_livejoin_makes_is_its_own(topic: str) -> None:
     ],
 )
 def test_other_topics_are_not(topic: str) -> None:
-    assert not NAMES.own(topic)
+    assert not NAMES.is_own(topic)
 
 
 @pytest.mark.parametrize("number", [1, 10, 12345])
 def test_a_changelog_and_a_feed_tell_their_generation(number: int) -> None:
     assert NAMES.generation_of(NAMES.changelog(number)) == number
-    assert NAMES.generation_of(NAMES.feed(number)) == number
+    assert NAMES.generation_of(NAMES.bootstrap(number)) == number
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,15 @@ from collections.abc import Sequence
 import pytest
 
 from core import histories as h
-from livejoin.core.facts import Fact, NotResolved, Ran, Resolved, Spoilt, TopicsMade
-from livejoin.core.plan import Keep, MakeTopics, Resolve, Run, plan
+from livejoin.core.facts import (
+    Fact,
+    QueryResumed,
+    ResolutionFailed,
+    SourcesResolved,
+    TopicsCreated,
+    Unrecoverable,
+)
+from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import State, from_json, to_json
 
@@ -20,7 +27,7 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
     "what is live runs": (h.LIVE, [], [1], {1}),
     "what is live runs while the next is resolved": (h.SWAPPING, [2], [1], {1, 2}),
     "what is live runs while the next waits": (
-        [*h.SWAPPING, NotResolved(2, "no broker")],
+        [*h.SWAPPING, ResolutionFailed(2, "no broker")],
         [],
         [1],
         {1, 2},
@@ -29,13 +36,13 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
     "what stands by runs": (h.SWAPPED, [], [2, 1], {1, 2}),
     "three at most": (h.FURTHER_READS, [], [2, 1, 3], {1, 2, 3}),
     "a rollback starts and stops nothing": (
-        [*h.SWAPPED, h.ask(1, action="rollback")],
+        [*h.SWAPPED, h.received(1, action="rollback")],
         [],
         [1, 2],
         {1, 2},
     ),
     "what is cancelled is neither run nor kept": (
-        [*h.FURTHER, h.ask(2, action="rollback")],
+        [*h.FURTHER, h.received(2, action="rollback")],
         [],
         [1, 2],
         {1, 2},
@@ -45,7 +52,7 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
     "a query that died is stopped until the next try": ([*h.LIVE, h.died(1)], [], [], {1}),
     "then it runs": ([*h.LIVE, h.died(1), h.ticked(105.0)], [], [1], {1}),
     "a query that runs again before that is not stopped for longer": (
-        [*h.LIVE, h.died(1), Ran(1)],
+        [*h.LIVE, h.died(1), QueryResumed(1)],
         [],
         [],
         {1},
@@ -53,7 +60,7 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
     "the others run on": ([*h.SWAP_READS, h.died(2)], [], [1], {1, 2}),
     "a query that was given up is stopped and kept": (h.LIVE_DOWN, [], [], {1}),
     "what is unusable is kept until it is built anew": (
-        [*h.LIVE, Spoilt(1, "x")],
+        [*h.LIVE, Unrecoverable(1, "x")],
         [2],
         [],
         {1, 2},
@@ -63,9 +70,9 @@ STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
 
 def _steps(state: State) -> tuple[list[int], list[int], set[int]]:
     steps = plan(state)
-    resolve = [step.generation.number for step in steps if isinstance(step, Resolve)]
-    (run,) = [step for step in steps if isinstance(step, Run)]
-    (keep,) = [step for step in steps if isinstance(step, Keep)]
+    resolve = [step.generation.number for step in steps if isinstance(step, ResolveSources)]
+    (run,) = [step for step in steps if isinstance(step, RunQueries)]
+    (keep,) = [step for step in steps if isinstance(step, KeepOnly)]
     return resolve, [generation.number for generation in run.generations], set(keep.numbers)
 
 
@@ -78,7 +85,10 @@ def test_steps(rule: str) -> None:
 @pytest.mark.parametrize("rule", STEPS)
 def test_what_still_runs_is_not_removed(rule: str) -> None:
     kinds = [type(step) for step in plan(h.after(STEPS[rule][0]))]
-    assert kinds in ([Resolve, MakeTopics, Run, Keep], [MakeTopics, Run, Keep])
+    assert kinds in (
+        [ResolveSources, CreateTopics, RunQueries, KeepOnly],
+        [CreateTopics, RunQueries, KeepOnly],
+    )
 
 
 @pytest.mark.parametrize("rule", STEPS)
@@ -89,21 +99,21 @@ def test_after_a_crash_the_same_is_kept(rule: str) -> None:
 
 
 def test_topics_are_made_once_it_is_known_where_to_read_and_until_they_are_recorded() -> None:
-    resolved = [*h.SWAPPING, Resolved(2, h.reading(h.B))]
+    resolved = [*h.SWAPPING, SourcesResolved(2, h.reading(h.B))]
     assert _made(h.after(h.SWAPPING)) == []
     assert _made(h.after(resolved)) == [2]
     assert _steps(h.after(resolved))[1] == [1], "it does not run before"
     assert _made(h.after([*resolved, h.died(2)])) == [], "not before the next try"
     assert _made(h.after([*resolved, h.died(2), h.ticked(110.0)])) == [2]
-    assert _made(h.after([*resolved, TopicsMade(2, "id-2")])) == []
+    assert _made(h.after([*resolved, TopicsCreated(2, "id-2")])) == []
 
 
 def test_topics_that_were_made_just_before_a_crash_are_made_again() -> None:
-    crashed = from_json(to_json(h.after([*h.SWAPPING, Resolved(2, h.reading(h.B))])))
+    crashed = from_json(to_json(h.after([*h.SWAPPING, SourcesResolved(2, h.reading(h.B))])))
     again = h.after([h.started(200.0, Choice("x", "y"))], crashed)
     assert _made(again) == [2]
 
 
 def _made(state: State) -> list[int]:
-    (make,) = [step for step in plan(state) if isinstance(step, MakeTopics)]
+    (make,) = [step for step in plan(state) if isinstance(step, CreateTopics)]
     return [generation.number for generation in make.generations]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core import histories as h
-from livejoin.core.facts import Asked, Fact, Found
+from livejoin.core.facts import Fact, MessageReceived, TopicInfo
 from livejoin.core.preview import preview
 from livejoin.core.state import State
 
@@ -17,10 +17,10 @@ A_IS = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
 B_IS = {"usersTopic": "users_b", "accountsTopic": "accounts_b", "joinType": "inner"}
 C_IS = {"usersTopic": "users_c", "accountsTopic": "accounts_c", "joinType": "left_outer"}
 
-PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
+PREVIEWS: dict[str, tuple[Sequence[Fact], MessageReceived, dict[str, Any]]] = {
     "a swap": (
         h.LIVE,
-        h.ask_for(9, h.B, action="preview"),
+        h.received_choice(9, h.B, action="preview"),
         {
             "outcome": "accepted",
             "reason": None,
@@ -33,7 +33,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "a further swap stops what stands by": (
         h.SWAPPED,
-        h.ask_for(9, h.C, action="preview"),
+        h.received_choice(9, h.C, action="preview"),
         {
             "outcome": "accepted",
             "build": G3,
@@ -44,7 +44,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "a swap that supersedes": (
         h.SWAP_READS,
-        h.ask_for(9, h.C),
+        h.received_choice(9, h.C),
         {
             "outcome": "accepted",
             "resolvesTo": C_IS,
@@ -55,7 +55,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "a heartbeat": (
         h.LIVE,
-        h.ask_for(9, h.A),
+        h.received_choice(9, h.A),
         {
             "outcome": "live",
             "reason": "no change",
@@ -68,7 +68,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "a cancellation": (
         h.SWAP_READS,
-        h.ask_for(9, h.A),
+        h.received_choice(9, h.A),
         {
             "outcome": "live",
             "reason": "generation 2 is not built",
@@ -79,7 +79,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "a rollback": (
         h.FURTHER,
-        h.ask(9, action="rollback"),
+        h.received(9, action="rollback"),
         {
             "outcome": "live",
             "reason": "rolled back",
@@ -92,12 +92,12 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "a rollback with nowhere to go": (
         h.LIVE,
-        h.ask(9, action="rollback"),
+        h.received(9, action="rollback"),
         {"outcome": "rejected", "resolvesTo": None, "build": None, "stopped": []},
     ),
     "a rollback to what is down": (
         [*h.SWAPPED, h.died(1)],
-        h.ask(9, action="rollback"),
+        h.received(9, action="rollback"),
         {
             "outcome": "rejected",
             "reason": "generation 1 is down: boom",
@@ -107,7 +107,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "what is rejected": (
         h.LIVE,
-        h.ask(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
+        h.received(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
         {
             "outcome": "rejected",
             "reason": h.NO_USERS_X,
@@ -120,17 +120,17 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], Asked, dict[str, Any]]] = {
     ),
     "what is rejected builds nothing, whatever else is being built": (
         h.SWAPPING,
-        h.ask(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
+        h.received(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
         {"outcome": "rejected", "build": None, "stopped": []},
     ),
     "an id that was seen before does not matter": (
-        [*h.LIVE, h.ask_for(0, h.A, id="7")],
-        h.ask_for(0, h.B, id="7", action="preview"),
+        [*h.LIVE, h.received_choice(0, h.A, id="7")],
+        h.received_choice(0, h.B, id="7", action="preview"),
         {"outcome": "accepted", "build": G2},
     ),
     "topics, as far as they are known": (
         h.LIVE,
-        h.ask(9, {"users_b": Found(3, 7), "accounts": Found(1)}, usersTopic="users_b"),
+        h.received(9, {"users_b": TopicInfo(3, 7), "accounts": TopicInfo(1)}, usersTopic="users_b"),
         {
             "topics": {
                 "users_b": {"exists": True, "partitions": 3, "records": 7},
@@ -150,7 +150,7 @@ def test_preview(rule: str) -> None:
 
 
 def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
-    found = preview(State(), h.ask_for(0, h.B))
+    found = preview(State(), h.received_choice(0, h.B))
     assert (found["outcome"], found["resolvesTo"], found["slots"]["needed"]) == (
         "rejected",
         None,
@@ -160,4 +160,4 @@ def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
 
 def test_what_cannot_be_understood_has_no_preview() -> None:
     with pytest.raises(AssertionError, match="cannot be understood"):
-        preview(h.after(h.LIVE), h.said_by(9, b"[]"))
+        preview(h.after(h.LIVE), h.received_raw(9, b"[]"))

@@ -9,16 +9,16 @@ from core import histories as h
 from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
-    Asked,
     CaughtUp,
     Fact,
-    Folded,
-    Found,
-    Ran,
-    Resolved,
-    Spoilt,
+    HistoryReplayed,
+    MessageReceived,
+    QueryResumed,
+    SourcesResolved,
+    TopicInfo,
+    Unrecoverable,
 )
-from livejoin.core.outbox import Line, Reply
+from livejoin.core.outbox import LogLine, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, Limits
 
@@ -27,14 +27,14 @@ NO_STANDBY = (
     " ask for the topics and the join instead"
 )
 UNREADABLE = 'topic "users_b" may not be read'
-LIVE_OF_THREE: list[Fact] = [Resolved(1, h.reading(h.A, partitions=3)), CaughtUp(1, 77)]
+LIVE_OF_THREE: list[Fact] = [SourcesResolved(1, h.reading(h.A, partitions=3)), CaughtUp(1, 77)]
 ALL_OF_A = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
 
 
 @dataclass(frozen=True)
-class Rule:
+class MessageRule:
     before: Sequence[Fact]
-    message: Asked
+    message: MessageReceived
     outcome: str
     now: tuple[int | None, int | None, int | None]  # live, standby, building
     wanted: Choice
@@ -42,415 +42,442 @@ class Rule:
     generation: int | None = None
 
 
-RULES: dict[str, Rule] = {
-    "anything new is built beside what is live": Rule(
-        h.LIVE, h.ask_for(0, h.B), "accepted", (1, None, 2), h.B, generation=2
+RULES: dict[str, MessageRule] = {
+    "anything new is built beside what is live": MessageRule(
+        h.LIVE, h.received_choice(0, h.B), "accepted", (1, None, 2), h.B, generation=2
     ),
-    "one field changes one thing, the others stay": Rule(
+    "one field changes one thing, the others stay": MessageRule(
         h.LIVE,
-        h.ask(0, joinType="inner"),
+        h.received(0, joinType="inner"),
         "accepted",
         (1, None, 2),
         replace(h.A, join="inner"),
         generation=2,
     ),
-    "while something is being built, what is left out is that": Rule(
+    "while something is being built, what is left out is that": MessageRule(
         h.SWAPPING,
-        h.ask(1, joinType="left"),
+        h.received(1, joinType="left"),
         "accepted",
         (1, None, 3),
         replace(h.B, join="left"),
         generation=3,
     ),
-    "two messages in a burst add up": Rule(
-        [*h.LIVE, h.ask(0, usersTopic="users_b")],
-        h.ask(1, accountsTopic="accounts_b"),
+    "two messages in a burst add up": MessageRule(
+        [*h.LIVE, h.received(0, usersTopic="users_b")],
+        h.received(1, accountsTopic="accounts_b"),
         "accepted",
         (1, None, 3),
         Choice("users_b", "accounts_b"),
         generation=3,
     ),
-    "after a build that failed, what is left out is live again": Rule(
-        [*h.SWAP_READS, Spoilt(2, "gone")],
-        h.ask(1, joinType="inner"),
+    "after a build that failed, what is left out is live again": MessageRule(
+        [*h.SWAP_READS, Unrecoverable(2, "gone")],
+        h.received(1, joinType="inner"),
         "accepted",
         (1, None, 3),
         replace(h.A, join="inner"),
         generation=3,
     ),
-    "before anything is live, what is left out is what the settings say": Rule(
+    "before anything is live, what is left out is what the settings say": MessageRule(
         h.WAITING,
-        h.ask(0, usersTopic="users_b"),
+        h.received(0, usersTopic="users_b"),
         "accepted",
         (None, None, 2),
         Choice("users_b", "accounts"),
         generation=2,
     ),
-    "with nothing live after a build that failed, what is left out is what was wanted": Rule(
+    "with nothing live after a build that failed, what is left out is what was wanted": MessageRule(
         h.FIRST_FAILED,
-        h.ask(0, joinType="inner"),
+        h.received(0, joinType="inner"),
         "accepted",
         (None, None, 2),
         replace(h.A, join="inner"),
         generation=2,
     ),
-    "with nothing live after a build that failed, the same again is built at once": Rule(
-        h.FIRST_FAILED, h.ask_for(0, h.A), "accepted", (None, None, 2), h.A, generation=2
+    "with nothing live after a build that failed, the same again is built at once": MessageRule(
+        h.FIRST_FAILED, h.received_choice(0, h.A), "accepted", (None, None, 2), h.A, generation=2
     ),
-    "what is live already is a heartbeat": Rule(
-        h.LIVE, h.ask_for(0, h.A), "live", (1, None, None), h.A, "no change", 1
+    "what is live already is a heartbeat": MessageRule(
+        h.LIVE, h.received_choice(0, h.A), "live", (1, None, None), h.A, "no change", 1
     ),
-    "a heartbeat need not name anything": Rule(
-        h.LIVE, h.ask(0, usersTopic=None), "live", (1, None, None), h.A, "no change", 1
+    "a heartbeat need not name anything": MessageRule(
+        h.LIVE, h.received(0, usersTopic=None), "live", (1, None, None), h.A, "no change", 1
     ),
-    "a heartbeat leaves the standby alone": Rule(
-        h.SWAPPED, h.ask_for(1, h.B), "live", (2, 1, None), h.B, "no change", 2
+    "a heartbeat leaves the standby alone": MessageRule(
+        h.SWAPPED, h.received_choice(1, h.B), "live", (2, 1, None), h.B, "no change", 2
     ),
-    "what is live, while something else is built, cancels the build": Rule(
+    "what is live, while something else is built, cancels the build": MessageRule(
         h.SWAP_READS,
-        h.ask_for(1, h.A),
+        h.received_choice(1, h.A),
         "live",
         (1, None, None),
         h.A,
         "generation 2 is not built",
         1,
     ),
-    "what is being built already goes on": Rule(
+    "what is being built already goes on": MessageRule(
         h.SWAPPING,
-        h.ask_for(1, h.B),
+        h.received_choice(1, h.B),
         "building",
         (1, None, 2),
         h.B,
         "generation 2 is being built for it already",
         2,
     ),
-    "what is being built as the first one goes on": Rule(
+    "what is being built as the first one goes on": MessageRule(
         h.FIRST,
-        h.ask(0, joinType="left"),
+        h.received(0, joinType="left"),
         "building",
         (None, None, 1),
         h.A,
         "generation 1 is being built for it already",
         1,
     ),
-    "anything else supersedes the build": Rule(
-        h.SWAP_READS, h.ask_for(1, h.C), "accepted", (1, None, 3), h.C, generation=3
+    "anything else supersedes the build": MessageRule(
+        h.SWAP_READS, h.received_choice(1, h.C), "accepted", (1, None, 3), h.C, generation=3
     ),
-    "the last valid message wins, also over the first build": Rule(
-        h.FIRST_READS, h.ask_for(0, h.B), "accepted", (None, None, 2), h.B, generation=2
+    "the last valid message wins, also over the first build": MessageRule(
+        h.FIRST_READS, h.received_choice(0, h.B), "accepted", (None, None, 2), h.B, generation=2
     ),
-    "what stands by is built anew when it is asked for": Rule(
-        h.SWAPPED, h.ask_for(1, h.A), "accepted", (2, 1, 3), h.A, generation=3
+    "what stands by is built anew when it is asked for": MessageRule(
+        h.SWAPPED, h.received_choice(1, h.A), "accepted", (2, 1, 3), h.A, generation=3
     ),
-    "a start forces a build of what is live": Rule(
-        h.LIVE, h.ask(0, start="1h"), "accepted", (1, None, 2), h.A, generation=2
+    "a start forces a build of what is live": MessageRule(
+        h.LIVE, h.received(0, start="1h"), "accepted", (1, None, 2), h.A, generation=2
     ),
-    "a start forces a build of what is being built": Rule(
-        h.SWAPPING, h.ask(1, start={"users": "latest"}), "accepted", (1, None, 3), h.B, generation=3
+    "a start forces a build of what is being built": MessageRule(
+        h.SWAPPING,
+        h.received(1, start={"users": "latest"}),
+        "accepted",
+        (1, None, 3),
+        h.B,
+        generation=3,
     ),
-    "an invalid message changes nothing": Rule(
+    "an invalid message changes nothing": MessageRule(
         h.SWAPPED,
-        h.said_by(1, b"[]"),
+        h.received_raw(1, b"[]"),
         "rejected",
         (2, 1, None),
         h.B,
         "expected a JSON object, got []",
     ),
-    "an invalid message does not touch a build": Rule(
+    "an invalid message does not touch a build": MessageRule(
         h.SWAP_READS,
-        h.said_by(1, b""),
+        h.received_raw(1, b""),
         "rejected",
         (1, None, 2),
         h.B,
         "empty: expected a JSON object",
     ),
-    "a topic that does not exist": Rule(
-        h.LIVE, h.ask(0, usersTopic="users_x"), "rejected", (1, None, None), h.A, h.NO_USERS_X
+    "a topic that does not exist": MessageRule(
+        h.LIVE, h.received(0, usersTopic="users_x"), "rejected", (1, None, None), h.A, h.NO_USERS_X
     ),
-    "a topic that may not be read": Rule(
+    "a topic that may not be read": MessageRule(
         h.LIVE,
-        h.ask(0, {"users_b": UNREADABLE}, usersTopic="users_b"),
+        h.received(0, {"users_b": UNREADABLE}, usersTopic="users_b"),
         "rejected",
         (1, None, None),
         h.A,
         UNREADABLE,
     ),
-    "an invalid message is rejected whole": Rule(
+    "an invalid message is rejected whole": MessageRule(
         h.SWAP_READS,
-        h.ask(1, usersTopic="users_x", accountsTopic="accounts_c", joinType="left"),
+        h.received(1, usersTopic="users_x", accountsTopic="accounts_c", joinType="left"),
         "rejected",
         (1, None, 2),
         h.B,
         h.NO_USERS_X,
     ),
-    "one topic for both sources": Rule(
+    "one topic for both sources": MessageRule(
         h.LIVE,
-        h.ask(0, usersTopic="accounts"),
+        h.received(0, usersTopic="accounts"),
         "rejected",
         (1, None, None),
         h.A,
         "usersTopic and accountsTopic are both accounts: they must differ",
     ),
-    "topics may change places": Rule(
+    "topics may change places": MessageRule(
         h.LIVE,
-        h.ask(0, usersTopic="accounts", accountsTopic="users"),
+        h.received(0, usersTopic="accounts", accountsTopic="users"),
         "accepted",
         (1, None, 2),
         Choice("accounts", "users"),
         generation=2,
     ),
-    "the generation that is expected is live": Rule(
-        h.LIVE, h.ask_for(0, h.B, expectedGeneration=1), "accepted", (1, None, 2), h.B, generation=2
+    "the generation that is expected is live": MessageRule(
+        h.LIVE,
+        h.received_choice(0, h.B, expectedGeneration=1),
+        "accepted",
+        (1, None, 2),
+        h.B,
+        generation=2,
     ),
-    "another generation than expected is live": Rule(
+    "another generation than expected is live": MessageRule(
         h.SWAPPED,
-        h.ask_for(1, h.C, expectedGeneration=1),
+        h.received_choice(1, h.C, expectedGeneration=1),
         "rejected",
         (2, 1, None),
         h.B,
         "expectedGeneration is 1, but generation 2 is live",
     ),
-    "a generation is expected that is still being built": Rule(
+    "a generation is expected that is still being built": MessageRule(
         h.SWAPPING,
-        h.ask_for(1, h.C, expectedGeneration=2),
+        h.received_choice(1, h.C, expectedGeneration=2),
         "rejected",
         (1, None, 2),
         h.B,
         "expectedGeneration is 2, but generation 1 is live",
     ),
-    "a generation is expected while nothing is live": Rule(
+    "a generation is expected while nothing is live": MessageRule(
         h.FIRST,
-        h.ask_for(0, h.B, expectedGeneration=1),
+        h.received_choice(0, h.B, expectedGeneration=1),
         "rejected",
         (None, None, 1),
         h.A,
         "expectedGeneration is 1, but nothing is live",
     ),
-    "generation 0 never was live": Rule(
+    "generation 0 never was live": MessageRule(
         h.FIRST,
-        h.ask_for(0, h.B, expectedGeneration=0),
+        h.received_choice(0, h.B, expectedGeneration=0),
         "rejected",
         (None, None, 1),
         h.A,
         "expectedGeneration is 0, but nothing is live",
     ),
-    "a rollback: live and standby change places": Rule(
-        h.SWAPPED, h.ask(1, action="rollback"), "live", (1, 2, None), h.A, "rolled back", 1
+    "a rollback: live and standby change places": MessageRule(
+        h.SWAPPED, h.received(1, action="rollback"), "live", (1, 2, None), h.A, "rolled back", 1
     ),
-    "a rollback can be rolled back": Rule(
-        [*h.SWAPPED, h.ask(1, action="rollback")],
-        h.ask(2, action="rollback"),
+    "a rollback can be rolled back": MessageRule(
+        [*h.SWAPPED, h.received(1, action="rollback")],
+        h.received(2, action="rollback"),
         "live",
         (2, 1, None),
         h.B,
         "rolled back",
         2,
     ),
-    "a rollback cancels a build": Rule(
-        h.FURTHER_READS, h.ask(2, action="rollback"), "live", (1, 2, None), h.A, "rolled back", 1
+    "a rollback cancels a build": MessageRule(
+        h.FURTHER_READS,
+        h.received(2, action="rollback"),
+        "live",
+        (1, 2, None),
+        h.A,
+        "rolled back",
+        1,
     ),
-    "a rollback away from what is down": Rule(
+    "a rollback away from what is down": MessageRule(
         [*h.SWAPPED, *[h.died(2)] * 6],
-        h.ask(1, action="rollback"),
+        h.received(1, action="rollback"),
         "live",
         (1, 2, None),
         h.A,
         "rolled back",
         1,
     ),
-    "a rollback away from what is unusable and is being rebuilt": Rule(
-        [*h.SWAPPED, Spoilt(2, "gone")],
-        h.ask(1, action="rollback"),
+    "a rollback away from what is unusable and is being rebuilt": MessageRule(
+        [*h.SWAPPED, Unrecoverable(2, "gone")],
+        h.received(1, action="rollback"),
         "live",
         (1, 2, None),
         h.A,
         "rolled back",
         1,
     ),
-    "a rollback to the generation before the expected one": Rule(
+    "a rollback to the generation before the expected one": MessageRule(
         h.SWAPPED,
-        h.ask(1, action="rollback", expectedGeneration=2),
+        h.received(1, action="rollback", expectedGeneration=2),
         "live",
         (1, 2, None),
         h.A,
         "rolled back",
         1,
     ),
-    "a rollback from a generation that is not live any more": Rule(
+    "a rollback from a generation that is not live any more": MessageRule(
         h.SWAPPED,
-        h.ask(1, action="rollback", expectedGeneration=1),
+        h.received(1, action="rollback", expectedGeneration=1),
         "rejected",
         (2, 1, None),
         h.B,
         "expectedGeneration is 1, but generation 2 is live",
     ),
-    "no rollback before the first swap": Rule(
-        h.LIVE, h.ask(0, action="rollback"), "rejected", (1, None, None), h.A, NO_STANDBY
+    "no rollback before the first swap": MessageRule(
+        h.LIVE, h.received(0, action="rollback"), "rejected", (1, None, None), h.A, NO_STANDBY
     ),
-    "no rollback before anything is live": Rule(
-        h.FIRST, h.ask(0, action="rollback"), "rejected", (None, None, 1), h.A, NO_STANDBY
+    "no rollback before anything is live": MessageRule(
+        h.FIRST, h.received(0, action="rollback"), "rejected", (None, None, 1), h.A, NO_STANDBY
     ),
-    "no rollback once the standby is retired": Rule(
+    "no rollback once the standby is retired": MessageRule(
         [*h.SWAPPED, h.ticked(1008.0)],
-        h.ask(1, action="rollback"),
+        h.received(1, action="rollback"),
         "rejected",
         (2, None, None),
         h.B,
         NO_STANDBY,
     ),
-    "no rollback to what is down": Rule(
+    "no rollback to what is down": MessageRule(
         [*h.SWAPPED, h.died(1)],
-        h.ask(1, action="rollback"),
+        h.received(1, action="rollback"),
         "rejected",
         (2, 1, None),
         h.B,
         "generation 1 is down: boom",
     ),
-    "a rollback to what was down once and runs again": Rule(
-        [*h.SWAPPED, h.died(1), Ran(1)],
-        h.ask(1, action="rollback"),
+    "a rollback to what was down once and runs again": MessageRule(
+        [*h.SWAPPED, h.died(1), QueryResumed(1)],
+        h.received(1, action="rollback"),
         "live",
         (1, 2, None),
         h.A,
         "rolled back",
         1,
     ),
-    "no rollback back to what is unusable": Rule(
-        [*h.SWAPPED, Spoilt(2, "gone"), h.ask(1, action="rollback")],
-        h.ask(2, action="rollback"),
+    "no rollback back to what is unusable": MessageRule(
+        [*h.SWAPPED, Unrecoverable(2, "gone"), h.received(1, action="rollback")],
+        h.received(2, action="rollback"),
         "rejected",
         (1, 2, None),
         h.A,
         "generation 2 is down: gone",
     ),
-    "no rollback back to what was broken": Rule(
-        [*h.SWAPPED, *[h.died(2)] * 6, h.ask(1, action="rollback")],
-        h.ask(2, action="rollback"),
+    "no rollback back to what was broken": MessageRule(
+        [*h.SWAPPED, *[h.died(2)] * 6, h.received(1, action="rollback")],
+        h.received(2, action="rollback"),
         "rejected",
         (1, 2, None),
         h.A,
         "generation 2 is down: boom",
     ),
-    "a rollback that is refused does not touch a build": Rule(
-        h.SWAP_READS, h.ask(1, action="rollback"), "rejected", (1, None, 2), h.B, NO_STANDBY
+    "a rollback that is refused does not touch a build": MessageRule(
+        h.SWAP_READS, h.received(1, action="rollback"), "rejected", (1, None, 2), h.B, NO_STANDBY
     ),
-    "a preview changes nothing": Rule(
+    "a preview changes nothing": MessageRule(
         h.LIVE,
-        h.ask_for(0, h.B, action="preview"),
+        h.received_choice(0, h.B, action="preview"),
         "previewed",
         (1, None, None),
         h.A,
         "would resolve to users_b inner accounts_b",
     ),
-    "a preview leaves a build alone": Rule(
+    "a preview leaves a build alone": MessageRule(
         h.SWAP_READS,
-        h.ask_for(1, h.A, action="preview"),
+        h.received_choice(1, h.A, action="preview"),
         "previewed",
         (1, None, 2),
         h.B,
         "would resolve to users left accounts",
     ),
-    "a preview with a start changes nothing": Rule(
+    "a preview with a start changes nothing": MessageRule(
         h.LIVE,
-        h.ask(0, action="preview", start="1h"),
+        h.received(0, action="preview", start="1h"),
         "previewed",
         (1, None, None),
         h.A,
         "would resolve to users left accounts",
     ),
-    "a preview of what cannot be": Rule(
+    "a preview of what cannot be": MessageRule(
         h.LIVE,
-        h.ask(0, action="preview", usersTopic="users_x"),
+        h.received(0, action="preview", usersTopic="users_x"),
         "rejected",
         (1, None, None),
         h.A,
         h.NO_USERS_X,
     ),
-    "an id that was seen before is a no-op": Rule(
-        [*h.LIVE, h.ask_for(0, h.A, id="7")],
-        h.ask_for(1, h.B, id="7"),
+    "an id that was seen before is a no-op": MessageRule(
+        [*h.LIVE, h.received_choice(0, h.A, id="7")],
+        h.received_choice(1, h.B, id="7"),
         "repeated",
         (1, None, None),
         h.A,
         "id 7 was decided before",
     ),
-    "the id of a message that was refused was seen": Rule(
-        [*h.LIVE, h.ask(0, usersTopic="users_x", id="7")],
-        h.ask_for(1, h.B, id="7"),
+    "the id of a message that was refused was seen": MessageRule(
+        [*h.LIVE, h.received(0, usersTopic="users_x", id="7")],
+        h.received_choice(1, h.B, id="7"),
         "repeated",
         (1, None, None),
         h.A,
         "id 7 was decided before",
     ),
-    "the id of a preview was seen": Rule(
-        [*h.LIVE, h.ask_for(0, h.B, id="7", action="preview")],
-        h.ask_for(1, h.B, id="7"),
+    "the id of a preview was seen": MessageRule(
+        [*h.LIVE, h.received_choice(0, h.B, id="7", action="preview")],
+        h.received_choice(1, h.B, id="7"),
         "repeated",
         (1, None, None),
         h.A,
         "id 7 was decided before",
     ),
-    "another id is another request": Rule(
-        [*h.LIVE, h.ask_for(0, h.A, id="7")],
-        h.ask_for(1, h.B, id="8"),
+    "another id is another request": MessageRule(
+        [*h.LIVE, h.received_choice(0, h.A, id="7")],
+        h.received_choice(1, h.B, id="8"),
         "accepted",
         (1, None, 2),
         h.B,
         generation=2,
     ),
-    "more slots than Spark has beside what is live": Rule(
-        h.limited(h.LIVE, slots=7),
-        h.ask_for(0, h.B),
+    "more slots than Spark has beside what is live": MessageRule(
+        h.with_limits(h.LIVE, slots=7),
+        h.received_choice(0, h.B),
         "rejected",
         (1, None, None),
         h.A,
         "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
         " give Spark more in spark.master",
     ),
-    "just as many slots as Spark has beside what is live": Rule(
-        h.limited(h.LIVE, slots=8), h.ask_for(0, h.B), "accepted", (1, None, 2), h.B, generation=2
+    "just as many slots as Spark has beside what is live": MessageRule(
+        h.with_limits(h.LIVE, slots=8),
+        h.received_choice(0, h.B),
+        "accepted",
+        (1, None, 2),
+        h.B,
+        generation=2,
     ),
-    "a build that is superseded gives its slots back": Rule(
-        h.limited(h.SWAP_READS, slots=8),
-        h.ask_for(1, h.C),
+    "a build that is superseded gives its slots back": MessageRule(
+        h.with_limits(h.SWAP_READS, slots=8),
+        h.received_choice(1, h.C),
         "accepted",
         (1, None, 3),
         h.C,
         generation=3,
     ),
-    "partitions of a topic that is kept count, by what reads it": Rule(
-        h.limited(h.LIVE, slots=8),
-        h.ask(0, {"users_b": Found(2)}, usersTopic="users_b"),
+    "partitions of a topic that is kept count, by what reads it": MessageRule(
+        h.with_limits(h.LIVE, slots=8),
+        h.received(0, {"users_b": TopicInfo(2)}, usersTopic="users_b"),
         "rejected",
         (1, None, None),
         h.A,
         "users_b left accounts needs 5 task slots beside what is live, and 4 of 8 are free;"
         " give Spark more in spark.master",
     ),
-    "fewer slots than what is live already holds": Rule(
+    "fewer slots than what is live already holds": MessageRule(
         [*h.LIVE, h.started(at=110.0, choice=h.A, limits=Limits(slots=3, shuffle=1))],
-        h.ask_for(0, h.B),
+        h.received_choice(0, h.B),
         "rejected",
         (1, None, None),
         h.A,
         "users_b inner accounts_b needs 4 task slots beside what is live, and 0 of 3 are free;"
         " give Spark more in spark.master",
     ),
-    "a preview of more slots than Spark has": Rule(
-        h.limited(h.LIVE, slots=7),
-        h.ask_for(0, h.B, action="preview"),
+    "a preview of more slots than Spark has": MessageRule(
+        h.with_limits(h.LIVE, slots=7),
+        h.received_choice(0, h.B, action="preview"),
         "rejected",
         (1, None, None),
         h.A,
         "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
         " give Spark more in spark.master",
     ),
-    "a heartbeat needs no slots": Rule(
-        h.limited(h.LIVE, slots=7), h.ask_for(0, h.A), "live", (1, None, None), h.A, "no change", 1
+    "a heartbeat needs no slots": MessageRule(
+        h.with_limits(h.LIVE, slots=7),
+        h.received_choice(0, h.A),
+        "live",
+        (1, None, None),
+        h.A,
+        "no change",
+        1,
     ),
-    "a cancellation needs no slots": Rule(
-        h.limited([*h.FIRST, *LIVE_OF_THREE, h.ask_for(0, h.B)], slots=10),
-        h.ask(1, {"users": Found(3), "accounts": Found(1)}, **ALL_OF_A),
+    "a cancellation needs no slots": MessageRule(
+        h.with_limits([*h.FIRST, *LIVE_OF_THREE, h.received_choice(0, h.B)], slots=10),
+        h.received(1, {"users": TopicInfo(3), "accounts": TopicInfo(1)}, **ALL_OF_A),
         "live",
         (1, None, None),
         h.A,
@@ -472,7 +499,7 @@ def test_rule(rule: str) -> None:
         expected.generation,
     )
     assert h.numbers(state) == expected.now
-    assert state.wanted == expected.wanted
+    assert state.desired == expected.wanted
     assert state.position == expected.message.origin.offset + 1
     newest = state.building or state.live
     assert newest is None or newest.choice == expected.wanted
@@ -499,25 +526,25 @@ def test_a_message_leaves_three_facts_in_the_log(rule: str) -> None:
 
 # Whom a message answers besides its own sender: the messages that what it ends came from.
 OTHERS: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
-    "a swap": ([*h.LIVE, h.ask_for(0, h.B)], [(0, "accepted", 2)]),
+    "a swap": ([*h.LIVE, h.received_choice(0, h.B)], [(0, "accepted", 2)]),
     "a build of a message is superseded": (
-        [*h.SWAPPING, h.ask_for(1, h.C)],
+        [*h.SWAPPING, h.received_choice(1, h.C)],
         [(0, "superseded", 2), (1, "accepted", 3)],
     ),
     "a build of the settings is superseded, and nobody asked": (
-        [*h.FIRST, h.ask_for(0, h.B)],
+        [*h.FIRST, h.received_choice(0, h.B)],
         [(0, "accepted", 2)],
     ),
     "a build is cancelled": (
-        [*h.SWAPPING, h.ask_for(1, h.A)],
+        [*h.SWAPPING, h.received_choice(1, h.A)],
         [(0, "cancelled", 2), (1, "live", 1)],
     ),
     "a rollback": (
-        [*h.SWAPPED, h.ask(1, action="rollback")],
+        [*h.SWAPPED, h.received(1, action="rollback")],
         [(0, "rolled-back", 2), (1, "live", 1)],
     ),
     "a rollback that cancels": (
-        [*h.FURTHER, h.ask(2, action="rollback")],
+        [*h.FURTHER, h.received(2, action="rollback")],
         [(1, "cancelled", 3), (0, "rolled-back", 2), (2, "live", 1)],
     ),
 }
@@ -531,7 +558,7 @@ def test_everyone_concerned_is_answered(rule: str) -> None:
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "a swap": (
-        [*h.LIVE, h.ask(0, joinType="inner")],
+        [*h.LIVE, h.received(0, joinType="inner")],
         [
             'INFO control 0 by kafka: {"joinType": "inner"}',
             "INFO control 0 resolves to users inner accounts",
@@ -542,7 +569,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "the first build": (
-        [*h.FIRST, h.ask(0, joinType="inner")],
+        [*h.FIRST, h.received(0, joinType="inner")],
         [
             'INFO control 0 by kafka: {"joinType": "inner"}',
             "INFO control 0 resolves to users inner accounts",
@@ -551,7 +578,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a heartbeat": (
-        [*h.LIVE, h.ask(0, joinType="left")],
+        [*h.LIVE, h.received(0, joinType="left")],
         [
             'INFO control 0 by kafka: {"joinType": "left"}',
             "INFO control 0 resolves to users left accounts",
@@ -559,7 +586,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "noted": (
-        [*h.SWAPPING, h.ask(1, joinType="inner")],
+        [*h.SWAPPING, h.received(1, joinType="inner")],
         [
             'INFO control 1 by kafka: {"joinType": "inner"}',
             "INFO control 1 resolves to users_b inner accounts_b",
@@ -567,7 +594,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a cancellation": (
-        [*h.LIVE, h.ask(0, joinType="inner"), h.ask(1, joinType="left")],
+        [*h.LIVE, h.received(0, joinType="inner"), h.received(1, joinType="left")],
         [
             'INFO control 1 by kafka: {"joinType": "left"}',
             "INFO control 1 resolves to users left accounts",
@@ -576,7 +603,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a rollback": (
-        [*h.FURTHER, h.ask(2, action="rollback")],
+        [*h.FURTHER, h.received(2, action="rollback")],
         [
             'INFO control 2 by kafka: {"action": "rollback"}',
             "INFO control 2 resolves to users left accounts",
@@ -592,7 +619,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a rejection says that what is live goes on": (
-        [*h.LIVE, h.said_by(0, b"[]")],
+        [*h.LIVE, h.received_raw(0, b"[]")],
         [
             "INFO control 0 by kafka: []",
             "WARN control 0 rejected: expected a JSON object, got []",
@@ -600,7 +627,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a rejection while nothing is live": (
-        [*h.FIRST, h.said_by(0, b"[]")],
+        [*h.FIRST, h.received_raw(0, b"[]")],
         [
             "INFO control 0 by kafka: []",
             "WARN control 0 rejected: expected a JSON object, got []",
@@ -608,7 +635,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a preview": (
-        [*h.LIVE, h.ask(0, joinType="inner", action="preview")],
+        [*h.LIVE, h.received(0, joinType="inner", action="preview")],
         [
             'INFO control 0 by kafka: {"joinType": "inner", "action": "preview"}',
             "INFO control 0 resolves to users inner accounts",
@@ -616,7 +643,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "an id again": (
-        [*h.LIVE, h.ask(0, id="7"), h.ask(1, id="7")],
+        [*h.LIVE, h.received(0, id="7"), h.received(1, id="7")],
         [
             'INFO control 1 by kafka: {"id": "7"}',
             "INFO control 1 resolves to nothing new: id 7 was decided before",
@@ -624,7 +651,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "an unknown field": (
-        [*h.LIVE, h.ask(0, joinType="left", jointype="x")],
+        [*h.LIVE, h.received(0, joinType="left", jointype="x")],
         [
             'INFO control 0 by kafka: {"joinType": "left", "jointype": "x"}',
             'WARN control 0: unknown field "jointype", did you mean joinType?; it is ignored',
@@ -633,7 +660,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "what was given up is tried again": (
-        [*h.LIVE_DOWN, h.ask(0, joinType="left")],
+        [*h.LIVE_DOWN, h.received(0, joinType="left")],
         [
             'INFO control 0 by kafka: {"joinType": "left"}',
             "INFO control 0 resolves to users left accounts",
@@ -650,20 +677,20 @@ def test_lines(rule: str) -> None:
 
 
 def test_the_raw_text_in_the_log_is_cut() -> None:
-    message = h.said_by(0, b"\xff" * 2000)
+    message = h.received_raw(0, b"\xff" * 2000)
     (first, *_) = h.lines([*h.LIVE, message])
     assert first == f"INFO control 0 by kafka: {message.origin.raw[:1024]}"
 
 
 def test_a_heartbeat_refreshes_when_the_choice_was_last_confirmed() -> None:
-    state = h.after([*h.LIVE, h.ticked(109.0), h.ask_for(0, h.A)])
+    state = h.after([*h.LIVE, h.ticked(109.0), h.received_choice(0, h.A)])
     before = h.after(h.LIVE).live
     assert before is not None
     assert state.live == replace(before, live_at=109.0)
 
 
 def test_a_build_remembers_who_asked_for_it_when_and_from_where_on() -> None:
-    message = h.ask(0, start={"users": "1h"})
+    message = h.received(0, start={"users": "1h"})
     building = h.after([*h.LIVE, message]).building
     assert building is not None
     assert (building.by, building.origin, building.start, building.requested_at) == (
@@ -678,47 +705,56 @@ def test_to_ask_again_for_what_is_being_built_tries_it_again_now() -> None:
     state = h.after([*h.SWAP_READS, h.died(2)])
     building = state.building
     assert building is not None
-    assert building not in state.running()
-    assert building in h.after([h.ask_for(1, h.B)], state).running()
+    assert building not in state.runnable()
+    assert building in h.after([h.received_choice(1, h.B)], state).runnable()
 
 
 def test_to_ask_again_for_what_is_given_up_tries_it_again_with_as_many_restarts() -> None:
-    state = h.after([*h.LIVE_DOWN, h.ask_for(0, h.A)])
+    state = h.after([*h.LIVE_DOWN, h.received_choice(0, h.A)])
     live = state.live
     assert live is not None
-    assert state.running() == (live,)
-    assert (state.of(live).broken, state.of(live).restarts) == (False, 0)
-    assert not state.of(h.after([*[h.died(1)] * 5], state).live or live).broken
+    assert state.runnable() == (live,)
+    assert (state.health_of(live).broken, state.health_of(live).restarts) == (False, 0)
+    assert not state.health_of(h.after([*[h.died(1)] * 5], state).live or live).broken
 
 
 def test_to_ask_again_for_what_is_unusable_does_not_run_it() -> None:
-    history = [*h.LIVE, Spoilt(1, "gone"), h.ask(0, start="1h"), Spoilt(3, "gone")]
-    state = h.after([*history, h.ask_for(1, h.A)])
+    history = [
+        *h.LIVE,
+        Unrecoverable(1, "gone"),
+        h.received(0, start="1h"),
+        Unrecoverable(3, "gone"),
+    ]
+    state = h.after([*history, h.received_choice(1, h.A)])
     assert h.numbers(state) == (1, None, None)
-    assert state.running() == ()
+    assert state.runnable() == ()
 
 
 def test_a_superseded_build_ends() -> None:
-    assert h.ends([*h.SWAPPING, h.ask_for(1, h.C)]) == [(2, "superseded", "by generation 3")]
+    assert h.ends([*h.SWAPPING, h.received_choice(1, h.C)]) == [
+        (2, "superseded", "by generation 3")
+    ]
 
 
 def test_a_cancelled_build_ends_as_superseded() -> None:
-    assert h.ends([*h.SWAPPING, h.ask_for(1, h.A)]) == [
+    assert h.ends([*h.SWAPPING, h.received_choice(1, h.A)]) == [
         (2, "superseded", "cancelled: control 1 asks for what is live")
     ]
 
 
 def test_a_rollback_ends_nothing_and_moves_the_time_of_the_standby() -> None:
-    history = [*h.SWAPPED, h.ticked(112.0), h.ask(1, action="rollback")]
+    history = [*h.SWAPPED, h.ticked(112.0), h.received(1, action="rollback")]
     assert h.ends(history) == []
     state = h.after(history)
-    assert (state.moved_at, state.standby_until) == (112.0, 1012.0)
+    assert (state.swapped_at, state.standby_until) == (112.0, 1012.0)
     assert state.live is not None
     assert state.live.live_at == 112.0
 
 
 def test_out_of_a_burst_in_any_order_of_delivery_each_message_counts_once() -> None:
-    burst = [h.ask_for(offset, choice) for offset, choice in enumerate([h.B, h.C, h.B, h.A, h.C])]
+    burst = [
+        h.received_choice(offset, choice) for offset, choice in enumerate([h.B, h.C, h.B, h.A, h.C])
+    ]
     state = h.after([*h.LIVE, *burst])
     again = h.after([burst[3], burst[0], burst[4], burst[2], burst[1]], state)
     assert again is state
@@ -727,90 +763,94 @@ def test_out_of_a_burst_in_any_order_of_delivery_each_message_counts_once() -> N
 
 
 def test_offsets_may_have_gaps() -> None:
-    state = h.after([*h.LIVE, h.ask_for(7, h.B)])
+    state = h.after([*h.LIVE, h.received_choice(7, h.B)])
     assert state.position == 8
-    assert decide(state, h.ask_for(3, h.C)) is state
+    assert decide(state, h.received_choice(3, h.C)) is state
 
 
 def test_the_last_thousand_ids_are_known() -> None:
-    history = [h.ask(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 1)]
+    history = [h.received(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 1)]
     state = h.after([*h.LIVE, *history])
     assert len(state.ids) == IDS_KEPT == 1000
-    known = h.after([h.ask_for(IDS_KEPT + 1, h.B, id="id-1")], state)
+    known = h.after([h.received_choice(IDS_KEPT + 1, h.B, id="id-1")], state)
     assert h.numbers(known) == (1, None, None)
-    forgotten = h.after([h.ask_for(IDS_KEPT + 1, h.B, id="id-0")], state)
+    forgotten = h.after([h.received_choice(IDS_KEPT + 1, h.B, id="id-0")], state)
     assert h.numbers(forgotten) == (1, None, 2)
 
 
 def test_an_invalid_message_does_not_use_up_its_id() -> None:
-    wrong = h.ask(0, id="7", usersTopic="a,b")
-    assert h.numbers(h.after([*h.LIVE, wrong, h.ask_for(1, h.B, id="7")])) == (1, None, 2)
+    wrong = h.received(0, id="7", usersTopic="a,b")
+    assert h.numbers(h.after([*h.LIVE, wrong, h.received_choice(1, h.B, id="7")])) == (1, None, 2)
 
 
 def test_a_rejection_echoes_the_id() -> None:
-    (reply,) = h.told([*h.LIVE, h.ask(0, id="7", usersTopic="users_x")])[1]
-    assert reply.record()["id"] == "7"
+    (reply,) = h.told([*h.LIVE, h.received(0, id="7", usersTopic="users_x")])[1]
+    assert reply.reply_record()["id"] == "7"
 
 
 def test_before_livejoin_has_started_nothing_can_be_asked_for() -> None:
-    (reply,) = [one for one in h.after([h.ask_for(0, h.B)]).untold if isinstance(one, Reply)]
+    (reply,) = [
+        one for one in h.after([h.received_choice(0, h.B)]).outbox if isinstance(one, Reply)
+    ]
     assert (reply.outcome, reply.reason) == ("rejected", "livejoin has not started yet")
 
 
 # The past of a control topic that is new to us.
-PAST: dict[str, tuple[list[Fact], Folded, tuple[int | None, int | None, int | None], str, str]] = {
+PAST: dict[
+    str, tuple[list[Fact], HistoryReplayed, tuple[int | None, int | None, int | None], str, str]
+] = {
     "no past: what the settings say is built": (
         h.FIRST[:1],
-        Folded("t", 0, Request()),
+        HistoryReplayed("t", 0, Request()),
         (None, None, 1),
         str(h.A),
         "settings",
     ),
     "a past stands over the settings, and is built once": (
         h.FIRST[:1],
-        Folded("t", 3, Request("users_b", join="inner"), count=3),
+        HistoryReplayed("t", 3, Request("users_b", join="inner"), message_count=3),
         (None, None, 1),
         "users_b inner accounts",
         "history",
     ),
     "a past that reads one topic twice is ignored": (
         h.FIRST[:1],
-        Folded("t", 3, Request("accounts"), count=3),
+        HistoryReplayed("t", 3, Request("accounts"), message_count=3),
         (None, None, 1),
         str(h.A),
         "history",
     ),
     "a topic that was made again and says nothing leaves what is live": (
         h.SWAPPED,
-        Folded("t", 0, Request()),
+        HistoryReplayed("t", 0, Request()),
         (2, 1, None),
         str(h.B),
         "kafka",
     ),
     "a topic that was made again and says what is live leaves it": (
         h.SWAPPED,
-        Folded("t", 1, Request("users_b"), count=1),
+        HistoryReplayed("t", 1, Request("users_b"), message_count=1),
         (2, 1, None),
         str(h.B),
         "kafka",
     ),
     "a topic that was made again and says what is being built leaves it": (
         h.SWAPPING,
-        Folded("t", 1, Request(join="inner"), count=1),
+        HistoryReplayed("t", 1, Request(join="inner"), message_count=1),
         (1, None, 2),
         str(h.B),
         "kafka",
     ),
     "a topic that was made again and says something else asks for it": (
         h.SWAPPED,
-        Folded("t", 1, Request(join="left"), count=1),
+        HistoryReplayed("t", 1, Request(join="left"), message_count=1),
         (2, 1, 3),
         "users_b left accounts_b",
         "history",
     ),
     "a topic that was made again and reads one topic twice leaves what is live": (
         h.SWAPPED,
-        Folded("t", 1, Request("accounts_b"), count=1),
+        HistoryReplayed("t", 1, Request("accounts_b"), message_count=1),
         (2, 1, None),
         str(h.B),
         "kafka",
@@ -829,12 +869,12 @@ def test_past(rule: str) -> None:
 
 
 def test_the_past_is_told_and_its_ids_are_known() -> None:
-    old = h.told([*h.LIVE, h.ask_for(0, h.B, id="7")])[1][0]
-    folded = Folded("t", 1, Request("users_b"), 1, (old,), ("7",))
+    old = h.told([*h.LIVE, h.received_choice(0, h.B, id="7")])[1][0]
+    folded = HistoryReplayed("t", 1, Request("users_b"), 1, (old,), ("7",))
     state = h.after([*h.FIRST[:1], folded])
     assert state.ids == ("7",)
-    assert old in state.untold
-    assert [one.msg for one in state.untold if isinstance(one, Line)] == [
+    assert old in state.outbox
+    assert [one.msg for one in state.outbox if isinstance(one, LogLine)] == [
         "ready: a first start",
         "1 control messages of the past come to users_b left accounts",
         "building: generation 1, users_b left accounts",
@@ -842,7 +882,7 @@ def test_the_past_is_told_and_its_ids_are_known() -> None:
 
 
 def test_a_past_that_is_ignored_says_why() -> None:
-    assert h.lines([*h.FIRST[:1], Folded("t", 1, Request("accounts"), 1)]) == [
+    assert h.lines([*h.FIRST[:1], HistoryReplayed("t", 1, Request("accounts"), 1)]) == [
         "INFO 1 control messages of the past come to accounts left accounts",
         "WARN accounts left accounts reads accounts twice: the past is ignored",
         "INFO building: generation 1, users left accounts",
@@ -851,13 +891,13 @@ def test_a_past_that_is_ignored_says_why() -> None:
 
 def test_of_the_ids_of_the_past_a_thousand_are_known() -> None:
     ids = tuple(str(n) for n in range(IDS_KEPT + 5))
-    assert h.after([*h.FIRST[:1], Folded("t", 1, Request(), ids=ids)]).ids == ids[5:]
+    assert h.after([*h.FIRST[:1], HistoryReplayed("t", 1, Request(), ids=ids)]).ids == ids[5:]
 
 
 def test_slots_of_what_reads_many_partitions() -> None:
-    state = h.after([*h.FIRST, Resolved(1, h.reading(h.A, partitions=3))])
+    state = h.after([*h.FIRST, SourcesResolved(1, h.reading(h.A, partitions=3))])
     assert state.building is not None
-    assert state.building.partitions("users") == 3
-    assert state.building.partitions("users_b") is None
+    assert state.building.partitions_of("users") == 3
+    assert state.building.partitions_of("users_b") is None
     assert state.slots_of(state.building) == 3 + 1 + 1 + 2
     assert state.slots_of(None) == 0

@@ -14,10 +14,18 @@ from pathlib import Path
 import pytest
 
 from core import simulation
-from core.simulation import FACT_NAMES, FACTS, KINDS, Broken, Decide, Simulation, digest
+from core.simulation import FACT_NAMES, FACTS, KINDS, Decide, InvariantViolated, Simulation, digest
 from livejoin.core.decide import decide
-from livejoin.core.facts import Asked, CaughtUp, Fact, Folded, Resolved, Started, Ticked
-from livejoin.core.outbox import Line, Reply
+from livejoin.core.facts import (
+    CaughtUp,
+    ClockTicked,
+    Fact,
+    HistoryReplayed,
+    LeaderStarted,
+    MessageReceived,
+    SourcesResolved,
+)
+from livejoin.core.outbox import LogLine, Reply
 from livejoin.core.state import State
 
 SEEDS = int(os.environ.get("LIVEJOIN_SEEDS", "2000"))
@@ -66,20 +74,20 @@ def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
 
 def _lost_position(state: State, fact: Fact) -> State:
     after = decide(state, fact)
-    return replace(after, position=0) if isinstance(fact, Ticked) else after
+    return replace(after, position=0) if isinstance(fact, ClockTicked) else after
 
 
 def _no_reply(state: State, fact: Fact) -> State:
     after = decide(state, fact)
-    told = tuple(one for one in after.untold if not isinstance(one, Reply))
-    return replace(after, untold=told) if isinstance(fact, Asked) else after
+    told = tuple(one for one in after.outbox if not isinstance(one, Reply))
+    return replace(after, outbox=told) if isinstance(fact, MessageReceived) else after
 
 
 def _lost_line(state: State, fact: Fact) -> State:
     after = decide(state, fact)
-    if isinstance(fact, Resolved) and after.untold:
+    if isinstance(fact, SourcesResolved) and after.outbox:
         return replace(
-            after, untold=tuple(one for one in after.untold if not isinstance(one, Line))
+            after, outbox=tuple(one for one in after.outbox if not isinstance(one, LogLine))
         )
     return after
 
@@ -102,12 +110,12 @@ def _live_too_early(state: State, fact: Fact) -> State:
 
 def _garbage_cancels(state: State, fact: Fact) -> State:
     after = decide(state, fact)
-    invalid = isinstance(fact, Asked) and fact.request is None
+    invalid = isinstance(fact, MessageReceived) and fact.request is None
     return replace(after, building=None) if invalid and after is not state else after
 
 
 def _twice(state: State, fact: Fact) -> State:
-    if isinstance(fact, Asked) and fact.origin.offset < state.position:
+    if isinstance(fact, MessageReceived) and fact.origin.offset < state.position:
         position = fact.origin.offset
         return decide(replace(state, position=position), fact)
     return decide(state, fact)
@@ -115,12 +123,15 @@ def _twice(state: State, fact: Fact) -> State:
 
 def _forgets_standby(state: State, fact: Fact) -> State:
     after = decide(state, fact)
-    return replace(after, standby=None) if isinstance(fact, Folded) else after
+    return replace(after, standby=None) if isinstance(fact, HistoryReplayed) else after
 
 
 def _by_the_wall(state: State, fact: Fact) -> State:
     """Durations are measured by the clock that people look at."""
-    return decide(state, replace(fact, up=fact.at) if isinstance(fact, Ticked | Started) else fact)
+    return decide(
+        state,
+        replace(fact, monotonic=fact.at) if isinstance(fact, ClockTicked | LeaderStarted) else fact,
+    )
 
 
 BROKEN: dict[str, tuple[Decide, str]] = {
@@ -140,7 +151,7 @@ def _first_failure(broken: Decide) -> str:
     for seed in range(30):
         try:
             list(Simulation(seed, broken).run())
-        except Broken as error:
+        except InvariantViolated as error:
             return str(error)
     return "nothing"
 

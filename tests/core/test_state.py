@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from core import histories as h
 from core.changelog import TEXT
 from livejoin.core.generation import Generation, Origin, Reading
-from livejoin.core.outbox import Line
+from livejoin.core.outbox import LogLine
 from livejoin.core.spec import Choice, Join
-from livejoin.core.state import Health, Limits, State, from_json, refusal, to_json
+from livejoin.core.state import GenerationHealth, Limits, State, format_error, from_json, to_json
 
 COUNTS = st.integers(0, 2**62)
 TIMES = st.floats(0, 4e9)
@@ -77,14 +77,14 @@ def test_what_was_read_back_is_written_as_before(state: State) -> None:
 def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) -> None:
     later = replace(
         state,
-        untold=(Line(1, 0.0, "INFO", "ready"),),
+        outbox=(LogLine(1, 0.0, "INFO", "ready"),),
         now=9.0,
-        up=9.0,
-        moved_up=8.0,
+        monotonic=9.0,
+        swapped_monotonic=8.0,
         limits=Limits(slots=1),
-        health={1: Health(trouble="boom", broken=True)},
-        deaf="boom",
-        again_at=11.0,
+        health={1: GenerationHealth(trouble="boom", broken=True)},
+        control_error="boom",
+        rebuild_at=11.0,
     )
     assert to_json(later) == to_json(state)
 
@@ -94,12 +94,12 @@ def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) 
     [(0, 0, 0), (0, 10, 0), (1, 3, 33), (999, 1000, 99), (10, 10, 99), (12, 10, 99)],
 )
 def test_only_what_is_live_is_at_a_hundred_per_cent(done: int, total: int, percent: int) -> None:
-    assert Health(done=done, total=total).percent == percent
+    assert GenerationHealth(done=done, total=total).percent == percent
 
 
 def test_the_generations_that_exist_are_three_at_most() -> None:
-    assert [generation.number for generation in h.after(h.FURTHER_READS).wants] == [2, 1, 3]
-    assert State().wants == ()
+    assert [generation.number for generation in h.after(h.FURTHER_READS).generations] == [2, 1, 3]
+    assert State().generations == ()
 
 
 def test_a_generation_is_found_by_its_number() -> None:
@@ -111,11 +111,11 @@ def test_a_generation_is_found_by_its_number() -> None:
 def test_a_standby_is_retired_a_while_after_the_swap() -> None:
     assert h.after(h.SWAPPED).standby_until == 1008.0
     assert h.after(h.LIVE).standby_until is None
-    assert h.after(h.limited(h.SWAPPED, standby_s=math.inf)).standby_until is None
+    assert h.after(h.with_limits(h.SWAPPED, standby_s=math.inf)).standby_until is None
 
 
 def test_a_generation_needs_a_slot_for_each_partition_of_sources_feed_and_state() -> None:
-    assert Limits(shuffle=3).needed(5) == 9
+    assert Limits(shuffle=3).slots_needed(5) == 9
 
 
 def test_a_change_of_health_is_of_one_generation() -> None:
@@ -123,31 +123,31 @@ def test_a_change_of_health_is_of_one_generation() -> None:
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
-    changed = state.faring(live, trouble="boom")
-    assert changed.of(live) == replace(state.of(live), trouble="boom")
-    assert changed.of(standby) == state.of(standby)
+    changed = state.with_health(live, trouble="boom")
+    assert changed.health_of(live) == replace(state.health_of(live), trouble="boom")
+    assert changed.health_of(standby) == state.health_of(standby)
 
 
 def test_a_generation_of_which_nothing_was_heard_fares_well() -> None:
-    assert State().of(Generation(1, Choice("u", "a"), 0.0)) == Health()
+    assert State().health_of(Generation(1, Choice("u", "a"), 0.0)) == GenerationHealth()
 
 
 def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
     reading = Reading("users", "id", start={0: 10, 1: 0, 2: 7}, pins={0: 19, 1: 0})
-    assert reading.history == 10 + 1
+    assert reading.history_length == 10 + 1
     assert reading.after_pins == {0: 20, 1: 1, 2: 7}
     both = {"users": reading, "accounts": replace(reading, pins={2: 7})}
-    assert Generation(1, Choice("u", "a"), 0.0, sources=both).history == 11 + 1
+    assert Generation(1, Choice("u", "a"), 0.0, sources=both).history_length == 11 + 1
 
 
 def test_a_ledger_of_a_newer_format_is_refused_by_name() -> None:
     data = to_json(h.after(h.LIVE))
-    assert refusal(data) == ""
+    assert format_error(data) == ""
     known = "this livejoin knows up to"
-    assert refusal({"format": 3, "live": "?"}) == f"the ledger has format 3, {known} 2"
-    assert refusal({"format": "x"}) == f"the ledger has format x, {known} 2"
+    assert format_error({"format": 3, "live": "?"}) == f"the ledger has format 3, {known} 2"
+    assert format_error({"format": "x"}) == f"the ledger has format x, {known} 2"
     data["live"]["changelog_format"] = 2
-    assert refusal(data) == f"the changelog of generation 1 has format 2, {known} 1"
+    assert format_error(data) == f"the changelog of generation 1 has format 2, {known} 1"
 
 
 def test_a_ledger_of_the_first_format_is_taken_over() -> None:
@@ -157,7 +157,7 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     for role in ("live", "building"):
         for name in ("changelog_id", "feed_id", "changelog_format"):
             del data[role][name]
-    assert refusal(data) == ""
+    assert format_error(data) == ""
     state = from_json(data)
     assert state.live is not None
     assert not state.live.has_topics
@@ -166,7 +166,7 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert h.lines([h.STARTED], state)[0] == (
         "INFO the ledger has format 1 and is taken over as 2; what is live is built anew"
     )
-    assert state.running() == (state.live,), "its pipeline refuses it by name"
+    assert state.runnable() == (state.live,), "its pipeline refuses it by name"
     first = from_json({**data, "live": None, "building": None})
     assert h.lines([h.STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
 
@@ -176,7 +176,7 @@ def test_what_a_later_version_adds_to_a_form_is_ignored(state: State) -> None:
     """A number is raised only where a form would be read wrongly."""
     data = _written(state)
     assert from_json(_widened(data)) == state
-    assert refusal(_widened(data)) == ""
+    assert format_error(_widened(data)) == ""
 
 
 def _widened(data: dict[str, Any]) -> dict[str, Any]:
@@ -191,9 +191,9 @@ def _widened(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_another_max_rows_counts_from_the_next_generation_on() -> None:
-    durable = from_json(_written(h.after(h.limited(h.LIVE, max_rows=7))))
+    durable = from_json(_written(h.after(h.with_limits(h.LIVE, max_rows=7))))
     fewer = h.started(200.0, h.A, Limits(max_rows=5))
-    state = h.after([fewer, h.ask(1, joinType="inner")], durable)
+    state = h.after([fewer, h.received(1, joinType="inner")], durable)
     assert state.live is not None
     assert state.building is not None
     assert (state.live.max_rows, state.building.max_rows) == (7, 5)

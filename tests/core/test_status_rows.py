@@ -7,11 +7,23 @@ from typing import Any
 import pytest
 
 from core import histories as h
-from livejoin.core.facts import Counted, Deafened, Fact, Progressed, Spoilt
+from livejoin.core.facts import (
+    BuildProgressed,
+    ControlTopicLost,
+    Fact,
+    RecordsCounted,
+    Unrecoverable,
+)
 from livejoin.core.outbox import row_id
 from livejoin.core.spec import TABLES
 from livejoin.core.state import State, from_json, to_json
-from livejoin.core.status_rows import ended_row, generation_rows, stale, status, time_left
+from livejoin.core.status_rows import (
+    ended_row,
+    generation_rows,
+    stale_reason,
+    status_row,
+    time_left,
+)
 
 NOTHING = dict.fromkeys(["usersTopic", "accountsTopic", "joinType", "lastApplied", "generation"])
 IS_LIVE = {
@@ -24,7 +36,7 @@ IS_LIVE = {
 BUILDING_1 = "building generation 1, users left accounts"
 BUILDING_2 = "building generation 2, users_b inner accounts_b"
 AGAIN_2 = "building generation 2, users left accounts"
-HALF: list[Fact] = [h.ticked(106.0), Progressed(2, 4, 10)]
+HALF: list[Fact] = [h.ticked(106.0), BuildProgressed(2, 4, 10)]
 
 STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
     "nothing is known yet": (
@@ -32,7 +44,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         NOTHING | {"state": "starting", "progress": 0, "message": "starting"},
     ),
     "control messages cannot be read yet, and why": (
-        [h.STARTED, Deafened("no topic control")],
+        [h.STARTED, ControlTopicLost("no topic control")],
         NOTHING | {"state": "waiting", "progress": 0, "message": "not listening: no topic control"},
     ),
     "the first build says what is asked for": (
@@ -49,7 +61,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         | {"state": "waiting", "progress": 0, "message": "a build failed and is tried again soon"},
     ),
     "a build shows how far it is, and how long it will take": (
-        [*h.FIRST_READS, h.ticked(104.0), Progressed(1, 4, 10)],
+        [*h.FIRST_READS, h.ticked(104.0), BuildProgressed(1, 4, 10)],
         NOTHING
         | {"state": "building", "progress": 40, "message": f"{BUILDING_1}: 40 %, about 6 s left"},
     ),
@@ -58,7 +70,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         IS_LIVE | {"state": "live", "progress": 100, "message": "generation 1 is live"},
     ),
     "when it was last confirmed": (
-        [*h.LIVE, h.ticked(105.25), h.ask_for(0, h.A)],
+        [*h.LIVE, h.ticked(105.25), h.received_choice(0, h.A)],
         IS_LIVE | {"state": "live", "lastApplied": "1970-01-01T00:01:45.250Z"},
     ),
     "what is live stays shown while the next is built": (
@@ -67,7 +79,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         | {"state": "building", "progress": 40, "message": f"{BUILDING_2}: 40 %, about 3 s left"},
     ),
     "after a rollback what is live again": (
-        [*h.SWAPPED, h.ticked(109.0), h.ask(1, action="rollback")],
+        [*h.SWAPPED, h.ticked(109.0), h.received(1, action="rollback")],
         IS_LIVE | {"state": "live", "progress": 100, "lastApplied": "1970-01-01T00:01:49.000Z"},
     ),
     "what is live is down, and why": (
@@ -88,7 +100,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         IS_LIVE | {"state": "failed", "progress": 100, "message": "generation 1 is down: boom"},
     ),
     "what is live cannot go on and is built anew": (
-        [*h.LIVE, Spoilt(1, "another topic")],
+        [*h.LIVE, Unrecoverable(1, "another topic")],
         IS_LIVE
         | {
             "state": "building",
@@ -97,7 +109,7 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         },
     ),
     "what is live cannot go on, and to build it anew failed": (
-        [*h.LIVE, Spoilt(1, "another topic"), Spoilt(2, "once more")],
+        [*h.LIVE, Unrecoverable(1, "another topic"), Unrecoverable(2, "once more")],
         IS_LIVE
         | {"state": "failed", "progress": 100, "message": "generation 1 is down: another topic"},
     ),
@@ -106,13 +118,15 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
         IS_LIVE | {"state": "building", "progress": 0, "message": f"{BUILDING_2}: boom"},
     ),
     "control messages cannot be read any more": (
-        [*h.LIVE, Deafened("two partitions")],
+        [*h.LIVE, ControlTopicLost("two partitions")],
         IS_LIVE
         | {"state": "live", "message": "generation 1 is live; not listening: two partitions"},
     ),
 }
 
-FULL = Counted(1, {}, ("users_ui", "final_ui"), {"users_ui": 1_700_000_001_234, "final_ui": 10_000})
+FULL = RecordsCounted(
+    1, {}, ("users_ui", "final_ui"), {"users_ui": 1_700_000_001_234, "final_ui": 10_000}
+)
 FULL_SAYS = (
     "users_ui (from 2023-11-14T22:13:30.000Z on) and final_ui (from 1970-01-01T00:00:10.000Z on):"
     " only the newest 2000000 rows"
@@ -123,7 +137,7 @@ STATUS |= {
         {"state": "live", "message": f"generation 1 is live; {FULL_SAYS}"},
     ),
     "it has no room, and from when on rows are there is not known": (
-        [*h.LIVE, Counted(1, {}, ("final_ui",))],
+        [*h.LIVE, RecordsCounted(1, {}, ("final_ui",))],
         {"message": "generation 1 is live; final_ui: only the newest 2000000 rows"},
     ),
     "it has no room while the next is built": (
@@ -144,21 +158,24 @@ STATUS |= {
 @pytest.mark.parametrize("rule", STATUS)
 def test_status(rule: str) -> None:
     history, expected = STATUS[rule]
-    row = status(h.after(history))
+    row = status_row(h.after(history))
     assert {name: row[name] for name in expected} == expected
 
 
 def test_the_status_row_has_the_columns_of_its_table() -> None:
     columns = [column.name for column in TABLES["orchestrator_status"].columns]
-    assert [*status(State()), "_id"] == columns
+    assert [*status_row(State()), "_id"] == columns
 
 
 LEFT: dict[str, tuple[Sequence[Fact], float | None]] = {
     "nothing is being built": (h.LIVE, None),
     "nothing is read yet": ([*h.SWAP_READS, h.ticked(106.0)], None),
-    "no time has passed": ([*h.SWAP_READS, Progressed(2, 4, 10)], None),
+    "no time has passed": ([*h.SWAP_READS, BuildProgressed(2, 4, 10)], None),
     "by the speed so far": ([*h.SWAP_READS, *HALF], 3.0),
-    "all is read, and not yet seen": ([*h.SWAP_READS, h.ticked(106.0), Progressed(2, 12, 10)], 0.0),
+    "all is read, and not yet seen": (
+        [*h.SWAP_READS, h.ticked(106.0), BuildProgressed(2, 12, 10)],
+        0.0,
+    ),
 }
 
 
@@ -170,7 +187,7 @@ def test_time_left(rule: str) -> None:
 
 def test_the_time_left_goes_by_the_speed_since_the_last_start() -> None:
     durable = from_json(to_json(h.after(h.SWAP_READS)))
-    state = h.after([h.started(1000.0, h.A), h.ticked(1002.0), Progressed(2, 4, 10)], durable)
+    state = h.after([h.started(1000.0, h.A), h.ticked(1002.0), BuildProgressed(2, 4, 10)], durable)
     assert time_left(state) == 3.0
 
 
@@ -180,17 +197,17 @@ def test_the_time_left_goes_by_the_speed_since_the_last_start() -> None:
         (h.FIRST, ""),
         (h.LIVE, ""),
         ([*h.LIVE, h.died(1)], "boom"),
-        ([*h.LIVE, Spoilt(1, "another topic")], "another topic"),
+        ([*h.LIVE, Unrecoverable(1, "another topic")], "another topic"),
         ([*h.SWAP_READS, h.died(2)], ""),
     ],
     ids=["nothing is live", "live", "down", "unusable", "only a build is down"],
 )
 def test_rows_are_stale_while_what_is_live_is_down(history: Sequence[Fact], why: str) -> None:
-    assert stale(h.after(history)) == why
+    assert stale_reason(h.after(history)) == why
 
 
 def test_a_row_for_each_generation_that_exists() -> None:
-    history = [*h.SWAPPED, h.ask(1, joinType="left"), h.died(2)]
+    history = [*h.SWAPPED, h.received(1, joinType="left"), h.died(2)]
     rows = generation_rows(h.after(history))
     assert [(number, row["state"], row["message"]) for number, row in rows.items()] == [
         (2, "live", "boom"),
@@ -229,14 +246,14 @@ ENDED: dict[str, tuple[Sequence[Fact], int, str, int | None, str]] = {
         "stood by for 900 s",
     ),
     "failed": (
-        [*h.SWAP_READS, Spoilt(2, "another topic")],
+        [*h.SWAP_READS, Unrecoverable(2, "another topic")],
         104_000,
         "failed",
         None,
         "another topic",
     ),
     "superseded": (
-        [*h.SWAPPING, h.ask(1, joinType="left")],
+        [*h.SWAPPING, h.received(1, joinType="left")],
         104_000,
         "superseded",
         None,
@@ -259,7 +276,7 @@ def test_the_last_row_of_a_generation(rule: str) -> None:
 
 
 def test_the_last_row_keeps_the_figures() -> None:
-    (ended,) = h.told([*h.SWAPPED, Counted(1, {"read": 7, "rows": 3}), h.ticked(1008.0)])[2]
+    (ended,) = h.told([*h.SWAPPED, RecordsCounted(1, {"read": 7, "rows": 3}), h.ticked(1008.0)])[2]
     row = ended_row(ended)
     assert (row["generation"], row["read"], row["rows"]) == (1, 7, 3)
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from core import histories as h
-from livejoin.core.facts import Died, Fact, Spoilt
+from livejoin.core.facts import Fact, QueryDied, Unrecoverable
 from livejoin.core.state import from_json, to_json
 
-AWAY = Died(1, "no broker", counts=False)
+AWAY = QueryDied(1, "no broker", counts_as_failure=False)
 
 
 @pytest.mark.parametrize(
@@ -16,17 +16,17 @@ AWAY = Died(1, "no broker", counts=False)
     [
         (h.LIVE, {"live": 1}),
         (h.SWAPPED, {"live": 2}),
-        ([*h.SWAPPING, h.ask_for(1, h.C)], {"live": 1, "superseded": 1}),
-        ([*h.SWAPPING, h.ask_for(1, h.A)], {"live": 1, "cancelled": 1}),
-        ([*h.SWAPPED, h.ask(1, action="rollback")], {"live": 2, "rolled-back": 1}),
+        ([*h.SWAPPING, h.received_choice(1, h.C)], {"live": 1, "superseded": 1}),
+        ([*h.SWAPPING, h.received_choice(1, h.A)], {"live": 1, "cancelled": 1}),
+        ([*h.SWAPPED, h.received(1, action="rollback")], {"live": 2, "rolled-back": 1}),
         (
-            [*h.SWAPPED, h.ask_for(1, h.C), h.ask(2, action="rollback")],
+            [*h.SWAPPED, h.received_choice(1, h.C), h.received(2, action="rollback")],
             {"live": 2, "cancelled": 1, "rolled-back": 1},
         ),
-        ([*h.LIVE, h.said_by(0, b"[]")], {"live": 1, "rejected": 1}),
-        ([*h.LIVE, h.ask(0, action="rollback")], {"live": 1, "rejected": 1}),
+        ([*h.LIVE, h.received_raw(0, b"[]")], {"live": 1, "rejected": 1}),
+        ([*h.LIVE, h.received(0, action="rollback")], {"live": 1, "rejected": 1}),
         (h.FIRST_FAILED, {"restarted": 5, "failed": 1}),
-        ([*h.SWAPPING, Spoilt(2, "gone")], {"live": 1, "failed": 1}),
+        ([*h.SWAPPING, Unrecoverable(2, "gone")], {"live": 1, "failed": 1}),
         ([*h.LIVE, h.died(1)], {"live": 1, "restarted": 1}),
         (h.LIVE_DOWN, {"live": 1, "restarted": 5}),
         (
@@ -42,8 +42,8 @@ def test_each_end_of_a_swap_and_each_restart_counts_once(
 
 
 def test_a_heartbeat_and_a_repeat_count_for_nothing() -> None:
-    before = h.after([*h.LIVE, h.ask_for(0, h.A, id="x")])
-    again = h.after([h.ask_for(1, h.A, id="x")], before)
+    before = h.after([*h.LIVE, h.received_choice(0, h.A, id="x")])
+    again = h.after([h.received_choice(1, h.A, id="x")], before)
     assert again.tally == h.after(h.LIVE).tally
 
 

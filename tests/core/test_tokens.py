@@ -8,7 +8,7 @@ from livejoin.core import start_position, tokens
 from livejoin.core.tokens import Token
 
 TEXT = "lj_00c0ffee_secret"
-TOKEN = Token("00c0ffee", "viewer", "wall", tokens.hashed(TEXT), 1000)
+TOKEN = Token("00c0ffee", "viewer", "wall", tokens.hash_token(TEXT), 1000)
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ TOKEN = Token("00c0ffee", "viewer", "wall", tokens.hashed(TEXT), 1000)
     ],
 )
 def test_an_operator_is_also_a_viewer(role: tokens.Role, needed: tokens.Role, may: bool) -> None:  # noqa: FBT001
-    assert tokens.includes(role, needed) is may
+    assert tokens.role_includes(role, needed) is may
 
 
 def test_a_token_is_found_by_its_id_and_known_by_its_hash() -> None:
     known = {TOKEN.id: TOKEN}
-    assert tokens.found(TEXT, known) is TOKEN
+    assert tokens.find_token(TEXT, known) is TOKEN
     for other in (
         "",
         "lj",
@@ -36,10 +36,10 @@ def test_a_token_is_found_by_its_id_and_known_by_its_hash() -> None:
         "lj_other_secret",
         "xx_00c0ffee_",
     ):
-        assert tokens.found(other, known) is None
-    assert tokens.found(TOKEN.hash, known) is None
-    assert tokens.found(f"lj_00c0ffee_{TOKEN.hash}", known) is None
-    assert tokens.found("lj_00c0ffee_\ud800", known) is None
+        assert tokens.find_token(other, known) is None
+    assert tokens.find_token(TOKEN.hash, known) is None
+    assert tokens.find_token(f"lj_00c0ffee_{TOKEN.hash}", known) is None
+    assert tokens.find_token("lj_00c0ffee_\ud800", known) is None
 
 
 def test_what_is_kept_does_not_tell_the_token() -> None:
@@ -51,16 +51,16 @@ def test_what_is_kept_does_not_tell_the_token() -> None:
     ("token", "now", "why"),
     [
         (TOKEN, 1e12, ""),
-        (TOKEN.without_rights(), 0, "it was revoked"),
+        (TOKEN.as_revoked(), 0, "it was revoked"),
         (replace(TOKEN, expires_at=2000), 1999, ""),
         (replace(TOKEN, expires_at=2000), 2000, "it has expired"),
     ],
 )
 def test_a_token_counts_until_it_expires_or_is_revoked(token: Token, now: float, why: str) -> None:
-    assert token.trouble(now) == why
+    assert token.invalid_reason(now) == why
 
 
-@pytest.mark.parametrize("token", [TOKEN, replace(TOKEN, expires_at=5), TOKEN.without_rights()])
+@pytest.mark.parametrize("token", [TOKEN, replace(TOKEN, expires_at=5), TOKEN.as_revoked()])
 def test_a_token_survives_its_record(token: Token) -> None:
     assert tokens.from_json(token.to_json()) == token
 
@@ -93,14 +93,14 @@ def test_neither_is_what_is_no_record(raw: bytes) -> None:
     [("30d", 2_592_000), (" 12 H ", 43_200), ("0s", 0), ("x", None), ("", None)],
 )
 def test_an_age_has_seconds(text: str, seconds: float | None) -> None:
-    assert start_position.seconds(text) == seconds
+    assert start_position.age_seconds(text) == seconds
 
 
 def test_a_token_of_a_newer_format_is_known_by_its_id_and_never_counts() -> None:
     newer = tokens.from_json(b'{"format": 2, "scopes": [["read"]]}', "00c0ffee")
     assert newer is not None
-    assert newer.trouble(0) == "it has format 2, this livejoin knows up to 1"
-    assert tokens.found(TEXT, {"00c0ffee": newer, "1": TOKEN}) == newer
+    assert newer.invalid_reason(0) == "it has format 2, this livejoin knows up to 1"
+    assert tokens.find_token(TEXT, {"00c0ffee": newer, "1": TOKEN}) == newer
     assert tokens.from_json(b'{"format": "x"}', "1") == Token("1", "viewer", "", "", 0, format=0)
 
 

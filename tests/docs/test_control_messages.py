@@ -9,8 +9,8 @@ import pytest
 
 from core.histories import FIRST_READS, RULES, TOPICS, after
 from livejoin.core.control_messages import FIELDS, Action, Request
-from livejoin.core.control_records import understood
-from livejoin.core.facts import Asked, CaughtUp, Fact, Found, Resolved
+from livejoin.core.control_records import parse_record
+from livejoin.core.facts import CaughtUp, Fact, MessageReceived, SourcesResolved, TopicInfo
 from livejoin.core.generation import Origin, Reading
 from livejoin.core.outbox import Outcome, Reply
 from livejoin.core.spec import Choice, Join
@@ -26,19 +26,19 @@ READINGS = {
 HISTORY: list[Fact] = [
     *FIRST_READS,
     CaughtUp(1, 5),
-    Asked(Origin(0, 0.0, "kafka", ""), Request(B.users, B.accounts), "", TOPICS),
-    Resolved(2, READINGS),
+    MessageReceived(Origin(0, 0.0, "kafka", ""), Request(B.users, B.accounts), "", TOPICS),
+    SourcesResolved(2, READINGS),
     CaughtUp(2, 5),
 ]
 
 
-def _asked(raw: str) -> Asked:
-    one = understood(1, 5.0, "kafka", raw.encode(), RULES)
+def _asked(raw: str) -> MessageReceived:
+    one = parse_record(1, 5.0, "kafka", raw.encode(), RULES)
     named = one.request.topics if one.request else ()
-    topics: dict[str, Found | str] = {
+    topics: dict[str, TopicInfo | str] = {
         name: TOPICS.get(name, f'topic "{name}" does not exist') for name in named
     }
-    return Asked(one.origin, one.request, one.wrong, topics)
+    return MessageReceived(one.origin, one.request, one.error, topics)
 
 
 def test_every_block_is_an_example_with_an_outcome() -> None:
@@ -57,7 +57,7 @@ def test_the_page_starts_from_what_it_says() -> None:
 @pytest.mark.parametrize(("raw", "outcome", "reason"), EXAMPLES, ids=[one[0] for one in EXAMPLES])
 def test_an_example(raw: str, outcome: str, reason: str) -> None:
     fact = _asked(raw)
-    told = [one for one in after([*HISTORY, fact]).untold if isinstance(one, Reply)]
+    told = [one for one in after([*HISTORY, fact]).outbox if isinstance(one, Reply)]
     (answer,) = [one for one in told if one.origin == fact.origin]
     assert (answer.outcome, answer.reason) == (outcome, reason)
 
@@ -102,7 +102,7 @@ def test_every_field_join_action_and_outcome_is_described() -> None:
 
 
 def test_the_record_of_a_reply_is_described() -> None:
-    record = Reply(Origin(1, 0.0, "kafka", ""), "live", 0.0).record()
+    record = Reply(Origin(1, 0.0, "kafka", ""), "live", 0.0).reply_record()
     after_table = PAGE.partition("A record of `<name>.replies`")[2]
     assert [name for name in record if f"\n| `{name}` |" not in after_table] == []
 
@@ -112,4 +112,4 @@ def test_the_messages_in_the_commands_are_valid() -> None:
     assert len(bodies) > 2
     for body in bodies:
         assert json.loads(body)
-        assert _asked(body).wrong == ""
+        assert _asked(body).error == ""

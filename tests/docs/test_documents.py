@@ -125,13 +125,16 @@ def test_who_may_ask_for_what_is_as_described() -> None:
 
 def test_the_limits_are_as_described() -> None:
     text = (ROOT / "docs" / "security.md").read_text()
-    assert f"| headers | {connection_limits.HEADER_BYTES >> 10} KiB |" in text
+    assert f"| headers | {connection_limits.MAX_HEADER_BYTES >> 10} KiB |" in text
     assert f"its first byte to its last | {connection_limits.ASK_S:g} s |" in text
     assert f"that nobody takes | {connection_limits.TAKE_S:g} s |" in text
-    assert f"| {viewer.ASKS} at once, then one every {viewer.ASK_S:g} s |" in text
+    assert (
+        f"| {viewer.SUBSCRIPTION_BURST} at once, then one every {viewer.SUBSCRIPTION_INTERVAL_S:g} s |"
+        in text
+    )
     http = sections.HttpSettings()
     assert (
-        f"{connection_limits.NEW_AT_ONCE} at once, then {http.connections_per_second:g} a second"
+        f"{connection_limits.NEW_CONNECTION_BURST} at once, then {http.connections_per_second:g} a second"
         in text
     )
     assert f"{http.connections:,}, of one address {http.connections_per_address:,}" in text

@@ -10,11 +10,11 @@ import pytest
 
 from livejoin.tables.http import filters, openapi, query, topic_browser
 from livejoin.tables.http.row_formats import FORMATS
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, live
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
 COMMANDS = re.findall(r"^    (curl .*)$", PAGE, re.MULTILINE)
@@ -23,11 +23,11 @@ FILTERS = re.findall(r"^\| `([^|]+)` \|", LANGUAGE, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[Served]:
-    host = Host()
-    host.follow(live(1))
+def shown() -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
-    with served(host, kafka=FakeKafka({"users_a": {0: [Message(0, 0)]}})) as serving:
+    with run_server(host, kafka=FakeKafka({"users_a": {0: [Message(0, 0)]}})) as serving:
         yield serving
 
 
@@ -52,8 +52,8 @@ def _asked(command: str) -> str:
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if "POST" not in one])
-def test_an_example_is_answered(shown: Served, command: str) -> None:
-    assert shown.get(_asked(command)).status == 200
+def test_an_example_is_answered(shown: RunningServer, command: str) -> None:
+    assert shown.request(_asked(command)).status == 200
 
 
 def test_there_are_examples() -> None:
@@ -63,19 +63,19 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_a_filter_of_the_page_is_one(text: str) -> None:
-    filters.compiled(text, SCHEMAS["final_ui"])
+    filters.compile_filter(text, SCHEMAS["final_ui"])
 
 
-def test_the_error_on_the_page_is_the_one_that_comes(shown: Served) -> None:
+def test_the_error_on_the_page_is_the_one_that_comes(shown: RunningServer) -> None:
     command, body = re.findall(r"^    \$ (curl .*)\n    (\{.*\})$", PAGE, re.MULTILINE)[0]
-    assert shown.get(_asked(command)).body.decode() == body
+    assert shown.request(_asked(command)).body.decode() == body
 
 
 def test_parameters_formats_and_limits_are_those_of_the_code() -> None:
     assert [one for one in query.PARAMETERS if f"\n| `{one}` |" not in PAGE] == []
     for name, form in FORMATS.items():
         assert f"\n| `{name}` | `{form.media_type}` |" in PAGE
-    assert f"at most {filters.MAX_BYTES >> 10} KiB, {filters.MAX_TESTS} comparisons" in PAGE
+    assert f"at most {filters.MAX_BYTES >> 10} KiB, {filters.MAX_COMPARISONS} comparisons" in PAGE
     assert f"and {filters.MAX_DEPTH} levels" in PAGE
     assert f"up to {topic_browser.MOST_TOPICS:,} topics" in PAGE
-    assert f"(1 to {topic_browser.MOST_MESSAGES}, 10 if left out)" in PAGE
+    assert f"(1 to {topic_browser.MAX_MESSAGES}, 10 if left out)" in PAGE

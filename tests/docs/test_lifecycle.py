@@ -16,44 +16,44 @@ from core.simulation import FACT_NAMES, KINDS, kind
 from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
+    BuildProgressed,
     CaughtUp,
-    Counted,
-    Deafened,
+    ControlTopicLost,
+    ControlTopicOpened,
     Fact,
-    Folded,
-    Grew,
-    Listened,
-    Looked,
-    NotResolved,
-    Progressed,
-    Ran,
-    Resolved,
-    Spoilt,
-    TopicsMade,
+    HistoryReplayed,
+    PartitionsAdded,
+    QueryResumed,
+    RecordsCounted,
+    ResolutionFailed,
+    SourcesChecked,
+    SourcesResolved,
+    TopicsCreated,
+    Unrecoverable,
 )
 from livejoin.core.generation import Generation
 from livejoin.core.health import MAX_RESTARTS
-from livejoin.core.outbox import Ended, Reply
+from livejoin.core.outbox import EndedGeneration, Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import Health, State, from_json, to_json
+from livejoin.core.state import GenerationHealth, State, from_json, to_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 OTHER = Choice("users_b", "accounts_c", "left_outer")
 NOBODY = 99  # a generation that is not there
-SPOILT: list[Fact] = [*h.LIVE, Spoilt(1, "another topic")]
+SPOILT: list[Fact] = [*h.LIVE, Unrecoverable(1, "another topic")]
 
 # By kind: as it was asked for, and once it is known where the build reads.
 HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
     "nothing yet": ([h.STARTED], [h.STARTED]),
     "waiting": (h.WAITING, h.WAITING),
-    "first build": (h.FIRST, [*h.FIRST_READS, Ran(1)]),
+    "first build": (h.FIRST, [*h.FIRST_READS, QueryResumed(1)]),
     "live": (h.LIVE, h.LIVE),
     "live with standby": (h.SWAPPED, h.SWAPPED),
     "restarting": ([*h.LIVE, h.died(1)], [*h.LIVE, h.died(1)]),
     "building": (h.SWAPPING, h.SWAP_READS),
     "building with standby": (h.FURTHER, h.FURTHER_READS),
     "down": (h.LIVE_DOWN, h.LIVE_DOWN),
-    "down, building": (SPOILT, [*SPOILT, Resolved(2, h.reading(h.A))]),
+    "down, building": (SPOILT, [*SPOILT, SourcesResolved(2, h.reading(h.A))]),
 }
 MEANING = {
     "nothing yet": "started, and the control topic was not read yet",
@@ -78,7 +78,7 @@ def _stalled(state: State) -> list[Fact]:
 
 
 def _asks_for(state: State, generation: Generation | None) -> list[Fact] | None:
-    return [h.ask_for(state.position, generation.choice)] if generation else None
+    return [h.received_choice(state.position, generation.choice)] if generation else None
 
 
 @dataclass(frozen=True)
@@ -105,17 +105,17 @@ def _query(role: str, *facts: Callable[[int], Fact]) -> Callable[[State], list[F
 
 
 def _spoilt(number: int) -> Fact:
-    return Spoilt(number, "another topic")
+    return Unrecoverable(number, "another topic")
 
 
 def _blocked(number: int) -> Fact:
-    return Looked(number, "no such topic")
+    return SourcesChecked(number, "no such topic")
 
 
 def _grew(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None]:
     def happens(state: State) -> list[Fact] | None:
         generation: Generation | None = getattr(state, role)
-        return [Grew(_number(generation), h.reading(h.A, partitions))]
+        return [PartitionsAdded(_number(generation), h.reading(h.A, partitions))]
 
     return happens
 
@@ -123,76 +123,90 @@ def _grew(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None
 OFTEN = [h.died] * (MAX_RESTARTS + 1)
 TIMES = f"{len(OFTEN)} times in a row"
 ROWS = (
-    Row("Started", "livejoin was killed and starts again", lambda s: [h.started(s.now + 1, h.A)]),
-    Row("Ticked", "a second has passed", lambda s: [h.ticked(s.now + 1)]),
-    Row("Ticked", "`build_stall_s` have passed without progress", _stalled),
     Row(
-        "Ticked",
+        "LeaderStarted",
+        "livejoin was killed and starts again",
+        lambda s: [h.started(s.now + 1, h.A)],
+    ),
+    Row("ClockTicked", "a second has passed", lambda s: [h.ticked(s.now + 1)]),
+    Row("ClockTicked", "`build_stall_s` have passed without progress", _stalled),
+    Row(
+        "ClockTicked",
         "10 s have passed since a build failed",
         lambda s: [h.ticked(s.now + 11)],
         first=lambda s: [_spoilt(_number(s.building))],
     ),
-    Row("Ticked", "`standby_s` have passed", lambda s: [h.ticked(s.now + 901)]),
-    Row("Folded", "the control topic holds nothing", lambda _: [Folded("new", 0, Request())]),
+    Row("ClockTicked", "`standby_s` have passed", lambda s: [h.ticked(s.now + 901)]),
     Row(
-        "Folded",
+        "HistoryReplayed",
+        "the control topic holds nothing",
+        lambda _: [HistoryReplayed("new", 0, Request())],
+    ),
+    Row(
+        "HistoryReplayed",
         "the control topic holds another choice",
-        lambda _: [Folded("new", 1, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)],
+        lambda _: [HistoryReplayed("new", 1, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)],
     ),
     Row(
-        "Listened",
+        "ControlTopicOpened",
         "control messages can be read again",
-        lambda _: [Listened("control")],
-        first=lambda _: [Deafened("boom")],
+        lambda _: [ControlTopicOpened("control")],
+        first=lambda _: [ControlTopicLost("boom")],
     ),
-    Row("Deafened", "control messages cannot be read", lambda _: [Deafened("boom")]),
-    Row("Asked", "for another choice", lambda s: [h.ask_for(s.position, OTHER)]),
-    Row("Asked", "for what is live", lambda s: _asks_for(s, s.live)),
-    Row("Asked", "for what is being built", lambda s: _asks_for(s, s.building)),
-    Row("Asked", "for a new start", lambda s: [h.ask(s.position, start="1h")]),
-    Row("Asked", "for a rollback", lambda s: [h.ask(s.position, action="rollback")]),
-    Row("Asked", "for a preview", lambda s: [h.ask(s.position, action="preview")]),
-    Row("Asked", "by an invalid message", lambda s: [h.said_by(s.position, b"[]")]),
     Row(
-        "Resolved",
+        "ControlTopicLost", "control messages cannot be read", lambda _: [ControlTopicLost("boom")]
+    ),
+    Row("MessageReceived", "for another choice", lambda s: [h.received_choice(s.position, OTHER)]),
+    Row("MessageReceived", "for what is live", lambda s: _asks_for(s, s.live)),
+    Row("MessageReceived", "for what is being built", lambda s: _asks_for(s, s.building)),
+    Row("MessageReceived", "for a new start", lambda s: [h.received(s.position, start="1h")]),
+    Row("MessageReceived", "for a rollback", lambda s: [h.received(s.position, action="rollback")]),
+    Row("MessageReceived", "for a preview", lambda s: [h.received(s.position, action="preview")]),
+    Row("MessageReceived", "by an invalid message", lambda s: [h.received_raw(s.position, b"[]")]),
+    Row(
+        "SourcesResolved",
         "where the build reads",
-        lambda s: [Resolved(_number(s.building), h.reading(h.A))],
+        lambda s: [SourcesResolved(_number(s.building), h.reading(h.A))],
         resolved=False,
     ),
     Row(
-        "NotResolved",
+        "ResolutionFailed",
         "a topic is missing",
-        lambda s: [NotResolved(_number(s.building), "no topic", missing=True)],
+        lambda s: [ResolutionFailed(_number(s.building), "no topic", missing=True)],
         resolved=False,
     ),
     Row(
-        "NotResolved",
+        "ResolutionFailed",
         "Kafka is out of reach",
-        lambda s: [NotResolved(_number(s.building), "no broker")],
+        lambda s: [ResolutionFailed(_number(s.building), "no broker")],
         resolved=False,
     ),
     Row(
-        "TopicsMade",
+        "TopicsCreated",
         "the build has its topics",
-        lambda s: [TopicsMade(_number(s.building), "id-new")],
+        lambda s: [TopicsCreated(_number(s.building), "id-new")],
     ),
-    Row("Ran", "the live query", lambda s: [Ran(_number(s.live))]),
-    Row("Progressed", "the build", _query("building", lambda n: Progressed(n, 5, 10))),
+    Row("QueryResumed", "the live query", lambda s: [QueryResumed(_number(s.live))]),
+    Row("BuildProgressed", "the build", _query("building", lambda n: BuildProgressed(n, 5, 10))),
     Row("CaughtUp", "the build", _query("building", lambda n: CaughtUp(n, 7))),
-    Row("Died", "the live query", _query("live", h.died)),
-    Row("Died", "the standby's query", _query("standby", h.died)),
-    Row("Died", "the build's query", _query("building", h.died)),
-    Row("Died", f"the live query, {TIMES}", _query("live", *OFTEN)),
-    Row("Died", f"the standby's query, {TIMES}", _query("standby", *OFTEN)),
-    Row("Died", f"the build's query, {TIMES}", _query("building", *OFTEN)),
-    Row("Spoilt", "what is live", _query("live", _spoilt)),
-    Row("Spoilt", "the standby", _query("standby", _spoilt)),
-    Row("Spoilt", "the build", _query("building", _spoilt)),
-    Row("Looked", "a topic of what is live cannot be read", _query("live", _blocked)),
-    Row("Grew", "a topic of what is live has more partitions", _grew("live")),
-    Row("Grew", "more than there are task slots", _grew("live", 600)),
-    Row("Counted", "what is live", _query("live", lambda n: Counted(n, {"read": 1}))),
-    Row("Counted", "as many rows as `max_rows`", _query("live", lambda n: Counted(n, {}, ("t",)))),
+    Row("QueryDied", "the live query", _query("live", h.died)),
+    Row("QueryDied", "the standby's query", _query("standby", h.died)),
+    Row("QueryDied", "the build's query", _query("building", h.died)),
+    Row("QueryDied", f"the live query, {TIMES}", _query("live", *OFTEN)),
+    Row("QueryDied", f"the standby's query, {TIMES}", _query("standby", *OFTEN)),
+    Row("QueryDied", f"the build's query, {TIMES}", _query("building", *OFTEN)),
+    Row("Unrecoverable", "what is live", _query("live", _spoilt)),
+    Row("Unrecoverable", "the standby", _query("standby", _spoilt)),
+    Row("Unrecoverable", "the build", _query("building", _spoilt)),
+    Row("SourcesChecked", "a topic of what is live cannot be read", _query("live", _blocked)),
+    Row("PartitionsAdded", "a topic of what is live has more partitions", _grew("live")),
+    Row("PartitionsAdded", "more than there are task slots", _grew("live", 600)),
+    Row("RecordsCounted", "what is live", _query("live", lambda n: RecordsCounted(n, {"read": 1}))),
+    Row(
+        "RecordsCounted",
+        "as many rows as `max_rows`",
+        _query("live", lambda n: RecordsCounted(n, {}, ("t",))),
+    ),
 )
 
 
@@ -206,11 +220,13 @@ class Run:
 
     @property
     def told(self) -> tuple[object, ...]:
-        return self.after.untold
+        return self.after.outbox
 
     @property
     def ends(self) -> Mapping[int, str]:
-        return {one.generation.number: one.end for one in self.told if isinstance(one, Ended)}
+        return {
+            one.generation.number: one.end for one in self.told if isinstance(one, EndedGeneration)
+        }
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """How the roles of generations change: from, to."""
@@ -229,13 +245,15 @@ def _roles(state: State) -> dict[int, str]:
 def _run(row: Row, name: str) -> Run | None:
     """None where the row cannot come."""
     state = after(HISTORIES[name][row.resolved])
-    before = after(row.first(state), replace(state, now=state.now + 0.5, up=state.up + 0.5))
-    before = replace(before, untold=())
+    before = after(
+        row.first(state), replace(state, now=state.now + 0.5, monotonic=state.monotonic + 0.5)
+    )
+    before = replace(before, outbox=())
     facts = row.facts(before)
-    if facts is None or (row.name == "Asked" and not before.topic_id):
+    if facts is None or (row.name == "MessageReceived" and not before.topic_id):
         return None
     assert {type(fact).__name__ for fact in facts} == {row.name}
-    crashed = from_json(to_json(before)) if row.name == "Started" else before
+    crashed = from_json(to_json(before)) if row.name == "LeaderStarted" else before
     return Run(row, before, reduce(decide, facts, crashed))
 
 
@@ -259,8 +277,8 @@ def _cell(run: Run | None) -> str:
     words += _health(run)
     words += [one.outcome for one in run.told if isinstance(one, Reply) and one.outcome in QUIET]
     before, now = run.before, run.after
-    if before.deaf != now.deaf:
-        words.append("listening" if not now.deaf else "not listening")
+    if before.control_error != now.control_error:
+        words.append("listening" if not now.control_error else "not listening")
     if not words and before.live and now.live and before.live.live_at != now.live.live_at:
         words.append("confirmed")
     return ", ".join(words) or "—"
@@ -269,40 +287,40 @@ def _cell(run: Run | None) -> str:
 def _health(run: Run) -> Iterator[str]:
     """How the generations that are still there fare."""
     roles = _roles(run.after)
-    for generation in run.after.wants:
+    for generation in run.after.generations:
         old, role = run.before.find(generation.number), roles[generation.number]
         name = "build" if role == "building" else role
         if old is None:
             continue
-        was, now = run.before.of(old), run.after.of(generation)
+        was, now = run.before.health_of(old), run.after.health_of(generation)
         if generation.resolved and not old.resolved:
             yield "build reads"
         elif now.unusable and not was.unusable:
             yield f"{name} unusable"
         elif now.broken and not was.broken:
             yield f"{name} down"
-        elif was.trouble and not now.trouble and run.row.name == "Ran":
+        elif was.trouble and not now.trouble and run.row.name == "QueryResumed":
             yield f"{name} runs again"
         elif (was.broken and not now.broken) or _due(run, was, now):
             yield f"{name} tried again"
-        elif now.try_again_at > max(was.try_again_at, run.after.up):
+        elif now.try_again_at > max(was.try_again_at, run.after.monotonic):
             yield f"restart {name} later" if generation.resolved else "ask again later"
         yield from _since(name, was, now)
         if old.resolved and generation.sources != old.sources and not now.broken:
             yield f"{name} restarted"
 
 
-def _since(name: str, was: Health, now: Health) -> Iterator[str]:
+def _since(name: str, was: GenerationHealth, now: GenerationHealth) -> Iterator[str]:
     if now.blocked and not was.blocked:
         yield f"{name} waits"
     if now.done > was.done:
         yield "progress"
 
 
-def _due(run: Run, was: Health, now: Health) -> bool:
+def _due(run: Run, was: GenerationHealth, now: GenerationHealth) -> bool:
     """Whether the time for the next try has come."""
-    waited = not now.broken and was.try_again_at > run.before.up
-    return waited and now.try_again_at <= run.after.up
+    waited = not now.broken and was.try_again_at > run.before.monotonic
+    return waited and now.try_again_at <= run.after.monotonic
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

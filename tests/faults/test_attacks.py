@@ -28,8 +28,10 @@ def test_d8_attacks_take_bounded_memory_and_delay_nobody(
     cluster = Ledgered(kafka, tmp_path, "d8")
     cluster.lead(cluster.generation(1, ROWS))
     names = Names("d8")
-    access_topics.make_topics(kafka, names)
-    good, bad = (access_topics.make(kafka, names, "viewer", who, None) for who in ("good", "bad"))
+    access_topics.create_topics(kafka, names)
+    good, bad = (
+        access_topics.create_token(kafka, names, "viewer", who, None) for who in ("good", "bad")
+    )
     count = int(SECONDS * RATE)
     found: dict[str, float] = {}
     told: dict[str, Any] = {}

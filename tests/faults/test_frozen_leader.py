@@ -23,7 +23,7 @@ from websockets.typing import Subprotocol
 
 from livejoin.control.leadership import SESSION_S
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.live.frames import read
+from livejoin.tables.live.frames import parse_frame
 from rig import figures, records
 from rig.figures import Figures
 from rig.running import Running, alive, until
@@ -122,7 +122,7 @@ def seen(one: Running) -> tuple[int, int, dict[str, Any]]:
         while time.monotonic() < until_s:
             data = s.recv(20)
             assert isinstance(data, bytes)
-            header, _ = read(data)
+            header, _ = parse_frame(data)
             if header["type"] == "heartbeat":
                 tables = {name: header["tables"][name] for name in TABLES}
                 return header["generation"], header["seq"], tables
@@ -252,7 +252,7 @@ def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
 
 def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
     """Have a changelog compacted for real; how many records are gone."""
-    mark = kafka.end_of(topic)
+    mark = kafka.end_offset(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     for name, value in COMPACTED.items():
         change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import arrived
+from livejoin.kafka.reading import poll_batch
 from rig import oracle
 from rig.running import running, until
 
@@ -31,7 +31,7 @@ def _value(source: str, number: int) -> bytes:
 
 def _compacted(kafka: Kafka, topic: str) -> None:
     """Most records are replaced by later ones of their key; wait until they are gone."""
-    kafka.make(topic, COMPACTED, partitions=PARTITIONS)
+    kafka.create_topic(topic, COMPACTED, partitions=PARTITIONS)
     dice = random.Random(SEED)
     producer = kafka.producer()
     for turn in range(3):
@@ -50,7 +50,7 @@ def _compacted(kafka: Kafka, topic: str) -> None:
 
 def _transactional(kafka: Kafka, topic: str) -> None:
     """Committed and aborted transactions in turn; the last thing in each partition is a marker."""
-    kafka.make(topic, partitions=PARTITIONS)
+    kafka.create_topic(topic, partitions=PARTITIONS)
     producer = kafka.producer(**{"transactional.id": f"{topic}.writer"})
     producer.init_transactions(10)
     for turn in range(6):
@@ -69,7 +69,7 @@ def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
         places = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
         consumer.assign(places)
         found: dict[int, list[oracle.Sent]] = defaultdict(list)
-        while some := arrived(consumer, 10_000, 2):
+        while some := poll_batch(consumer, 10_000, 2):
             for one in some:
                 where = one.partition() or 0, one.offset() or 0
                 found[where[0]].append(oracle.Sent(*where, one.timestamp()[1], one.value()))
@@ -92,4 +92,4 @@ def test_topics_with_holes_become_ready(history_records: int, kafka: Kafka, tmp_
         wrong = oracle.differences({table: live.table(table) for table in truth.tables}, truth)
         assert not wrong, wrong[:3]
         assert live.read() == sum(map(len, sent.values()))
-        assert bool(kafka.describe([Names(name).feed(1)])) is bool(history_records)
+        assert bool(kafka.describe([Names(name).bootstrap(1)])) is bool(history_records)

@@ -45,7 +45,7 @@ def fill(kafka: Kafka, pair: str, topics: dict[str, str]) -> None:
     """Users and accounts of one pair; no userId is in both."""
     to = Producers(kafka, topics)
     for topic in topics.values():
-        kafka.make(topic)
+        kafka.create_topic(topic)
     for n in range(ROWS):
         user = f"{pair}-{n:03d}"
         kind = "gold" if n % 3 else "plain"
@@ -218,7 +218,7 @@ PICTURES_MS = """async () => {
 def test_b7_hostile_texts_and_cells_of_a_megabyte_are_text(kafka: Kafka, tmp_path: Path) -> None:
     """Case B7."""
     for topic in C.values():
-        kafka.make(topic)
+        kafka.create_topic(topic)
     to = Producers(kafka, C)
     to.send("users", {"userId": "1", "name": IMG.format("name"), "email": FORMULA, "age": 1})
     to.send("users", {"userId": "2", "name": TURNED, "email": "2", "age": 2})

@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from livejoin.core import changelog as rows
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import arrived
+from livejoin.kafka.reading import poll_batch
 from livejoin.tables.live import frames
 from rig import comparing, figures, oracle
 from rig.produce import Producers
@@ -37,7 +37,7 @@ def topics(name: str) -> dict[str, str]:
 
 def producers(kafka: Kafka, name: str) -> Producers:
     for topic in topics(name).values():
-        kafka.make(topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}, partitions=2)
+        kafka.create_topic(topic, {"max.message.bytes": str(MAX_MESSAGE_BYTES)}, partitions=2)
     return Producers(kafka, topics(name))
 
 
@@ -363,7 +363,7 @@ class Stopwatch:
 
     def _take(self, data: bytes, now: float) -> None:
         column = {"users_ui": "age", "accounts_ui": "balance"}
-        for part in frames.read(data)[1]:
+        for part in frames.parse_frame(data)[1]:
             if part.table in column:
                 with pa.ipc.open_stream(part.payload) as stream:
                     numbers = stream.read_all().column(column[part.table]).to_pylist()
@@ -472,7 +472,7 @@ def _until_marked(kafka: Kafka, name: str, sent: Producers) -> dict[int, float]:
                 numbers[where] = (number, one.timestamp)
     took: dict[int, float] = defaultdict(float)
     for message in _messages(kafka, Names(name).changelog(1)):
-        mark = rows.mark(message.key() or b"")
+        mark = rows.marked_position(message.key() or b"")
         if mark in numbers:
             number, at = numbers[mark]
             took[number] = (message.timestamp()[1] - at) / 1000
@@ -487,7 +487,7 @@ def _messages(kafka: Kafka, topic: str) -> Iterator[Message]:
         consumer.assign([where])
         end, at = consumer.get_watermark_offsets(where, timeout=15)[1], 0
         while at < end:
-            found = arrived(consumer, 10_000, 5)
+            found = poll_batch(consumer, 10_000, 5)
             assert found
             yield from found
             at = (found[-1].offset() or 0) + 1

@@ -62,7 +62,7 @@ def _first_shown(server: Running, last: int, released: Kafka | None, leader: str
             if told["type"] == "heartbeat" and told["generation"] == last:
                 return shown
             if released is not None:
-                released.make(leader)  # now there is all that a server waits for
+                released.create_topic(leader)  # now there is all that a server waits for
                 released = None
 
 
@@ -73,7 +73,7 @@ def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_who
     ledger = Names(name).ledger
     # the past is still there when a server starts: no cleaner has made it short
     lag = {"min.compaction.lag.ms": str(3600 * 1000)}
-    kafka.make(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT), **lag})
+    kafka.create_topic(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT), **lag})
     ledgered = Ledgered(kafka, tmp_path, name, led=False)
     segments = _write_past(kafka, ledgered, name) // SEGMENT
     assert segments >= 20

@@ -79,7 +79,7 @@ class Loaded:
 def _filled(kafka: Kafka, name: str, users: int, accounts: int = 0) -> tuple[Load, dict[str, str]]:
     topics = {source: f"{name}.{source}" for source in ("users", "accounts")}
     for topic in topics.values():
-        kafka.make(topic, partitions=2)
+        kafka.create_topic(topic, partitions=2)
     one = Load(kafka, topics)
     one.fill(users, accounts)
     return one, topics

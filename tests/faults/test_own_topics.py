@@ -63,7 +63,7 @@ def _changelog(world: World) -> str:
 
 
 def _feed(world: World) -> str:
-    return NAMES.feed(world.status()["generation"])
+    return NAMES.bootstrap(world.status()["generation"])
 
 
 Named = Callable[[World], str]
@@ -160,7 +160,7 @@ def test_a18_a_topic_of_what_is_live_is_deleted_while_down(
     one.live.stop()
     _delete(one, topic)
     if said == AGAIN_MADE:  # by whoever asks for it first
-        one.kafka.make(topic)
+        one.kafka.create_topic(topic)
     _start(one)
     _expect_why(one, number, what, {said, AGAIN_MADE} if auto == MADE else {said})
     play(one, [_anew(one, number), *AGAIN])
@@ -226,12 +226,12 @@ def test_a18_a_changelog_that_was_complete_when_it_was_empty(own: Kafka, tmp_pat
     """Its length tells nothing: it was ready at 0."""
     with world(own, tmp_path, "a18c", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as one:
         for source in ("users", "accounts"):
-            own.make(f"a18c.{source}.empty")
+            own.create_topic(f"a18c.{source}.empty")
         empty = {f"{source}Topic": f"a18c.{source}.empty" for source in ("users", "accounts")}
         play(one, [Send(empty), WaitOutcome("live")])
         one.live.stop()
         own.delete(["a18c.changelog.2"])
-        own.make("a18c.changelog.2")
+        own.create_topic("a18c.changelog.2")
         one.fault(topics_made_again=1)
         one.live.start()
         until(lambda: one.status()["generation"] == 3, "it is built anew", ANEW_S)

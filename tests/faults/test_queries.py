@@ -86,7 +86,9 @@ def _written_twice(kafka: Kafka, name: str, generation: int) -> int:
     consumer = kafka.reader("test")
     try:
         consumer.assign([TopicPartition(changelog, 0, 0)])
-        marks = [one.key for one in read_to_end(consumer, changelog) if rows.mark(one.key)]
+        marks = [
+            one.key for one in read_to_end(consumer, changelog) if rows.marked_position(one.key)
+        ]
         return len(marks) - len(set(marks))
     finally:
         consumer.close()

@@ -281,7 +281,7 @@ def started(guarded: Secure, folder: Path, name: str) -> Running:
     about = names(name)
     producer = guarded.open.producer()
     for source in ("users", "accounts"):
-        guarded.open.make(about[f"in.{source}"])
+        guarded.open.create_topic(about[f"in.{source}"])
         producer.produce(about[f"in.{source}"], b'{"userId": "a"}')
     assert producer.flush(20) == 0
     allow(guarded, documented(name, about["in.users"], about["in.accounts"], about["in.control"]))

@@ -107,7 +107,7 @@ def test_a11_a_topic_that_is_gone_for_a_while(kafka: Kafka, tmp_path: Path) -> N
         kafka.delete([topic])
         play(one, [WaitState("restarting", f'topic "{topic}" does not exist', limit_s=SAID_S)])
         assert one.live.table("users_ui"), "the last rows stay"
-        kafka.make(topic, partitions=2)
+        kafka.create_topic(topic, partitions=2)
         one.producers["a"].made_again("users")
         one.fault(topics_made_again=1)
         play(one, [Produce("a", 50)])

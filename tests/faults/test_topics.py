@@ -99,7 +99,7 @@ def test_a8_topics_that_cannot_be_read(one: World, guarded: Kafka) -> None:
     ])  # fmt: skip
     allow(guarded, users_b)
     for topic in ("a8.empty.users", "a8.empty.accounts"):
-        guarded.make(topic)
+        guarded.create_topic(topic)
     empty = {"usersTopic": "a8.empty.users", "accountsTopic": "a8.empty.accounts"}
     play(one, [Send(empty), WaitOutcome("live", limit_s=30)])
     assert one.live.table("final_ui") == {}

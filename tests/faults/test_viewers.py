@@ -59,8 +59,8 @@ def expect_written(case: Figures, tables: dict[str, list[Told]], texts: dict[int
         written = [row(table, number, text) for number, text in texts.items()]
         rows = [{**one.row, "_id": one.id, "_ts": one.ts} for one in written if one.row]
         batches = pa.Table.from_pylist(rows, schema(table)).to_batches()
-        total = sum(row_hash.total(row_hash.of_rows(batch)) for batch in batches)
-        wrong = [one for one in told if one != (len(rows), row_hash.text(total))]
+        total = sum(row_hash.sum_hashes(row_hash.hash_rows(batch)) for batch in batches)
+        wrong = [one for one in told if one != (len(rows), row_hash.to_hex(total))]
         case.checked(len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong))  # no _id
         assert told
         assert not wrong, f"{table}: {len(wrong)} of {len(told)} viewers hold {wrong[0]}"

@@ -64,7 +64,7 @@ VALUES = {
 
 def understood(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """What librdkafka and the JVM get, without what all get."""
-    found = properties.understood({**SERVERS, **given})
+    found = properties.client_properties({**SERVERS, **given})
     assert found.librdkafka.pop("bootstrap.servers") == SERVERS["bootstrap.servers"]
     assert found.java.pop("bootstrap.servers") == SERVERS["bootstrap.servers"]
     return found.librdkafka, found.java
@@ -72,7 +72,7 @@ def understood(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
 
 def refused(given: Mapping[str, str]) -> str:
     with pytest.raises(SettingsError) as error:
-        properties.understood({**SERVERS, **given})
+        properties.client_properties({**SERVERS, **given})
     return str(error.value)
 
 
@@ -82,7 +82,7 @@ def refused(given: Mapping[str, str]) -> str:
 def test_each_property_stands_in_one_place_of_the_table() -> None:
     places = (
         table.BOTH, table.RENAMED, table.RENAMED.values(), table.ALIASES, table.JAVA_ONLY,
-        table.LIBRDKAFKA_ONLY, table.OURS, [table.START], table.LOGIN, table.CERTIFICATES,
+        table.LIBRDKAFKA_ONLY, table.MANAGED, [table.START], table.LOGIN, table.CERTIFICATES,
         table.REFUSED,
     )  # fmt: skip
     assert sum(map(len, places)) == len(table.KNOWN)
@@ -124,9 +124,9 @@ def test_what_only_librdkafka_has_goes_to_it_alone(name: str) -> None:
     assert name not in java
 
 
-@pytest.mark.parametrize("name", sorted(table.OURS))
+@pytest.mark.parametrize("name", sorted(table.MANAGED))
 def test_what_livejoin_chooses_itself_is_not_used_and_said(name: str) -> None:
-    found = properties.understood(SERVERS | {name: "1"})
+    found = properties.client_properties(SERVERS | {name: "1"})
     assert found.librdkafka == SERVERS | PLAIN
     assert found.java == SERVERS | PLAIN
     assert found.warnings == (f"kafka.{name} is not used: livejoin chooses it itself",)
@@ -145,7 +145,9 @@ def test_older_names_mean_the_same(name: str, other: str) -> None:
     found, expected = (
         {k: v for k, v in login.items() if k != other} | {n: value} for n in (name, other)
     )
-    assert properties.understood(SERVERS | found) == properties.understood(SERVERS | expected)
+    assert properties.client_properties(SERVERS | found) == properties.client_properties(
+        SERVERS | expected
+    )
 
 
 @pytest.mark.parametrize(("name", "why"), sorted(table.REFUSED.items()))
@@ -164,7 +166,7 @@ def test_librdkafka_takes_all_that_it_is_given() -> None:
     given |= {"debug": "", "delivery.timeout.ms": "60000", "log_level": "0"}
     given |= {"receive.message.max.bytes": "200000000", "ssl.crl.location": ""}
     given |= {"transaction.timeout.ms": "50000", "queued.max.messages.kbytes": "100000"}
-    found = properties.understood(given | {"security.protocol": "SSL"}).librdkafka
+    found = properties.client_properties(given | {"security.protocol": "SSL"}).librdkafka
     found = {name: value for name, value in found.items() if value}
     Consumer({**found, "group.id": "x"}).close()
     Producer(found)
@@ -269,8 +271,8 @@ def test_extensions_may_be_properties_of_their_own(prefix: str) -> None:
 
 def test_only_the_token_endpoint_that_was_named_may_be_asked_by_java() -> None:
     flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={URL}"
-    assert properties.understood(SERVERS | OIDC).java_options == (flag,)
-    assert properties.understood(SERVERS).java_options == ()
+    assert properties.client_properties(SERVERS | OIDC).java_options == (flag,)
+    assert properties.client_properties(SERVERS).java_options == ()
 
 
 def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None:
@@ -329,7 +331,9 @@ def test_a_token_endpoint_on_this_machine_needs_no_tls() -> None:
 
 def test_a_password_in_the_clear_is_possible_and_warned_of() -> None:
     how = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    found = properties.understood(SERVERS | how | {"sasl.username": "u", "sasl.password": "pppppp"})
+    found = properties.client_properties(
+        SERVERS | how | {"sasl.username": "u", "sasl.password": "pppppp"}
+    )
     assert found.warnings == ("kafka: with SASL_PLAINTEXT passwords and data travel unencrypted",)
 
 
@@ -460,7 +464,7 @@ def test_a_file_of_properties_is_read_as_java_reads_it(tmp_path: Path) -> None:
         "extension_logicalCluster=lkc-1\n"
         "empty=\n"
     )  # fmt: skip
-    assert properties.read(file) == {
+    assert properties.read_file(file) == {
         "bootstrap.servers": "a:1,b:2",
         "sasl.mechanism": "PLAIN",
         "security.protocol": "SASL_SSL",
@@ -469,13 +473,13 @@ def test_a_file_of_properties_is_read_as_java_reads_it(tmp_path: Path) -> None:
         "empty": "",
     }
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
-        properties.read(tmp_path / "none")
+        properties.read_file(tmp_path / "none")
 
 
 def test_what_was_read_as_a_secret_is_taken_out_of_every_text(ca: Authority) -> None:
     own = ca.sign("me")
     mine = {"sasl.oauthbearer.client.secret": "canary-client", "ssl.key.pem": own.key_pem()}
-    found = properties.understood(SERVERS | OIDC | mine | {"ssl.certificate.pem": own.pem})
+    found = properties.client_properties(SERVERS | OIDC | mine | {"ssl.certificate.pem": own.pem})
     for shown in ("canary-client", own.key_pem(), found.java["sasl.jaas.config"]):
         assert redaction.redact(f"<{shown}>") == "<(hidden)>"
     assert str(SettingsError("it is canary-client")) == "it is (hidden)"

@@ -2,14 +2,14 @@
 
 from confluent_kafka import Message
 
-from livejoin.kafka.reading import portions
+from livejoin.kafka.reading import split_by_size
 
 MIB = 1 << 20
 
 
 def _sizes(*mib: float) -> list[list[float]]:
     messages = [Message(offset=at, value=bytes(int(size * MIB))) for at, size in enumerate(mib)]
-    found = list(portions(messages))
+    found = list(split_by_size(messages))
     assert [one.offset() for some in found for one in some] == list(range(len(mib)))
     return [[len(one) / MIB for one in some] for some in found]
 
@@ -24,5 +24,5 @@ def test_a_portion_ends_once_it_is_large() -> None:
 
 
 def test_a_message_without_a_value_has_no_size() -> None:
-    (portion,) = portions([Message(offset=0), Message(offset=1, value=b"x")])
+    (portion,) = split_by_size([Message(offset=0), Message(offset=1, value=b"x")])
     assert len(portion) == 2

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from livejoin.kafka.signatures import _KEPT, Signed, Signer, Signers
+from livejoin.kafka.signatures import _MAX_SEEN, SignatureVerifier, SignedRecord, Signer
 
 AT_MS = 1_790_000_000_000
-RECORD = Signed("control", 5, AT_MS, b"cli alice", b"{}")
+RECORD = SignedRecord("control", 5, AT_MS, b"cli alice", b"{}")
 
 
 @pytest.fixture
@@ -16,21 +16,21 @@ def signer() -> Signer:
 
 
 @pytest.fixture
-def signers(signer: Signer) -> Signers:
-    known = Signers()
-    known.take(*signer.record())
+def signers(signer: Signer) -> SignatureVerifier:
+    known = SignatureVerifier()
+    known.add_key(*signer.key_record())
     return known
 
 
-def _sign(signer: Signer, record: Signed = RECORD, at_ms: int = AT_MS) -> bytes:
+def _sign(signer: Signer, record: SignedRecord = RECORD, at_ms: int = AT_MS) -> bytes:
     return signer.sign(record.topic, record.by, record.value, at_ms)
 
 
-def test_what_was_signed_counts(signer: Signer, signers: Signers) -> None:
+def test_what_was_signed_counts(signer: Signer, signers: SignatureVerifier) -> None:
     signature = _sign(signer)
-    assert signers.knows(signature)
-    assert signers.check(RECORD, signature)
-    assert signers.check(RECORD, signature)  # the same record, read again
+    assert signers.knows_signer(signature)
+    assert signers.verify(RECORD, signature)
+    assert signers.verify(RECORD, signature)  # the same record, read again
 
 
 @pytest.mark.parametrize(
@@ -43,51 +43,53 @@ def test_what_was_signed_counts(signer: Signer, signers: Signers) -> None:
         {"at_ms": AT_MS - 300_001},
     ],
 )
-def test_a_signature_is_for_one_record(signer: Signer, signers: Signers, other: Any) -> None:
-    assert not signers.check(RECORD._replace(**other), _sign(signer))
+def test_a_signature_is_for_one_record(
+    signer: Signer, signers: SignatureVerifier, other: Any
+) -> None:
+    assert not signers.verify(RECORD._replace(**other), _sign(signer))
 
 
-def test_a_copy_does_not_count(signer: Signer, signers: Signers) -> None:
+def test_a_copy_does_not_count(signer: Signer, signers: SignatureVerifier) -> None:
     signature = _sign(signer)
-    assert signers.check(RECORD, signature)
-    assert not signers.check(RECORD._replace(offset=6), signature)
+    assert signers.verify(RECORD, signature)
+    assert not signers.verify(RECORD._replace(offset=6), signature)
 
 
-def test_clocks_may_differ_a_little(signer: Signer, signers: Signers) -> None:
-    assert signers.check(RECORD, _sign(signer, at_ms=AT_MS - 299_000))
+def test_clocks_may_differ_a_little(signer: Signer, signers: SignatureVerifier) -> None:
+    assert signers.verify(RECORD, _sign(signer, at_ms=AT_MS - 299_000))
 
 
-def test_who_is_not_known_signs_for_nobody(signer: Signer, signers: Signers) -> None:
+def test_who_is_not_known_signs_for_nobody(signer: Signer, signers: SignatureVerifier) -> None:
     stranger = Signer()
-    assert not signers.knows(_sign(stranger))
-    assert not signers.check(RECORD, _sign(stranger))
+    assert not signers.knows_signer(_sign(stranger))
+    assert not signers.verify(RECORD, _sign(stranger))
     forged = _sign(stranger).replace(stranger.id.encode(), signer.id.encode())
-    assert signers.knows(forged)
-    assert not signers.check(RECORD, forged)
+    assert signers.knows_signer(forged)
+    assert not signers.verify(RECORD, forged)
 
 
 @pytest.mark.parametrize(
     "signature", [b"", b"1", b"2 a 1 AA==", b"1 a x AA==", b"1 a 1 !", b"\xff", b"1 a 1 AA== b"]
 )
-def test_what_is_no_signature_says_nothing(signers: Signers, signature: bytes) -> None:
-    assert signers.knows(signature)  # nobody need be looked for
-    assert not signers.check(RECORD, signature)
+def test_what_is_no_signature_says_nothing(signers: SignatureVerifier, signature: bytes) -> None:
+    assert signers.knows_signer(signature)  # nobody need be looked for
+    assert not signers.verify(RECORD, signature)
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"[]", b"{}", b'{"key": 5}', b'{"key": "AA=="}'])
 def test_a_key_that_is_none_takes_the_place_of_one(
-    signer: Signer, signers: Signers, value: bytes
+    signer: Signer, signers: SignatureVerifier, value: bytes
 ) -> None:
-    signers.take(signer.record()[0], value)
-    assert not signers.check(RECORD, _sign(signer))
-    signers.take(b"session/x", value)
+    signers.add_key(signer.key_record()[0], value)
+    assert not signers.verify(RECORD, _sign(signer))
+    signers.add_key(b"session/x", value)
 
 
-def test_many_signatures_take_no_more_room(signers: Signers, signer: Signer) -> None:
-    for offset in range(_KEPT):
+def test_many_signatures_take_no_more_room(signers: SignatureVerifier, signer: Signer) -> None:
+    for offset in range(_MAX_SEEN):
         signers._seen[b"%d" % offset] = offset
-    assert signers.check(RECORD, _sign(signer))
-    assert len(signers._seen) == _KEPT
+    assert signers.verify(RECORD, _sign(signer))
+    assert len(signers._seen) == _MAX_SEEN
 
 
 def test_the_key_does_not_print(signer: Signer) -> None:

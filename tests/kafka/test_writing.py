@@ -19,19 +19,19 @@ def _values(kafka: Kafka, topic: str) -> list[bytes]:
 
 
 def test_a_record_as_large_as_a_row_may_be_is_written(kafka: Kafka) -> None:
-    kafka.make("writing-large", config={"max.message.bytes": str(MAX_RECORD_BYTES)})
+    kafka.create_topic("writing-large", config={"max.message.bytes": str(MAX_RECORD_BYTES)})
     values = [b"x" * 5_000_000, b"small"]
     write(kafka, "writing-large", [(b"key", value) for value in values], 15)
     assert _values(kafka, "writing-large") == values
 
 
 def test_a_record_that_the_broker_refuses_is_an_error_that_names_the_topic(kafka: Kafka) -> None:
-    kafka.make("writing-small", config={"max.message.bytes": "1000"})
+    kafka.create_topic("writing-small", config={"max.message.bytes": "1000"})
     with pytest.raises(KafkaUnavailable, match=r'"writing-small" cannot be written: .*too large'):
         write(kafka, "writing-small", [(b"a", b"fits"), (b"b", b"x" * 2000)], 15)
 
 
 def test_a_record_larger_than_any_row_is_refused_before_it_is_sent(kafka: Kafka) -> None:
-    kafka.make("writing-huge")
+    kafka.create_topic("writing-huge")
     with pytest.raises(KafkaUnavailable, match='"writing-huge" cannot be written'):
         write(kafka, "writing-huge", [(b"a", b"x" * (MAX_RECORD_BYTES + 1))], 15)

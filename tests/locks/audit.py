@@ -113,7 +113,7 @@ def audit(service: str) -> int:
         found, bad = packages(file.read_text())
         everything += found
         wrong += [f"{file.name}: {one}" for one in bad]
-    locked = jars.locked()
+    locked = jars.read_lock_file()
     cached = [jar for jar in locked if jar.file.exists()]
     wrong += wrong_jars(locked)
     print(f"{len(everything)} packages and {len(locked)} jars are locked by sha256")

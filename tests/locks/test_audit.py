@@ -90,7 +90,7 @@ def test_what_is_known_to_be_weak_fails_and_is_named(
 ) -> None:
     service, told = database
     assert audit.audit(service) == 0
-    one = next(jar for jar in jars.locked() if "jackson-databind" in jar.coordinate)
+    one = next(jar for jar in jars.read_lock_file() if "jackson-databind" in jar.coordinate)
     group, name, version = one.coordinate.split(":")
     told["weak"] = {(f"{group}:{name}", version): ["GHSA-1", "CVE-2"]}
     assert audit.audit(service) == 1

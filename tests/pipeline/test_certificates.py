@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from rig.authority import Authority
 from rig.secure import Secure, secure
 
@@ -50,9 +50,9 @@ def wrong(guarded: Secure, folder: Path) -> dict[str, tuple[dict[str, str], str,
 
 
 def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
-    guarded: Secure, session: Session, tmp_path: Path
+    guarded: Secure, session: SparkDriver, tmp_path: Path
 ) -> None:
-    guarded.open.make("d5")
+    guarded.open.create_topic("d5")
     spark = session.spark()
     for case, (block, rdkafka, java) in wrong(guarded, tmp_path).items():
         kafka = Kafka(block)
@@ -62,12 +62,13 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
         assert rdkafka.lower() in str(refused.value).lower(), case
         # where nobody answers, Java tells nothing but that; else it may take its time
         short = SHORT if java == "TimeoutException" else {"fetchOffset.numRetries": "1"}
-        options = kafka.for_spark() | {"subscribe": "d5"} | short
+        options = kafka.spark_options() | {"subscribe": "d5"} | short
         with pytest.raises((PySparkException, Py4JError)) as died:
             spark.read.format("kafka").options(**options).load().count()
         assert java in str(died.value), case
     good = Kafka(guarded.block("SSL"))
     good.wait_until_reachable(20)
     assert (
-        spark.read.format("kafka").options(**good.for_spark(), subscribe="d5").load().count() == 0
+        spark.read.format("kafka").options(**good.spark_options(), subscribe="d5").load().count()
+        == 0
     )

@@ -8,7 +8,7 @@ import pytest
 
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.pipeline.checkpoints import Checkpoints
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"u":{"0":%d,"1":7}}\n{"a":{"0":1}}'
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def checkpoints(session: Session, tmp_path: Path) -> Checkpoints:
+def checkpoints(session: SparkDriver, tmp_path: Path) -> Checkpoints:
     return Checkpoints(session, f"{tmp_path}/")
 
 
@@ -36,18 +36,18 @@ def test_it_reaches_to_the_end_of_the_last_finished_batch(
     checkpoints: Checkpoints, folder: Path
 ) -> None:
     assert folder.exists()
-    assert checkpoints.reached(3) == {"u": {0: 9, 1: 7}, "a": {0: 1}}
+    assert checkpoints.committed_offsets(3) == {"u": {0: 9, 1: 7}, "a": {0: 1}}
 
 
 def test_before_the_first_batch_has_ended_it_reaches_nowhere(
     checkpoints: Checkpoints, folder: Path
 ) -> None:
     shutil.rmtree(folder / "commits")
-    assert checkpoints.reached(3) == {}
+    assert checkpoints.committed_offsets(3) == {}
 
 
 def test_one_that_is_not_there_is_none(checkpoints: Checkpoints) -> None:
-    assert checkpoints.reached(3) is None
+    assert checkpoints.committed_offsets(3) is None
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -63,33 +63,33 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_one_that_is_damaged_is_spoilt(damage: str, checkpoints: Checkpoints, folder: Path) -> None:
     DAMAGE[damage](folder)
     with pytest.raises(GenerationUnrecoverable, match="offsets of batch 9"):
-        checkpoints.reached(3)
+        checkpoints.committed_offsets(3)
 
 
 def test_one_that_is_emptied_is_still_there(checkpoints: Checkpoints, folder: Path) -> None:
-    checkpoints.empty(3)
+    checkpoints.reset(3)
     assert [one.name for one in folder.iterdir()] == ["metadata"]
-    assert checkpoints.reached(3) == {}
+    assert checkpoints.committed_offsets(3) == {}
 
 
 def test_one_whose_metadata_are_cut_is_spoilt(checkpoints: Checkpoints, folder: Path) -> None:
     (folder / "metadata").write_text('{"id":')
     with pytest.raises(GenerationUnrecoverable, match="unreadable metadata"):
-        checkpoints.reached(3)
+        checkpoints.committed_offsets(3)
 
 
 def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -> None:
     (folder.parent / "notes").mkdir()
     (folder.parent / "12").mkdir()
-    assert checkpoints.kept() == [3, 12]
-    checkpoints.forget(3)
-    checkpoints.forget(4)
-    assert checkpoints.kept() == [12]
+    assert checkpoints.generations() == [3, 12]
+    checkpoints.delete(3)
+    checkpoints.delete(4)
+    assert checkpoints.generations() == [12]
     assert not folder.exists()
 
 
 def test_a_file_of_the_state_is_copied_without_a_checksum_file(
-    session: Session, tmp_path: Path
+    session: SparkDriver, tmp_path: Path
 ) -> None:
     """It is how Spark keeps a snapshot, without which a restart would replay every batch."""
     (tmp_path / "state.sst").write_text("rows")

@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 
 from livejoin.core import changelog_bundles as written
 from livejoin.pipeline import emit_bundles
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 KEPT = "array<struct<ts:bigint,offset:bigint,text:string>>"
-FULL = ["x"] * written.MANY
+FULL = ["x"] * written.BUNDLE_MIN_ROWS
 
 
-def _ask(session: Session, texts: list[str] | None, about: Callable[[Column], Column]) -> Any:
+def _ask(session: SparkDriver, texts: list[str] | None, about: Callable[[Column], Column]) -> Any:
     kept = None if texts is None else [(100 + n, n, text) for n, text in enumerate(texts)]
     rows = session.spark().createDataFrame([(kept,)], f"many {KEPT}")
     ((found,),) = rows.select(about(rows["many"])).collect()
@@ -25,26 +25,26 @@ def _ask(session: Session, texts: list[str] | None, about: Callable[[Column], Co
 
 def _bundled(many: Column, *, growing: bool) -> Column:
     shared = [F.lit('"row":{"userId":"a"},"ts":103')]
-    return emit_bundles.records(
+    return emit_bundles.bundle_records(
         many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared, growing=growing
     )
 
 
 def test_more_rows_than_fit_come_in_several_bundles(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: SparkDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(written, "MOST", 3)
+    monkeypatch.setattr(written, "BUNDLE_MAX_ROWS", 3)
 
     records = _ask(session, [f',"name":"n{n}"' for n in range(7)], partial(_bundled, growing=True))
     assert [record["key"] for record in records] == [f"bundle/final_ui/0-{n}" for n in (0, 3, 6)]
-    found = [written.read(one["key"].encode(), one["value"].encode()) for one in records]
-    assert [(change.id, change.row, change.ts) for one in found for change in one.changes()] == [
+    found = [written.read_bundle(one["key"].encode(), one["value"].encode()) for one in records]
+    assert [(change.id, change.row, change.ts) for one in found for change in one.records()] == [
         (f"0-{n}", {"userId": "a", "name": f"n{n}"}, max(103, 100 + n)) for n in range(7)
     ]
 
 
 def test_other_rows_have_another_key_where_the_newest_bundle_does_not_hold_them_all(
-    session: Session,
+    session: SparkDriver,
 ) -> None:
     def keys(count: int, *, growing: bool) -> list[str]:
         records = _ask(session, ["x"] * count, partial(_bundled, growing=growing))
@@ -59,18 +59,20 @@ def test_other_rows_have_another_key_where_the_newest_bundle_does_not_hold_them_
     [
         (FULL, False),
         ([*FULL, "x"], True),
-        ([*FULL, "x" * written.SMALL_BYTES], True),
-        ([*FULL, "x" * (written.SMALL_BYTES + 1)], False),
-        ([*FULL, "é" * written.SMALL_BYTES], False),
+        ([*FULL, "x" * written.BUNDLE_MAX_PART_BYTES], True),
+        ([*FULL, "x" * (written.BUNDLE_MAX_PART_BYTES + 1)], False),
+        ([*FULL, "é" * written.BUNDLE_MAX_PART_BYTES], False),
         (None, False),
     ],
     ids=["few", "many", "as large as may be", "too large", "too large in bytes", "none at all"],
 )
 def test_many_small_rows_are_worth_a_bundle(
-    session: Session, texts: list[str] | None, *, worth: bool
+    session: SparkDriver, texts: list[str] | None, *, worth: bool
 ) -> None:
     def asked(shared: str) -> bool:
-        return bool(_ask(session, texts, lambda many: emit_bundles.worth(many, F.lit(shared))))
+        return bool(
+            _ask(session, texts, lambda many: emit_bundles.worth_bundling(many, F.lit(shared)))
+        )
 
-    assert asked("x" * written.SMALL_BYTES) is worth
-    assert not asked("x" * (written.SMALL_BYTES + 1))
+    assert asked("x" * written.BUNDLE_MAX_PART_BYTES) is worth
+    assert not asked("x" * (written.BUNDLE_MAX_PART_BYTES + 1))

@@ -16,7 +16,7 @@ from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.pipeline import join
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 SOURCES = {
     name: Reading(f"{name}_a", f"id-{name}", {0: 0}, {0: 9}) for name in ("users", "accounts")
@@ -27,7 +27,7 @@ GENERATION = Generation(
 NAMES = Names("x")
 
 
-class Topics(Kafka):
+class ExistingTopics(Kafka):
     """All topics of a generation are there, as it was made for them."""
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -36,9 +36,9 @@ class Topics(Kafka):
 
 
 def _queries(folder: Path, spark: SparkSettings | None = None) -> Queries:
-    session = Session(spark or SparkSettings(), lock=0, log=folder / "log")
+    session = SparkDriver(spark or SparkSettings(), lock=0, log=folder / "log")
     session.close()  # whoever would ask a JVM is refused
-    kafka = Topics({"bootstrap.servers": "127.0.0.1:9"})
+    kafka = ExistingTopics({"bootstrap.servers": "127.0.0.1:9"})
     return Queries(session, kafka, NAMES, str(folder), spark or SparkSettings())
 
 
@@ -109,7 +109,7 @@ def test_a_fingerprint_is_the_same_for_the_same_query(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
     queries = _queries(tmp_path)
-    pipeline = Pipeline(Topics({"bootstrap.servers": "127.0.0.1:9"}), NAMES, queries, {})
+    pipeline = Pipeline(ExistingTopics({"bootstrap.servers": "127.0.0.1:9"}), NAMES, queries, {})
     made_by = replace(GENERATION, fingerprint="Spark 0.0, query 0")
     now = queries.fingerprint(GENERATION)
     with pytest.raises(

@@ -21,7 +21,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from rig.examples import SEED, Example, check, examples, fold, small_bundles
 from rig.produce import Producers
 from rig.running import until
@@ -32,12 +32,12 @@ START_S = 120
 pytestmark = pytest.mark.timeout(300)
 
 
-class Play:
+class HistoryRun:
     """Topics with a history, and generations that begin with it."""
 
-    def __init__(self, kafka: Kafka, session: Session, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, session: SparkDriver, folder: Path) -> None:
         for topic in SOURCES.values():
-            kafka.make(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
+            kafka.create_topic(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
         self.kafka = kafka
         self.sent = Producers(kafka, SOURCES)
         self.owner: dict[changelog.Position, Example] = {}
@@ -75,7 +75,7 @@ class Play:
 
     def made(self, number: int) -> Generation:
         choice = spec.Choice(SOURCES["users"], SOURCES["accounts"], "left")
-        return self.pipelines[5].prepared(Generation(number, choice, time.time()))
+        return self.pipelines[5].prepare(Generation(number, choice, time.time()))
 
     def start(self, generation: Generation, seconds: int) -> int:
         """Start it and wait until it has its history; where in its changelog that is."""
@@ -102,30 +102,32 @@ class Play:
 
     def until_marked(self, number: int, all_of: set[changelog.Position], since: int = 0) -> None:
         def marked() -> bool:
-            return all_of <= {changelog.mark(record.key) for record in self.written(number)[since:]}
+            return all_of <= {
+                changelog.marked_position(record.key) for record in self.written(number)[since:]
+            }
 
         until(marked, f"the marks of {len(all_of)} records, seed {SEED}", START_S)
 
     def check(self, number: int) -> None:
         held = fold(self.written(number))
         check(self.sent.acknowledged, self.owner, "left", held)
-        counts = held.read.counts()
+        counts = held.progress.counts()
         for source, sent in self.sent.acknowledged.items():
             assert counts[source]["read"] == len(sent)
 
 
 @pytest.fixture(scope="module")
 def play(
-    kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Play]:
-    made = Play(kafka, session, tmp_path_factory.mktemp("history"))
+    kafka: Kafka, session: SparkDriver, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HistoryRun]:
+    made = HistoryRun(kafka, session, tmp_path_factory.mktemp("history"))
     made.send(0, 1)
     yield made
     for number in list(made.running):
         made.stop(number)
 
 
-def test_history_first_then_what_came_since(play: Play) -> None:
+def test_history_first_then_what_came_since(play: HistoryRun) -> None:
     by_batch, late = play.made(1), play.made(2)
     told: list[tuple[int, int]] = []
     pipeline = play.pipelines[3600]
@@ -147,18 +149,20 @@ def test_history_first_then_what_came_since(play: Play) -> None:
     tail = play.send(2, 3)
     play.until_marked(1, tail)
     play.until_marked(2, tail)
-    job = play.queries[3600].job(late, 0)
+    job = play.queries[3600].history_job(late, 0)
     job.start()
     assert job.wait(lambda _steps: None, lambda: False)
-    ends = play.queries[3600].ends_of_feed()
+    ends = play.queries[3600].bootstrap_end_keys()
     producer = play.kafka.producer()
     for key in ends:
-        producer.produce(NAMES.feed(2), key=key)
+        producer.produce(NAMES.bootstrap(2), key=key)
     producer.flush()
 
     def fed() -> bool:
-        marks = {changelog.mark(record.key) for record in play.written(2)}
-        return sum(mark is not None and mark.source == changelog.FEED for mark in marks) > len(ends)
+        marks = {changelog.marked_position(record.key) for record in play.written(2)}
+        return sum(mark is not None and mark.source == changelog.BOOTSTRAP for mark in marks) > len(
+            ends
+        )
 
     until(fed, "the end of the feed", START_S)
     play.check(1)
@@ -169,7 +173,7 @@ def test_history_first_then_what_came_since(play: Play) -> None:
     assert 0 < again < len(emitted) / 2
 
 
-def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
+def test_a_generation_goes_on_wherever_it_was_stopped(play: HistoryRun) -> None:
     generation = play.made(3)
     pipeline = play.pipelines[5]
     play.running.add(3)
@@ -184,10 +188,10 @@ def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
     again_at = play.start(generation, 5)
     assert ready_at >= left + len(play.owner)
     assert again_at >= ready_at + len(play.owner)
-    feed = NAMES.feed(3)
+    feed = NAMES.bootstrap(3)
 
     def finished() -> bool:
-        reached = play.queries[5].checkpoints.reached(generation.checkpoint) or {}
+        reached = play.queries[5].checkpoints.committed_offsets(generation.checkpoint) or {}
         return feed in reached
 
     until(finished, "a batch that is finished", START_S)
@@ -200,7 +204,7 @@ def test_a_generation_goes_on_wherever_it_was_stopped(play: Play) -> None:
     assert not [
         r
         for r in play.written(3)[before:]
-        if r.key.startswith(b"users_ui/") and changelog.mark(r.key) not in tail
+        if r.key.startswith(b"users_ui/") and changelog.marked_position(r.key) not in tail
     ]
     play.stop(3)
     play.check(3)

@@ -21,11 +21,11 @@ from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, arrived, plain
+from livejoin.kafka.reading import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
-from livejoin.tables.ingest.catalog import Held
+from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.tables.ingest.catalog import GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 from rig.examples import (
@@ -50,7 +50,7 @@ JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by gen
 pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
-PREFIX = changelog_bundles.PREFIX.encode()
+PREFIX = changelog_bundles.BUNDLE_PREFIX.encode()
 SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
 
 # One partition of users begins with these: whoever reads it again is late, and users come last.
@@ -70,7 +70,7 @@ class Log:
 
     def take(self, record: Record) -> None:
         self.written.append(record)
-        mark = changelog.mark(record.key)
+        mark = changelog.marked_position(record.key)
         if mark is not None:
             self.marks.append((len(self.written), mark))
 
@@ -79,13 +79,13 @@ class Log:
         return [mark for at, mark in self.marks if self.ends[begin] < at <= self.ends[end]]
 
 
-class Play:
+class JoinRun:
     """The examples, played through one query per join."""
 
-    def __init__(self, kafka: Kafka, session: Session, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, session: SparkDriver, folder: Path) -> None:
         self.examples = examples()
         for topic in SOURCES.values():
-            kafka.make(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
+            kafka.create_topic(topic, {"retention.ms": "-1"}, partitions=2)  # records of 2023
         self.sent = Producers(kafka, SOURCES)
         self.owner: dict[changelog.Position, Example] = {}
         self.logs = {number: Log() for number in JOINS}
@@ -107,10 +107,10 @@ class Play:
             )
             for number, join in JOINS.items()
         ]
-        self._generations = [self._pipelines[5].prepared(one) for one in asked]
+        self._generations = [self._pipelines[5].prepare(one) for one in asked]
 
     @functools.lru_cache  # noqa: B019 - it lives as long as the tests of this file
-    def held(self, number: int) -> Held:
+    def held(self, number: int) -> GenerationTables:
         """What the tables make of a join's changelog."""
         return fold(self.logs[number].written)
 
@@ -181,8 +181,8 @@ class Play:
         return at
 
     def _read(self) -> int:
-        new = arrived(self._consumer, 10_000, 0.2)
-        for record in map(plain, new):
+        new = poll_batch(self._consumer, 10_000, 0.2)
+        for record in map(to_record, new):
             number = NAMES.generation_of(record.topic)
             assert number is not None
             self.logs[number].take(record)
@@ -206,7 +206,7 @@ class Play:
             self._read()
             for number, log in self.logs.items():
                 while taken[number] < len(log.written):
-                    mark = changelog.mark(log.written[taken[number]].key)
+                    mark = changelog.marked_position(log.written[taken[number]].key)
                     taken[number] += 1
                     if mark is not None:
                         left[number].discard(mark)
@@ -221,15 +221,15 @@ class Play:
 
         def committed() -> bool:
             self._read()
-            reached = self._committing[5].checkpoints.reached
+            reached = self._committing[5].checkpoints.committed_offsets
             return all(reached(one.checkpoint) == ends for one in self._generations)
 
         until(committed, f"a batch that is committed, seed {SEED}", START_S)
 
 
 @pytest.fixture(scope="module")
-def play(kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory) -> Play:
-    made = Play(kafka, session, tmp_path_factory.mktemp("joins"))
+def play(kafka: Kafka, session: SparkDriver, tmp_path_factory: pytest.TempPathFactory) -> JoinRun:
+    made = JoinRun(kafka, session, tmp_path_factory.mktemp("joins"))
     with small_bundles():
         made.run()
     assert made.owner.keys() == {
@@ -247,7 +247,7 @@ every_join = pytest.mark.parametrize("number", JOINS, ids=list(JOINS.values()))
 
 
 @every_join
-def test_what_was_not_committed_was_read_again_in_another_order(play: Play, number: int) -> None:
+def test_what_was_not_committed_was_read_again_in_another_order(play: JoinRun, number: int) -> None:
     log = play.logs[number]
     for before, crash, after, end in (
         ("", "crash", "again", "committed"),
@@ -260,7 +260,7 @@ def test_what_was_not_committed_was_read_again_in_another_order(play: Play, numb
 
 
 @every_join
-def test_some_rows_came_in_bundles(play: Play, number: int) -> None:
+def test_some_rows_came_in_bundles(play: JoinRun, number: int) -> None:
     log = play.logs[number]
     # not between "again" and "committed": all is read anew, perhaps the accounts before their users
     for begin, end in (("", "crash"), ("on again", "end")):
@@ -269,7 +269,7 @@ def test_some_rows_came_in_bundles(play: Play, number: int) -> None:
 
 
 @every_join
-def test_what_was_committed_was_not_read_again(play: Play, number: int) -> None:
+def test_what_was_committed_was_not_read_again(play: JoinRun, number: int) -> None:
     log = play.logs[number]
     committed = set(log.between("again", "committed"))
     assert committed
@@ -280,12 +280,12 @@ def test_what_was_committed_was_not_read_again(play: Play, number: int) -> None:
 
 
 @every_join
-def test_all_tables_equal_the_oracle(play: Play, number: int) -> None:
+def test_all_tables_equal_the_oracle(play: JoinRun, number: int) -> None:
     check(play.sent.acknowledged, play.owner, JOINS[number], play.held(number))
 
 
 @every_join
-def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: Play, number: int) -> None:
+def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: JoinRun, number: int) -> None:
     newest: dict[bytes, Record] = {}
     for record in play.logs[number].written:
         newest.pop(record.key, None)
@@ -294,9 +294,9 @@ def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: Play, numb
 
 
 @every_join
-def test_every_record_is_a_row_a_reject_or_a_tombstone(play: Play, number: int) -> None:
+def test_every_record_is_a_row_a_reject_or_a_tombstone(play: JoinRun, number: int) -> None:
     truth = oracle.expected(play.sent.acknowledged, JOINS[number])
-    counts = play.held(number).read.counts()
+    counts = play.held(number).progress.counts()
     for source, sent in play.sent.acknowledged.items():
         rejected = sum(row["source"] == source for row in truth.tables["rejects_ui"].values())
         assert counts[source] == {
@@ -309,7 +309,7 @@ def test_every_record_is_a_row_a_reject_or_a_tombstone(play: Play, number: int) 
 
 
 @every_join
-def test_a_row_has_the_time_of_the_newest_input_that_shaped_it(play: Play, number: int) -> None:
+def test_a_row_has_the_time_of_the_newest_input_that_shaped_it(play: JoinRun, number: int) -> None:
     found = tables(play.held(number))
     times = {
         f"{source} {one.partition}-{one.offset}": one.timestamp
@@ -342,7 +342,7 @@ def _ms(row: dict[str, Any]) -> int:
 class Viewer:
     """Remembers which account each row showed, and what must not happen."""
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, play: JoinRun) -> None:
         self.wrong: list[str] = []
         self._versions: dict[tuple[Any, Any], tuple[int, ...]] = {}
         self._bare: set[str] = set()  # whose account has no cells and looks like none
@@ -387,10 +387,10 @@ def _row(one: oracle.Sent) -> oracle.Row | None:
 
 
 @every_join
-def test_a_row_never_goes_back_in_time(play: Play, number: int) -> None:
+def test_a_row_never_goes_back_in_time(play: JoinRun, number: int) -> None:
     viewer = Viewer(play)
 
-    def look(_held: Held, deltas: list[tuple[str, Delta]]) -> None:
+    def look(_held: GenerationTables, deltas: list[tuple[str, Delta]]) -> None:
         for table, delta in deltas:
             viewer.look(table, delta, JOINS[number])
 
@@ -399,12 +399,12 @@ def test_a_row_never_goes_back_in_time(play: Play, number: int) -> None:
 
 
 @every_join
-def test_what_is_shown_before_a_crash_is_always_a_join(play: Play, number: int) -> None:
+def test_what_is_shown_before_a_crash_is_always_a_join(play: JoinRun, number: int) -> None:
     """A record's own row comes last: whoever has it has everything that it caused."""
     log = play.logs[number]
     wrong: list[str] = []
 
-    def look(held: Held, _deltas: object) -> None:
+    def look(held: GenerationTables, _deltas: object) -> None:
         found = tables(held)
         wrong.extend(
             unjoined(found["users_ui"], found["accounts_ui"], found["final_ui"], JOINS[number])

@@ -18,7 +18,7 @@ EARLIEST = {"users": "earliest", "accounts": "earliest"}
 NAMES = Names("positions")
 
 
-class Topics:
+class SourceTopics:
     """Two topics of two partitions each, and what is written to the users' one."""
 
     def __init__(self, kafka: Kafka) -> None:
@@ -26,7 +26,7 @@ class Topics:
         prefix = uuid.uuid4().hex
         self.choice = spec.Choice(f"{prefix}.users", f"{prefix}.accounts")
         for topic in (self.choice.users, self.choice.accounts):
-            kafka.make(topic, partitions=2)
+            kafka.create_topic(topic, partitions=2)
 
     def write(self, count: int, partition: int, producer: Producer | None = None) -> None:
         by = producer or self.kafka.producer()
@@ -50,23 +50,23 @@ class Topics:
 
 
 @pytest.fixture
-def topics(kafka: Kafka) -> Topics:
-    return Topics(kafka)
+def topics(kafka: Kafka) -> SourceTopics:
+    return SourceTopics(kafka)
 
 
-def test_an_empty_topic_has_starts_and_no_pins(topics: Topics) -> None:
+def test_an_empty_topic_has_starts_and_no_pins(topics: SourceTopics) -> None:
     found = topics.users()
     assert (found.start, found.pins) == ({0: 0, 1: 0}, {})
 
 
-def test_the_pin_is_the_last_record_of_each_partition(topics: Topics) -> None:
+def test_the_pin_is_the_last_record_of_each_partition(topics: SourceTopics) -> None:
     topics.write(3, 0)
     topics.write(1, 1)
     found = topics.users()
     assert (found.start, found.pins) == ({0: 0, 1: 0}, {0: 2, 1: 0})
 
 
-def test_markers_and_aborted_records_are_no_pins(topics: Topics) -> None:
+def test_markers_and_aborted_records_are_no_pins(topics: SourceTopics) -> None:
     topics.write(2, 0)
     topics.in_transaction(40, 0, commit=False)  # 2 to 41, and a marker
     topics.in_transaction(3, 1, commit=True)  # 0 to 2, and a marker
@@ -74,12 +74,12 @@ def test_markers_and_aborted_records_are_no_pins(topics: Topics) -> None:
     until(lambda: topics.users().pins == {0: 1, 1: 2}, "the pins")
 
 
-def test_a_partition_of_aborted_records_only_has_no_pin(topics: Topics) -> None:
+def test_a_partition_of_aborted_records_only_has_no_pin(topics: SourceTopics) -> None:
     topics.in_transaction(20, 0, commit=False)
     assert topics.users().pins == {}
 
 
-def test_an_open_transaction_hides_what_follows_it(topics: Topics) -> None:
+def test_an_open_transaction_hides_what_follows_it(topics: SourceTopics) -> None:
     topics.write(2, 0)
     producer = topics.kafka.producer(**{"transactional.id": uuid.uuid4().hex})
     producer.init_transactions(10)
@@ -91,13 +91,13 @@ def test_an_open_transaction_hides_what_follows_it(topics: Topics) -> None:
     until(lambda: topics.users().pins == {0: 3}, "the pin after the transaction")
 
 
-def test_the_latest_start_has_nothing_to_catch_up_with(topics: Topics) -> None:
+def test_the_latest_start_has_nothing_to_catch_up_with(topics: SourceTopics) -> None:
     topics.write(3, 0)
     found = topics.users("latest")
     assert (found.start, found.pins) == ({0: 3, 1: 0}, {})
 
 
-def test_a_time_starts_at_the_first_record_from_then_on(topics: Topics) -> None:
+def test_a_time_starts_at_the_first_record_from_then_on(topics: SourceTopics) -> None:
     producer = topics.kafka.producer()
     for age_s in (300, 200, 100):
         at = int((time.time() - age_s) * 1000)
@@ -107,13 +107,13 @@ def test_a_time_starts_at_the_first_record_from_then_on(topics: Topics) -> None:
     assert (found.start, found.pins) == ({0: 1, 1: 0}, {0: 2})
 
 
-def test_after_the_newest_record_what_comes_next_is_the_first(topics: Topics) -> None:
+def test_after_the_newest_record_what_comes_next_is_the_first(topics: SourceTopics) -> None:
     topics.write(3, 0)
     found = topics.users("2099-01-01T00:00:00Z")
     assert (found.start, found.pins) == ({0: 3, 1: 0}, {})
 
 
-def test_a_missing_topic_is_named(kafka: Kafka, topics: Topics) -> None:
+def test_a_missing_topic_is_named(kafka: Kafka, topics: SourceTopics) -> None:
     choice = spec.Choice(topics.choice.users, "nowhere")
     with pytest.raises(TopicUnusable, match="nowhere"):
         offsets.resolve(kafka, NAMES, choice, EARLIEST)

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from livejoin.core import spec
 from livejoin.pipeline import parse, strict_json
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from rig import oracle
 
 SEED = 7
@@ -70,10 +70,10 @@ WHOLE = (
 )
 
 
-def parsed(session: Session, source: str, values: list[bytes]) -> list[Row]:
+def parsed(session: SparkDriver, source: str, values: list[bytes]) -> list[Row]:
     rows = [(i, source, value) for i, value in enumerate(values)]
     frame = session.spark().createDataFrame(rows, "i int, source string, value binary")
-    return parse.parsed(frame).orderBy("i").collect()
+    return parse.parse_records(frame).orderBy("i").collect()
 
 
 def truth(source: str, value: bytes) -> tuple[dict[str, Any] | None, str | None]:
@@ -83,7 +83,7 @@ def truth(source: str, value: bytes) -> tuple[dict[str, Any] | None, str | None]
         return None, str(error)
 
 
-def check(session: Session, source: str, values: list[bytes]) -> None:
+def check(session: SparkDriver, source: str, values: list[bytes]) -> None:
     for value, got in zip(values, parsed(session, source, values), strict=True):
         row, reason = truth(source, value)
         found = {name: got.row[name] for name in oracle.FIELDS[source]} if got.row else None
@@ -96,19 +96,19 @@ def check(session: Session, source: str, values: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_cell_in_every_field(session: Session, source: str) -> None:
+def test_every_cell_in_every_field(session: SparkDriver, source: str) -> None:
     fields = [column.name for column in SOURCES[source].fields]
     values = [f'{{"{field}": {cell}}}'.encode() for field in fields for cell in CELLS]
     check(session, source, values)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_kind_of_whole_value(session: Session, source: str) -> None:
+def test_every_kind_of_whole_value(session: SparkDriver, source: str) -> None:
     check(session, source, list(WHOLE))
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_random_objects_whole_and_damaged(session: Session, source: str) -> None:
+def test_random_objects_whole_and_damaged(session: SparkDriver, source: str) -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
     names = [column.name for column in strict_json.FIELDS] + ["other", "userid"]
@@ -124,26 +124,28 @@ def test_random_objects_whole_and_damaged(session: Session, source: str) -> None
     check(session, source, values)
 
 
-def test_a_value_is_read_once(session: Session) -> None:
+def test_a_value_is_read_once(session: SparkDriver) -> None:
     frame = session.spark().createDataFrame([("users", b"{}")], "source string, value binary")
-    plan = parse.parsed(frame).select("row.userId", "row.age", "reason")._jdf.queryExecution()
+    plan = (
+        parse.parse_records(frame).select("row.userId", "row.age", "reason")._jdf.queryExecution()
+    )
     shown = plan.executedPlan().toString()
     assert shown.count("from_json(") == 1
     assert shown.count("tryValidateUTF8String(") == 1
 
 
-def test_a_tombstone_is_neither_row_nor_reject(session: Session) -> None:
+def test_a_tombstone_is_neither_row_nor_reject(session: SparkDriver) -> None:
     frame = session.spark().createDataFrame([("users", None)], "source string, value binary")
-    (got,) = parse.parsed(frame).collect()
+    (got,) = parse.parse_records(frame).collect()
     assert (got.row, got.reason) == (None, None)
 
 
-def test_a_reason_shows_what_was_found_and_is_cut(session: Session) -> None:
+def test_a_reason_shows_what_was_found_and_is_cut(session: SparkDriver) -> None:
     (got,) = parsed(session, "users", [b'{"age": "' + b"x" * 500 + b'"}'])
     assert got.reason == f'age: expected int64, got "{"x" * 79}'
 
 
-def test_what_is_nested_as_deep_as_the_parser_goes_overflows_no_stack(session: Session) -> None:
+def test_what_is_nested_as_deep_as_the_parser_goes_overflows_no_stack(session: SparkDriver) -> None:
     # the oracle's own parser does not go this deep
     deep = b"1".join((b'{"x": ' + b"[" * 997, b"]" * 997 + b"}"))
     (ignored, wrong) = parsed(session, "users", [deep, deep.replace(b'"x"', b'"age"')])

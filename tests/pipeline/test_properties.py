@@ -1,11 +1,11 @@
 """The table of Kafka's properties against the Java client that Spark runs."""
 
 from livejoin.kafka.properties import table
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 
 def test_java_knows_all_that_it_is_given_and_nothing_of_its_own_is_missing(
-    session: Session,
+    session: SparkDriver,
 ) -> None:
     jvm = session.spark()._jvm
     assert jvm is not None

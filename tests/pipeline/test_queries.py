@@ -16,12 +16,12 @@ from livejoin.core import changelog_bundles, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, arrived, plain
+from livejoin.kafka.reading import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import Held
+from livejoin.tables.ingest.catalog import GenerationTables
 from rig.running import until
 
 VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"
@@ -35,14 +35,18 @@ SOURCES = [source.name for source in spec.SOURCES]
 class Case:
     """One vector: its topics, its query, and what the query has written."""
 
-    def __init__(self, case: dict[str, Any], kafka: Kafka, session: Session, folder: Path) -> None:
+    def __init__(
+        self, case: dict[str, Any], kafka: Kafka, session: SparkDriver, folder: Path
+    ) -> None:
         self.case = case
         prefix = "vector-" + re.sub(r"[^a-z0-9]+", "-", case["name"].lower())
         self.names = Names(prefix[:100])
         self.choice = spec.Choice(f"{prefix}.users", f"{prefix}.accounts", case["join"])
         self.kafka = kafka
         for topic in (self.choice.users, self.choice.accounts):
-            kafka.make(topic, {"retention.ms": "-1"}, partitions=PARTITIONS)  # records of 2023
+            kafka.create_topic(
+                topic, {"retention.ms": "-1"}, partitions=PARTITIONS
+            )  # records of 2023
         self.queries = Queries(session, kafka, self.names, str(folder / prefix), SparkSettings())
         self.pipeline = Pipeline(
             kafka, self.names, self.queries, dict.fromkeys(SOURCES, "earliest")
@@ -55,10 +59,12 @@ class Case:
 
     def run(self) -> None:
         """One input at a time: the vectors' records stand in the order of the events."""
-        generation = self.pipeline.prepared(Generation(1, self.choice, time.time()))
+        generation = self.pipeline.prepare(Generation(1, self.choice, time.time()))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(
-                changelog_bundles, "MANY", self.case.get("many", changelog_bundles.MANY)
+                changelog_bundles,
+                "BUNDLE_MIN_ROWS",
+                self.case.get("many", changelog_bundles.BUNDLE_MIN_ROWS),
             )
             self.pipeline.start(generation)
         self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
@@ -90,13 +96,13 @@ class Case:
         until(lambda: self._marked(at), f"the mark of {at}", START_S)
 
     def _marked(self, at: rows.Position) -> bool:
-        self.written += map(plain, arrived(self.consumer, 1000, 0.05))
-        return any(rows.mark(record.key) == at for record in self.written)
+        self.written += map(to_record, poll_batch(self.consumer, 1000, 0.05))
+        return any(rows.marked_position(record.key) == at for record in self.written)
 
 
 @pytest.fixture(scope="module")
 def cases(
-    kafka: Kafka, session: Session, tmp_path_factory: pytest.TempPathFactory
+    kafka: Kafka, session: SparkDriver, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Case]:
     made = {}
     for case in CASES:
@@ -129,9 +135,9 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
         for offset, record in enumerate(case["records"])
     ]
     generation = Generation(1, spec.Choice("", "", case["join"]), 0.0)
-    held, spelt_out = Held(generation, rejects_kept=100), rows.Follower()
+    held, spelt_out = GenerationTables(generation, rejects_kept=100), rows.ReferenceFollower()
     for twice in (written, written):  # the log is at least once
-        held.apply(chunks.decoded(1, len(twice), [(one.key, one.value) for one in twice]))
+        held.apply(chunks.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
             for change in _changes(record):
                 spelt_out.apply(change)
@@ -146,7 +152,7 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
                 i: {c: row[c] for c in shown if row[c] is not None} for i, row in found.items()
             }
             assert filled == expected, table
-    counted = sum(counts["tombstones"] for counts in held.read.counts().values())
+    counted = sum(counts["tombstones"] for counts in held.progress.counts().values())
     assert counted == len(case["tables"]["tombstones"])
 
 
@@ -154,17 +160,17 @@ def _text(record: dict[str, Any]) -> bytes:
     """A bundle has its layout, all else is any JSON."""
     text = json.dumps(record["value"]).encode()
     key = record["key"]
-    return changelog_bundles.read(key.encode(), text).value() if _bundled(key) else text
+    return changelog_bundles.read_bundle(key.encode(), text).value() if _bundled(key) else text
 
 
-def _changes(record: Record) -> list[rows.Change]:
+def _changes(record: Record) -> list[rows.ChangelogRecord]:
     if _bundled(record.key.decode()):
-        return changelog_bundles.read(record.key, record.value).changes()
-    return [rows.read(record.key, record.value)]
+        return changelog_bundles.read_bundle(record.key, record.value).records()
+    return [rows.read_record(record.key, record.value)]
 
 
 def _bundled(key: str) -> bool:
-    return key.startswith(changelog_bundles.PREFIX)
+    return key.startswith(changelog_bundles.BUNDLE_PREFIX)
 
 
 def test_the_vectors_show_every_kind_of_record() -> None:

@@ -12,7 +12,7 @@ from livejoin.errors import QueryFailed
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import queries
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 
 def test_a_query_that_was_started_meanwhile_is_kept(
@@ -22,19 +22,19 @@ def test_a_query_that_was_started_meanwhile_is_kept(
     # it has ended whenever it is asked: one by itself, one because it was stopped
     monkeypatch.setattr(Queries, "_end_of", lambda *_: QueryFailed("it stopped"))
     kafka = Kafka({"bootstrap.servers": "127.0.0.1:9"})
-    session = Session(SparkSettings(), lock=0, log=tmp_path / "log")
+    session = SparkDriver(SparkSettings(), lock=0, log=tmp_path / "log")
     watched = Queries(session, kafka, Names("x"), str(tmp_path), SparkSettings())
     dead, old, new = (object() for _ in range(3))
     stop = threading.Event()
     told = []
 
     class Restarting:
-        def died(self, generation: int, _why: str) -> None:
+        def query_died(self, generation: int, _why: str) -> None:
             told.append(generation)
             running[7] = new
             stop.set()
 
-        def spoilt(self, generation: int, why: str) -> None:
+        def unrecoverable(self, generation: int, why: str) -> None:
             raise AssertionError(generation, why)
 
     running: dict[int, Any] = watched._running

@@ -18,13 +18,13 @@ from livejoin.errors import GenerationUnrecoverable, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
-from livejoin.pipeline.catch_up import CatchUp, Way
+from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from rig.running import until
 
 EARLIEST = {"users": "earliest", "accounts": "earliest"}
 
 
-class One:
+class SourcePair:
     """A generation over two topics of its own."""
 
     def __init__(self, kafka: Kafka) -> None:
@@ -33,7 +33,7 @@ class One:
         prefix = self.names.prefix
         self.users, self.accounts = f"{prefix}-users", f"{prefix}-accounts"
         for topic in (self.users, self.accounts):
-            kafka.make(topic, partitions=2)
+            kafka.create_topic(topic, partitions=2)
 
     def write(self, count: int, **transaction: bool) -> None:
         """Users records in partition 0; in a transaction that is committed, or not."""
@@ -59,128 +59,131 @@ class One:
 
     def with_topics(self) -> Generation:
         """The same with a changelog and a feed of its own."""
-        changelog, feed = self.names.changelog(1), self.names.feed(1)
+        changelog, feed = self.names.changelog(1), self.names.bootstrap(1)
         return replace(
             self.generation,
-            changelog_id=self.kafka.make_new(changelog).id,
-            feed_id=self.kafka.make_new(feed).id,
+            changelog_id=self.kafka.recreate_topic(changelog).id,
+            feed_id=self.kafka.recreate_topic(feed).id,
         )
 
     def mark(self, offsets: Iterable[int]) -> None:
         """What a query would write for users records."""
         changelog = self.names.changelog(1)
-        self.kafka.make(changelog)
+        self.kafka.create_topic(changelog)
         producer = self.kafka.producer()
         for offset in offsets:
             at = rows.Position("users", 0, offset)
-            change = rows.Change("users_ui", str(at), {"userId": "a"}, 0)
+            change = rows.ChangelogRecord("users_ui", str(at), {"userId": "a"}, 0)
             producer.produce(changelog, change.value(), change.key())
         assert producer.flush(10) == 0
 
 
 @pytest.fixture
-def one(kafka: Kafka) -> One:
-    return One(kafka)
+def one(kafka: Kafka) -> SourcePair:
+    return SourcePair(kafka)
 
 
-def _way(kafka: Kafka, generation: Generation) -> Way:
+def _replay(kafka: Kafka, generation: Generation) -> ReplayRange:
     readings = generation.sources
-    return Way(
-        source_watch.topics_of(kafka, generation),
+    return ReplayRange(
+        source_watch.source_topics(kafka, generation),
         {source: reading.start for source, reading in readings.items()},
         {source: reading.pins for source, reading in readings.items()},
-        since=0,
+        changelog_start=0,
     )
 
 
-def _follow(one: One, way: Way, limit_s: float) -> int | None:
+def _follow(one: SourcePair, way: ReplayRange, limit_s: float) -> int | None:
     ends = time.monotonic() + limit_s
     stopped = lambda: time.monotonic() > ends  # noqa: E731 - a name says what it is
     return CatchUp(one.kafka, one.names, 1, way, lambda _done, _total: None, stopped).follow()
 
 
-def test_offsets_without_a_record_are_no_part_of_the_way(one: One) -> None:
+def test_offsets_without_a_record_are_no_part_of_the_way(one: SourcePair) -> None:
     one.write(2)  # 0, 1
     one.write(3, commit=True)  # 2 to 4, and a marker
     one.write(5, commit=False)  # 6 to 10, and a marker
     one.write(1)  # 12
-    way = _way(one.kafka, one.generation)
+    way = _replay(one.kafka, one.generation)
     assert way.pins["users"] == {0: 12}
     one.mark([0, 1, 2, 3, 4, 12])
     assert _follow(one, way, 30) == 6
 
 
-def test_a_record_without_its_mark_is_waited_for(one: One) -> None:
+def test_a_record_without_its_mark_is_waited_for(one: SourcePair) -> None:
     one.write(3, commit=True)
     one.write(1)
-    way = _way(one.kafka, one.generation)
+    way = _replay(one.kafka, one.generation)
     one.mark([0, 2, 4])
     assert _follow(one, way, 4) is None
     one.mark([1])
     assert _follow(one, way, 30) == 4
 
 
-def test_a_way_may_begin_in_the_middle(one: One) -> None:
+def test_a_way_may_begin_in_the_middle(one: SourcePair) -> None:
     one.write(4)
     one.mark([0, 1, 2, 3])
     way = replace(
-        _way(one.kafka, one.generation), starts={"users": {0: 2, 1: 0}, "accounts": {}}, since=4
+        _replay(one.kafka, one.generation),
+        starts={"users": {0: 2, 1: 0}, "accounts": {}},
+        changelog_start=4,
     )
     one.mark([3, 2])
     assert _follow(one, way, 30) == 6
 
 
-def test_a_topic_that_is_gone_is_missing(one: One) -> None:
+def test_a_topic_that_is_gone_is_missing(one: SourcePair) -> None:
     generation = one.generation
     one.kafka.delete([one.accounts])
     until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
     with pytest.raises(TopicUnusable, match="does not exist"):
-        source_watch.topics_of(one.kafka, generation)
+        source_watch.source_topics(one.kafka, generation)
 
 
-def test_a_topic_that_was_made_again_is_another_one(one: One) -> None:
+def test_a_topic_that_was_made_again_is_another_one(one: SourcePair) -> None:
     generation = one.generation
     one.kafka.delete([one.users])
     until(lambda: not one.kafka.describe([one.users]), "it is gone")
-    one.kafka.make(one.users, partitions=2)
+    one.kafka.create_topic(one.users, partitions=2)
     with pytest.raises(GenerationUnrecoverable, match="deleted and made again"):
-        source_watch.topics_of(one.kafka, generation)
+        source_watch.source_topics(one.kafka, generation)
 
 
-def test_a_run_goes_on_where_finished_batches_have_ended(one: One) -> None:
+def test_a_run_goes_on_where_finished_batches_have_ended(one: SourcePair) -> None:
     one.write(3)
     generation = one.generation
-    topics = source_watch.topics_of(one.kafka, generation)
+    topics = source_watch.source_topics(one.kafka, generation)
     reached = {one.users: {0: 2, 1: 0}}
-    found = source_watch.going_on(one.kafka, generation, topics, reached)
+    found = source_watch.resume_offsets(one.kafka, generation, topics, reached)
     assert found == {"users": {0: 2, 1: 0}, "accounts": {0: 0, 1: 0}}
 
 
-def test_what_is_live_needs_its_checkpoint(one: One) -> None:
+def test_what_is_live_needs_its_checkpoint(one: SourcePair) -> None:
     generation = one.generation
-    topics = source_watch.topics_of(one.kafka, generation)
+    topics = source_watch.source_topics(one.kafka, generation)
     with pytest.raises(GenerationUnrecoverable, match="its checkpoint is gone"):
-        source_watch.going_on(one.kafka, generation, topics, None)
+        source_watch.resume_offsets(one.kafka, generation, topics, None)
     building = replace(generation, ready_at=None)
-    assert source_watch.going_on(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
+    assert source_watch.resume_offsets(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
 
 
-def test_records_that_were_deleted_unread_are_named(one: One) -> None:
+def test_records_that_were_deleted_unread_are_named(one: SourcePair) -> None:
     one.write(10)
     generation = one.generation
     to = TopicPartition(one.users, 0, 7)
     one.kafka.admin.delete_records([to])[to].result(15)
-    topics = source_watch.topics_of(one.kafka, generation)
+    topics = source_watch.source_topics(one.kafka, generation)
     with pytest.raises(
         GenerationUnrecoverable, match=r"records 3 to 6 of partition 0 of topic .* were deleted"
     ):
-        source_watch.going_on(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
+        source_watch.resume_offsets(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
     assert (
-        source_watch.going_on(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0] == 7
+        source_watch.resume_offsets(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0]
+        == 7
     )
 
 
-class Told:
+class RecordingListener:
     """Listens."""
 
     def __init__(self) -> None:
@@ -189,22 +192,22 @@ class Told:
         self.spoilt_by = ""
         self.again = ""
 
-    def looked(self, _generation: int, why: str) -> None:
+    def sources_checked(self, _generation: int, why: str) -> None:
         self.why = why
 
-    def outdated(self, _generation: int, why: str) -> None:
+    def restart_required(self, _generation: int, why: str) -> None:
         self.again = why
 
-    def grew(self, _generation: int, readings: dict[str, Reading]) -> None:
+    def partitions_added(self, _generation: int, readings: dict[str, Reading]) -> None:
         self.readings = dict(readings)
 
-    def spoilt(self, _generation: int, why: str) -> None:
+    def unrecoverable(self, _generation: int, why: str) -> None:
         self.spoilt_by = why
 
 
-def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_watched(one: SourcePair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_watch, "_LOOK_S", 0.05)
-    generation, told, stop = one.with_topics(), Told(), threading.Event()
+    generation, told, stop = one.with_topics(), RecordingListener(), threading.Event()
     watching = threading.Thread(
         target=source_watch.watch,
         args=(one.kafka, one.names, lambda: [generation], told, stop),
@@ -219,11 +222,11 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
         assert told.readings["accounts"] == generation.sources["accounts"]
         one.kafka.delete([one.names.changelog(1)])
         until(lambda: told.spoilt_by == "its changelog was deleted", "that loss is told")
-        one.kafka.make(one.names.changelog(1))
+        one.kafka.create_topic(one.names.changelog(1))
         until(lambda: "changelog was deleted and made again" in told.spoilt_by, "so is this")
         one.kafka.delete([one.accounts])
         until(lambda: "does not exist" in (told.why or ""), "the loss is told")
-        one.kafka.make(one.accounts)
+        one.kafka.create_topic(one.accounts)
         again = f'topic "{one.accounts}" was deleted and made again'
         until(lambda: told.spoilt_by == again, "that it is another one is told")
         assert not told.again, "nothing was refused"
@@ -232,30 +235,30 @@ def test_topics_are_watched(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
         watching.join()
 
 
-def test_a_topic_of_the_same_name_is_not_a_generations_own(one: One) -> None:
+def test_a_topic_of_the_same_name_is_not_a_generations_own(one: SourcePair) -> None:
     generation = one.with_topics()
-    source_watch.check_own(one.kafka, one.names, generation)
-    again = one.kafka.make_new(one.names.changelog(1))
+    source_watch.check_own_topics(one.kafka, one.names, generation)
+    again = one.kafka.recreate_topic(one.names.changelog(1))
     with pytest.raises(GenerationUnrecoverable, match="its changelog was deleted and made again"):
-        source_watch.check_own(one.kafka, one.names, generation)
+        source_watch.check_own_topics(one.kafka, one.names, generation)
     generation = replace(generation, changelog_id=again.id)
-    source_watch.check_own(one.kafka, one.names, generation)
-    one.kafka.make_new(one.names.feed(1))
+    source_watch.check_own_topics(one.kafka, one.names, generation)
+    one.kafka.recreate_topic(one.names.bootstrap(1))
     with pytest.raises(GenerationUnrecoverable, match="its feed was deleted and made again"):
-        source_watch.check_own(one.kafka, one.names, generation)
-    one.kafka.delete([one.names.feed(1)])
-    until(lambda: not one.kafka.describe([one.names.feed(1)]), "it is gone")
+        source_watch.check_own_topics(one.kafka, one.names, generation)
+    one.kafka.delete([one.names.bootstrap(1)])
+    until(lambda: not one.kafka.describe([one.names.bootstrap(1)]), "it is gone")
     with pytest.raises(GenerationUnrecoverable, match="its feed was deleted"):
-        source_watch.check_own(one.kafka, one.names, generation)
+        source_watch.check_own_topics(one.kafka, one.names, generation)
     with pytest.raises(GenerationUnrecoverable, match="nobody knows whose its topics are"):
-        source_watch.check_own(one.kafka, one.names, one.generation)
+        source_watch.check_own_topics(one.kafka, one.names, one.generation)
 
 
 def test_a_new_topic_is_never_one_that_was_there(kafka: Kafka) -> None:
     name = uuid.uuid4().hex
-    kafka.make(name, {"cleanup.policy": "delete"}, partitions=3)
+    kafka.create_topic(name, {"cleanup.policy": "delete"}, partitions=3)
     old = kafka.describe([name])[name]
-    new = kafka.make_new(name, {"cleanup.policy": "compact"})
+    new = kafka.recreate_topic(name, {"cleanup.policy": "compact"})
     assert new.id != old.id
     assert new.partitions == (0,)
-    assert kafka.setting(name, "cleanup.policy") == "compact"
+    assert kafka.topic_config(name, "cleanup.policy") == "compact"

@@ -10,7 +10,7 @@ from pyspark.java_gateway import launch_gateway
 from livejoin.config.sections import SparkSettings
 from livejoin.errors import QueryFailed
 from livejoin.pipeline import spark_session as sessions
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 from livejoin.runtime import processes
 
 
@@ -19,8 +19,8 @@ def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(
 ) -> None:
     real: Callable[[], Any] = launch_gateway
     with (
-        processes.only_one(tmp_path / "lock", "folder") as lock,
-        Session(SparkSettings(), lock=lock, log=tmp_path / "spark.log") as session,
+        processes.file_lock(tmp_path / "lock", "folder") as lock,
+        SparkDriver(SparkSettings(), lock=lock, log=tmp_path / "spark.log") as session,
     ):
 
         def launch_and_kill() -> Any:
@@ -42,8 +42,8 @@ def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
 ) -> None:
     real: Callable[[], Any] = launch_gateway
     with (
-        processes.only_one(tmp_path / "lock", "folder") as lock,
-        Session(SparkSettings(), lock=lock, log=tmp_path / "spark.log", silent_s=7) as session,
+        processes.file_lock(tmp_path / "lock", "folder") as lock,
+        SparkDriver(SparkSettings(), lock=lock, log=tmp_path / "spark.log", silent_s=7) as session,
     ):
         if when == "while it starts":
 
@@ -61,5 +61,5 @@ def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
         assert not session.alive
         with pytest.raises(QueryFailed, match="Spark was stopped"):
             session.spark()
-    with processes.only_one(tmp_path / "lock", "folder", limit_s=5):  # nobody holds it any more
+    with processes.file_lock(tmp_path / "lock", "folder", limit_s=5):  # nobody holds it any more
         pass

@@ -8,13 +8,15 @@ import pytest
 from livejoin import redaction
 from livejoin.config.sections import SparkSettings
 from livejoin.errors import MachineError
-from livejoin.pipeline.spark_session import Session, _listen_on_loopback_only, _properties
+from livejoin.pipeline.spark_session import SparkDriver, _listen_on_loopback_only, _properties_file
 
 FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/token"
 
 
 def _conf(**given: str) -> dict[str, str]:
-    session = Session(SparkSettings(conf=given), lock=0, log=Path("spark.log"), java_options=[FLAG])
+    session = SparkDriver(
+        SparkSettings(conf=given), lock=0, log=Path("spark.log"), java_options=[FLAG]
+    )
     return session._conf("java")
 
 
@@ -42,9 +44,9 @@ def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
     name = "spark.hadoop.fs.s3a.secret.key"
     spark = SparkSettings(conf={name: "canary"})
     assert "canary" not in repr(spark)
-    conf = Session(spark, lock=0, log=Path("spark.log"))._conf("java")
+    conf = SparkDriver(spark, lock=0, log=Path("spark.log"))._conf("java")
     assert conf[name] == "canary"
-    with _properties(conf) as file:
+    with _properties_file(conf) as file:
         assert file.stat().st_mode & 0o777 == 0o600
         assert f"{name}=canary" in file.read_text().splitlines()
     assert not file.exists()
@@ -71,7 +73,7 @@ def test_spark_authenticates_and_on_a_cluster_encrypts_unless_told_otherwise() -
     cluster = SparkSettings(
         master="spark://one:7077", conf={"spark.authenticate.secret": "s3cret-s3cret"}
     )
-    conf = Session(cluster, lock=0, log=Path("spark.log"))._conf("java")
+    conf = SparkDriver(cluster, lock=0, log=Path("spark.log"))._conf("java")
     assert (conf["spark.authenticate"], conf[crypto]) == ("true", "true")
     assert "spark.driver.bindAddress" not in conf
 

@@ -14,8 +14,8 @@ from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import Session
-from livejoin.pipeline.warm_up import Rehearsal
+from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.warm_up import BatchWarmUp
 from rig.running import until
 
 NAMES = Names("rehearsed")
@@ -23,16 +23,16 @@ CHOICE = spec.Choice("rehearsed.in.users", "rehearsed.in.accounts")
 
 
 @pytest.fixture
-def queries(kafka: Kafka, session: Session, tmp_path: Path) -> Queries:
+def queries(kafka: Kafka, session: SparkDriver, tmp_path: Path) -> Queries:
     return Queries(session, kafka, NAMES, str(tmp_path), SparkSettings(batch_s=3600))
 
 
 @pytest.fixture
 def live(kafka: Kafka, queries: Queries) -> Iterator[Generation]:
     for topic in (CHOICE.users, CHOICE.accounts):
-        kafka.make(topic)
+        kafka.create_topic(topic)
     pipeline = Pipeline(kafka, NAMES, queries, {s.name: "earliest" for s in spec.SOURCES})
-    generation = pipeline.prepared(Generation(1, CHOICE, time.time()))
+    generation = pipeline.prepare(Generation(1, CHOICE, time.time()))
     pipeline.start(generation)
     yield generation
     pipeline.stop(1)
@@ -41,30 +41,30 @@ def live(kafka: Kafka, queries: Queries) -> Iterator[Generation]:
 def test_batches_end_in_a_query_that_reads_nothing(
     kafka: Kafka, queries: Queries, live: Generation
 ) -> None:
-    assert queries.worth_rehearsing
-    with queries.idle(live) as ends:
+    assert queries.needs_warm_up
+    with queries.idle_query(live) as ends:
         until(lambda: ends() >= 2, "two ends of batches", 60)
-    assert not queries.worth_rehearsing
-    assert kafka.end_of(NAMES.changelog(1)) == 0  # nothing was written
+    assert not queries.needs_warm_up
+    assert kafka.end_offset(NAMES.changelog(1)) == 0  # nothing was written
 
 
 def test_a_rehearsal_makes_way_and_leaves_nothing(
-    session: Session, queries: Queries, live: Generation, tmp_path: Path
+    session: SparkDriver, queries: Queries, live: Generation, tmp_path: Path
 ) -> None:
     def running() -> set[str | None]:
         return {query.name for query in session.spark().streams.active}
 
-    rehearsal, stop = Rehearsal(queries, after_s=0), threading.Event()
+    rehearsal, stop = BatchWarmUp(queries, after_s=0), threading.Event()
     thread = threading.Thread(target=rehearsal.run, args=({1: live}, stop))
     thread.start()
     try:
-        rehearsal.soon(live)
+        rehearsal.schedule(live)
         until(lambda: "rehearsed-1/rehearsal" in running(), "a rehearsal", 60)
-        rehearsal.end()
+        rehearsal.cancel()
         assert running() == {"rehearsed-1"}
         assert not (tmp_path / "1" / "rehearsal").exists()
-        rehearsal.soon(live)  # this JVM has had it
-        assert not queries.worth_rehearsing
+        rehearsal.schedule(live)  # this JVM has had it
+        assert not queries.needs_warm_up
     finally:
         stop.set()
         thread.join(30)
@@ -72,19 +72,19 @@ def test_a_rehearsal_makes_way_and_leaves_nothing(
 
 
 def test_it_takes_no_slots_that_another_query_needs(
-    kafka: Kafka, session: Session, live: Generation, tmp_path: Path
+    kafka: Kafka, session: SparkDriver, live: Generation, tmp_path: Path
 ) -> None:
     """A query whose slots are taken when its batch ends dies of it."""
     few = SparkSettings(batch_s=3600, master="local[9]")  # it and the live one hold five each
     queries = Queries(session, kafka, NAMES, str(tmp_path), few)
-    rehearsal, stop = Rehearsal(queries, after_s=0), threading.Event()
-    rehearsal.soon(live)
+    rehearsal, stop = BatchWarmUp(queries, after_s=0), threading.Event()
+    rehearsal.schedule(live)
     thread = threading.Thread(target=rehearsal.run, args=({1: live}, stop))
     thread.start()
     thread.join(2)
     stop.set()
     thread.join(30)
-    assert queries.worth_rehearsing  # still
+    assert queries.needs_warm_up  # still
     enough = few.model_copy(update={"master": "local[10]"})
-    assert Queries(session, kafka, NAMES, "", enough).has_room_beside([live])
-    assert not Queries(session, kafka, NAMES, "", enough).has_room_beside([live, live])
+    assert Queries(session, kafka, NAMES, "", enough).has_free_slots([live])
+    assert not Queries(session, kafka, NAMES, "", enough).has_free_slots([live, live])

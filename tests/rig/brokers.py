@@ -30,7 +30,7 @@ def broker(
 ) -> Iterator[Kafka]:
     """A broker with these settings, and with auto-creation where the run asks for it."""
     chosen = {**(MAKES_TOPICS if AUTO_CREATE else {}), **(more or {})}
-    with brokers.broker(folder, port, more=chosen, java_options=java_options) as kafka:
+    with brokers.embedded_broker(folder, port, more=chosen, java_options=java_options) as kafka:
         yield kafka
 
 
@@ -46,7 +46,7 @@ def delete(kafka: Kafka, topic: str) -> None:
 def make_again(kafka: Kafka, topic: str, partitions: int = 2) -> None:
     """Delete a topic and make it again, empty; a broker may make it first, with one partition."""
     delete(kafka, topic)
-    kafka.make(topic, partitions=partitions)
+    kafka.create_topic(topic, partitions=partitions)
     if len(kafka.describe([topic])[topic].partitions) < partitions:
         more = NewPartitions(topic, partitions)
         for done in kafka.admin.create_partitions([more]).values():

@@ -54,7 +54,7 @@ class Cells:
         ids = rows.column("_id").to_pylist()
         if kind == "remove":
             return Rows(dict.fromkeys(ids, 0), 0, None)
-        each = [int(one) for batch in rows.to_batches() for one in row_hash.of_rows(batch)]
+        each = [int(one) for batch in rows.to_batches() for one in row_hash.hash_rows(batch)]
         hashes = dict(zip(ids, each, strict=True))
         note = self._inspect(table, rows) if kind == "snapshot" else None
         return Rows(hashes, sum(hashes.values()), note)
@@ -83,7 +83,7 @@ class Held:
     @property
     def hash(self) -> str:
         """The hash of all rows."""
-        return row_hash.text(self._total % _WORD)
+        return row_hash.to_hex(self._total % _WORD)
 
 
 class Checker:

@@ -14,7 +14,7 @@ from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.core.generation import Generation
 from livejoin.kafka.reading import Record
 from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import DATA, Held
+from livejoin.tables.ingest.catalog import DATA_TABLES, GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 
@@ -130,32 +130,37 @@ def _input(dice: random.Random, family: list[str], users: float, serial: Iterato
 def small_bundles() -> Iterator[None]:
     """Queries that are started meanwhile bundle what these examples have many of."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(changelog_bundles, "MANY", MANY)
-        patched.setattr(changelog_bundles, "MOST", MOST)
+        patched.setattr(changelog_bundles, "BUNDLE_MIN_ROWS", MANY)
+        patched.setattr(changelog_bundles, "BUNDLE_MAX_ROWS", MOST)
         yield
 
 
 Tables = dict[str, dict[str, dict[str, Any]]]
-Looked = Callable[[Held, list[tuple[str, Delta]]], None]
+Looked = Callable[[GenerationTables, list[tuple[str, Delta]]], None]
 
 
-def fold(written: Sequence[Record], looked: Looked = lambda _held, _deltas: None) -> Held:
+def fold(
+    written: Sequence[Record], looked: Looked = lambda _held, _deltas: None
+) -> GenerationTables:
     """What the tables make of a changelog that comes in runs of any length."""
     dice = random.Random(SEED)
-    held = Held(Generation(1, spec.Choice("", "", "left_outer"), 0.0), rejects_kept=10**6)
+    held = GenerationTables(
+        Generation(1, spec.Choice("", "", "left_outer"), 0.0), rejects_kept=10**6
+    )
     at = 0
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
         some = [(record.key, record.value) for record in written[at : at + size]]
-        looked(held, held.apply(chunks.decoded(1, at + len(some), some)))
+        looked(held, held.apply(chunks.decode_chunk(1, at + len(some), some)))
         at += size
     return held
 
 
-def tables(held: Held) -> Tables:
+def tables(held: GenerationTables) -> Tables:
     """All rows of the data tables by identity."""
     return {
-        name: {row["_id"]: row for row in held.stores[name].snapshot().to_pylist()} for name in DATA
+        name: {row["_id"]: row for row in held.stores[name].snapshot().to_pylist()}
+        for name in DATA_TABLES
     }
 
 
@@ -163,7 +168,7 @@ Owners = Mapping[changelog.Position, Example]
 Acknowledged = Mapping[str, Sequence[oracle.Sent]]
 
 
-def check(sent: Acknowledged, owner: Owners, join: spec.Join, held: Held) -> None:
+def check(sent: Acknowledged, owner: Owners, join: spec.Join, held: GenerationTables) -> None:
     """All tables equal what the oracle computes; if not, whose records are shown wrong."""
     wrong = oracle.differences(tables(held), oracle.expected(sent, join))
     assert not wrong, _explained(owner, wrong)

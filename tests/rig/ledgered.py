@@ -37,16 +37,16 @@ class Ledgered:
         self._producer = kafka.producer(
             **{"linger.ms": 0, "queue.buffering.max.messages": 2_000_000}
         )
-        kafka.make(self._names.ledger, {"cleanup.policy": "compact"})
-        kafka.make(self._names.logs)
+        kafka.create_topic(self._names.ledger, {"cleanup.policy": "compact"})
+        kafka.create_topic(self._names.logs)
         if led:  # a server waits for all three topics
-            kafka.make(self._names.leader)
+            kafka.create_topic(self._names.leader)
         self.ends: dict[int, int] = {}
 
     def generation(self, number: int, count: int, tables: Sequence[str] = DATA) -> Generation:
         """A changelog with so many rows in each of these tables."""
         topic = self._names.changelog(number)
-        self.kafka.make(topic, {"cleanup.policy": "compact"})
+        self.kafka.create_topic(topic, {"cleanup.policy": "compact"})
         for n in range(count):
             for table in tables:
                 self.put(number, row(table, n, f"generation {number}"))
@@ -59,7 +59,7 @@ class Ledgered:
         choice = spec.Choice("users", "accounts")
         return Generation(number, choice, 0.0, sources=reading, ready_at=self.ends.get(number, 0))
 
-    def put(self, number: int, change: changelog.Change) -> None:
+    def put(self, number: int, change: changelog.ChangelogRecord) -> None:
         """Write one record of a changelog."""
         topic = self._names.changelog(number)
         while True:
@@ -93,7 +93,9 @@ class Ledgered:
             yield server
 
 
-def row(table: str, number: int, text: str, version: int | None = None) -> changelog.Change:
+def row(
+    table: str, number: int, text: str, version: int | None = None
+) -> changelog.ChangelogRecord:
     """A row of a data table."""
     cells: dict[str, Any] = {"userId": f"u{number}"}
     if table != "accounts_ui":
@@ -101,7 +103,7 @@ def row(table: str, number: int, text: str, version: int | None = None) -> chang
     if table != "users_ui":
         cells |= {"accountType": "checking", "balance": number / 4}
     at = None if version is None else (version, 0, 0)
-    return changelog.Change(table, f"0-{number}", cells, 1_700_000_000_000 + number, at)
+    return changelog.ChangelogRecord(table, f"0-{number}", cells, 1_700_000_000_000 + number, at)
 
 
 class Audience:

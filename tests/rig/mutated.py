@@ -17,7 +17,7 @@ PORTION = 2000  # `control_raw` keeps 10,000
 _OWN = re.compile(r"(\S+) is (?:the control topic|one of livejoin's own)")
 
 
-def broken(seed: int, rules: control_messages.Rules) -> Iterator[tuple[bytes, str]]:
+def broken(seed: int, rules: control_messages.TopicRules) -> Iterator[tuple[bytes, str]]:
     """Messages that cannot be obeyed, and the core's reason; none, where topics are not there."""
     dice, ids = random.Random(seed), set[str]()
     own = f"{rules.names.prefix}.".encode()
@@ -26,8 +26,8 @@ def broken(seed: int, rules: control_messages.Rules) -> Iterator[tuple[bytes, st
         raw = mutated(dice).replace(b"livejoin.", own)
         raw = raw.replace(b'"control"', json.dumps(rules.control).encode())
         try:
-            asked = control_messages.read(raw, rules)
-        except control_messages.Invalid as error:
+            asked = control_messages.parse_message(raw, rules)
+        except control_messages.InvalidMessage as error:
             yield raw, str(error)
             continue
         # nothing is to be built: so of these only those that name topics, which are not there;
@@ -44,7 +44,7 @@ def expect_rejected(one: World, count: int, seed: int) -> Counter[str]:
     """
     named = Counter[str]()
     before = max(row["generation"] for row in one.generations())
-    made = broken(seed, control_messages.Rules(Names(one.name), f"{one.name}.control"))
+    made = broken(seed, control_messages.TopicRules(Names(one.name), f"{one.name}.control"))
     for start in range(0, count, PORTION):
         sent = [next(made) for _ in range(min(PORTION, count - start))]
         rows = _answers(one, [raw for raw, _ in sent])

@@ -61,7 +61,7 @@ class Provider:
         config.write_text(json.dumps(self._config))
         classpath = os.pathsep.join(map(str, jars.jars("oidc")))
         self._process = processes.Child(
-            [processes.java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath, _MAIN],
+            [processes.find_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath, _MAIN],
             env={
                 "JSON_CONFIG_PATH": str(config),
                 "SERVER_PORT": str(self._port),
@@ -74,7 +74,7 @@ class Provider:
 
     def _answers(self) -> bool:
         assert self._process is not None
-        assert not self._process.gone, (self.folder / "provider.log").read_text()[-3000:]
+        assert not self._process.exited, (self.folder / "provider.log").read_text()[-3000:]
         with contextlib.suppress(OSError):
             urllib.request.urlopen(self.keys_url, timeout=5, context=self._trusted).close()
             return True

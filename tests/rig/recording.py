@@ -21,7 +21,7 @@ from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import arrived
+from livejoin.kafka.reading import poll_batch
 from livejoin.runtime import broker
 from livejoin.tables.auth import access_topics
 from rig.produce import Producers
@@ -52,7 +52,7 @@ def restore(kafka: Kafka, topics: Recording) -> None:
     """Make the topics of a recording, each record at the offset that it had where that counts."""
     for name, topic in topics.items():
         # the records are old by now, and must stay
-        kafka.make(name, {"retention.ms": "-1", **topic["config"]}, topic["partitions"])
+        kafka.create_topic(name, {"retention.ms": "-1", **topic["config"]}, topic["partitions"])
     found = kafka.describe(topics)
     ids = {topic["id"]: found[name].id for name, topic in topics.items()}
     producer = kafka.producer()
@@ -85,7 +85,7 @@ def _records(kafka: Kafka, topic: str, partitions: Iterable[int]) -> list[Messag
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         records: list[Message] = []
-        while some := arrived(consumer, 10_000, 10 * _READ_S if not records else _READ_S):
+        while some := poll_batch(consumer, 10_000, 10 * _READ_S if not records else _READ_S):
             records += some
     finally:
         consumer.close()
@@ -105,17 +105,17 @@ def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
     names, dice = Names(NAME), random.Random(1)
     for pair, count in (("a", 24), ("b", 40)):
         for topic in TOPICS[pair].values():
-            kafka.make(topic, partitions=2)
+            kafka.create_topic(topic, partitions=2)
         producers = Producers(kafka, TOPICS[pair], tag=pair)
         for _ in range(count):
             producers.one(dice, users=0.4)
         producers.send("users", b"no JSON")
         producers.send("accounts", None)
         producers.flush()
-    access_topics.make_topics(kafka, names)
-    text = access_topics.make(kafka, names, "operator", "recorded", None)
-    access_topics.make(kafka, names, "viewer", "revoked", None)
-    gone = next(t for t in access_topics.known(kafka, names).values() if t.label == "revoked")
+    access_topics.create_topics(kafka, names)
+    text = access_topics.create_token(kafka, names, "operator", "recorded", None)
+    access_topics.create_token(kafka, names, "viewer", "revoked", None)
+    gone = next(t for t in access_topics.read_tokens(kafka, names).values() if t.label == "revoked")
     access_topics.revoke(kafka, names, gone.id)
     live = Running(
         kafka,
@@ -143,7 +143,7 @@ def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        with broker.broker(Path(made) / "broker") as own:
+        with broker.embedded_broker(Path(made) / "broker") as own:
             written = _make(own, Path(made) / "livejoin")
         for one_topic, what in written["topics"].items():
             print(one_topic, len(what["records"]))

@@ -6,7 +6,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.core import changelog as rows
 from livejoin.core import spec
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, read_to_end
@@ -49,26 +49,28 @@ def changelog(one: World) -> str:
     return Names(one.name).changelog(one.status()["generation"])
 
 
-def last_of(one: World, key: bytes) -> Change:
+def last_of(one: World, key: bytes) -> ChangelogRecord:
     """The last record of a key in the live generation's changelog: what compaction keeps."""
     found = [record for record in records(one.kafka, changelog(one)) if record.key == key]
-    return rows.read(found[-1].key, found[-1].value)
+    return rows.read_record(found[-1].key, found[-1].value)
 
 
-def write_late(one: World, change: Change) -> None:
+def write_late(one: World, change: ChangelogRecord) -> None:
     """Write what a leader that stood still would write now."""
     one.control.produce(changelog(one), change.value(), change.key())
     assert one.control.flush(10) == 0
 
 
-def overtake(one: World) -> Change:
+def overtake(one: World) -> ChangelogRecord:
     """Have an older record follow a row's newest one, until that is written again behind it."""
     table = one.live.table("final_ui")
     row_id = next(i for i, row in table.items() if row["balance"] is not None)
     winner = last_of(one, f"final_ui/{row_id}".encode())
     assert winner.version is not None
     before = len(records(one.kafka, changelog(one)))
-    older = Change("final_ui", row_id, {"userId": "of another time"}, winner.ts - 1, (0, 0, 0))
+    older = ChangelogRecord(
+        "final_ui", row_id, {"userId": "of another time"}, winner.ts - 1, (0, 0, 0)
+    )
     write_late(one, older)
     until(lambda: last_of(one, winner.key()) == winner, "the winner stands last again")
     added = [r.value for r in records(one.kafka, changelog(one))[before:] if r.key == winner.key()]

@@ -57,7 +57,7 @@ class Stopwatch:
                 self._take(data, time.monotonic())
 
     def _take(self, data: bytes, now: float) -> None:
-        header, parts = frames.read(data)
+        header, parts = frames.parse_frame(data)
         if header["type"] == "heartbeat":
             self.read = sum(source["read"] for source in header["sources"].values())
         for part in parts:

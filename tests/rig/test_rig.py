@@ -24,7 +24,7 @@ from websockets.typing import Subprotocol
 
 from livejoin import row_hash
 from livejoin.runtime.broker import free_port
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import schema
 from livejoin.tables.live import frames
 from rig import comparing, figures, load, oracle, polling, results, watching
@@ -40,7 +40,7 @@ from rig.storm_validate import Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
 from rig.world import watched
 from tables.filled import chunk, live
-from tables.serving import served
+from tables.serving import run_server
 
 NOW = 1_700_000_000_000
 RECORDS = {
@@ -70,13 +70,13 @@ def tables(join: str = "left") -> Tables:
 def viewer(shown: Tables) -> Watcher:
     """A viewer that was sent these rows in a frame."""
     one = Watcher("http://nowhere/", lambda *_: 0)
-    one._take(frames.frame({"type": "cutover", "generation": 1, "seq": 9}, parts(shown)))
+    one._take(frames.encode_frame({"type": "cutover", "generation": 1, "seq": 9}, parts(shown)))
     return one
 
 
-def parts(shown: Tables) -> list[frames.Part]:
+def parts(shown: Tables) -> list[frames.EncodedPart]:
     return [
-        frames.part(name, "snapshot", batch(name, shown.get(name, {})))
+        frames.encode_rows(name, "snapshot", batch(name, shown.get(name, {})))
         for name in (*OF_A_GENERATION, *SYSTEM)
     ]
 
@@ -90,9 +90,9 @@ def heartbeat(shown: Tables) -> bytes:
     told = {}
     for name in (*OF_A_GENERATION, *SYSTEM):
         rows = batch(name, shown.get(name, {}))
-        total = sum(row_hash.total(row_hash.of_rows(one)) for one in rows.to_batches())
-        told[name] = {"rows": rows.num_rows, "hash": row_hash.text(total)}
-    return frames.frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": told})
+        total = sum(row_hash.sum_hashes(row_hash.hash_rows(one)) for one in rows.to_batches())
+        told[name] = {"rows": rows.num_rows, "hash": row_hash.to_hex(total)}
+    return frames.encode_frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": told})
 
 
 def one_cell(shown: Tables) -> None:
@@ -161,8 +161,11 @@ def test_the_hash_follows_changes_and_removals() -> None:
     changed = batch("final_ui", {"0-0": shown["final_ui"]["0-0"]})
     gone = shown["final_ui"].pop("1-0")["_id"]
     told = {"type": "data", "generation": 1, "seq": 9}
-    more = [frames.part("final_ui", "upsert", changed), frames.removal("final_ui", [gone])]
-    one._take(frames.frame(told, more))
+    more = [
+        frames.encode_rows("final_ui", "upsert", changed),
+        frames.encode_removal("final_ui", [gone]),
+    ]
+    one._take(frames.encode_frame(told, more))
     one.wrong.clear()  # the rows are none that a join gives
     one._take(heartbeat(shown))
     assert (one.wrong, one.hashed) == ([], 1)
@@ -354,11 +357,11 @@ def test_the_quick_truth_is_the_slow_one() -> None:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """A server of 2,000 rows, most of them older than thirty."""
-    host = Host(logs_kept=10, rejects_kept=10)
-    host.follow(live(1))
+    host = Catalog(logs_kept=10, rejects_kept=10)
+    host.apply_state(live(1))
     rows = (row("final_ui", number, "generation 1", 0) for number in range(2000))
     host.apply(chunk(1, 2000, *rows))
-    with served(host) as serving:
+    with run_server(host) as serving:
         yield serving.port
 
 

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from livejoin import row_hash
-from livejoin.tables.live.frames import Part, read
+from livejoin.tables.live.frames import EncodedPart, parse_frame
 from rig.running import alive, frozen
 
 DATA = ("users_ui", "accounts_ui", "final_ui")
@@ -138,7 +138,7 @@ class Watcher:
                 self.dropped += lives
 
     def _take(self, data: bytes) -> None:
-        header, parts = read(data)
+        header, parts = parse_frame(data)
         self.frames += 1
         if header["type"] == "error":
             self.wrong.append(f"error frame: {header}")
@@ -161,7 +161,7 @@ class Watcher:
             wrong = self._partial() if moved else []
             self.wrong += [where + one for one in (*wrong, *self._check_touched())][:3]
 
-    def _apply(self, part: Part) -> None:
+    def _apply(self, part: EncodedPart) -> None:
         table = self.tables[part.table]
         of_user = self._of_user.get(part.table)
         with pa.ipc.open_stream(part.payload) as stream:
@@ -183,7 +183,7 @@ class Watcher:
             ids.add(row_id) if part.kind != "remove" else ids.discard(row_id)
             self._touched.add(known["userId"])
 
-    def _rehash(self, part: Part, batch: pa.Table) -> None:
+    def _rehash(self, part: EncodedPart, batch: pa.Table) -> None:
         """Keep the sum of the rows' hashes; a row is hashed when it comes."""
         hashes = self._hashes[part.table]
         if part.kind == "snapshot":
@@ -192,7 +192,7 @@ class Watcher:
         ids = batch.column("_id").to_pylist()
         new = [0] * len(ids)
         if part.kind != "remove":
-            new = [int(one) for of in batch.to_batches() for one in row_hash.of_rows(of)]
+            new = [int(one) for of in batch.to_batches() for one in row_hash.hash_rows(of)]
         for row_id, its in zip(ids, new, strict=True):
             self._sums[part.table] += its - hashes.pop(row_id, 0)
             if part.kind != "remove":
@@ -205,7 +205,7 @@ class Watcher:
         at = f"generation {header['generation']}, seq {header['seq']}: "
         told = {name: of for name, of in header["tables"].items() if name in self.tables}
         for name, figures in told.items():
-            count, its = len(self.tables[name]), row_hash.text(self._sums[name])
+            count, its = len(self.tables[name]), row_hash.to_hex(self._sums[name])
             if figures["rows"] != count:
                 self.wrong.append(f"{at}{name}: {count} rows here, {figures['rows']} there")
             elif figures["hash"] != its:

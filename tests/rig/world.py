@@ -130,7 +130,7 @@ def world(
     producers = {}
     for pair in PAIRS:
         for topic in topics(name, pair).values():
-            kafka.make(topic, partitions=2)
+            kafka.create_topic(topic, partitions=2)
         producers[pair] = Producers(kafka, topics(name, pair), tag=pair)
     chosen = {
         "name": name,

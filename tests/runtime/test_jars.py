@@ -35,7 +35,7 @@ def _repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_locked_jar_has_a_group_a_coordinate_and_a_checksum() -> None:
-    locked = jars.locked()
+    locked = jars.read_lock_file()
     assert {jar.group for jar in locked} == {"spark", "broker", "oidc"}
     for jar in locked:
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+", jar.coordinate), jar
@@ -43,19 +43,19 @@ def test_every_locked_jar_has_a_group_a_coordinate_and_a_checksum() -> None:
 
 
 def test_no_jar_is_locked_twice_in_a_group() -> None:
-    names = [(jar.group, jar.coordinate.rpartition(":")[0]) for jar in jars.locked()]
+    names = [(jar.group, jar.coordinate.rpartition(":")[0]) for jar in jars.read_lock_file()]
     assert len(set(names)) == len(names)
 
 
 def test_all_that_is_wanted_is_locked() -> None:
-    locked = {(jar.group, jar.coordinate) for jar in jars.locked()}
+    locked = {(jar.group, jar.coordinate) for jar in jars.read_lock_file()}
     assert {(group, coordinate) for group, coordinate, _ in jars.WANTED} <= locked
 
 
 @pytest.mark.usefixtures("_repository")
 def test_a_jar_that_has_the_locked_checksum_comes_into_the_cache(cache: Path) -> None:
     jar = Jar("spark", "a:b:1", RIGHT)
-    jars._bring([jar])
+    jars._download([jar])
     assert jar.file == cache / "a--b--1.jar"
     assert jar.file.read_bytes() == CONTENT
     assert list(cache.iterdir()) == [jar.file]
@@ -64,7 +64,7 @@ def test_a_jar_that_has_the_locked_checksum_comes_into_the_cache(cache: Path) ->
 @pytest.mark.usefixtures("_repository")
 def test_a_jar_that_has_another_checksum_is_refused_and_not_kept(cache: Path) -> None:
     with pytest.raises(MachineError) as refused:
-        jars._bring([Jar("spark", "a:b:1", WRONG)])
+        jars._download([Jar("spark", "a:b:1", WRONG)])
     assert refused.value.message == f"a:b:1 has sha256 {RIGHT}, not {WRONG}"
     assert "do not use it" in refused.value.hint
     assert list(cache.iterdir()) == []
@@ -73,13 +73,13 @@ def test_a_jar_that_has_another_checksum_is_refused_and_not_kept(cache: Path) ->
 @pytest.mark.usefixtures("_repository")
 def test_a_jar_that_is_nowhere_is_named(cache: Path) -> None:
     with pytest.raises(MachineError, match=r"c:d:2 was not found.*LIVEJOIN_IVY_SETTINGS"):
-        jars._bring([Jar("spark", "c:d:2", RIGHT)])
+        jars._download([Jar("spark", "c:d:2", RIGHT)])
     assert list(cache.iterdir()) == []
 
 
 def test_jars_that_are_in_the_cache_need_no_java_and_no_network(cache: Path) -> None:
     cache.mkdir(parents=True)
-    wanted = [jar.file for jar in jars.locked() if jar.group == "spark"]
+    wanted = [jar.file for jar in jars.read_lock_file() if jar.group == "spark"]
     for file in wanted:
         file.write_bytes(CONTENT)
     assert jars.jars("spark") == wanted

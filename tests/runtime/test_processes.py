@@ -11,7 +11,7 @@ import pytest
 
 from livejoin.errors import MachineError
 from livejoin.runtime import processes
-from livejoin.runtime.processes import Child, only_one
+from livejoin.runtime.processes import Child, file_lock
 
 Java = Callable[[str], Path]
 LIMIT_S = 20
@@ -125,7 +125,7 @@ def test_a_killed_child_is_gone_at_once_whatever_it_does(pipe: Line) -> None:
     assert pipe.read() == b"!"
     os.killpg(child._process.pid, signal.SIGSTOP)  # its guard too: nobody there can be asked
     child.kill()
-    assert child.gone
+    assert child.exited
     assert pipe.read() == b""
     child.kill()
     child.close()
@@ -136,9 +136,9 @@ def test_a_child_is_gone_after_close(pipe: Line, code: str) -> None:
     child = Child(_python(code, pipe), keep=[pipe.end])
     pipe.hang_up()
     assert pipe.read() == b"!"
-    assert not child.gone
+    assert not child.exited
     child.close(grace_s=LIMIT_S if code is WAITS else 0.5)
-    assert child.gone
+    assert child.exited
     assert pipe.read() == b""
 
 
@@ -146,7 +146,7 @@ def test_closing_twice_is_fine(pipe: Line) -> None:
     child = Child(_python(WAITS, pipe), keep=[pipe.end])
     child.close()
     child.close()
-    assert child.gone
+    assert child.exited
 
 
 def test_a_child_that_ended_by_itself_is_gone_and_leaves_no_guard(pipe: Line) -> None:
@@ -154,7 +154,7 @@ def test_a_child_that_ended_by_itself_is_gone_and_leaves_no_guard(pipe: Line) ->
     pipe.hang_up()
     assert pipe.read() == b""
     assert child._process.wait(LIMIT_S) == 0
-    assert child.gone
+    assert child.exited
     child.close()
 
 
@@ -177,10 +177,10 @@ def test_what_a_child_says_goes_to_its_log(tmp_path: Path) -> None:
 
 
 def test_a_second_holder_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
-    with only_one(tmp_path / "lock", "folder"):
+    with file_lock(tmp_path / "lock", "folder"):
         with (
             pytest.raises(MachineError) as refused,
-            only_one(tmp_path / "lock", "folder", limit_s=0),
+            file_lock(tmp_path / "lock", "folder", limit_s=0),
         ):
             pass
         assert str(refused.value) == (
@@ -190,33 +190,33 @@ def test_a_second_holder_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
 
 def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
     for _ in range(2):
-        with only_one(tmp_path / "made" / "lock", "folder", limit_s=0):
+        with file_lock(tmp_path / "made" / "lock", "folder", limit_s=0):
             pass
 
 
 def test_locks_of_different_folders_do_not_meet(tmp_path: Path) -> None:
-    with only_one(tmp_path / "a" / "lock", "folder"), only_one(tmp_path / "b" / "lock", "folder"):
+    with file_lock(tmp_path / "a" / "lock", "folder"), file_lock(tmp_path / "b" / "lock", "folder"):
         pass
 
 
 def test_a_child_that_was_given_the_lock_holds_it_until_it_is_dead(
     tmp_path: Path, pipe: Line
 ) -> None:
-    with only_one(tmp_path / "lock", "folder") as lock:
+    with file_lock(tmp_path / "lock", "folder") as lock:
         child = Child(_python(WAITS, pipe), keep=[pipe.end, lock])
         assert pipe.read() == b"!"
-    with pytest.raises(MachineError), only_one(tmp_path / "lock", "folder", limit_s=0):
+    with pytest.raises(MachineError), file_lock(tmp_path / "lock", "folder", limit_s=0):
         pass
     child.close()
-    with only_one(tmp_path / "lock", "folder", limit_s=LIMIT_S):
+    with file_lock(tmp_path / "lock", "folder", limit_s=LIMIT_S):
         pass
 
 
 def test_a_child_that_was_not_given_the_lock_does_not_hold_it(tmp_path: Path, pipe: Line) -> None:
-    with only_one(tmp_path / "lock", "folder"):
+    with file_lock(tmp_path / "lock", "folder"):
         child = Child(_python(WAITS, pipe), keep=[pipe.end])
         assert pipe.read() == b"!"
-    with only_one(tmp_path / "lock", "folder", limit_s=0):
+    with file_lock(tmp_path / "lock", "folder", limit_s=0):
         pass
     child.close()
 
@@ -239,7 +239,7 @@ def _says(text: str) -> str:
 )
 def test_a_java_that_is_new_enough_is_used(java_home: Java, said: str) -> None:
     file = java_home(_says(said))
-    assert processes.java() == str(file)
+    assert processes.find_java() == str(file)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_java_that_is_too_old_is_named_with_what_to_install(
 ) -> None:
     file = java_home(_says(said))
     with pytest.raises(MachineError) as refused:
-        processes.java()
+        processes.find_java()
     assert refused.value.message == f"{file} is {named}, which is too old"
     assert "Install Java 17 or later" in refused.value.hint
 
@@ -266,7 +266,7 @@ def test_a_java_home_without_java_is_named_with_what_to_install(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MachineError) as refused:
-        processes.java()
+        processes.find_java()
     assert refused.value.message == f"there is no java in JAVA_HOME={tmp_path}"
     assert "Install Java 17 or later" in refused.value.hint
 
@@ -277,16 +277,16 @@ def test_without_java_home_the_path_is_searched(
     file = java_home(_says('openjdk version "17.0.15"'))
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", f"{file.parent}:/usr/bin:/bin")
-    assert processes.java() == str(file)
+    assert processes.find_java() == str(file)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="there is no java on the PATH"):
-        processes.java()
+        processes.find_java()
 
 
 def test_a_java_that_cannot_be_run_is_named_with_what_to_install(java_home: Java) -> None:
     java_home("")
     with pytest.raises(MachineError):
-        processes.java()
+        processes.find_java()
 
 
 # --- folders and people
@@ -305,5 +305,5 @@ def test_folders_follow_the_users_wishes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_progress_is_said_to_a_terminal_only(capfd: pytest.CaptureFixture[str]) -> None:
-    processes.say("Downloading …")
+    processes.print_progress("Downloading …")
     assert capfd.readouterr() == ("", "")

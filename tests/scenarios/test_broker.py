@@ -34,16 +34,16 @@ def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
     os.kill(parent.pid, signal.SIGKILL)
     parent.communicate()
     until(lambda: not alive(jvm), "no orphan JVM")
-    with broker.broker(tmp_path) as again:
+    with broker.embedded_broker(tmp_path) as again:
         assert set(again.describe(["kept", "other"])) == {"kept"}
 
 
 def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
     port = broker.free_port()
     first = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
-    with broker.broker(tmp_path / "broker", port):
+    with broker.embedded_broker(tmp_path / "broker", port):
         for topic in TOPICS.values():
-            first.make(topic)
+            first.create_topic(topic)
         producers = Producers(first, TOPICS)
         producers.send("users", {"userId": "a", "name": "before"})
         producers.flush()
@@ -54,7 +54,7 @@ def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
         until(lambda: one.ask("api/v1/status")["stale"], "the outage is said")
         assert "cannot be reached" in one.ask("api/v1/status")["stale"]
         assert [row["name"] for row in one.table("final_ui").values()] == ["before"]
-        with broker.broker(tmp_path / "broker", port):
+        with broker.embedded_broker(tmp_path / "broker", port):
             producers.send("users", {"userId": "b", "name": "after"})
             producers.flush()
             until(lambda: one.read() == producers.count, "the new record")

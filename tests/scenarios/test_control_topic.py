@@ -110,7 +110,7 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
     for pair in PAIRS:
         names = {source: f"filled.{source}.{pair}" for source in sources}
         for topic in names.values():
-            kafka.make(topic, partitions=2)
+            kafka.create_topic(topic, partitions=2)
         producers[pair] = Producers(kafka, names)  # any pair may be joined with any other
         for _ in range(60):
             producers[pair].one(dice, users=0.4)
@@ -143,7 +143,7 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
 
 
 def _fill(kafka: Kafka, fold: Fold) -> None:
-    kafka.make("filled.control", {"retention.ms": "-1"})
+    kafka.create_topic("filled.control", {"retention.ms": "-1"})
     producer = kafka.producer()
     for raw in fold.raws:
         producer.produce("filled.control", raw)

@@ -20,7 +20,7 @@ SEED = 20261115
 @pytest.mark.timeout(600)  # four starts of Spark beside two other groups of tests took 300 s
 def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
     for topic in TOPICS.values():
-        kafka.make(topic, partitions=2)
+        kafka.create_topic(topic, partitions=2)
     producers = Producers(kafka, TOPICS)
     # short batches, so that a run restores committed state and also replays what was not committed
     with running(kafka, tmp_path, name="crash", topics=TOPICS, spark={"batch_s": 5}) as live:
@@ -69,6 +69,6 @@ def _marks(kafka: Kafka) -> collections.Counter[bytes]:
     try:
         consumer.assign([TopicPartition("crash.changelog.1", 0, 0)])
         keys = (record.key for record in read_to_end(consumer, "crash.changelog.1"))
-        return collections.Counter(key for key in keys if changelog.mark(key))
+        return collections.Counter(key for key in keys if changelog.marked_position(key))
     finally:
         consumer.close()

@@ -82,7 +82,9 @@ def feed(to: Producers) -> None:
 def topics(kafka: Kafka) -> None:
     for topic in TOPICS.values():
         # records of 2023 would be deleted by age
-        kafka.make(topic, {"max.message.bytes": str(8 << 20), "retention.ms": "-1"}, partitions=3)
+        kafka.create_topic(
+            topic, {"max.message.bytes": str(8 << 20), "retention.ms": "-1"}, partitions=3
+        )
 
 
 @pytest.fixture(scope="module")
@@ -179,11 +181,11 @@ def _exists(pid: int) -> bool:
 
 def test_a_missing_topic_is_waited_for(kafka: Kafka, tmp_path: Path) -> None:
     topics = {"users": "late.users", "accounts": "late.accounts"}
-    kafka.make(topics["accounts"])
+    kafka.create_topic(topics["accounts"])
     with running(kafka, tmp_path, name="late", topics=topics) as one:
         until(lambda: _state(one) == "waiting", "waiting", 90)
         assert 'topic "late.users" does not exist' in one.ask("api/v1/status")["message"]
-        kafka.make(topics["users"])
+        kafka.create_topic(topics["users"])
         one.wait_live()  # empty topics have nothing to wait for
         to = Producers(kafka, topics)
         to.send("users", {"userId": "a", "name": "n"})

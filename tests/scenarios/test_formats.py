@@ -114,7 +114,7 @@ def _write(kafka: Kafka, names: Names, state: dict[str, Any], status: Any = None
 @contextlib.contextmanager
 def _standing(kafka: Kafka, names: Names) -> Iterator[Consumer]:
     """One more that stands for election."""
-    member = kafka.member(names.group("leader"), SESSION_S)
+    member = kafka.group_consumer(names.group("leader"), SESSION_S)
     try:
         member.subscribe([names.leader])
         yield member
@@ -132,12 +132,12 @@ def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
 ) -> None:
     Ledgered(kafka, tmp_path, names.prefix)
     for topic in (names.replies, names.tokens, names.audit):
-        kafka.make(topic)
+        kafka.create_topic(topic)
     other = kafka.producer(**{"transactional.id": names.leader})
     other.init_transactions(20)
     _write(kafka, names, {"format": 3, "live": "means something else"})
     ours = [t for t in kafka.topics() if t.startswith(names.prefix)]
-    before = {topic: kafka.end_of(topic) for topic in ours}
+    before = {topic: kafka.end_offset(topic) for topic in ours}
     with running(kafka, tmp_path / "run", name=names.prefix) as live:
         # its tables say it as well, in other words; it does not lead for 30 s, then says so again
         why = f"{names.ledger}: {NEWER}"
@@ -148,7 +148,7 @@ def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
             until(lambda: _holds(other_member), "it has given up the lead: another one may have it")
         assert live.ended is None
         assert live.jvms() == []
-    assert {topic: kafka.end_of(topic) for topic in ours} == before
+    assert {topic: kafka.end_offset(topic) for topic in ours} == before
     assert [t for t in kafka.topics() if t.startswith(names.prefix)] == ours
     other.begin_transaction()
     other.produce(names.ledger, b"1", b"test")
@@ -205,13 +205,13 @@ def _says(server: Running) -> bool:
 
 def test_a_token_of_a_newer_format_cannot_be_revoked_here(kafka: Kafka) -> None:
     names = Names("format-tokens")
-    access_topics.make_topics(kafka, names)
+    access_topics.create_topics(kafka, names)
     producer = kafka.producer()
     producer.produce(names.tokens, b'{"format": 2}', b"00c0ffee")
     assert producer.flush(20) == 0
     with pytest.raises(NewerFormat, match="token 00c0ffee has format 2"):
         access_topics.revoke(kafka, names, "00c0ffee")
-    assert access_topics.first(kafka, names) == [], "there has been one"
+    assert access_topics.create_first_tokens(kafka, names) == [], "there has been one"
 
 
 def test_rows_of_a_changelog_that_was_made_again_are_not_shown(
@@ -224,7 +224,7 @@ def test_rows_of_a_changelog_that_was_made_again_are_not_shown(
     ledgered.lead(Generation(**{**vars(live), "changelog_id": own}))
     with ledgered.server() as server:
         assert len(server.table("final_ui")) == 20
-        kafka.make_new(names.changelog(1))
+        kafka.recreate_topic(names.changelog(1))
         for number in range(30):
             ledgered.put(1, row("final_ui", number, "of another changelog"))
         ledgered.flush()

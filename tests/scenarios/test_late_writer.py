@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.kafka.cluster import Kafka
 from rig.records import last_of, overtake, write_late
 from rig.running import COLD, until
@@ -37,7 +37,7 @@ def test_a_row_without_an_account_is_followed_by_its_removal(one: World) -> None
     assert removal.row is None
     assert removal.version is not None
     before = removal.version  # there may be a newer one before it, which then wins
-    write_late(one, Change("final_ui", user, {"userId": "a phantom"}, removal.ts))
+    write_late(one, ChangelogRecord("final_ui", user, {"userId": "a phantom"}, removal.ts))
 
     def gone() -> bool:
         last = last_of(one, removal.key())

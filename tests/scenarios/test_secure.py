@@ -29,7 +29,12 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import read_to_end
 from livejoin.runtime import processes
 from livejoin.tables.auth import identity
-from livejoin.tables.auth.access_topics import first, known, make_topics, revoke
+from livejoin.tables.auth.access_topics import (
+    create_first_tokens,
+    create_topics,
+    read_tokens,
+    revoke,
+)
 from rig.ledgered import Ledgered
 from rig.running import LIVEJOIN, Running, running, until
 
@@ -255,8 +260,8 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     first, second = servers
     tokens.run("list")  # the topics are there
     until(partial(answers, first, "livez"), "it answers")
-    key = identity.key(processes.state_folder() / NAME / "session")
-    browser = Browser(identity.Sessions(key).begin(identity.CONSOLE))
+    key = identity.load_session_key(processes.state_folder() / NAME / "session")
+    browser = Browser(identity.Sessions(key).start(identity.CONSOLE))
     until(partial(browser.known, first), "the console's session counts")
     assert tokens.run("revoke", "console")["state"].startswith("revoked before ")
     for server in servers:
@@ -266,7 +271,7 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     until(partial(browser.refused, second), "it is over after a restart")
     (listed,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
     assert listed["state"].startswith("revoked before ")
-    later = Browser(identity.Sessions(key).begin(identity.CONSOLE))
+    later = Browser(identity.Sessions(key).start(identity.CONSOLE))
     assert later.known(first)
 
 
@@ -274,19 +279,19 @@ def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = Names("first")
-    make_topics(kafka, names)
-    made = first(kafka, names)
+    create_topics(kafka, names)
+    made = create_first_tokens(kafka, names)
     assert [role for role, _ in made] == ["viewer", "operator"]
     app._print_tokens(made)
     printed = capsys.readouterr()
     assert [text in printed.out for _, text in made] == [True, True]
     assert printed.err == ""
-    assert first(kafka, names) == []
-    known_ones = known(kafka, names)
+    assert create_first_tokens(kafka, names) == []
+    known_ones = read_tokens(kafka, names)
     for token_id in known_ones:
         revoke(kafka, names, token_id)
-    assert first(kafka, names) == []  # whoever revokes all wants none
-    assert [one.revoked for one in known(kafka, names).values()] == [True, True]
+    assert create_first_tokens(kafka, names) == []  # whoever revokes all wants none
+    assert [one.revoked for one in read_tokens(kafka, names).values()] == [True, True]
     with pytest.raises(AskError, match="there is no token"):
         revoke(kafka, names, "nope")
 

@@ -68,13 +68,13 @@ def break_next_changelog(world: World) -> None:
     """The changelog that was just made takes no record: its query dies at every write."""
     changelog = Names(NAME).changelog(world.notes["next"])
     until(lambda: changelog in world.kafka.topics(), "it is made")
-    assert world.kafka.have_setting(changelog, "max.message.bytes", "1")
+    assert world.kafka.ensure_topic_config(changelog, "max.message.bytes", "1")
 
 
 def fill_big(world: World) -> None:
     """A pair of topics that takes a while to read."""
     for topic in topics(NAME, "big").values():
-        world.kafka.make(topic)
+        world.kafka.create_topic(topic)
     to = Producers(world.kafka, topics(NAME, "big"), tag="big")
     for _ in range(30_000):
         to.one(world.dice, users=0.5)

@@ -8,24 +8,24 @@ import pytest
 from typer.testing import CliRunner
 
 from livejoin.cli import main
-from livejoin.core.control_messages import Rules
+from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from rig.produce import Producers
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 TOPICS = {"users": "peek.users", "accounts": "peek.accounts"}
-RULES = Rules(Names("peek"), "peek.control", ("peek.*",))
+RULES = TopicRules(Names("peek"), "peek.control", ("peek.*",))
 NOW = 1_700_000_000_000
 FOREVER = {"retention.ms": "-1"}  # records of 2023 would be deleted by age
 
 
 @pytest.fixture(scope="module")
 def producers(kafka: Kafka) -> Producers:
-    kafka.make(TOPICS["users"], FOREVER, partitions=3)
-    kafka.make(TOPICS["accounts"], FOREVER)
+    kafka.create_topic(TOPICS["users"], FOREVER, partitions=3)
+    kafka.create_topic(TOPICS["accounts"], FOREVER)
     for name in ("peek.control", "peek.ledger", "peek.empty", "elsewhere.users"):
-        kafka.make(name)
+        kafka.create_topic(name)
     made = Producers(kafka, TOPICS)
     for number in range(30):
         user = {"userId": f"u{number}"}
@@ -35,19 +35,19 @@ def producers(kafka: Kafka) -> Producers:
 
 
 @pytest.fixture(scope="module")
-def shown(kafka: Kafka, producers: Producers) -> Iterator[Served]:
-    with served(kafka=kafka, rules=RULES) as serving:
+def shown(kafka: Kafka, producers: Producers) -> Iterator[RunningServer]:
+    with run_server(kafka=kafka, rules=RULES) as serving:
         yield serving
 
 
-def _topics(shown: Served) -> dict[str, dict[str, Any]]:
-    answer = shown.get("/api/v1/topics")
+def _topics(shown: RunningServer) -> dict[str, dict[str, Any]]:
+    answer = shown.request("/api/v1/topics")
     assert answer.status == 200
     return {one["name"]: one for one in answer.json()["topics"]}
 
 
-def _peek(shown: Served, topic: str, count: int = 10) -> list[dict[str, Any]]:
-    answer = shown.get(f"/api/v1/topics/{topic}/peek?count={count}")
+def _peek(shown: RunningServer, topic: str, count: int = 10) -> list[dict[str, Any]]:
+    answer = shown.request(f"/api/v1/topics/{topic}/peek?count={count}")
     assert answer.status == 200
     body = answer.json()
     assert body["complete"] is True
@@ -55,7 +55,7 @@ def _peek(shown: Served, topic: str, count: int = 10) -> list[dict[str, Any]]:
     return messages
 
 
-def test_topics_are_listed_with_what_the_broker_knows(shown: Served) -> None:
+def test_topics_are_listed_with_what_the_broker_knows(shown: RunningServer) -> None:
     topics = _topics(shown)
     assert topics["peek.users"] == {
         "name": "peek.users",
@@ -72,7 +72,7 @@ def test_topics_are_listed_with_what_the_broker_knows(shown: Served) -> None:
     assert not any(name.startswith("__") for name in topics)
 
 
-def test_a_peek_gives_the_newest_over_all_partitions(shown: Served) -> None:
+def test_a_peek_gives_the_newest_over_all_partitions(shown: RunningServer) -> None:
     messages = _peek(shown, "peek.users", 4)
     assert [one["parsed"]["userId"] for one in messages] == ["u29", "u28", "u27", "u26"]
     assert messages[0] == {
@@ -88,15 +88,15 @@ def test_a_peek_gives_the_newest_over_all_partitions(shown: Served) -> None:
     assert len(_peek(shown, "peek.users", 100)) == 30
 
 
-def test_a_topic_without_records_has_none(shown: Served) -> None:
+def test_a_topic_without_records_has_none(shown: RunningServer) -> None:
     assert _peek(shown, "peek.empty") == []
 
 
 def test_records_of_transactions_are_found_behind_their_markers(
-    kafka: Kafka, shown: Served
+    kafka: Kafka, shown: RunningServer
 ) -> None:
     """Many markers and aborted records stand at the end; the record before them is the newest."""
-    kafka.make("peek.transactions", FOREVER)
+    kafka.create_topic("peek.transactions", FOREVER)
     producer = kafka.producer(**{"transactional.id": "peek.transactions"})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -111,7 +111,7 @@ def test_records_of_transactions_are_found_behind_their_markers(
     assert one["parsed"] == {"a": 1}
 
 
-def test_any_bytes_can_be_peeked_at(shown: Served, producers: Producers) -> None:
+def test_any_bytes_can_be_peeked_at(shown: RunningServer, producers: Producers) -> None:
     values: list[bytes | None] = [
         b"\xff\x00",
         None,
@@ -138,13 +138,13 @@ def test_any_bytes_can_be_peeked_at(shown: Served, producers: Producers) -> None
 
 
 @pytest.mark.parametrize("topic", ["peek.usres", "elsewhere.users"])
-def test_what_is_not_there_or_not_allowed_is_not_found(shown: Served, topic: str) -> None:
-    answer = shown.get(f"/api/v1/topics/{topic}/peek")
+def test_what_is_not_there_or_not_allowed_is_not_found(shown: RunningServer, topic: str) -> None:
+    answer = shown.request(f"/api/v1/topics/{topic}/peek")
     assert answer.status == 404
     assert f'topic "{topic}" does not exist. Did you mean peek.users?' in answer.json()["detail"]
 
 
-def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: Served) -> None:
+def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: RunningServer) -> None:
     before = kafka.topics()
     _peek(shown, "peek.users")
     assert kafka.topics() == before
@@ -152,7 +152,7 @@ def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: Served) -> None:
     assert [one.group_id for one in groups.valid if one.group_id == "peek.peek"] == []
 
 
-def test_the_commands_print_them(shown: Served) -> None:
+def test_the_commands_print_them(shown: RunningServer) -> None:
     url = ["--url", f"http://127.0.0.1:{shown.port}"]
     listed = CliRunner().invoke(main.cli, ["topics", *url])
     lines = [line.split() for line in listed.stdout.splitlines()]
@@ -162,7 +162,7 @@ def test_the_commands_print_them(shown: Served) -> None:
 
 
 def test_an_outage_is_said() -> None:
-    with served(kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES) as serving:
-        answer = serving.get("/api/v1/topics")
+    with run_server(kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES) as serving:
+        answer = serving.request("/api/v1/topics")
     assert answer.status == 503
     assert "cannot be reached" in answer.json()["detail"]

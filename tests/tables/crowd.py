@@ -15,11 +15,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import live
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 _RUN = 10_000  # as many as the follower takes at once
@@ -27,7 +27,7 @@ _CHANGED = 100
 _FIRST = 10_000_000  # all numbers are equally long
 
 
-def row(table: str, number: int, generation: int, version: int = 0) -> Change:
+def row(table: str, number: int, generation: int, version: int = 0) -> ChangelogRecord:
     """A row as large as they are: 100 bytes or so."""
     cells: dict[str, object] = {"userId": f"u{number}"}
     if table != "accounts_ui":
@@ -35,7 +35,7 @@ def row(table: str, number: int, generation: int, version: int = 0) -> Change:
         cells |= {"name": name, "email": f"{number}@example.org", "age": 30}
     if table != "users_ui":
         cells |= {"accountType": "checking", "balance": version / 4}
-    return Change(table, f"0-{number}", cells, 1_700_000_000_000, (version, 0, 0))
+    return ChangelogRecord(table, f"0-{number}", cells, 1_700_000_000_000, (version, 0, 0))
 
 
 def pairs(table: str, numbers: range, generation: int) -> list[tuple[bytes, bytes]]:
@@ -58,7 +58,7 @@ def memory() -> dict[str, int]:
 class Crowd:
     """The tables that are watched."""
 
-    def __init__(self, serving: Served, rows: int) -> None:
+    def __init__(self, serving: RunningServer, rows: int) -> None:
         self._serving = serving
         self._rows = rows
         self.generation = 0
@@ -89,13 +89,13 @@ class Crowd:
         """Nothing but tell."""
 
     def _apply(self, generation: int, end: int, some: list[tuple[bytes, bytes]]) -> None:
-        chunk = chunks.decoded(generation, end, some)
-        self._serving.do(lambda host: host.apply(chunk))
+        chunk = chunks.decode_chunk(generation, end, some)
+        self._serving.run_on_loop(lambda host: host.apply(chunk))
 
 
 def main(rows: int) -> None:
     """Serve until standard input ends."""
-    with served(Host(logs_kept=100, rejects_kept=100)) as serving:
+    with run_server(Catalog(logs_kept=100, rejects_kept=100)) as serving:
         crowd = Crowd(serving, rows)
         crowd.swap()
         told: dict[str, Callable[[], None]]

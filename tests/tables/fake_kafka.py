@@ -20,23 +20,23 @@ from livejoin.kafka.cluster import Kafka, Topic
 class Message:
     """A message, or the end of a partition."""
 
-    at_partition: int
+    in_partition: int
     at_offset: int
     raw: bytes | None = b"{}"
-    at: int = 0
-    end: bool = False
+    timestamp_ms: int = 0
+    eof: bool = False
 
     def error(self) -> KafkaError | None:
-        return KafkaError(KafkaError._PARTITION_EOF) if self.end else None
+        return KafkaError(KafkaError._PARTITION_EOF) if self.eof else None
 
     def partition(self) -> int:
-        return self.at_partition
+        return self.in_partition
 
     def offset(self) -> int:
         return self.at_offset
 
     def timestamp(self) -> tuple[int, int]:
-        return TIMESTAMP_CREATE_TIME, self.at
+        return TIMESTAMP_CREATE_TIME, self.timestamp_ms
 
     def key(self) -> bytes | None:
         return None
@@ -56,26 +56,26 @@ class FakeConsumer:
     ends: Mapping[int, int] = field(default_factory=dict)  # where the last message is not the end
     silent: bool = False
     read: list[tuple[int, int]] = field(default_factory=list)
-    _waiting: list[Message] = field(default_factory=list)
+    _pending: list[Message] = field(default_factory=list)
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
-        self._waiting = []
+        self._pending = []
         for place in places:
             there = self.topics[place.topic][place.partition]
-            self._waiting += [one for one in there if one.at_offset >= place.offset]
+            self._pending += [one for one in there if one.at_offset >= place.offset]
             end = self.ends.get(place.partition, there[-1].at_offset + 1 if there else 0)
-            self._waiting.append(Message(place.partition, end, end=True))
+            self._pending.append(Message(place.partition, end, eof=True))
 
     def poll(self, _wait_s: float) -> Message | None:
-        if self.silent or not self._waiting:
+        if self.silent or not self._pending:
             return None
-        message = self._waiting.pop(0)
-        if not message.end:
-            self.read.append((message.at_partition, message.at_offset))
+        message = self._pending.pop(0)
+        if not message.eof:
+            self.read.append((message.in_partition, message.at_offset))
         return message
 
     def close(self) -> None:
-        self._waiting = []
+        self._pending = []
 
 
 class FakeKafka(Kafka):
@@ -129,4 +129,4 @@ class FakeKafka(Kafka):
         if isinstance(spec, type(OffsetSpec.latest())):
             return ListOffsetsResultInfo(there[-1].at_offset + 1, -1, -1)
         newest = max(there, key=Message.timestamp)
-        return ListOffsetsResultInfo(newest.at_offset, newest.at, -1)
+        return ListOffsetsResultInfo(newest.at_offset, newest.timestamp_ms, -1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from livejoin.core.changelog import TOMBSTONES, Change
+from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.generation import Generation
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
@@ -15,30 +15,32 @@ CHOICE = Choice("users", "accounts")
 REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}
 
 
-def chunk(generation: int, end: int, *changes: Change) -> Chunk:
+def chunk(generation: int, end: int, *changes: ChangelogRecord) -> Chunk:
     """A run of records, the last of which stands just before `end`."""
-    return chunks.decoded(generation, end, [(change.key(), change.value()) for change in changes])
+    return chunks.decode_chunk(
+        generation, end, [(change.key(), change.value()) for change in changes]
+    )
 
 
-def user(offset: int, name: str = "Ada", ts: int = 1000, **cells: Any) -> Change:
+def user(offset: int, name: str = "Ada", ts: int = 1000, **cells: Any) -> ChangelogRecord:
     row = {"userId": f"u{offset}", "name": name, **cells}
-    return Change("users_ui", f"0-{offset}", row, ts)
+    return ChangelogRecord("users_ui", f"0-{offset}", row, ts)
 
 
-def final(offset: int, name: str | None, version: int | None = None) -> Change:
+def final(offset: int, name: str | None, version: int | None = None) -> ChangelogRecord:
     """A joined row, or its removal where there is no name."""
     row = None if name is None else {"userId": f"u{offset}", "name": name}
     at = None if version is None else (version, 0, 0)
-    return Change("final_ui", f"0-{offset}", row, 1000, at)
+    return ChangelogRecord("final_ui", f"0-{offset}", row, 1000, at)
 
 
-def reject(source: str, offset: int) -> Change:
+def reject(source: str, offset: int) -> ChangelogRecord:
     row = {**REJECT, "source": source, "offset": offset, "ts": 1000, "raw": "e30="}
-    return Change("rejects_ui", f"{source}/0-{offset}", row, 1000)
+    return ChangelogRecord("rejects_ui", f"{source}/0-{offset}", row, 1000)
 
 
-def tombstone(source: str, offset: int) -> Change:
-    return Change(TOMBSTONES, f"{source}/0-{offset}", None, 1000)
+def tombstone(source: str, offset: int) -> ChangelogRecord:
+    return ChangelogRecord(TOMBSTONES, f"{source}/0-{offset}", None, 1000)
 
 
 def building(number: int) -> State:

@@ -6,10 +6,10 @@ import random
 from websockets.exceptions import ConnectionClosed
 
 from livejoin.core import spec
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import chunk, final, live, user
-from tables.letting_in import Door
-from tables.serving import Served, served
+from tables.letting_in import AuthFixture
+from tables.serving import RunningServer, run_server
 
 SEED = 5
 TALK = (
@@ -39,9 +39,11 @@ def _message(dice: random.Random) -> str | bytes:
     return text.decode(errors="replace")
 
 
-def _hashes(shown: Served) -> dict[str, str]:
+def _hashes(shown: RunningServer) -> dict[str, str]:
     found: dict[str, str] = {}
-    shown.do(lambda host: found.update({name: host.store(name).hash for name in spec.TABLES}))
+    shown.run_on_loop(
+        lambda host: found.update({name: host.store(name).hash for name in spec.TABLES})
+    )
     return found
 
 
@@ -49,18 +51,18 @@ def fuzz(count: int) -> None:
     """Send so many to a server that somebody else watches."""
     print(f"seed {SEED}")
     dice, sent_away = random.Random(SEED), 0
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, user(0), final(0, "Ada")))
-    door = Door()
+    door = AuthFixture()
     headers = door.bearer("viewer")
     # The other one takes all that comes meanwhile, and so answers the server's pings.
     patient = {"ping_interval": None, "max_queue": None}
     with (
-        served(host, access=door.access()) as shown,
+        run_server(host, access=door.access()) as shown,
         shown.viewer("final_ui", additional_headers=headers, **patient) as other,
     ):
-        other.next()
+        other.next_frame()
         before, left = _hashes(shown), count
         while left:
             with shown.viewer(additional_headers=headers) as viewer:
@@ -68,11 +70,11 @@ def fuzz(count: int) -> None:
                     while left:
                         left -= 1
                         viewer.connection.send(_message(dice))
-                        viewer.next()
+                        viewer.next_frame()
                 except ConnectionClosed:
                     sent_away += 1
         assert _hashes(shown) == before
         shown.apply(1, 3, final(1, "Alan"))
-        assert other.next("data").kinds == [("final_ui", "upsert")]
+        assert other.next_frame("data").kinds == [("final_ui", "upsert")]
         assert [row["name"] for row in other.view["final_ui"].values()] == ["Ada", "Alan"]
     assert sent_away > count / 4

@@ -9,24 +9,24 @@ from livejoin.core.tokens import ROLES, Role, Token
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
 from livejoin.tables.auth.audit import Audit, Row
-from livejoin.tables.auth.identity import Guests, Keyring, Sessions
-from livejoin.tables.auth.sign_outs import SignOuts
-from livejoin.tables.http.connection_limits import Doors
+from livejoin.tables.auth.identity import Identities, Sessions, TokenRegistry
+from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.http.server import Access
 
 
-class Written(Audit):
+class RecordedAudit(Audit):
     """An audit whose rows can be looked at."""
 
     def __init__(self) -> None:
         super().__init__(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin"))
         self.rows: list[Row] = []
 
-    def note(self, one: Row) -> None:
+    def append(self, one: Row) -> None:
         self.rows.append(one)
 
 
-class Told(SignOuts):
+class RecordedSignOuts(SignOutPublisher):
     """Sign-outs that others were told of."""
 
     def __init__(self) -> None:
@@ -34,20 +34,22 @@ class Told(SignOuts):
         self.sessions: list[str] = []
         self.why = ""
 
-    async def tell(self, session: str, until: float) -> str:
+    async def publish(self, session: str, until: float) -> str:
         assert until > time.time()
         self.sessions.append(session)
         return self.why
 
 
 @dataclass
-class Door:
+class AuthFixture:
     """Who may come in. `texts` has a token for every way to be refused or let in."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    audit: Written = field(default_factory=Written)
-    sign_outs: Told = field(default_factory=Told)
-    guests: Guests = field(default_factory=lambda: Guests(Keyring({}, ""), Sessions(b"k" * 32)))
+    audit: RecordedAudit = field(default_factory=RecordedAudit)
+    sign_outs: RecordedSignOuts = field(default_factory=RecordedSignOuts)
+    identities: Identities = field(
+        default_factory=lambda: Identities(TokenRegistry({}, ""), Sessions(b"k" * 32))
+    )
 
     def __post_init__(self) -> None:
         for role in ROLES:
@@ -59,19 +61,21 @@ class Door:
 
     def token(self, name: str, role: Role, life_s: float | None = None) -> Token:
         """One more token."""
-        token, self.texts[name] = access_topics.made(role, name, time.time(), life_s)
-        self._know(token)
+        token, self.texts[name] = access_topics.new_token(role, name, time.time(), life_s)
+        self._add(token)
         return token
 
     def revoke(self, name: str) -> None:
-        known = self.guests.keyring.known or {}
-        self._know(known[self.texts[name].split("_")[1]].without_rights())
+        known = self.identities.tokens.by_id or {}
+        self._add(known[self.texts[name].split("_")[1]].as_revoked())
 
-    def _know(self, token: Token) -> None:
-        self.guests.keyring.known = {**(self.guests.keyring.known or {}), token.id: token}
+    def _add(self, token: Token) -> None:
+        self.identities.tokens.by_id = {**(self.identities.tokens.by_id or {}), token.id: token}
 
     def access(self, **more: Any) -> Access:
-        return Access(self.guests, self.audit, self.sign_outs, Doors(1000, 1000, 1000), **more)
+        return Access(
+            self.identities, self.audit, self.sign_outs, ConnectionLimits(1000, 1000, 1000), **more
+        )
 
     def bearer(self, name: str) -> dict[str, str]:
         """The header that shows a token."""

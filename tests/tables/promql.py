@@ -13,13 +13,13 @@ FUNCTIONS = {
 }  # fmt: skip
 _GROUPING = {"by", "on"}
 _SETS = {"and", "or", "unless"}
-ADDED = {"job", "instance"}  # by Prometheus, to everything
+SCRAPE_LABELS = {"job", "instance"}  # by Prometheus, to everything
 
 Exported = Mapping[str, list[Mapping[str, str]]]  # by name, the labels of each sample
 
 
 @dataclass
-class Used:
+class UsedNames:
     """What an expression uses."""
 
     metrics: set[str] = field(default_factory=set)
@@ -27,9 +27,9 @@ class Used:
     grouped: set[str] = field(default_factory=set)
 
 
-def used(expression: str) -> Used:
+def parse_names(expression: str) -> UsedNames:
     """Read an expression; what is no PromQL that we know is an error."""
-    found, tokens = Used(), list(_tokens(expression))
+    found, tokens = UsedNames(), list(_tokens(expression))
     at = 0
     while at < len(tokens):
         kind, text = tokens[at]
@@ -68,14 +68,16 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
             yield str(match.lastgroup), match.group()
 
 
-def wrong(expression: str, exported: Exported, shown: str = "") -> list[str]:
+def find_faults(expression: str, exported: Exported, shown: str = "") -> list[str]:
     """What an expression, or the text that is shown with it, names and nobody exports."""
-    it = used(expression)
+    it = parse_names(expression)
     faults = [f"no metric {name}" for name in sorted(it.metrics - exported.keys())]
-    labels = {key for name in it.metrics for one in exported.get(name, ()) for key in one} | ADDED
+    labels = {
+        key for name in it.metrics for one in exported.get(name, ()) for key in one
+    } | SCRAPE_LABELS
     for name, label, op, value in it.matchers:
         values = {one.get(label) for one in exported.get(name, ())}
-        if label not in ADDED and (values <= {None} or (op == "=" and value not in values)):
+        if label not in SCRAPE_LABELS and (values <= {None} or (op == "=" and value not in values)):
             faults.append(f"{name} has no {label}{op}{value}")
     named = it.grouped | set(re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", shown))
     return faults + [f"no label {label}" for label in sorted(named - labels)]

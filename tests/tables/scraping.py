@@ -5,9 +5,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import chunk, final, reject, tombstone, user
-from tables.serving import Served
+from tables.serving import RunningServer
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 READINGS = {
@@ -20,9 +20,9 @@ LIVE = Generation(
 TALLY = {"live": 3, "failed": 1, "rolled-back": 2, "restarted": 4}
 
 
-def scraped(serving: Served) -> dict[Sample, float]:
+def scraped(serving: RunningServer) -> dict[Sample, float]:
     """All samples of a scrape by name and labels."""
-    answer = serving.get("/metrics")
+    answer = serving.request("/metrics")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     samples = [
@@ -35,16 +35,16 @@ def scraped(serving: Served) -> dict[Sample, float]:
     return found
 
 
-def full() -> Host:
+def full() -> Catalog:
     """A host that has something to tell in every family."""
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(State(live=LIVE, tally=TALLY))
-    host.show_status({"state": "live", "progress": 100, "message": "m"})
-    host.signs.led(1_700_000_000_000)
-    host.signs.read()
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(State(live=LIVE, tally=TALLY))
+    host.set_status({"state": "live", "progress": 100, "message": "m"})
+    host.liveness.record_leader(1_700_000_000_000)
+    host.liveness.record_read()
     host.apply(chunk(7, 5, user(0), user(1), reject("users", 2), tombstone("accounts", 3)))
     host.apply(chunk(7, 6, final(0, "Ada")))
-    shown = host.shown
+    shown = host.served
     assert shown is not None
-    host.lag.looked(shown, {"users": {0: 13}, "accounts": {0: 4}})
+    host.lag.record_ends(shown, {"users": {0: 13}, "accounts": {0: 4}})
     return host

@@ -15,33 +15,33 @@ import pyarrow as pa
 from starlette.applications import Starlette
 from websockets.sync.client import ClientConnection, connect
 
-from livejoin.core.changelog import Change
-from livejoin.core.control_messages import Rules
+from livejoin.core.changelog import ChangelogRecord
+from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits, State
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import origin_check
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.identity import Guests, Keyring, Sessions
-from livejoin.tables.auth.request_signing import Vouching
-from livejoin.tables.auth.sign_in import SigningIn
-from livejoin.tables.auth.sign_outs import SignOuts
+from livejoin.tables.auth.identity import Identities, Sessions, TokenRegistry
+from livejoin.tables.auth.request_signing import RequestSigner
+from livejoin.tables.auth.sign_in import SignInRoutes
+from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server
-from livejoin.tables.http.connection_limits import Doors
-from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.http.connection_limits import ConnectionLimits
+from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.routes import api
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
-from livejoin.tables.live.socket import Live
+from livejoin.tables.live.socket import LiveSocket
 from tables.filled import chunk, plain
 
 LIMIT_S = 20
 SUBPROTOCOL = "livejoin.v1"
-RULES = Rules(Names("livejoin"), "control")
+RULES = TopicRules(Names("livejoin"), "control")
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -51,7 +51,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReceivedFrame:
     header: dict[str, Any]
     parts: list[tuple[str, str, list[dict[str, Any]]]]  # table, kind, rows
 
@@ -70,24 +70,24 @@ class Viewer:
         self.connection = connection
         self.view: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def ask(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
+    def subscribe(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
         asked: dict[str, Any] = {"subscribe": tables}
         if resume:
             asked["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
         self.connection.send(json.dumps(asked))
 
-    def next(self, *types: str) -> Frame:
+    def next_frame(self, *types: str) -> ReceivedFrame:
         """The next frame, or the next of these types."""
         while True:
             data = self.connection.recv(timeout=LIMIT_S)
             assert isinstance(data, bytes)
-            header, parts = frames.read(data)
-            frame = Frame(header, [(p.table, p.kind, _read(p.payload)) for p in parts])
-            self._take(frame)
+            header, parts = frames.parse_frame(data)
+            frame = ReceivedFrame(header, [(p.table, p.kind, _read(p.payload)) for p in parts])
+            self._apply(frame)
             if not types or header["type"] in types:
                 return frame
 
-    def _take(self, frame: Frame) -> None:
+    def _apply(self, frame: ReceivedFrame) -> None:
         for table, kind, rows in frame.parts:
             if kind == "snapshot":
                 self.view[table] = {}
@@ -103,7 +103,7 @@ def _read(payload: bytes | memoryview) -> list[dict[str, Any]]:
         return plain(stream.read_all())
 
 
-def all_until_the_end(connection: socket.socket) -> bytes:
+def read_until_closed(connection: socket.socket) -> bytes:
     """What comes until the other side ends it."""
     found = b""
     with contextlib.suppress(ConnectionError):
@@ -112,37 +112,37 @@ def all_until_the_end(connection: socket.socket) -> bytes:
     return found
 
 
-class Served:
+class RunningServer:
     """A host that is served. What is done to it is done on the loop that owns it."""
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, port: int) -> None:
-        self._host = host
+    def __init__(self, host: Catalog, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self._catalog = host
         self._loop = loop
         self.port = port
 
-    def do(self, work: Callable[[Host], None]) -> None:
+    def run_on_loop(self, work: Callable[[Catalog], None]) -> None:
         async def doing() -> None:
-            work(self._host)
+            work(self._catalog)
 
         asyncio.run_coroutine_threadsafe(doing(), self._loop).result(LIMIT_S)
 
-    def knock(self, address: str = "127.0.0.1") -> socket.socket:
+    def connect_tcp(self, address: str = "127.0.0.1") -> socket.socket:
         """A bare connection from this address of the loopback."""
         return socket.create_connection(("127.0.0.1", self.port), LIMIT_S, (address, 0))
 
-    def turns_away(self, address: str = "127.0.0.1") -> bool:
+    def refuses_connection(self, address: str = "127.0.0.1") -> bool:
         """One more is sent off without a byte. It may be told while it connects already."""
         try:
-            with self.knock(address) as one_more:
-                return all_until_the_end(one_more) == b""
+            with self.connect_tcp(address) as one_more:
+                return read_until_closed(one_more) == b""
         except ConnectionResetError:
             return True
 
-    def apply(self, generation: int, end: int, *changes: Change) -> None:
-        self.do(lambda host: host.apply(chunk(generation, end, *changes)))
+    def apply(self, generation: int, end: int, *changes: ChangelogRecord) -> None:
+        self.run_on_loop(lambda host: host.apply(chunk(generation, end, *changes)))
 
     def follow(self, state: State) -> None:
-        self.do(lambda host: host.follow(state))
+        self.run_on_loop(lambda host: host.apply_state(state))
 
     @contextlib.contextmanager
     def viewer(self, *tables: str, **options: Any) -> Iterator[Viewer]:
@@ -152,53 +152,53 @@ class Served:
         with connect(options.pop("uri", uri), **(defaults | options)) as connection:
             viewer = Viewer(connection)
             if tables:
-                viewer.ask(*tables)
+                viewer.subscribe(*tables)
             yield viewer
 
-    def get(
+    def request(
         self, path: str, method: str = "GET", body: bytes | None = None, /, **headers: str
-    ) -> Answer:
+    ) -> HttpResponse:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             named = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, named, answer.read())
+            return HttpResponse(answer.status, named, answer.read())
 
 
-def open_door() -> server.Access:
+def insecure_access() -> server.Access:
     """Everybody is let in, and nothing is written down."""
     nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")
     return server.Access(
-        Guests(Keyring(), Sessions(b"key"), insecure=True),
+        Identities(TokenRegistry(), Sessions(b"key"), insecure=True),
         Audit(*nowhere),
-        SignOuts(*nowhere),
-        Doors(10_000, 10_000, 10_000),
+        SignOutPublisher(*nowhere),
+        ConnectionLimits(10_000, 10_000, 10_000),
     )
 
 
-def application(host: Host, asking: Asking) -> Starlette:
+def application(host: Catalog, asking: ControlProducer) -> Starlette:
     """What is served, without those who stand before it."""
-    access = open_door()
-    names = origin_check.Names.of(80)
-    signing_in = SigningIn(access.guests, names, access.audit, access.sign_outs, 80)
-    return api(host, Live(host, access.guests), asking, signing_in, access.audit)
+    access = insecure_access()
+    names = origin_check.AllowedOrigins.from_settings(80)
+    signing_in = SignInRoutes(access.identities, names, access.audit, access.sign_outs, 80)
+    return api(host, LiveSocket(host, access.identities), asking, signing_in, access.audit)
 
 
 @contextlib.contextmanager
-def served(
-    host: Host | None = None,
+def run_server(
+    host: Catalog | None = None,
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
-    rules: Rules = RULES,
+    rules: TopicRules = RULES,
     *,
     port: int = 0,
     access: server.Access | None = None,
-) -> Iterator[Served]:
+) -> Iterator[RunningServer]:
     """Serve a host until the block ends; to everybody, unless who may come is said."""
-    host = host or Host(logs_kept=100, rejects_kept=100)
+    host = host or Catalog(logs_kept=100, rejects_kept=100)
     kafka = kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    asking = Asking(kafka, rules, Limits(), host, Vouching(kafka, rules.names))
+    asking = ControlProducer(kafka, rules, Limits(), host, RequestSigner(kafka, rules.names))
     taken = server.listen("127.0.0.1", port)
     if send_buffer is not None:  # sockets that are accepted inherit it
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -211,7 +211,7 @@ def served(
     async def serve() -> None:
         stop = asyncio.Event()
         started.put((asyncio.get_running_loop(), stop))
-        await server.serve(host, asking, taken, stop, access or open_door())
+        await server.serve(host, asking, taken, stop, access or insecure_access())
 
     def run() -> None:
         try:
@@ -223,7 +223,7 @@ def served(
     thread.start()
     loop, stop = started.get(timeout=LIMIT_S)
     try:
-        yield Served(host, loop, port)
+        yield RunningServer(host, loop, port)
     finally:
         if thread.is_alive():
             loop.call_soon_threadsafe(stop.set)

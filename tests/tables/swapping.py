@@ -10,12 +10,12 @@ import os
 import subprocess
 import sys
 
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from tables.filled import final, live
-from tables.serving import LIMIT_S, served
+from tables.serving import LIMIT_S, run_server
 
 ROWS = 100_000
 _RUN = 10_000  # as many as the follower takes at once
@@ -29,7 +29,7 @@ def rss() -> int:
     return int(said.stdout) * 1024
 
 
-def _pair(change: Change) -> tuple[bytes, bytes]:
+def _pair(change: ChangelogRecord) -> tuple[bytes, bytes]:
     return change.key(), change.value()
 
 
@@ -37,29 +37,29 @@ def main(swaps: int, *, keep: bool) -> None:
     """Swap, and print one JSON line per swap."""
     records = [_pair(final(number, f"name {number}")) for number in range(ROWS)]
     kept: list[object] = []
-    with served() as serving, serving.viewer("final_ui") as viewer:
+    with run_server() as serving, serving.viewer("final_ui") as viewer:
         for generation in range(1, swaps + 1):
             serving.follow(live(generation - 1, next_one=generation))
             for start in range(0, ROWS, _RUN):
                 some = records[start : start + _RUN]
-                chunk = chunks.decoded(generation, start + len(some), some)
-                serving.do(lambda host, chunk=chunk: host.apply(chunk))  # type: ignore[misc]
+                chunk = chunks.decode_chunk(generation, start + len(some), some)
+                serving.run_on_loop(lambda host, chunk=chunk: host.apply(chunk))  # type: ignore[misc]
             serving.follow(live(generation, ready_at=ROWS))
             if keep:
-                serving.do(lambda host: kept.append(host._shown))
+                serving.run_on_loop(lambda host: kept.append(host._served))
             shown = 0
             while shown != generation:
                 data = viewer.connection.recv(timeout=LIMIT_S)
                 assert isinstance(data, bytes)
-                header, parts = frames.read(data)
+                header, parts = frames.parse_frame(data)
                 shown = header["generation"] if parts else shown
-            serving.do(_check)
+            serving.run_on_loop(_check)
             print(json.dumps({"generation": generation, "rss": rss()}), flush=True)
 
 
-def _check(host: Host) -> None:
+def _check(host: Catalog) -> None:
     assert len(host.store("final_ui")) == ROWS
-    assert len(host._held) == 1
+    assert len(host._generations) == 1
 
 
 if __name__ == "__main__":

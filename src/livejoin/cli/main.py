@@ -19,7 +19,7 @@ from livejoin.cli.text import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
-from livejoin.runtime.terminal import escaped
+from livejoin.runtime.terminal import escape_unprintable
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -169,18 +169,18 @@ def doctor(config: Config = None, output: Output = "table") -> None:
 def _checks(config: Path | None) -> Any:
     """Yield each check's name, whether it passed, and what was found."""
     from livejoin.config import settings  # noqa: PLC0415 - as above
-    from livejoin.control.leadership import check_topic  # noqa: PLC0415 - as above
+    from livejoin.control.leadership import check_leader_topic  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
     from livejoin.runtime import jars  # noqa: PLC0415 - as above
 
     system = platform.system()
     known = system in ("Linux", "Darwin")
     yield "system", known, system if known else f"{system}: run livejoin under WSL2"
-    yield _check("java", processes.java)
+    yield _check("java", processes.find_java)
     missing = [
         jar.coordinate
-        for jar in jars.locked()
-        if jar.group in jars.RUNNING and not jar.file.exists()
+        for jar in jars.read_lock_file()
+        if jar.group in jars.RUNTIME_GROUPS and not jar.file.exists()
     ]
     yield (
         "jars",
@@ -213,7 +213,7 @@ def _checks(config: Path | None) -> Any:
 
         def one_leader() -> str:
             names = Names(chosen.name)
-            check_topic(kafka, names)
+            check_leader_topic(kafka, names)
             return f"one partition, or none yet: {names.leader}"
 
         yield _check("leader", one_leader)
@@ -239,7 +239,7 @@ def _redact_line(_logger: Any, _method: str, line: Any) -> str:
 def _escape_values(_logger: Any, _method: str, event: Any) -> Any:
     """Before colours are added: what others have written must not look like ours."""
     return {
-        name: escaped(value, keep="\n" if name == "exception" else "")
+        name: escape_unprintable(value, keep="\n" if name == "exception" else "")
         if isinstance(value, str)
         else value
         for name, value in event.items()
@@ -251,7 +251,7 @@ class _EscapingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Keep the lines of a trace."""
-        return escaped(super().format(record), keep="\n")
+        return escape_unprintable(super().format(record), keep="\n")
 
 
 def configure_logging() -> None:

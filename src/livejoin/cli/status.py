@@ -13,7 +13,7 @@ from livejoin.cli.options import Output, Url
 from livejoin.cli.text import format_cell
 from livejoin.client import http
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escaped
+from livejoin.runtime.terminal import escape_unprintable
 
 _POLL_S = 1.0
 _VOLATILE = ("sources", "viewers", "capped")  # they change all the time
@@ -47,16 +47,18 @@ def _get_status(url: str) -> dict[str, Any]:
 
 def _status_lines(answer: dict[str, Any]) -> list[str]:
     lines = [
-        escaped(f"{name:<14} {'' if value is None else value}")
+        escape_unprintable(f"{name:<14} {'' if value is None else value}")
         for name, value in answer.items()
         if name not in ("sources", "capped")
     ]
     for source, counts in answer.get("sources", {}).items():
         told = ", ".join(f"{n} {what}" for what, n in counts.items())
-        lines.append(escaped(f"{source:<14} {told}"))
+        lines.append(escape_unprintable(f"{source:<14} {told}"))
     for table, capped in answer.get("capped", {}).items():
         since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
-        lines.append(escaped(f"{table:<14} the newest {capped['rows']} rows, from {since} on"))
+        lines.append(
+            escape_unprintable(f"{table:<14} the newest {capped['rows']} rows, from {since} on")
+        )
     return lines
 
 

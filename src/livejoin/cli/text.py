@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from livejoin.runtime.terminal import escaped
+from livejoin.runtime.terminal import escape_unprintable
 
 _CELL_CHARS = 60
 
@@ -20,12 +20,12 @@ def format_cell(value: Any, most: int = _CELL_CHARS) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) > most:
         text = text[: most - 1] + "…"
-    return escaped(text)
+    return escape_unprintable(text)
 
 
 def print_line(line: str, *, aside: bool = False) -> None:
     """Print a line that may hold what others have written; aside: not among the results."""
-    print(escaped(line), file=sys.stderr if aside else sys.stdout, flush=True)
+    print(escape_unprintable(line), file=sys.stderr if aside else sys.stdout, flush=True)
 
 
 def print_stream(parts: Iterable[bytes]) -> None:
@@ -37,7 +37,7 @@ def print_stream(parts: Iterable[bytes]) -> None:
         utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         lines = io.IncrementalNewlineDecoder(utf8, translate=True)
         for part in (*parts, b""):
-            sys.stdout.write(escaped(lines.decode(part, final=not part), keep="\n\t"))
+            sys.stdout.write(escape_unprintable(lines.decode(part, final=not part), keep="\n\t"))
     sys.stdout.flush()
 
 

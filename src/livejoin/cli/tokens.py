@@ -13,7 +13,7 @@ from livejoin.cli.options import Config, Output, Url
 from livejoin.cli.text import format_table, print_line
 from livejoin.client import http
 from livejoin.core import start_position
-from livejoin.core.ended_sessions import CONSOLE, Ended
+from livejoin.core.ended_sessions import CONSOLE, EndedSessions
 from livejoin.core.names import Names
 from livejoin.core.tokens import Role, Token
 from livejoin.errors import SettingsError
@@ -51,12 +51,12 @@ def make(
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - takes a while to import
 
-    life_s = start_position.seconds(expires) if expires is not None else None
+    life_s = start_position.age_seconds(expires) if expires is not None else None
     if expires is not None and not life_s:
         raise SettingsError(f"--expires: expected an age such as 12h or 30d, got {expires!r}")
     kafka, names, note = _open_topics(config)
-    text = access_topics.make(kafka, names, role, label or "", life_s)
-    made = access_topics.known(kafka, names)[text.split("_")[1]]
+    text = access_topics.create_token(kafka, names, role, label or "", life_s)
+    made = access_topics.read_tokens(kafka, names)[text.split("_")[1]]
     note(f"make token {made.id}", after=f"{made.role} {made.label}".strip())
     if output == "json":
         print(json.dumps({**_token_row(made), "token": text}))
@@ -75,8 +75,8 @@ def list_tokens(config: Config = None, output: Output = "table") -> None:
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
 
     kafka, names, _ = _open_topics(config)
-    found = sorted(access_topics.known(kafka, names).values(), key=lambda one: one.made_at)
-    rows = [*map(_token_row, found), _console_row(access_topics.ended(kafka, names))]
+    found = sorted(access_topics.read_tokens(kafka, names).values(), key=lambda one: one.made_at)
+    rows = [*map(_token_row, found), _console_row(access_topics.read_ended_sessions(kafka, names))]
     if output == "json":
         print(json.dumps({"tokens": rows}))
         return
@@ -101,12 +101,12 @@ def revoke(
     if token_id == CONSOLE:
         access_topics.end_sessions(kafka, names, CONSOLE, time.time())
         note("revoke console", before="its sessions counted", after="they have ended")
-        row = _console_row(access_topics.ended(kafka, names))
+        row = _console_row(access_topics.read_ended_sessions(kafka, names))
         print(json.dumps(row) if output == "json" else f"revoked {CONSOLE}")
         return
-    was = access_topics.known(kafka, names).get(token_id)
+    was = access_topics.read_tokens(kafka, names).get(token_id)
     revoked = access_topics.revoke(kafka, names, token_id)
-    before = was.trouble(time.time()) if was else ""
+    before = was.invalid_reason(time.time()) if was else ""
     note(f"revoke token {token_id}", before=before or "it counted", after="it was revoked")
     print(json.dumps(_token_row(revoked)) if output == "json" else f"revoked {token_id}")
 
@@ -128,23 +128,23 @@ def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     from livejoin.config import settings  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
-    from livejoin.tables.auth.audit import row  # noqa: PLC0415 - as above
+    from livejoin.tables.auth.audit import audit_row  # noqa: PLC0415 - as above
 
     chosen = settings.load(config)
     kafka, names = Kafka(chosen.kafka), Names(chosen.name)
     kafka.wait_until_reachable(10)
-    access_topics.make_topics(kafka, names)
+    access_topics.create_topics(kafka, names)
 
     def note(action: str, **more: str) -> None:
         who = f"{getpass.getuser()} (command line)"
-        access_topics.note(kafka, names, row(who, "", "", action, "done", **more))
+        access_topics.append_audit_row(kafka, names, audit_row(who, "", "", action, "done", **more))
 
     return kafka, names, note
 
 
-def _console_row(ended: Ended) -> dict[str, Any]:
+def _console_row(ended: EndedSessions) -> dict[str, Any]:
     """The identity without a token, as one of them."""
-    before = ended.before(CONSOLE)
+    before = ended.ended_before(CONSOLE)
     return {
         "id": CONSOLE,
         "role": "operator",
@@ -162,7 +162,7 @@ def _token_row(one: Token) -> dict[str, Any]:
         "label": one.label,
         "made": _format_time(one.made_at),
         "expires": _format_time(one.expires_at),
-        "state": one.trouble(time.time()).removeprefix("it was ").removeprefix("it has ")
+        "state": one.invalid_reason(time.time()).removeprefix("it was ").removeprefix("it has ")
         or "counts",
     }
 

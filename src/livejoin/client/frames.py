@@ -52,7 +52,9 @@ def parse(data: bytes) -> ServerFrame:
         (size,) = _LENGTH.unpack_from(data)
         at = _LENGTH.size + size
         header = json.loads(data[_LENGTH.size : at])
-        if why := format_versions.newer("a frame", header.get("format"), format_versions.LIVE):
+        if why := format_versions.unsupported_reason(
+            "a frame", header.get("format"), format_versions.LIVE
+        ):
             raise NewerFormat(why, hint="Install the livejoin that the server has.")
         parts = []
         for listed in header["parts"]:

@@ -13,7 +13,7 @@ from typing import Any
 from livejoin.client import credentials, proxies
 from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected
-from livejoin.runtime.terminal import escaped
+from livejoin.runtime.terminal import escape_unprintable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
 _TIMEOUT_S = 30
@@ -59,7 +59,7 @@ def wait_for_generation(url: str, generation: int, limit_s: float) -> dict[str, 
 def _print_progress(text: str) -> None:
     """One line that is written over, for a person who watches."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{escaped(text)}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{escape_unprintable(text)}", end="", file=sys.stderr, flush=True)
 
 
 def stream(url: str, path: str) -> Iterator[bytes]:

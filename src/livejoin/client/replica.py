@@ -77,7 +77,7 @@ class Replica:
             end = at + chunk.num_rows
             if end > self._hashed:
                 skip = max(0, self._hashed - at)
-                self._hashes[at + skip : end] = row_hash.of_rows(chunk.slice(skip))
+                self._hashes[at + skip : end] = row_hash.hash_rows(chunk.slice(skip))
             at = end
         new = slice(self._hashed, self._size)
         self._hash_sum += int(np.sum(self._hashes[new][self._alive[new]], dtype=np.uint64))

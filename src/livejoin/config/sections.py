@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from livejoin import redaction
-from livejoin.core.control_messages import topic_name
+from livejoin.core.control_messages import is_topic_name
 from livejoin.kafka import properties
 
 _CLUSTER_SLOTS = 64  # where nobody says how many there are
@@ -27,7 +27,7 @@ _DEDICATED_SETTINGS = {
 
 
 def _check_topic_name(name: str) -> str:
-    if not topic_name(name):
+    if not is_topic_name(name):
         raise ValueError(
             f"{name!r} is not a topic name:"
             " 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'"
@@ -127,7 +127,7 @@ class SparkSettings(_Section):
     def _check_authentication(self) -> "SparkSettings":
         """A cluster's processes share one secret, which livejoin cannot choose for them."""
         makes_its_own = re.match(r"local(\[|$)|yarn$|k8s://", self.master)
-        off = properties.opened(self.conf).get(_AUTHENTICATE, "").lower() == "false"
+        off = properties.reveal(self.conf).get(_AUTHENTICATE, "").lower() == "false"
         if not makes_its_own and not off and f"{_AUTHENTICATE}.secret" not in self.conf:
             raise ValueError(
                 f"master is {self.master}, and conf has no {_AUTHENTICATE}.secret: give the one of"

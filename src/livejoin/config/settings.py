@@ -30,7 +30,7 @@ from livejoin.config import settings_files as given
 from livejoin.config.sections import HttpSettings, SparkSettings, TopicName, TopicSettings
 from livejoin.core import spec
 from livejoin.core import start_position as start
-from livejoin.core.control_messages import Rules
+from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice, Join
 from livejoin.core.state import Limits
@@ -103,7 +103,7 @@ class Settings(BaseSettings):
         filled = given.resolve_references(data)
         file, block = filled.get("kafka_file"), filled.get("kafka", {})
         if file and isinstance(block, dict):
-            below = given.resolve_references(properties.read(Path(file).expanduser()))
+            below = given.resolve_references(properties.read_file(Path(file).expanduser()))
             filled = {**filled, "kafka": {**below, **block}}
         return filled
 
@@ -122,15 +122,15 @@ class Settings(BaseSettings):
         topics = self.topics
         if topics.users == topics.accounts:
             raise ValueError("topics.users and topics.accounts must differ")
-        if Names(self.name).own(topics.control):
+        if Names(self.name).is_own(topics.control):
             raise ValueError(f"topics.control is {topics.control!r}, one of livejoin's own topics")
         for role, name in (("users", topics.users), ("accounts", topics.accounts)):
             if name == topics.control:
                 raise ValueError(f"topics.{role} must not be the control topic {name!r}")
-            if Names(self.name).own(name):
+            if Names(self.name).is_own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
         _ = self.start_positions
-        clients = properties.understood(properties.opened(self.kafka))
+        clients = properties.client_properties(properties.reveal(self.kafka))
         if not clients.librdkafka.get("bootstrap.servers"):
             raise ValueError("kafka needs bootstrap.servers")
         self._warnings.extend(clients.warnings)
@@ -154,7 +154,7 @@ class Settings(BaseSettings):
     @property
     def start_positions(self) -> dict[str, str]:
         """Where each source starts: the Kafka properties decide where they say something."""
-        reset = properties.opened(self.kafka).get("auto.offset.reset", "")
+        reset = properties.reveal(self.kafka).get("auto.offset.reset", "")
         newest = ("latest", "largest", "end")  # Java's word and librdkafka's
         chosen = self.start if not reset else "latest" if reset in newest else "earliest"
         sources = [source.name for source in spec.SOURCES]
@@ -162,14 +162,14 @@ class Settings(BaseSettings):
         if unknown := given.keys() - set(sources):
             raise ValueError(f"start: unknown source {min(unknown)!r}")
         try:
-            return {name: start.checked(given.get(name, "earliest")) for name in sources}
+            return {name: start.normalize(given.get(name, "earliest")) for name in sources}
         except ValueError as error:
             raise ValueError(f"start: {error}, got {chosen!r}") from None
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> TopicRules:
         """Which topics a control message may name."""
-        return Rules(Names(self.name), self.topics.control, self.topics.allowed)
+        return TopicRules(Names(self.name), self.topics.control, self.topics.allowed)
 
     @property
     def limits(self) -> Limits:
@@ -227,7 +227,7 @@ def values_by_origin(file: Path | None = None) -> dict[str, dict[str, Any]]:
     found = {"environment": from_env, "file": from_file}
     if named := from_env.get("kafka_file") or from_file.get("kafka_file"):
         path = Path(given.resolve_references(named)).expanduser()
-        found["kafka_file"] = {"kafka": properties.read(path)}
+        found["kafka_file"] = {"kafka": properties.read_file(path)}
     return found
 
 

@@ -24,7 +24,7 @@ def normalize(data: dict[str, Any]) -> dict[str, Any]:
     data = dict(data)
     if isinstance(kafka := data.get("kafka"), dict):
         data["kafka"] = {
-            properties.spelt(str(key)): _to_text(value) for key, value in kafka.items()
+            properties.canonical_name(str(key)): _to_text(value) for key, value in kafka.items()
         }
     if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
         data["spark"] = {

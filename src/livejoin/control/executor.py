@@ -16,11 +16,11 @@ from livejoin.runtime import failpoints
 log = structlog.get_logger()
 
 Inbox = queue.Queue[facts.Fact]
-_AGAIN_S = 2.0  # for what could not be removed
+_RETRY_S = 2.0  # for what could not be removed
 _WORKERS = 4
 
 
-class Pipeline(Protocol):
+class PipelineControl(Protocol):
     """What runs generations."""
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
@@ -52,7 +52,7 @@ class Pipeline(Protocol):
     def keep(self, numbers: frozenset[int], last: int) -> None:
         """Have nothing of any other generation up to the last."""
 
-    def read_on(self, generation: int) -> bool:
+    def made_progress(self, generation: int) -> bool:
         """Whether its last run got further than every run before it."""
 
     def reachable(self) -> bool:
@@ -62,7 +62,7 @@ class Pipeline(Protocol):
 class Executor:
     """Makes plans true. What takes time runs on threads and comes back as facts."""
 
-    def __init__(self, inbox: Inbox, pipeline: Pipeline) -> None:
+    def __init__(self, inbox: Inbox, pipeline: PipelineControl) -> None:
         self._inbox = inbox
         self._pipeline = pipeline
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="executor")
@@ -73,17 +73,17 @@ class Executor:
         self._resolving = 0  # the number of the one that is being resolved
         self._wake = threading.Event()
         self._lock = threading.Lock()
-        self._make = plan.MakeTopics(())
-        self._run = plan.Run(())
-        self._keep: plan.Keep | None = None
+        self._create_step = plan.CreateTopics(())
+        self._run_step = plan.RunQueries(())
+        self._keep_step: plan.KeepOnly | None = None
         # Tried, until they are not asked for any more: made twice, they would have other ids than
         # those that were told first.
-        self._made: set[int] = set()
-        self._exist: set[int] = set()  # whose topics were made here, and not removed since
+        self._topics_tried: set[int] = set()
+        self._with_topics: set[int] = set()  # whose topics were made here, and not removed since
         self._started: dict[int, Generation] = {}  # as they were started
-        self._unwanted: set[int] = set()  # of those, for a moment at least: each starts again
-        self._ended: dict[int, threading.Event] = {}  # set when one should not run any more
-        self._runner = threading.Thread(target=self._work, name="runner")
+        self._interrupted: set[int] = set()  # of those, for a moment at least: each starts again
+        self._stop_signals: dict[int, threading.Event] = {}  # set when one should not run any more
+        self._runner = threading.Thread(target=self._run_loop, name="runner")
         self._runner.start()
 
     def close(self) -> None:
@@ -97,24 +97,24 @@ class Executor:
     def carry_out(self, step: plan.Step) -> None:
         """Have one step done, soon."""
         match step:
-            case plan.Resolve(generation):
+            case plan.ResolveSources(generation):
                 with self._lock:
                     if generation.number == self._resolving or generation == self._to_resolve:
                         return
                     self._to_resolve = generation
                 self._resolver.submit(self._resolve_newest)
-            case plan.MakeTopics() | plan.Run() | plan.Keep():
+            case plan.CreateTopics() | plan.RunQueries() | plan.KeepOnly():
                 with self._lock:
-                    if isinstance(step, plan.MakeTopics):
-                        self._make = step
+                    if isinstance(step, plan.CreateTopics):
+                        self._create_step = step
                         # here, not by the runner: busy, it may miss that one was not asked for
-                        self._made &= {generation.number for generation in step.generations}
-                    elif isinstance(step, plan.Run):
-                        self._run = step
+                        self._topics_tried &= {generation.number for generation in step.generations}
+                    elif isinstance(step, plan.RunQueries):
+                        self._run_step = step
                         wanted = {generation.number for generation in step.generations}
-                        self._unwanted |= set(self._started) - wanted
+                        self._interrupted |= set(self._started) - wanted
                     else:
-                        self._keep = step
+                        self._keep_step = step
                         if self._to_resolve and self._to_resolve.number not in step.numbers:
                             self._to_resolve = None  # nobody wants it any more
                 self._wake.set()
@@ -123,30 +123,30 @@ class Executor:
 
     # --- told by those who watch
 
-    def died(self, generation: int, why: str) -> None:
+    def query_died(self, generation: int, why: str) -> None:
         """A query ended by itself."""
         try:
-            counts = self._pipeline.reachable() and not self._pipeline.read_on(generation)
+            counts = self._pipeline.reachable() and not self._pipeline.made_progress(generation)
         except LivejoinError as error:  # Kafka went away between the two
             log.warning("cannot tell how far a query came", generation=generation, why=str(error))
             counts = False
-        self._inbox.put(facts.Died(generation, why, counts))
+        self._inbox.put(facts.QueryDied(generation, why, counts))
 
-    def outdated(self, generation: int, why: str) -> None:
+    def restart_required(self, generation: int, why: str) -> None:
         """A query has to be started again, through no fault of its own."""
-        self._inbox.put(facts.Died(generation, why, counts=False))
+        self._inbox.put(facts.QueryDied(generation, why, counts_as_failure=False))
 
-    def spoilt(self, generation: int, why: str) -> None:
+    def unrecoverable(self, generation: int, why: str) -> None:
         """A generation can never run again."""
-        self._inbox.put(facts.Spoilt(generation, why))
+        self._inbox.put(facts.Unrecoverable(generation, why))
 
-    def looked(self, generation: int, why: str) -> None:
+    def sources_checked(self, generation: int, why: str) -> None:
         """The topics of a generation were looked at."""
-        self._inbox.put(facts.Looked(generation, why))
+        self._inbox.put(facts.SourcesChecked(generation, why))
 
-    def grew(self, generation: int, sources: Mapping[str, Reading]) -> None:
+    def partitions_added(self, generation: int, sources: Mapping[str, Reading]) -> None:
         """A topic has more partitions than a generation reads."""
-        self._inbox.put(facts.Grew(generation, sources))
+        self._inbox.put(facts.PartitionsAdded(generation, sources))
 
     # --- inside
 
@@ -160,32 +160,32 @@ class Executor:
         try:
             failpoints.visit("before-resolve")
             sources, fingerprint = self._pipeline.resolve(generation)
-            self._inbox.put(facts.Resolved(number, sources, fingerprint))
+            self._inbox.put(facts.SourcesResolved(number, sources, fingerprint))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             missing = isinstance(error, TopicUnusable)
-            self._inbox.put(facts.NotResolved(number, str(error), missing))
+            self._inbox.put(facts.ResolutionFailed(number, str(error), missing))
         finally:
             with self._lock:
                 self._resolving = 0
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         """Make true what was last asked for; one thing at a time, so that slots suffice."""
-        kept: plan.Keep | None = None
+        kept: plan.KeepOnly | None = None
         while not self._stop.is_set():
-            self._wake.wait(_AGAIN_S)
+            self._wake.wait(_RETRY_S)
             self._wake.clear()
             with self._lock:
-                run, keep, unwanted = self._run, self._keep, self._unwanted
-                self._unwanted = set()
+                run, keep, unwanted = self._run_step, self._keep_step, self._interrupted
+                self._interrupted = set()
             wanted = {generation.number: generation for generation in run.generations}
             self._stop_others(wanted, unwanted)
-            if keep is not None and not self._exist <= keep.numbers:
+            if keep is not None and not self._with_topics <= keep.numbers:
                 # in a burst, what superseded builds have left goes before there is more of it
-                kept = keep if self._clean(keep) else None
+                kept = keep if self._remove_others(keep) else None
             self._make_topics()
-            self._start(wanted)
+            self._start_missing(wanted)
             if keep is not None and keep != kept and not self._wake.is_set():
-                kept = keep if self._clean(keep) else None
+                kept = keep if self._remove_others(keep) else None
 
     def _stop_others(self, wanted: Mapping[int, Generation], unwanted: Container[int]) -> None:
         changed = [
@@ -196,11 +196,11 @@ class Executor:
             or wanted[number].sources != started.sources
         ]
         for number in changed:
-            self._ended.pop(number).set()
+            self._stop_signals.pop(number).set()
             self._stop_query(number)
             del self._started[number]
 
-    def _start(self, wanted: Mapping[int, Generation]) -> None:
+    def _start_missing(self, wanted: Mapping[int, Generation]) -> None:
         for number, generation in wanted.items():
             # what was asked for meanwhile comes first
             if number not in self._started and not self._stop.is_set():
@@ -208,47 +208,47 @@ class Executor:
 
     def _make_topics(self) -> None:
         with self._lock:  # what was asked for last: others may have their ids recorded by now
-            new = [g for g in self._make.generations if g.number not in self._made]
-            self._made |= {generation.number for generation in new}
+            new = [g for g in self._create_step.generations if g.number not in self._topics_tried]
+            self._topics_tried |= {generation.number for generation in new}
         for generation in new:
             number = generation.number
-            self._exist.add(number)
+            self._with_topics.add(number)
             try:
                 changelog_id, feed_id = self._pipeline.make_topics(generation)
             except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-                self._failed(number, error)
+                self._report_failure(number, error)
             else:
-                self._inbox.put(facts.TopicsMade(number, changelog_id, feed_id))
+                self._inbox.put(facts.TopicsCreated(number, changelog_id, feed_id))
 
-    def _failed(self, number: int, error: Exception) -> None:
+    def _report_failure(self, number: int, error: Exception) -> None:
         if isinstance(error, GenerationUnrecoverable):
-            self.spoilt(number, error.message)
+            self.unrecoverable(number, error.message)
         elif isinstance(error, TopicUnusable):  # it is waited for
-            self.outdated(number, error.message)
+            self.restart_required(number, error.message)
         else:
-            self.died(number, str(error))
+            self.query_died(number, str(error))
 
     def _start_query(self, generation: Generation) -> None:
         number = generation.number
         self._started[number] = generation
-        ended = self._ended[number] = threading.Event()
+        ended = self._stop_signals[number] = threading.Event()
         try:
             more = self._pipeline.start(generation)
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            self._failed(number, error)
+            self._report_failure(number, error)
         else:
             if more:
-                self.grew(number, more)
+                self.partitions_added(number, more)
             else:
-                self._workers.submit(self._follow, generation, ended)
+                self._workers.submit(self._follow_run, generation, ended)
 
-    def _follow(self, generation: Generation, ended: threading.Event) -> None:
+    def _follow_run(self, generation: Generation, ended: threading.Event) -> None:
         number = generation.number
         try:
             ready_at = self._pipeline.catch_up(
                 generation,
                 progressed=lambda done, total: self._inbox.put(
-                    facts.Progressed(number, done, total)
+                    facts.BuildProgressed(number, done, total)
                 ),
                 stopped=lambda: ended.is_set() or self._stop.is_set(),
             )
@@ -257,10 +257,10 @@ class Executor:
             if generation.ready_at is None:
                 self._inbox.put(facts.CaughtUp(number, ready_at))
             else:
-                self._inbox.put(facts.Ran(number))
+                self._inbox.put(facts.QueryResumed(number))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
             if not ended.is_set():  # else it is about a run that is over
-                self.died(number, str(error))
+                self.query_died(number, str(error))
 
     def _stop_query(self, number: int) -> None:
         try:
@@ -273,14 +273,14 @@ class Executor:
         except Exception:
             log.exception("could not stop a query", generation=number)  # whatever it is, we go on
 
-    def _clean(self, keep: plan.Keep) -> bool:
+    def _remove_others(self, keep: plan.KeepOnly) -> bool:
         try:
-            self._pipeline.keep(keep.numbers, keep.last)
+            self._pipeline.keep(keep.numbers, keep.last_number)
         except LivejoinError as error:
             log.warning("could not remove what is left over, trying again", why=str(error))
             return False
         except Exception:
             log.exception("could not remove what is left over, trying again")
             return False
-        self._exist &= keep.numbers
+        self._with_topics &= keep.numbers
         return True

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 SESSION_S = 10
 _POLL_S = 0.2
-_ANSWER_S = 2.0
+_PROBE_S = 2.0
 _ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
 
 # Names with an underscore are librdkafka's own errors, not private.
@@ -34,10 +34,10 @@ class Term:
     on_loss: Callable[[], None] = lambda: None
 
 
-Lead = Callable[[Term], None]
+LeadFunction = Callable[[Term], None]
 
 
-def check_topic(kafka: Kafka, names: Names) -> None:
+def check_leader_topic(kafka: Kafka, names: Names) -> None:
     """Refuse a leader topic by which two could lead."""
     found = kafka.describe([names.leader]).get(names.leader)
     if found is not None and len(found.partitions) > 1:
@@ -52,7 +52,7 @@ def check_topic(kafka: Kafka, names: Names) -> None:
 class Leadership:
     """Stands for election. Leads on a thread of its own while it holds the partition."""
 
-    def __init__(self, kafka: Kafka, names: Names, lead: Lead) -> None:
+    def __init__(self, kafka: Kafka, names: Names, lead: LeadFunction) -> None:
         self._kafka = kafka
         self._names = names
         self._lead = lead
@@ -62,14 +62,14 @@ class Leadership:
 
     def run(self, stop: threading.Event) -> None:
         """Stand by, and lead whenever it is our turn, until told to stop."""
-        self._kafka.make(self._names.leader, leader_heartbeat.CONFIG)
-        check_topic(self._kafka, self._names)
-        consumer = self._kafka.member(self._names.group("leader"), SESSION_S)
+        self._kafka.create_topic(self._names.leader, leader_heartbeat.TOPIC_CONFIG)
+        check_leader_topic(self._kafka, self._names)
+        consumer = self._kafka.group_consumer(self._names.group("leader"), SESSION_S)
         consumer.subscribe(
             [self._names.leader],
-            on_assign=self._won,
-            on_revoke=self._lost,
-            on_lost=self._lost,
+            on_assign=self._on_assigned,
+            on_revoke=self._on_lost,
+            on_lost=self._on_lost,
         )
         log.info("standing for election", name=self._names.prefix)
         waited_s, said = 0.0, False
@@ -80,36 +80,36 @@ class Leadership:
                 said = said and self._thread is None
                 if waited_s >= _ELECTION_S and not said:
                     # without a broker nobody is elected, and the tables say so
-                    said, waited_s = self._kafka.reachable(_ANSWER_S), 0.0
+                    said, waited_s = self._kafka.reachable(_PROBE_S), 0.0
                     if said:
                         log.info("another livejoin leads; standing by", name=self._names.prefix)
         finally:
-            self._end()
+            self._end_term()
             consumer.close()  # leaves the group: the next one leads at once
         if self._failure is not None:
             raise self._failure
 
-    def _won(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        if _first(partitions) and self._thread is None:
+    def _on_assigned(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if _has_first(partitions) and self._thread is None:
             log.info("leading", name=self._names.prefix)
             self._term = Term()
-            self._thread = threading.Thread(target=self._work, name="control")
+            self._thread = threading.Thread(target=self._run_lead, name="control")
             self._thread.start()
 
-    def _lost(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        if _first(partitions) and self._thread is not None:
+    def _on_lost(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if _has_first(partitions) and self._thread is not None:
             self._term.over.set()
             self._term.on_loss()  # before anybody else may lead: our queries must not write on
             log.warning("no longer leading", name=self._names.prefix)
-            self._end()
+            self._end_term()
 
-    def _work(self) -> None:
+    def _run_lead(self) -> None:
         try:
             self._lead(self._term)
         except BaseException as error:  # noqa: BLE001 - raised again by `run`
             self._failure = error
 
-    def _end(self) -> None:
+    def _end_term(self) -> None:
         self._term.over.set()
         if self._thread is not None:
             self._thread.join()
@@ -133,6 +133,6 @@ class Leadership:
             )
 
 
-def _first(partitions: Sequence[TopicPartition]) -> bool:
+def _has_first(partitions: Sequence[TopicPartition]) -> bool:
     """Whether the first partition is among them. Others may be added by anybody at any time."""
     return any(one.partition == 0 for one in partitions)

@@ -20,17 +20,17 @@ from livejoin.errors import KafkaUnavailable
 log = structlog.get_logger()
 
 _TICK_S = 0.5
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
-class Ledger(Protocol):
+class LedgerWriter(Protocol):
     """Where states are written down."""
 
     def write(self, state: State) -> State:
         """Write what changed and tell what is untold, all or nothing."""
 
 
-class Executor(Protocol):
+class StepExecutor(Protocol):
     """What makes plans true."""
 
     def carry_out(self, step: Step) -> None:
@@ -38,31 +38,33 @@ class Executor(Protocol):
 
 
 def run(
-    state: State, inbox: Inbox, ledger: Ledger, executor: Executor, stop: threading.Event
+    state: State, inbox: Inbox, ledger: LedgerWriter, executor: StepExecutor, stop: threading.Event
 ) -> None:
     """Lead from a state on, until told to stop."""
-    state = _make_true(state, ledger, executor, stop)
+    state = _write_and_execute(state, ledger, executor, stop)
     while not stop.is_set():
         try:
             fact: facts.Fact = inbox.get(timeout=_TICK_S)
         except queue.Empty:
             fact = _tick()
         state = decide(decide(state, _tick()), fact)
-        state = _make_true(state, ledger, executor, stop)
+        state = _write_and_execute(state, ledger, executor, stop)
 
 
-def _tick() -> facts.Ticked:
-    return facts.Ticked(time.time(), time.monotonic())
+def _tick() -> facts.ClockTicked:
+    return facts.ClockTicked(time.time(), time.monotonic())
 
 
-def _make_true(state: State, ledger: Ledger, executor: Executor, stop: threading.Event) -> State:
+def _write_and_execute(
+    state: State, ledger: LedgerWriter, executor: StepExecutor, stop: threading.Event
+) -> State:
     """Write the state down and carry out its plan; again while Kafka is out of reach."""
     while not stop.is_set():
         try:
             state = ledger.write(state)  # before the steps: a crash from here on is repaired
         except KafkaUnavailable as error:
             log.warning("cannot write the ledger, trying again", why=str(error))
-            stop.wait(_AGAIN_S)
+            stop.wait(_RETRY_S)
         else:
             for step in plan(state):
                 executor.carry_out(step)

@@ -15,7 +15,7 @@ from livejoin.errors import TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
 
 COMPACTED = "cleanup.policy", "compact"
-_MADE_AGAIN = "It is made again; without a ledger the choice comes from the control topic."
+_RECREATED_HINT = "It is made again; without a ledger the choice comes from the control topic."
 
 
 class OwnTopics:
@@ -28,37 +28,37 @@ class OwnTopics:
             names.ledger: dict([COMPACTED]),
             names.logs: {"retention.bytes": str(64 << 20), "retention.ms": "-1"},
             names.replies: {},
-            names.leader: leader_heartbeat.CONFIG,
+            names.leader: leader_heartbeat.TOPIC_CONFIG,
         }
         self._ids: dict[str, str] = {}
 
-    def make(self) -> None:
+    def create_missing(self) -> None:
         """Make those that are not there."""
         for topic, config in self._configs.items():
-            self._kafka.make(topic, config)
+            self._kafka.create_topic(topic, config)
 
     def check(self) -> None:
         """Refuse a log or replies in several partitions that hold something: it would be lost."""
-        for topic in self._beside():
-            if len(topic.partitions) > 1 and self._filled(topic):
+        for topic in self._logs_and_replies():
+            if len(topic.partitions) > 1 and self._has_records(topic):
                 raise TopicUnusable(
                     f"{topic.name} has more than one partition",
                     hint="Delete it while nothing runs, with the lines or replies that it holds:"
                     " it is made again.",
                 )
 
-    def have_single(self) -> None:
+    def ensure_single_partition(self) -> None:
         """Have log and replies in one partition each."""
         self.check()
-        for topic in self._beside():
+        for topic in self._logs_and_replies():
             if len(topic.partitions) > 1:
-                self._kafka.make_new(topic.name, self._configs[topic.name])
+                self._kafka.recreate_topic(topic.name, self._configs[topic.name])
 
-    def remember(self) -> None:
+    def record_ids(self) -> None:
         """From now on these are ours, and no others of their names."""
         self._ids = {topic.name: topic.id for topic in self._kafka.describe(self._configs).values()}
 
-    def check_same(self) -> None:
+    def check_unchanged(self) -> None:
         """Raise when one was deleted, or is another one.
 
         Another one in several partitions is made as it should be first: all that it holds was
@@ -68,17 +68,17 @@ class OwnTopics:
         # the consumer of the election does not notice for minutes that its topic is gone
         others = [t for t in self._configs if t not in found or found[t].id != self._ids[t]]
         for topic in others:
-            self._kafka.make(topic, self._configs[topic])  # before a broker does
+            self._kafka.create_topic(topic, self._configs[topic])  # before a broker does
             if len(self._kafka.describe([topic])[topic].partitions) > 1:
-                self._kafka.make_new(topic, self._configs[topic])
+                self._kafka.recreate_topic(topic, self._configs[topic])
         if others:
             again = " and made again" if others[0] in found else ""
-            raise TopicUnusable(f"{others[0]} was deleted{again}", hint=_MADE_AGAIN)
+            raise TopicUnusable(f"{others[0]} was deleted{again}", hint=_RECREATED_HINT)
 
-    def _beside(self) -> list[Topic]:
+    def _logs_and_replies(self) -> list[Topic]:
         found = self._kafka.describe([self._names.logs, self._names.replies])
         return list(found.values())
 
-    def _filled(self, topic: Topic) -> bool:
+    def _has_records(self, topic: Topic) -> bool:
         ends = self._kafka.offsets([topic], OffsetSpec.latest())
         return ends != self._kafka.offsets([topic], OffsetSpec.earliest())

@@ -16,13 +16,13 @@ from livejoin.core import spec
 TOMBSTONES = "tombstones"
 
 # Where a generation's state learns of its history. Some of its records leave a mark, no row.
-FEED = "feed"
+BOOTSTRAP = "feed"
 
 # Timestamp (ms), partition and offset of the newest input that may change; None is older than any.
 Version = tuple[int, int, int] | None
 
-_JOINED = f"{spec.FINAL}/".encode()
-_OWN_TABLE = {**{source.table: source.name for source in spec.SOURCES}, FEED: FEED}
+_FINAL_PREFIX = f"{spec.FINAL}/".encode()
+_SOURCE_OF_TABLE = {**{source.table: source.name for source in spec.SOURCES}, BOOTSTRAP: BOOTSTRAP}
 
 
 class Position(NamedTuple):
@@ -37,7 +37,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangelogRecord:
     """One changelog record. Without a row it is a removal, or the mark of a tombstone."""
 
     table: str
@@ -58,34 +58,34 @@ class Change:
             fields = {"row": cells, **fields}
         if self.version is not None:
             fields["version"] = list(self.version)
-        return as_json(fields).encode()
+        return compact_json(fields).encode()
 
 
-def as_json(value: Any) -> str:
+def compact_json(value: Any) -> str:
     """Text as the changelog has it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def read(key: bytes, value: bytes) -> Change:
+def read_record(key: bytes, value: bytes) -> ChangelogRecord:
     """Read one record back."""
     table, _, row_id = key.decode().partition("/")
     fields = json.loads(value)
     version = fields.get("version")
-    return Change(
+    return ChangelogRecord(
         table, row_id, fields.get("row"), fields["ts"], tuple(version) if version else None
     )
 
 
-def newer(version: Version, than: Version) -> bool:
+def is_newer(version: Version, than: Version) -> bool:
     """Whether a record replaces the one that is there."""
     return version is not None and (than is None or version > than)
 
 
-def mark(key: bytes) -> Position | None:
+def marked_position(key: bytes) -> Position | None:
     """Which input record this one is the last trace of; None where it only shows what changed."""
     table, _, row_id = key.decode().partition("/")
     where = row_id
-    source = _OWN_TABLE.get(table)
+    source = _SOURCE_OF_TABLE.get(table)
     if source is None:
         if table not in (spec.REJECTS, TOMBSTONES):
             return None
@@ -94,16 +94,16 @@ def mark(key: bytes) -> Position | None:
     return Position(source, int(partition), int(offset))
 
 
-def marks(keys: Iterable[bytes]) -> dict[tuple[str, int], list[int]]:
+def marked_offsets(keys: Iterable[bytes]) -> dict[tuple[str, int], list[int]]:
     """The offsets of all input records that these keys are the last trace of, by their place."""
     ends: dict[bytes, list[bytes]] = {}
     for key in keys:
-        if not key.startswith(_JOINED):  # as every other one does: a history has millions
+        if not key.startswith(_FINAL_PREFIX):  # as every other one does: a history has millions
             start, _, offset = key.rpartition(b"-")
             ends.setdefault(start, []).append(offset)
     found: dict[tuple[str, int], list[int]] = {}
     for start, offsets in ends.items():
-        if at := mark(start + b"-0"):
+        if at := marked_position(start + b"-0"):
             found.setdefault((at.source, at.partition), []).extend(map(int, offsets))
     return found
 
@@ -113,16 +113,16 @@ def pair_id(user: Position, account: Position) -> str:
     return f"{user}+{account}"
 
 
-class Follower:
+class ReferenceFollower:
     """The rule of a follower, spelt out: the newest version wins, and a removal is remembered."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, str], Change] = {}
+        self._newest: dict[tuple[str, str], ChangelogRecord] = {}
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: ChangelogRecord) -> None:
         """Take in the next record of the changelog."""
         there = self._newest.get((change.table, change.id))
-        if there is None or newer(change.version, there.version):
+        if there is None or is_newer(change.version, there.version):
             self._newest[change.table, change.id] = change
 
     def table(self, name: str) -> dict[str, Mapping[str, Any]]:

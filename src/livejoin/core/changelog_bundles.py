@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from livejoin.core.changelog import Change, Version, as_json
+from livejoin.core.changelog import ChangelogRecord, Version, compact_json
 
-PREFIX = "bundle/"  # of a key
-MANY = 500  # rows that come one by one: a bundle takes a follower as long as 400 to 600 of a run
-MOST = 5000  # rows of a bundle: of 500, a follower takes two and a half times as long
-SMALL_BYTES = 1024  # of what rows share, and of what each has of its own, at most
+BUNDLE_PREFIX = "bundle/"  # of a key
+BUNDLE_MIN_ROWS = (
+    500  # rows that come one by one: a bundle takes a follower as long as 400 to 600 of a run
+)
+BUNDLE_MAX_ROWS = 5000  # rows of a bundle: of 500, a follower takes two and a half times as long
+BUNDLE_MAX_PART_BYTES = 1024  # of what rows share, and of what each has of its own, at most
 
-IDS = ',\n"ids":'
-ROWS = ',\n"rows":[\n'
-NEXT = ",\n"
-END = "\n]}"
+BUNDLE_IDS = ',\n"ids":'
+BUNDLE_ROWS = ',\n"rows":[\n'
+BUNDLE_NEXT = ",\n"
+BUNDLE_END = "\n]}"
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,24 @@ class Bundle:
     def value(self) -> bytes:
         """The record's Kafka value."""
         shared = {"row": self.row, "ts": self.ts, "version": self.version}
-        head = as_json({name: one for name, one in shared.items() if one is not None})[:-1]
-        text = f"{head}{IDS}{as_json(self.ids)}"
-        own = "" if self.row is None else f"{ROWS}{NEXT.join(map(as_json, self.rows))}{END[:-1]}"
+        head = compact_json({name: one for name, one in shared.items() if one is not None})[:-1]
+        text = f"{head}{BUNDLE_IDS}{compact_json(self.ids)}"
+        own = (
+            ""
+            if self.row is None
+            else f"{BUNDLE_ROWS}{BUNDLE_NEXT.join(map(compact_json, self.rows))}{BUNDLE_END[:-1]}"
+        )
         return f"{text}{own}}}".encode()
 
-    def changes(self) -> list[Change]:
+    def records(self) -> list[ChangelogRecord]:
         """What it says, row by row. A row is as old as the newer of its parts."""
         if self.row is None:
-            return [Change(self.table, row_id, None, self.ts, self.version) for row_id in self.ids]
+            return [
+                ChangelogRecord(self.table, row_id, None, self.ts, self.version)
+                for row_id in self.ids
+            ]
         return [
-            Change(
+            ChangelogRecord(
                 self.table,
                 row_id,
                 {**self.row, **{name: cell for name, cell in own.items() if name != "ts"}},
@@ -57,7 +66,7 @@ class Bundle:
         ]
 
 
-def read(key: bytes, value: bytes) -> Bundle:
+def read_bundle(key: bytes, value: bytes) -> Bundle:
     """Read one back."""
     fields = json.loads(value)
     version = fields.pop("version", None)

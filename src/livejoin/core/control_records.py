@@ -4,8 +4,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from livejoin.core import control_messages
-from livejoin.core.control_messages import Invalid, Request
-from livejoin.core.facts import Folded
+from livejoin.core.control_messages import InvalidMessage, Request
+from livejoin.core.facts import HistoryReplayed
 from livejoin.core.generation import Origin
 from livejoin.core.outbox import Reply
 from livejoin.core.state import IDS_KEPT
@@ -19,35 +19,35 @@ HISTORY_KEPT = 10_000  # rows of `control_raw`
 
 
 @dataclass(frozen=True)
-class Inbound:
+class ControlRecord:
     """One message: where it stands, and what it asks for or why it is invalid."""
 
     origin: Origin
     request: Request | None
-    wrong: str = ""
+    error: str = ""
 
 
-def understood(
-    offset: int, at: float, by: str, raw: bytes, rules: control_messages.Rules
-) -> Inbound:
+def parse_record(
+    offset: int, at: float, by: str, raw: bytes, rules: control_messages.TopicRules
+) -> ControlRecord:
     """Read a record. None is so bad that this raises."""
-    origin = Origin(offset, at, by, _legible(raw))
+    origin = Origin(offset, at, by, _decode_text(raw))
     try:
-        request = control_messages.read(raw, rules)
-    except Invalid as error:
-        return Inbound(replace(origin, id=control_messages.identity(raw)), None, str(error))
+        request = control_messages.parse_message(raw, rules)
+    except InvalidMessage as error:
+        return ControlRecord(replace(origin, id=control_messages.message_id(raw)), None, str(error))
     asks = replace(
         origin, id=request.id, users=request.users, accounts=request.accounts, join=request.join
     )
-    return Inbound(asks, request)
+    return ControlRecord(asks, request)
 
 
-def _legible(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     text = raw[: 4 * RAW_CHARS].decode(errors="backslashreplace")  # no character has more bytes
     return text if len(text) <= RAW_CHARS else text[:RAW_CHARS] + "…"
 
 
-def asked_by(said: bytes, *, vouched: bool) -> str:
+def sender_name(said: bytes, *, vouched: bool) -> str:
     """Who asked, for people: what livejoin itself has written, or what a producer claims."""
     name = said.decode(errors="backslashreplace")[:_BY_CHARS]
     if vouched:
@@ -55,7 +55,7 @@ def asked_by(said: bytes, *, vouched: bool) -> str:
     return f"kafka (says: {name})" if name else "kafka"
 
 
-class History:
+class ControlHistory:
     """Folds the past of a control topic, field by field. Actions of the past count for nothing."""
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class History:
         self._replies: deque[Reply] = deque(maxlen=HISTORY_KEPT)
         self._ids: dict[str, None] = {}
 
-    def add(self, one: Inbound) -> None:
+    def add(self, one: ControlRecord) -> None:
         """Take in the next message."""
         self._count += 1
         request = one.request
         if request is None:
-            self._replies.append(Reply(one.origin, "rejected", one.origin.at, one.wrong))
+            self._replies.append(Reply(one.origin, "rejected", one.origin.at, one.error))
             return
         if request.id is not None:
             if request.id in self._ids:
@@ -87,8 +87,8 @@ class History:
                 request.join or newest.join,
             )
 
-    def folded(self, topic_id: str, position: int) -> Folded:
+    def replayed(self, topic_id: str, position: int) -> HistoryReplayed:
         """What it comes to."""
-        return Folded(
+        return HistoryReplayed(
             topic_id, position, self._request, self._count, tuple(self._replies), tuple(self._ids)
         )

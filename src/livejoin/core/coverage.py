@@ -13,13 +13,13 @@ class Coverage:
         # the next offset that is missing, and those beyond it that came early
         self._next = {at: starts[at[0]][at[1]] for at in self._pins}
         self._early: dict[tuple[str, int], set[int]] = {at: set() for at in self._pins}
-        self._open = {at for at in self._pins if self._next[at] <= self._pins[at]}
-        self._total = sum(self._pins[at] + 1 - self._next[at] for at in self._open)
+        self._incomplete = {at for at in self._pins if self._next[at] <= self._pins[at]}
+        self._total = sum(self._pins[at] + 1 - self._next[at] for at in self._incomplete)
 
     @property
     def complete(self) -> bool:
         """Whether every position from the start to the pins is covered."""
-        return not self._open
+        return not self._incomplete
 
     @property
     def total(self) -> int:
@@ -29,16 +29,18 @@ class Coverage:
     @property
     def done(self) -> int:
         """How many of them are covered."""
-        missing = (self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._open)
+        missing = (
+            self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._incomplete
+        )
         return self._total - sum(missing)
 
     def add(self, source: str, partition: int, offsets: Iterable[int]) -> None:
         """Marks of these records were seen."""
         at = (source, partition)
-        if at in self._open:
+        if at in self._incomplete:
             first, last = self._next[at], self._pins[at]
             self._early[at].update(offset for offset in offsets if first <= offset <= last)
-            self._go_on(at)
+            self._advance(at)
 
     def gaps(self) -> dict[tuple[str, int], range]:
         """By source and partition, once the pin's own mark was seen: where marks are missing.
@@ -47,24 +49,24 @@ class Coverage:
         """
         return {
             at: range(self._next[at], self._pins[at])
-            for at in self._open
+            for at in self._incomplete
             if self._pins[at] in self._early[at]
         }
 
-    def absent(self, source: str, partition: int, offsets: Iterable[int]) -> None:
+    def add_absent(self, source: str, partition: int, offsets: Iterable[int]) -> None:
         """There are no records at these offsets."""
         self.add(source, partition, offsets)
 
-    def _go_on(self, at: tuple[str, int]) -> None:
+    def _advance(self, at: tuple[str, int]) -> None:
         early = self._early[at]
         while self._next[at] in early:
             early.remove(self._next[at])
             self._next[at] += 1
         if self._next[at] > self._pins[at]:
-            self._open.discard(at)
+            self._incomplete.discard(at)
 
 
-class Feeding:
+class BootstrapCoverage:
     """How far a feed is in the state. Now and then a record leaves a mark, and the last ones do."""
 
     def __init__(self, start: int, ends: range) -> None:

@@ -11,53 +11,53 @@ from livejoin.core.state import Limits
 
 
 @dataclass(frozen=True)
-class Started:
+class LeaderStarted:
     """Our process leads now. The settings' choice counts only if nothing else does."""
 
     at: float  # by the clock on the wall, which may be set: for people, and across restarts
-    up: float  # by a clock that only goes on, from anywhere: what durations are measured by
+    monotonic: float  # by a clock that only goes on, from anywhere: what durations are measured by
     choice: Choice
     limits: Limits = field(default_factory=Limits)
-    used: int = 0  # the highest number that a topic or a checkpoint of ours has
+    last_used: int = 0  # the highest number that a topic or a checkpoint of ours has
 
 
 @dataclass(frozen=True)
-class Ticked:
+class ClockTicked:
     """Time has passed, by both clocks."""
 
     at: float
-    up: float
+    monotonic: float
 
 
 @dataclass(frozen=True)
-class Folded:
+class HistoryReplayed:
     """The history of a control topic that is new to us came down to one request."""
 
     topic_id: str
     position: int
     request: Request
-    count: int = 0
-    history: tuple[Reply, ...] = ()
+    message_count: int = 0
+    replies: tuple[Reply, ...] = ()
     ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Listened:
+class ControlTopicOpened:
     """Control messages are read. Those before the first have been deleted by the broker."""
 
     topic: str
-    first: int = 0
+    first_offset: int = 0
 
 
 @dataclass(frozen=True)
-class Deafened:
+class ControlTopicLost:
     """Control messages cannot be read."""
 
     why: str
 
 
 @dataclass(frozen=True)
-class Found:
+class TopicInfo:
     """A topic that a message names, or keeps."""
 
     partitions: int
@@ -65,17 +65,17 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MessageReceived:
     """A control message: what it asks for or why it is invalid, and what is known of its topics."""
 
     origin: Origin
     request: Request | None = None
-    wrong: str = ""
-    topics: Mapping[str, Found | str] = field(default_factory=dict)  # or why one cannot be read
+    error: str = ""
+    topics: Mapping[str, TopicInfo | str] = field(default_factory=dict)  # or why one cannot be read
 
 
 @dataclass(frozen=True)
-class Resolved:
+class SourcesResolved:
     """It is known where a generation reads."""
 
     generation: int
@@ -84,7 +84,7 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class NotResolved:
+class ResolutionFailed:
     """A generation cannot read yet. `missing`: because of a topic, not of a broken connection."""
 
     generation: int
@@ -93,7 +93,7 @@ class NotResolved:
 
 
 @dataclass(frozen=True)
-class TopicsMade:
+class TopicsCreated:
     """A generation has new topics, with these ids; a feed only where it needs one."""
 
     generation: int
@@ -102,14 +102,14 @@ class TopicsMade:
 
 
 @dataclass(frozen=True)
-class Ran:
+class QueryResumed:
     """A generation's query is at work, and through with what it had to read again."""
 
     generation: int
 
 
 @dataclass(frozen=True)
-class Progressed:
+class BuildProgressed:
     """A generation has read this many records on its way to the pins."""
 
     generation: int
@@ -126,7 +126,7 @@ class CaughtUp:
 
 
 @dataclass(frozen=True)
-class Died:
+class QueryDied:
     """A generation's query ended by itself, or has to end.
 
     `counts` is false where it had moved on, where Kafka was out of reach, or where it could not
@@ -135,11 +135,11 @@ class Died:
 
     generation: int
     why: str
-    counts: bool
+    counts_as_failure: bool
 
 
 @dataclass(frozen=True)
-class Spoilt:
+class Unrecoverable:
     """A generation can never run again: its topic is another one, or its checkpoint is no use."""
 
     generation: int
@@ -147,7 +147,7 @@ class Spoilt:
 
 
 @dataclass(frozen=True)
-class Looked:
+class SourcesChecked:
     """The topics of a generation were looked at: why one cannot be read, or nothing."""
 
     generation: int
@@ -155,7 +155,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Grew:
+class PartitionsAdded:
     """A topic has more partitions than a generation reads: what it would read with them."""
 
     generation: int
@@ -163,7 +163,7 @@ class Grew:
 
 
 @dataclass(frozen=True)
-class Counted:
+class RecordsCounted:
     """What became of the records that a generation has read so far, by column of its row."""
 
     generation: int
@@ -172,7 +172,15 @@ class Counted:
     capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
 
 
-OfBuild = Resolved | NotResolved | TopicsMade | Progressed | CaughtUp
-OfSources = Looked | Grew | Counted
-OfGeneration = OfBuild | OfSources | Ran | Died | Spoilt
-Fact = Started | Ticked | Folded | Listened | Deafened | Asked | OfGeneration
+BuildFact = SourcesResolved | ResolutionFailed | TopicsCreated | BuildProgressed | CaughtUp
+SourceFact = SourcesChecked | PartitionsAdded | RecordsCounted
+GenerationFact = BuildFact | SourceFact | QueryResumed | QueryDied | Unrecoverable
+Fact = (
+    LeaderStarted
+    | ClockTicked
+    | HistoryReplayed
+    | ControlTopicOpened
+    | ControlTopicLost
+    | MessageReceived
+    | GenerationFact
+)

@@ -13,18 +13,18 @@ CHANGELOG = 1
 LIVE = 1  # frames of the socket
 TOKEN = 1
 
-_WITHOUT = 1  # what has no number was written before there were any
+_UNNUMBERED = 1  # what has no number was written before there were any
 
 
-def newer(what: str, found: object, known: int) -> str:
+def unsupported_reason(what: str, found: object, known: int) -> str:
     """Why something cannot be read; empty where its format is known. None: it has no number."""
-    number = _WITHOUT if found is None else found
-    if isinstance(number, int) and _WITHOUT <= number <= known:
+    number = _UNNUMBERED if found is None else found
+    if isinstance(number, int) and _UNNUMBERED <= number <= known:
         return ""
     return f"{what} has format {number}, this livejoin knows up to {known}"
 
 
-def known(form: type, data: Mapping[str, Any]) -> dict[str, Any]:
+def known_fields(form: type, data: Mapping[str, Any]) -> dict[str, Any]:
     """What a dataclass has fields for: a later version may have added others."""
     names = {one.name for one in fields(form)}
     return {name: value for name, value in data.items() if name in names}

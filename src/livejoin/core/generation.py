@@ -8,7 +8,7 @@ from livejoin.core import format_versions, spec
 
 Offsets = Mapping[int, int]
 
-_IN_PATHS = str.maketrans("+/", "-_")  # topic ids are base64
+_PATH_SAFE = str.maketrans("+/", "-_")  # topic ids are base64
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Reading:
     pins: Offsets
 
     @property
-    def history(self) -> int:
+    def history_length(self) -> int:
         """How many offsets there are from the start to the pins."""
         return sum(pin + 1 - self.start[p] for p, pin in self.pins.items())
 
@@ -82,20 +82,20 @@ class Generation:
     @property
     def checkpoint(self) -> str:
         """Its folder among the checkpoints: no other build's, even if one has the same number."""
-        own = self.changelog_id.translate(_IN_PATHS)
+        own = self.changelog_id.translate(_PATH_SAFE)
         return f"{self.number}/{own}" if own else str(self.number)
 
     @property
-    def history(self) -> int:
+    def history_length(self) -> int:
         """How many offsets of its sources it must catch up with."""
-        return sum(reading.history for reading in self.sources.values())
+        return sum(reading.history_length for reading in self.sources.values())
 
     @property
     def partitions_read(self) -> int:
         """How many partitions it reads in all."""
         return sum(len(reading.start) for reading in self.sources.values())
 
-    def partitions(self, topic: str) -> int | None:
+    def partitions_of(self, topic: str) -> int | None:
         """How many partitions of a topic it reads, if it reads it."""
         found = (r for r in self.sources.values() if r.topic == topic)
         return next((len(reading.start) for reading in found), None)
@@ -122,7 +122,9 @@ def from_json(data: Mapping[str, Any] | None) -> Generation | None:
         )
         for name, reading in data["sources"].items()
     }
-    origin = Origin(**format_versions.known(Origin, data["origin"])) if data["origin"] else None
-    choice = spec.Choice(**format_versions.known(spec.Choice, data["choice"]))
-    given = format_versions.known(Generation, data)
+    origin = (
+        Origin(**format_versions.known_fields(Origin, data["origin"])) if data["origin"] else None
+    )
+    choice = spec.Choice(**format_versions.known_fields(spec.Choice, data["choice"]))
+    given = format_versions.known_fields(Generation, data)
     return Generation(**{**given, "choice": choice, "origin": origin, "sources": sources})

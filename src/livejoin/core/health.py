@@ -6,50 +6,50 @@ from dataclasses import replace
 from livejoin.core import facts, transitions
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.state import State
-from livejoin.core.transitions import say
+from livejoin.core.transitions import log_line
 
 MAX_RESTARTS = 5  # in a row without a new source position
-_REBUILD_S = 10.0  # for a build that failed while there is nothing better to show
+_REBUILD_DELAY_S = 10.0  # for a build that failed while there is nothing better to show
 
 
-def ran(state: State, generation: Generation) -> State:
+def mark_running(state: State, generation: Generation) -> State:
     """Its query is at work."""
-    if not state.of(generation).trouble or state.of(generation).broken:
+    if not state.health_of(generation).trouble or state.health_of(generation).broken:
         return state
     role = "live" if generation == state.live else "running"
-    state = state.faring(generation, trouble="")
-    return say(state, "INFO", f"{role} again: generation {generation.number}")
+    state = state.with_health(generation, trouble="")
+    return log_line(state, "INFO", f"{role} again: generation {generation.number}")
 
 
-def died(state: State, generation: Generation, fact: facts.Died) -> State:
+def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
     """Its query ended by itself: it is started again, or given up when that leads nowhere."""
     number = generation.number
-    if state.of(generation).broken:
+    if state.health_of(generation).broken:
         return state
-    old = state.of(generation)
-    restarts = old.restarts + 1 if fact.counts else 0
-    state = state.faring(generation, restarts=restarts, trouble=fact.why)
+    old = state.health_of(generation)
+    restarts = old.restarts + 1 if fact.counts_as_failure else 0
+    state = state.with_health(generation, restarts=restarts, trouble=fact.why)
     if restarts > MAX_RESTARTS:
         why = f"died {restarts} times without reading on: {fact.why}"
-        return _given_up(state, generation, why)
+        return _give_up(state, generation, why)
     wait = 2.0 ** max(0, restarts - 1)
     # the next run counts from the beginning what it reads
-    state = state.faring(generation, try_again_at=state.up + wait, done=0)
-    if not fact.counts and fact.why == old.trouble:
+    state = state.with_health(generation, try_again_at=state.monotonic + wait, done=0)
+    if not fact.counts_as_failure and fact.why == old.trouble:
         return state  # it waits for something, which has been said
     said = f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s"
-    return say(transitions.tallied(state, "restarted"), "ERROR", said)
+    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", said)
 
 
-def _given_up(state: State, generation: Generation, why: str) -> State:
+def _give_up(state: State, generation: Generation, why: str) -> State:
     number = generation.number
     if generation == state.building:
-        return failed(state, why)
+        return fail_build(state, why)
     if generation == state.standby:
-        state = say(state, "ERROR", f"failed: generation {number} {why}; no rollback to it")
+        state = log_line(state, "ERROR", f"failed: generation {number} {why}; no rollback to it")
         return transitions.retire(state, generation, why)
-    state = state.faring(generation, broken=True)
-    return say(
+    state = state.with_health(generation, broken=True)
+    return log_line(
         state,
         "ERROR",
         f"failed: generation {number} {why}; its last rows stay;"
@@ -57,94 +57,94 @@ def _given_up(state: State, generation: Generation, why: str) -> State:
     )
 
 
-def looked(state: State, generation: Generation, why: str) -> State:
+def on_sources_checked(state: State, generation: Generation, why: str) -> State:
     """Its topics cannot be read, or can be again."""
     number = generation.number
-    if why == state.of(generation).blocked:
+    if why == state.health_of(generation).blocked:
         return state
-    state = state.faring(generation, blocked=why)
+    state = state.with_health(generation, blocked=why)
     if why:
-        return say(state, "ERROR", f"generation {number} cannot read on: {why}")
-    return say(state, "INFO", f"generation {number} can read its topics again")
+        return log_line(state, "ERROR", f"generation {number} cannot read on: {why}")
+    return log_line(state, "INFO", f"generation {number} can read its topics again")
 
 
-def counted(state: State, generation: Generation, fact: facts.Counted) -> State:
+def on_records_counted(state: State, generation: Generation, fact: facts.RecordsCounted) -> State:
     """Its figures are known, and which of its tables hold as many rows as they may."""
-    new = [table for table in fact.capped if table not in state.of(generation).capped]
-    state = state.faring(
+    new = [table for table in fact.capped if table not in state.health_of(generation).capped]
+    state = state.with_health(
         generation, figures=fact.figures, capped=fact.capped, capped_from=fact.capped_from
     )
     if not new:
         return state
     most = f"{generation.max_rows} rows, which is max_rows: the oldest leave as new ones come"
     which = f"generation {generation.number}: {' and '.join(new)}"
-    return say(state, "WARN", f"{which} {'has' if len(new) == 1 else 'have'} {most}")
+    return log_line(state, "WARN", f"{which} {'has' if len(new) == 1 else 'have'} {most}")
 
 
-def grew(state: State, grown: Generation) -> State:
+def on_partitions_added(state: State, grown: Generation) -> State:
     """More partitions take more slots. The plan starts its query again, which then reads them."""
     number = grown.number
     before = state.find(number)
-    if before == grown or state.of(grown).broken:
+    if before == grown or state.health_of(grown).broken:
         return state
-    state = transitions.put(state, grown).faring(
+    state = transitions.replace_generation(state, grown).with_health(
         grown, trouble="it starts again to read more partitions"
     )
     topics = (f"{r.topic} in {len(r.start)} partitions" for r in grown.sources.values())
-    state = say(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
+    state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
     needed = state.slots_of(state.live) + state.slots_of(state.building)
     if needed > state.limits.slots:
         have = f"{needed} task slots are needed and Spark has {state.limits.slots}"
         why = f"its topics have more partitions now: {have}"
-        return _given_up(state.faring(grown, trouble=why), grown, why)
-    return with_room(state, needed)
+        return _give_up(state.with_health(grown, trouble=why), grown, why)
+    return free_slots(state, needed)
 
 
-def with_room(state: State, needed: int) -> State:
+def free_slots(state: State, needed: int) -> State:
     """When slots are short the standby goes first."""
     if state.standby is None or needed + state.slots_of(state.standby) <= state.limits.slots:
         return state
     return transitions.retire(state, state.standby, "its task slots are needed")
 
 
-def spoilt(state: State, generation: Generation, why: str) -> State:
+def on_unrecoverable(state: State, generation: Generation, why: str) -> State:
     """It can never run again. What was live is built anew, and its last rows stay until then."""
-    if state.of(generation).unusable:
+    if state.health_of(generation).unusable:
         return state
     if generation == state.building:
-        return failed(state, why)
+        return fail_build(state, why)
     if generation == state.standby:
         return transitions.retire(state, generation, why)
-    state = state.faring(generation, broken=True, unusable=True, trouble=why)
-    state = say(
+    state = state.with_health(generation, broken=True, unusable=True, trouble=why)
+    state = log_line(
         state,
         "ERROR",
         f"generation {generation.number} cannot go on: {why};"
         " its last rows stay until the same choice is built anew",
     )
-    return rebuilt(replace(state, again_at=state.up))
+    return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
 
 
-def failed(state: State, why: str) -> State:
+def fail_build(state: State, why: str) -> State:
     """The build came to nothing."""
-    return replace(transitions.fail(state, why), again_at=state.up + _REBUILD_S)
+    return replace(transitions.fail(state, why), rebuild_at=state.monotonic + _REBUILD_DELAY_S)
 
 
-def rebuilt(state: State) -> State:
+def rebuild_if_due(state: State) -> State:
     """With nothing to show, or nothing that can go on, the wanted choice is built by itself."""
-    if state.building is not None or not state.topic_id or state.up < state.again_at:
+    if state.building is not None or not state.topic_id or state.monotonic < state.rebuild_at:
         return state
     if state.live is None:
-        assert state.wanted is not None, "there is no topic_id before a choice"
-        state = transitions.build(state, state.wanted, "settings")
-    elif state.of(state.live).unusable:
+        assert state.desired is not None, "there is no topic_id before a choice"
+        state = transitions.build(state, state.desired, "settings")
+    elif state.health_of(state.live).unusable:
         state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
     else:
         return state
-    return say(state, "INFO", f"building: {state.building}")
+    return log_line(state, "INFO", f"building: {state.building}")
 
 
-def described(sources: Mapping[str, Reading]) -> str:
+def describe_sources(sources: Mapping[str, Reading]) -> str:
     """What is read, and how many records there were."""
     return " and ".join(f"{r.topic} ({_count(r)} records)" for r in sources.values())
 

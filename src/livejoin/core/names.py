@@ -13,13 +13,13 @@ class Names:
         """Topic that carries all tables of one generation."""
         return f"{self._changelogs}{generation}"
 
-    def feed(self, generation: int) -> str:
+    def bootstrap(self, generation: int) -> str:
         """Topic by which one generation's state learns of its history."""
-        return f"{self._feeds}{generation}"
+        return f"{self._bootstraps}{generation}"
 
     def generation_of(self, topic: str) -> int | None:
         """The generation whose changelog or feed a topic is."""
-        kinds = (self._changelogs, self._feeds)
+        kinds = (self._changelogs, self._bootstraps)
         number = next((topic.removeprefix(kind) for kind in kinds if topic.startswith(kind)), "")
         return int(number) if number.isdecimal() else None
 
@@ -28,7 +28,7 @@ class Names:
         return f"{self.prefix}.changelog."
 
     @property
-    def _feeds(self) -> str:
+    def _bootstraps(self) -> str:
         return f"{self.prefix}.feed."
 
     @property
@@ -70,8 +70,8 @@ class Names:
         """Consumer group, or prefix of groups, for one purpose."""
         return f"{self.prefix}.{purpose}"
 
-    def own(self, topic: str) -> bool:
+    def is_own(self, topic: str) -> bool:
         """Whether a topic is livejoin's own and so never an input."""
         control = (self.ledger, self.logs, self.replies, self.leader)
         mine = (*control, self.tokens, self.audit, self.access)
-        return topic in mine or topic.startswith((self._changelogs, self._feeds))
+        return topic in mine or topic.startswith((self._changelogs, self._bootstraps))

@@ -25,14 +25,14 @@ Outcome = Literal[
     "repeated",
     "history",
 ]
-End = Literal["retired", "failed", "superseded"]
-Tallied = Literal[
+EndState = Literal["retired", "failed", "superseded"]
+TallyKey = Literal[
     "live", "failed", "superseded", "cancelled", "rejected", "rolled-back", "restarted"
 ]
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """A line of `orchestrator_logs`. Its id is its place in the history."""
 
     id: int
@@ -51,7 +51,7 @@ class Reply:
     reason: str = ""
     generation: int | None = None
 
-    def row(self) -> dict[str, Any]:
+    def control_raw_row(self) -> dict[str, Any]:
         """The row of `control_raw`."""
         origin = self.origin
         return {
@@ -68,7 +68,7 @@ class Reply:
             "generation": self.generation,  # no column: for who waits for the answer
         }
 
-    def record(self) -> dict[str, Any]:
+    def reply_record(self) -> dict[str, Any]:
         """The record for who asked."""
         return {
             "id": self.origin.id,
@@ -81,17 +81,17 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedGeneration:
     """A generation is no longer wanted: its last row of `generations`."""
 
     generation: Generation
-    end: End
+    end: EndState
     at: float
     message: str
     figures: Mapping[str, int | str] = field(default_factory=dict)
 
 
-Told = Line | Reply | Ended
+OutboxItem = LogLine | Reply | EndedGeneration
 
 
 def row_id(number: int) -> str:

@@ -10,14 +10,14 @@ from livejoin.core.state import State
 
 
 @dataclass(frozen=True)
-class Resolve:
+class ResolveSources:
     """Have it known where this generation reads."""
 
     generation: Generation
 
 
 @dataclass(frozen=True)
-class MakeTopics:
+class CreateTopics:
     """Have new topics for these generations, whose ids are not recorded yet.
 
     Whatever has their names was left over, or made just before a crash: it is deleted first.
@@ -27,35 +27,35 @@ class MakeTopics:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunQueries:
     """Have the queries of these generations running, and no others."""
 
     generations: tuple[Generation, ...]
 
 
 @dataclass(frozen=True)
-class Keep:
+class KeepOnly:
     """Have changelogs and checkpoints of these generations, and of no other up to the last.
 
     Beyond the last there may be those of a later leader, whom we do not know of.
     """
 
     numbers: frozenset[int]
-    last: int
+    last_number: int
 
 
-Step = Resolve | MakeTopics | Run | Keep
+Step = ResolveSources | CreateTopics | RunQueries | KeepOnly
 
 
 def plan(state: State) -> tuple[Step, ...]:
     """The same steps follow every decision and every restart."""
     steps: list[Step] = []
     building = state.building
-    waits = building is None or state.up < state.of(building).try_again_at
+    waits = building is None or state.monotonic < state.health_of(building).try_again_at
     if building is not None and not building.resolved and not waits:
-        steps.append(Resolve(building))
-    steps += [MakeTopics(state.without_topics()), Run(state.running())]
+        steps.append(ResolveSources(building))
+    steps += [CreateTopics(state.needing_topics()), RunQueries(state.runnable())]
     # after Run: what still runs cannot be removed
-    kept = frozenset(generation.number for generation in state.wants)
-    steps.append(Keep(kept, state.last_number))
+    kept = frozenset(generation.number for generation in state.generations)
+    steps.append(KeepOnly(kept, state.last_number))
     return tuple(steps)

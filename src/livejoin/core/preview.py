@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from livejoin.core.decide import decide
-from livejoin.core.facts import Asked, CaughtUp, Found
+from livejoin.core.facts import CaughtUp, MessageReceived, TopicInfo
 from livejoin.core.generation import Generation
 from livejoin.core.outbox import Reply
-from livejoin.core.plan import Keep, Resolve, plan
-from livejoin.core.requests import resolved, slots
+from livejoin.core.plan import KeepOnly, ResolveSources, plan
+from livejoin.core.requests import resolve_choice, slots_for
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 
 
-def preview(state: State, fact: Asked) -> dict[str, Any]:
+def preview(state: State, fact: MessageReceived) -> dict[str, Any]:
     """What would be built, read, kept and stopped if this message came now."""
     request = fact.request
     assert request is not None, "what cannot be understood has no plan"
@@ -25,55 +25,55 @@ def preview(state: State, fact: Asked) -> dict[str, Any]:
         fact = replace(fact, request=replace(request, action="apply"))
     # a message that comes now is neither old nor known
     fact = replace(fact, origin=replace(fact.origin, offset=state.position))
-    after = decide(replace(state, untold=(), ids=()), fact)
-    answer = [told for told in after.untold if isinstance(told, Reply)][-1]
-    later = _when_ready(after)
-    choice = resolved(state, request)
+    after = decide(replace(state, outbox=(), ids=()), fact)
+    answer = [told for told in after.outbox if isinstance(told, Reply)][-1]
+    later = _after_catch_up(after)
+    choice = resolve_choice(state, request)
     return {
         "outcome": answer.outcome,
         "reason": answer.reason or None,
-        "resolvesTo": _fields(choice),
-        "build": _built(after, state.last_number),
-        "topics": {name: _topic(found) for name, found in fact.topics.items()},
+        "resolvesTo": _choice_fields(choice),
+        "build": _new_build(after, state.last_number),
+        "topics": {name: _topic_fields(found) for name, found in fact.topics.items()},
         "slots": {
-            "needed": slots(state, choice, fact) if choice else None,
-            "held": sum(state.slots_of(generation) for generation in state.wants),
+            "needed": slots_for(state, choice, fact) if choice else None,
+            "held": sum(state.slots_of(generation) for generation in state.generations),
             "total": state.limits.slots,
         },
-        "now": {"live": _name(state.live), "standby": _name(state.standby)},
-        "afterwards": {"live": _name(later.live), "standby": _name(later.standby)},
-        "stopped": sorted(_kept(state) - _kept(later)),
+        "now": {"live": _describe(state.live), "standby": _describe(state.standby)},
+        "afterwards": {"live": _describe(later.live), "standby": _describe(later.standby)},
+        "stopped": sorted(_kept_numbers(state) - _kept_numbers(later)),
     }
 
 
-def _when_ready(state: State) -> State:
+def _after_catch_up(state: State) -> State:
     if state.building is None:
         return state
     return decide(state, CaughtUp(state.building.number, 0))
 
 
-def _fields(choice: Choice | None) -> dict[str, str] | None:
+def _choice_fields(choice: Choice | None) -> dict[str, str] | None:
     if choice is None:
         return None
     return {"usersTopic": choice.users, "accountsTopic": choice.accounts, "joinType": choice.join}
 
 
-def _built(state: State, last: int) -> str | None:
-    steps = [step.generation for step in plan(state) if isinstance(step, Resolve)]
+def _new_build(state: State, last: int) -> str | None:
+    steps = [step.generation for step in plan(state) if isinstance(step, ResolveSources)]
     new = [str(generation) for generation in steps if generation.number > last]
     return new[0] if new else None
 
 
-def _kept(state: State) -> frozenset[int]:
-    (keep,) = [step.numbers for step in plan(state) if isinstance(step, Keep)]
+def _kept_numbers(state: State) -> frozenset[int]:
+    (keep,) = [step.numbers for step in plan(state) if isinstance(step, KeepOnly)]
     return keep
 
 
-def _topic(found: Found | str) -> Mapping[str, Any]:
+def _topic_fields(found: TopicInfo | str) -> Mapping[str, Any]:
     if isinstance(found, str):
         return {"exists": False, "reason": found}
     return {"exists": True, "partitions": found.partitions, "records": found.records}
 
 
-def _name(generation: Generation | None) -> str | None:
+def _describe(generation: Generation | None) -> str | None:
     return str(generation) if generation else None

@@ -5,91 +5,95 @@ from typing import assert_never
 
 from livejoin.core import transitions
 from livejoin.core.control_messages import Request
-from livejoin.core.facts import Asked, Folded, Found
+from livejoin.core.facts import HistoryReplayed, MessageReceived, TopicInfo
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
-from livejoin.core.transitions import reply, say
+from livejoin.core.transitions import log_line, reply
 
-_RAW_LOGGED = 1024  # characters
-_WARNINGS = 5  # of one message
+_RAW_LOGGED_CHARS = 1024  # characters
+_MAX_WARNINGS = 5  # of one message
 
 
-def asked(state: State, fact: Asked) -> State:
+def on_message_received(state: State, fact: MessageReceived) -> State:
     """The state after a message. One that was decided before changes nothing."""
     origin, request = fact.origin, fact.request
     if origin.offset < state.position:
         return state
     state = replace(state, position=origin.offset + 1)
-    state = say(
-        state, "INFO", f"control {origin.offset} by {origin.by}: {origin.raw[:_RAW_LOGGED]}"
+    state = log_line(
+        state, "INFO", f"control {origin.offset} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}"
     )
     if request is None:
-        return _rejected(state, fact, fact.wrong)
+        return _reject(state, fact, fact.error)
     if request.id is not None:
         if request.id in state.ids:
-            return _repeated(state, fact, request.id)
+            return _answer_repeat(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
-    for warning in request.warnings[:_WARNINGS]:
-        state = say(state, "WARN", f"control {origin.offset}: {warning}; it is ignored")
-    choice = resolved(state, request)
-    why = refused(state, fact, request, choice)
+    for warning in request.warnings[:_MAX_WARNINGS]:
+        state = log_line(state, "WARN", f"control {origin.offset}: {warning}; it is ignored")
+    choice = resolve_choice(state, request)
+    why = rejection_reason(state, fact, request, choice)
     if why or choice is None:
-        return _rejected(state, fact, why)
-    state = say(state, "INFO", f"control {origin.offset} resolves to {choice}")
+        return _reject(state, fact, why)
+    state = log_line(state, "INFO", f"control {origin.offset} resolves to {choice}")
     match request.action:
         case "apply":
-            return _applied(state, fact, request, choice)
+            return _apply(state, fact, request, choice)
         case "rollback":
-            return _rolled_back(state, fact)
+            return _roll_back(state, fact)
         case "preview":
             state = reply(state, origin, "previewed", f"would resolve to {choice}")
-            return say(state, "INFO", f"control {origin.offset}: a preview, nothing changes")
+            return log_line(state, "INFO", f"control {origin.offset}: a preview, nothing changes")
     assert_never(request.action)
 
 
-def folded(state: State, fact: Folded) -> State:
+def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     """A control topic that is new to us: its history counts as one request."""
     if state.topic_id:  # offsets of the old one mean other messages now
-        state = transitions.without_origins(state)
+        state = transitions.clear_origins(state)
     state = replace(
         state,
         topic_id=fact.topic_id,
         position=fact.position,
         ids=fact.ids[-IDS_KEPT:],
-        untold=(*state.untold, *fact.history),
+        outbox=(*state.outbox, *fact.replies),
     )
-    choice = resolved(state, fact.request)
+    choice = resolve_choice(state, fact.request)
     assert choice is not None, "Started comes first, and tells the settings' choice"
-    if fact.count:
-        state = say(state, "INFO", f"{fact.count} control messages of the past come to {choice}")
+    if fact.message_count:
+        state = log_line(
+            state, "INFO", f"{fact.message_count} control messages of the past come to {choice}"
+        )
     newest = state.building or state.live
     if choice.users == choice.accounts:
-        state = say(state, "WARN", f"{choice} reads {choice.users} twice: the past is ignored")
-        choice = resolved(state, Request())
+        state = log_line(state, "WARN", f"{choice} reads {choice.users} twice: the past is ignored")
+        choice = resolve_choice(state, Request())
         assert choice is not None
     if newest is not None and choice == newest.choice:
         return state
-    state = transitions.build(state, choice, "history" if fact.count else "settings")
-    return say(state, "INFO", f"building: {state.building}")
+    state = transitions.build(state, choice, "history" if fact.message_count else "settings")
+    return log_line(state, "INFO", f"building: {state.building}")
 
 
-def resolved(state: State, request: Request) -> Choice | None:
+def resolve_choice(state: State, request: Request) -> Choice | None:
     """What a request comes to: what it leaves out is the newest accepted choice."""
     if request.action == "rollback":
         return state.standby.choice if state.standby else None
     newest = state.building or state.live
-    basis = newest.choice if newest else state.wanted
+    basis = newest.choice if newest else state.desired
     return request.applied_to(basis) if basis else None
 
 
-def refused(state: State, fact: Asked, request: Request, choice: Choice | None) -> str:
+def rejection_reason(
+    state: State, fact: MessageReceived, request: Request, choice: Choice | None
+) -> str:
     """Why a request cannot be granted, or nothing."""
     live = state.live.number if state.live else None
-    if request.expected not in (None, live):
+    if request.expected_generation not in (None, live):
         is_live = f"generation {live} is" if live else "nothing is"
-        return f"expectedGeneration is {request.expected}, but {is_live} live"
+        return f"expectedGeneration is {request.expected_generation}, but {is_live} live"
     if request.action == "rollback":
-        return _no_way_back(state)
+        return _rollback_obstacle(state)
     if choice is None:
         return "livejoin has not started yet"
     for topic in request.topics:
@@ -98,17 +102,17 @@ def refused(state: State, fact: Asked, request: Request, choice: Choice | None) 
             return found
     if choice.users == choice.accounts:
         return f"usersTopic and accountsTopic are both {choice.users}: they must differ"
-    return _too_large(state, fact, choice) if _builds(state, request, choice) else ""
+    return _slot_shortage(state, fact, choice) if _needs_build(state, request, choice) else ""
 
 
-def _builds(state: State, request: Request, choice: Choice) -> bool:
+def _needs_build(state: State, request: Request, choice: Choice) -> bool:
     """Whether a request asks for a new generation."""
     there = [g.choice for g in (state.live, state.building) if g is not None]
     return bool(request.start) or choice not in there
 
 
-def _too_large(state: State, fact: Asked, choice: Choice) -> str:
-    needed = slots(state, choice, fact)
+def _slot_shortage(state: State, fact: MessageReceived, choice: Choice) -> str:
+    needed = slots_for(state, choice, fact)
     beside = state.limits.slots - state.slots_of(state.live)
     if needed <= beside:
         return ""
@@ -118,53 +122,53 @@ def _too_large(state: State, fact: Asked, choice: Choice) -> str:
     )
 
 
-def _no_way_back(state: State) -> str:
+def _rollback_obstacle(state: State) -> str:
     standby = state.standby
     if standby is None:
         return (
             "no generation stands by: there was no swap yet, or standby_s has passed;"
             " ask for the topics and the join instead"
         )
-    health = state.of(standby)
+    health = state.health_of(standby)
     # one that is just being started, like everything after a restart, is no worse than what is live
     down = health.broken or health.blocked or (health.restarts and health.trouble)
     return f"generation {standby.number} is down: {health.wrong}" if down else ""
 
 
-def slots(state: State, choice: Choice, fact: Asked) -> int:
+def slots_for(state: State, choice: Choice, fact: MessageReceived) -> int:
     """How many task slots a choice needs, as far as its topics are known."""
-    return state.limits.needed(
-        _partitions(state, choice.users, fact) + _partitions(state, choice.accounts, fact)
+    return state.limits.slots_needed(
+        _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
     )
 
 
-def _partitions(state: State, topic: str, fact: Asked) -> int:
+def _partition_count(state: State, topic: str, fact: MessageReceived) -> int:
     found = fact.topics.get(topic)
-    if isinstance(found, Found):
+    if isinstance(found, TopicInfo):
         return found.partitions
-    known = (generation.partitions(topic) for generation in state.wants)
+    known = (generation.partitions_of(topic) for generation in state.generations)
     return next((count for count in known if count is not None), 0)
 
 
-def _applied(state: State, fact: Asked, request: Request, choice: Choice) -> State:
+def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice) -> State:
     origin = fact.origin
     building, live = state.building, state.live
     if not request.start:
         if building is not None and choice == building.choice:
             why = f"generation {building.number} is being built for it already"
-            state = state.faring(building, try_again_at=0.0)
+            state = state.with_health(building, try_again_at=0.0)
             state = reply(state, origin, "building", why, building.number)
-            return say(state, "INFO", f"control {origin.offset}: no change, {why}")
+            return log_line(state, "INFO", f"control {origin.offset}: no change, {why}")
         if live is not None and choice == live.choice:
-            return _confirmed(state, fact)
+            return _confirm_live(state, fact)
     state = transitions.build(state, choice, origin.by, origin, request.start)
     assert state.building is not None
     state = reply(state, origin, "accepted", generation=state.building.number)
     beside = f" beside {live}" if live else ""
-    return say(state, "INFO", f"control {origin.offset}: building {state.building}{beside}")
+    return log_line(state, "INFO", f"control {origin.offset}: building {state.building}{beside}")
 
 
-def _confirmed(state: State, fact: Asked) -> State:
+def _confirm_live(state: State, fact: MessageReceived) -> State:
     """A heartbeat, which also ends a build that goes elsewhere and revives what was given up."""
     live, offset = state.live, fact.origin.offset
     assert live is not None
@@ -172,34 +176,38 @@ def _confirmed(state: State, fact: Asked) -> State:
     if state.building is not None:
         did = f"generation {state.building.number} is not built"
         state = transitions.cancel(state, f"control {offset} asks for what is live")
-    if state.of(live).unusable:
+    if state.health_of(live).unusable:
         did = "it cannot go on and is built anew soon"
-    elif state.of(live).broken:
+    elif state.health_of(live).broken:
         did = "its query is tried again"
-        state = state.faring(live, broken=False, restarts=0, try_again_at=0.0)
+        state = state.with_health(live, broken=False, restarts=0, try_again_at=0.0)
     state = replace(state, live=replace(live, live_at=state.now))
     state = reply(state, fact.origin, "live", did, live.number)
-    return say(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
+    return log_line(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
 
 
-def _rolled_back(state: State, fact: Asked) -> State:
+def _roll_back(state: State, fact: MessageReceived) -> State:
     state = transitions.roll_back(state)
     assert state.live is not None
     number = state.live.number
-    state = say(state, "INFO", f"control {fact.origin.offset}: generation {number} is live again")
+    state = log_line(
+        state, "INFO", f"control {fact.origin.offset}: generation {number} is live again"
+    )
     return reply(state, fact.origin, "live", "rolled back", number)
 
 
-def _rejected(state: State, fact: Asked, why: str) -> State:
+def _reject(state: State, fact: MessageReceived, why: str) -> State:
     offset = fact.origin.offset
     goes_on = f", generation {state.live.number} goes on serving" if state.live else ""
-    state = say(transitions.tallied(state, "rejected"), "WARN", f"control {offset} rejected: {why}")
-    state = say(state, "INFO", f"control {offset}: nothing changes{goes_on}")
+    state = log_line(
+        transitions.increment_tally(state, "rejected"), "WARN", f"control {offset} rejected: {why}"
+    )
+    state = log_line(state, "INFO", f"control {offset}: nothing changes{goes_on}")
     return reply(state, fact.origin, "rejected", why)
 
 
-def _repeated(state: State, fact: Asked, message_id: str) -> State:
+def _answer_repeat(state: State, fact: MessageReceived, message_id: str) -> State:
     why = f"id {message_id} was decided before"
-    state = say(state, "INFO", f"control {fact.origin.offset} resolves to nothing new: {why}")
-    state = say(state, "INFO", f"control {fact.origin.offset}: no change")
+    state = log_line(state, "INFO", f"control {fact.origin.offset} resolves to nothing new: {why}")
+    state = log_line(state, "INFO", f"control {fact.origin.offset}: no change")
     return reply(state, fact.origin, "repeated", why)

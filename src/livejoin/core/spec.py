@@ -52,7 +52,7 @@ class Choice:
         return f"{self.users} {self.join} {self.accounts}"
 
 
-def read_join(text: str) -> Join | None:
+def parse_join(text: str) -> Join | None:
     """The join that a person means, or None."""
     word = text.strip().lower()
     if word == "left" or word.startswith("natural"):
@@ -64,17 +64,19 @@ def read_join(text: str) -> Join | None:
     return None
 
 
-def _columns(text: str) -> tuple[Column, ...]:
+def _parse_columns(text: str) -> tuple[Column, ...]:
     """Read `name type, name type`, so that a table reads like its line in the documentation."""
     pairs = (column.split() for column in text.split(","))
     return tuple(Column(name, kind) for name, kind in pairs)  # type: ignore[arg-type]
 
 
-KEY = "userId"
+JOIN_KEY = "userId"
 
-USERS = Source("users", _columns("userId string, name string, email string, age int64"), "users_ui")
+USERS = Source(
+    "users", _parse_columns("userId string, name string, email string, age int64"), "users_ui"
+)
 ACCOUNTS = Source(
-    "accounts", _columns("userId string, accountType string, balance double"), "accounts_ui"
+    "accounts", _parse_columns("userId string, accountType string, balance double"), "accounts_ui"
 )
 SOURCES = (USERS, ACCOUNTS)
 
@@ -96,22 +98,22 @@ _DATA = {
     USERS.table: USERS.fields,
     ACCOUNTS.table: ACCOUNTS.fields,
     FINAL: USERS.fields + ACCOUNTS.fields[1:],
-    REJECTS: _columns(
+    REJECTS: _parse_columns(
         "source string, topic string, partition int64, offset int64,"
         " ts timestamp, reason string, raw string"
     ),
 }
 _SYSTEM = {
-    STATUS: _columns(
+    STATUS: _parse_columns(
         "usersTopic string, accountsTopic string, joinType string, lastApplied string,"
         " generation int64, state string, progress int64, message string"
     ),
-    LOGS: _columns("ts timestamp, level string, msg string"),
-    CONTROL: _columns(
+    LOGS: _parse_columns("ts timestamp, level string, msg string"),
+    CONTROL: _parse_columns(
         "usersTopic string, accountsTopic string, joinType string, partition int64, offset int64,"
         " ts timestamp, by string, outcome string, reason string, raw string"
     ),
-    GENERATIONS: _columns(
+    GENERATIONS: _parse_columns(
         "generation int64, usersTopic string, accountsTopic string, joinType string, state string,"
         " by string, requestedAt timestamp, liveAt timestamp, retiredAt timestamp,"
         " catchUpSeconds double, read int64, rejected int64, tombstones int64, rows int64,"
@@ -128,7 +130,7 @@ RESTRICTED: dict[str, Table] = {
     AUDIT: Table(
         AUDIT,
         (
-            *_columns(
+            *_parse_columns(
                 "ts timestamp, who string, role string, address string, action string,"
                 " before string, after string, outcome string, detail string, times int64"
             ),

@@ -15,33 +15,33 @@ _UNITS = {
 EXPECTED = "earliest, latest, a time such as 2026-01-31T12:00:00Z, or an age such as 1h"
 
 
-def checked(text: str) -> str:
+def normalize(text: str) -> str:
     """The same, tidied; ValueError where it is none of the four."""
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
         return word.lower()
     if not _AGE.fullmatch(word.lower()):
-        _time(word)
+        _parse_time(word)
     return word
 
 
-def since(start: str, now: float) -> float | None:
+def start_time(start: str, now: float) -> float | None:
     """The time from which on records are read; None for `earliest` and `latest`."""
     if start in ("earliest", "latest"):
         return None
-    age = seconds(start)
+    age = age_seconds(start)
     if age is not None:
         return max(0.0, now - age)
-    return max(0.0, _time(start))
+    return max(0.0, _parse_time(start))
 
 
-def seconds(text: str) -> float | None:
+def age_seconds(text: str) -> float | None:
     """How long an age such as `1h` or `30d` is; None: it is no age."""
     age = _AGE.fullmatch(text.strip().lower())
     return int(age[1]) * _UNITS[age[2]].total_seconds() if age else None
 
 
-def _time(text: str) -> float:
+def _parse_time(text: str) -> float:
     try:
         # between date and time it takes any character at all
         at = datetime.fromisoformat(text.encode("ascii").decode())

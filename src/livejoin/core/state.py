@@ -8,7 +8,7 @@ from typing import Any
 from livejoin.core import format_versions
 from livejoin.core import generation as generations
 from livejoin.core.generation import Generation
-from livejoin.core.outbox import Told
+from livejoin.core.outbox import OutboxItem
 from livejoin.core.spec import Choice
 
 # Keys of the ledger topic's records; a generation's row is kept under its own.
@@ -18,8 +18,8 @@ GENERATION_KEY = b"generation/"
 
 # Of the leader topic: its leader says every few seconds that it leads.
 LEADER_KEY = b"leader"
-BEAT_S = 3.0
-SILENT_S = 10.0  # three beats are missing: nobody leads
+HEARTBEAT_S = 3.0
+LEADER_TIMEOUT_S = 10.0  # three beats are missing: nobody leads
 
 IDS_KEPT = 1000
 
@@ -34,13 +34,13 @@ class Limits:
     shuffle: int = 2  # partitions of a query's state: each holds a slot
     max_rows: int = 2_000_000  # of a table
 
-    def needed(self, partitions: int) -> int:
+    def slots_needed(self, partitions: int) -> int:
         """How many slots a generation holds that reads so many partitions, and maybe its feed."""
         return partitions + 1 + self.shuffle
 
 
 @dataclass(frozen=True)
-class Health:
+class GenerationHealth:
     """How a generation fares in this run of livejoin. Not durable; its times are those of `up`."""
 
     trouble: str = ""  # why its query is down, or cannot be started
@@ -78,77 +78,87 @@ class State:
     topic_id: str = ""  # of the control topic whose position this is
     position: int = 0  # the next control message
     ids: tuple[str, ...] = ()  # of the newest control messages
-    wanted: Choice | None = None  # the newest accepted choice that was not given up
+    desired: Choice | None = None  # the newest accepted choice that was not given up
     live: Generation | None = None
     standby: Generation | None = None
     building: Generation | None = None
-    moved_at: float = 0.0  # when live and standby last changed, as the clock counts now
-    lines: int = 0  # how many were ever told
+    swapped_at: float = 0.0  # when live and standby last changed, as the clock counts now
+    line_count: int = 0  # how many were ever told
     # how often swaps came to what, and queries were restarted, ever
     tally: Mapping[str, int] = field(default_factory=dict)
     # not durable
-    read_format: int = format_versions.LEDGER  # of the ledger that it was read from
-    untold: tuple[Told, ...] = ()
+    ledger_format: int = format_versions.LEDGER  # of the ledger that it was read from
+    outbox: tuple[OutboxItem, ...] = ()
     now: float = 0.0  # what the clock on the wall shows: it may be set, and decides nothing
-    up: float = 0.0  # seconds of a clock that only goes on, as are all times below
-    moved_up: float = 0.0  # when live and standby last changed
+    monotonic: float = 0.0  # seconds of a clock that only goes on, as are all times below
+    swapped_monotonic: float = 0.0  # when live and standby last changed
     limits: Limits = field(default_factory=Limits)
-    health: Mapping[int, Health] = field(default_factory=dict)
-    deaf: str = ""  # why control messages are not read
-    warm_at: float = 0.0  # from when on queries can be expected to start at once
-    again_at: float = 0.0  # when a build that failed is tried again, with nothing else to show
+    health: Mapping[int, GenerationHealth] = field(default_factory=dict)
+    control_error: str = ""  # why control messages are not read
+    cold_start_until: float = 0.0  # from when on queries can be expected to start at once
+    rebuild_at: float = 0.0  # when a build that failed is tried again, with nothing else to show
 
     @property
-    def wants(self) -> tuple[Generation, ...]:
+    def generations(self) -> tuple[Generation, ...]:
         """The generations that exist; three at most."""
         return tuple(g for g in (self.live, self.standby, self.building) if g is not None)
 
     def find(self, number: int) -> Generation | None:
         """A generation by its number, if it is wanted."""
-        return next((g for g in self.wants if g.number == number), None)
+        return next((g for g in self.generations if g.number == number), None)
 
-    def of(self, generation: Generation) -> Health:
+    def health_of(self, generation: Generation) -> GenerationHealth:
         """How a generation fares."""
-        return self.health.get(generation.number, Health())
+        return self.health.get(generation.number, GenerationHealth())
 
-    def faring(self, generation: Generation, **changes: Any) -> "State":
+    def with_health(self, generation: Generation, **changes: Any) -> "State":
         """The same with a change of a generation's health."""
-        health = replace(self.of(generation), **changes)
+        health = replace(self.health_of(generation), **changes)
         return replace(self, health={**self.health, generation.number: health})
 
-    def running(self) -> tuple[Generation, ...]:
+    def runnable(self) -> tuple[Generation, ...]:
         """The generations whose queries should be running now."""
-        return tuple(g for g in self.wants if self._can_run(g) and self._may_run(self.of(g)))
+        return tuple(
+            g for g in self.generations if self._is_prepared(g) and self._is_due(self.health_of(g))
+        )
 
-    def without_topics(self) -> tuple[Generation, ...]:
+    def needing_topics(self) -> tuple[Generation, ...]:
         """The generations whose topics should be made now."""
         new = self.building
-        if new is None or not new.resolved or new.has_topics or not self._may_run(self.of(new)):
+        if (
+            new is None
+            or not new.resolved
+            or new.has_topics
+            or not self._is_due(self.health_of(new))
+        ):
             return ()
         return (new,)
 
-    def _can_run(self, generation: Generation) -> bool:
+    def _is_prepared(self, generation: Generation) -> bool:
         # one that was built before ids were recorded is tried, and refused by its pipeline
         return generation.resolved and (generation.has_topics or generation.ready_at is not None)
 
-    def _may_run(self, health: Health) -> bool:
-        return not health.broken and self.up >= health.try_again_at
+    def _is_due(self, health: GenerationHealth) -> bool:
+        return not health.broken and self.monotonic >= health.try_again_at
 
     def slots_of(self, generation: Generation | None) -> int:
         """How many task slots a generation holds."""
-        return 0 if generation is None else self.limits.needed(generation.partitions_read)
+        return 0 if generation is None else self.limits.slots_needed(generation.partitions_read)
 
     @property
     def standby_until(self) -> float | None:
         """When the standby is retired, for people; None for never."""
         if self.standby is None or math.isinf(self.limits.standby_s):
             return None
-        return self.moved_at + self.limits.standby_s
+        return self.swapped_at + self.limits.standby_s
 
     @property
-    def stood_by(self) -> bool:
+    def standby_expired(self) -> bool:
         """Whether the standby has stood by for long enough."""
-        return self.standby is not None and self.up >= self.moved_up + self.limits.standby_s
+        return (
+            self.standby is not None
+            and self.monotonic >= self.swapped_monotonic + self.limits.standby_s
+        )
 
 
 def to_json(state: State) -> dict[str, Any]:
@@ -159,24 +169,26 @@ def to_json(state: State) -> dict[str, Any]:
         "topicId": state.topic_id,
         "position": state.position,
         "ids": list(state.ids),
-        "wanted": asdict(state.wanted) if state.wanted else None,
+        "wanted": asdict(state.desired) if state.desired else None,
         "live": generations.to_json(state.live),
         "standby": generations.to_json(state.standby),
         "building": generations.to_json(state.building),
-        "movedAt": state.moved_at,
-        "lines": state.lines,
+        "movedAt": state.swapped_at,
+        "lines": state.line_count,
         "tally": dict(state.tally),
     }
 
 
-def refusal(data: Mapping[str, Any]) -> str:
+def format_error(data: Mapping[str, Any]) -> str:
     """Why a ledger's state cannot be read: a newer livejoin wrote it. Empty: it can be."""
-    if why := format_versions.newer("the ledger", data.get("format"), format_versions.LEDGER):
+    if why := format_versions.unsupported_reason(
+        "the ledger", data.get("format"), format_versions.LEDGER
+    ):
         return why
     found = (data[role] for role in ("live", "standby", "building"))
     for generation in filter(None, found):
         what = f"the changelog of generation {generation['number']}"
-        if why := format_versions.newer(
+        if why := format_versions.unsupported_reason(
             what, generation.get("changelog_format"), format_versions.CHANGELOG
         ):
             return why
@@ -191,16 +203,18 @@ def from_json(data: Mapping[str, Any]) -> State:
         # nobody knows whose its topics are: it begins again, with new ones
         building = replace(building, sources={}, fingerprint="")
     return State(
-        read_format=read_format,
+        ledger_format=read_format,
         last_number=data["lastNumber"],
         topic_id=data["topicId"],
         position=data["position"],
         ids=tuple(data["ids"]),
-        wanted=Choice(**format_versions.known(Choice, data["wanted"])) if data["wanted"] else None,
+        desired=Choice(**format_versions.known_fields(Choice, data["wanted"]))
+        if data["wanted"]
+        else None,
         live=generations.from_json(data["live"]),
         standby=generations.from_json(data["standby"]),
         building=building,
-        moved_at=data["movedAt"],
-        lines=data["lines"],
+        swapped_at=data["movedAt"],
+        line_count=data["lines"],
         tally=data.get("tally", {}),  # ledgers of earlier versions have none
     )

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from livejoin.core.generation import Generation
-from livejoin.core.outbox import Ended
+from livejoin.core.outbox import EndedGeneration
 from livejoin.core.state import State
 
-_STEP_S = 10
+_TIME_STEP_S = 10
 
 
-def status(state: State) -> dict[str, Any]:
+def status_row(state: State) -> dict[str, Any]:
     """The one row of `orchestrator_status`: what is live, and what is going on."""
     live, building = state.live, state.building
     return {
@@ -20,34 +20,34 @@ def status(state: State) -> dict[str, Any]:
         "joinType": live.choice.join if live else None,
         "lastApplied": _iso(live.live_at) if live and live.live_at else None,
         "generation": live.number if live else None,
-        "state": _named(state),
-        "progress": state.of(building).percent if building else 100 if live else 0,
+        "state": _status_name(state),
+        "progress": state.health_of(building).percent if building else 100 if live else 0,
         "message": _message(state),
     }
 
 
-def stale(state: State) -> str:
+def stale_reason(state: State) -> str:
     """Why the rows that are shown may be old, or nothing."""
-    return state.of(state.live).wrong if state.live else ""
+    return state.health_of(state.live).wrong if state.live else ""
 
 
 def generation_rows(state: State) -> dict[int, dict[str, Any]]:
     """The rows of the generations that exist, by number."""
     named = {"live": state.live, "standby": state.standby, "building": state.building}
     return {
-        generation.number: _row(generation, name, state.of(generation).wrong)
+        generation.number: _generation_row(generation, name, state.health_of(generation).wrong)
         for name, generation in named.items()
         if generation is not None
     }
 
 
-def ended_row(ended: Ended) -> dict[str, Any]:
+def ended_row(ended: EndedGeneration) -> dict[str, Any]:
     """The last row of a generation."""
-    last = _row(ended.generation, ended.end, ended.message)
+    last = _generation_row(ended.generation, ended.end, ended.message)
     return {**last, **ended.figures, "retiredAt": int(ended.at * 1000)}
 
 
-def _row(generation: Generation, state: str, message: str) -> dict[str, Any]:
+def _generation_row(generation: Generation, state: str, message: str) -> dict[str, Any]:
     choice = generation.choice
     return {
         "generation": generation.number,
@@ -64,14 +64,14 @@ def _row(generation: Generation, state: str, message: str) -> dict[str, Any]:
     }
 
 
-def _named(state: State) -> str:
+def _status_name(state: State) -> str:
     live, building = state.live, state.building
     if live is not None:
         if building is not None:
             return "building"
-        health = state.of(live)
+        health = state.health_of(live)
         return "failed" if health.broken else "restarting" if health.wrong else "live"
-    if state.deaf or (building is not None and state.of(building).trouble):
+    if state.control_error or (building is not None and state.health_of(building).trouble):
         return "waiting"
     if building is not None:
         return "building"
@@ -79,43 +79,43 @@ def _named(state: State) -> str:
 
 
 def _message(state: State) -> str:
-    deaf = state.deaf and f"not listening: {state.deaf}"
-    said = [_live(state), _capped(state), _building(state), deaf]
+    deaf = state.control_error and f"not listening: {state.control_error}"
+    said = [_live_text(state), _capped_text(state), _building_text(state), deaf]
     return "; ".join(filter(None, said)) or "starting"
 
 
-def _live(state: State) -> str:
+def _live_text(state: State) -> str:
     live = state.live
     if live is None:
         return ""
-    health = state.of(live)
+    health = state.health_of(live)
     if health.wrong:
         how = "is down" if health.trouble else "waits"
         return f"generation {live.number} {how}: {health.wrong}"
     return "" if state.building else f"generation {live.number} is live"
 
 
-def _capped(state: State) -> str:
+def _capped_text(state: State) -> str:
     """Which tables older rows had to leave, and from when on rows are there."""
     live = state.live
-    if live is None or not (health := state.of(live)).capped:
+    if live is None or not (health := state.health_of(live)).capped:
         return ""
-    tables = [f"{table}{_since(health.capped_from.get(table))}" for table in health.capped]
+    tables = [f"{table}{_since_text(health.capped_from.get(table))}" for table in health.capped]
     return f"{' and '.join(tables)}: only the newest {live.max_rows} rows"
 
 
-def _since(ts: int | None) -> str:
+def _since_text(ts: int | None) -> str:
     if ts is None:
         return ""
     # up: from then on all are there. In steps, as each change is a transaction of the ledger
-    return f" (from {_iso(math.ceil(ts / 1000 / _STEP_S) * _STEP_S)} on)"
+    return f" (from {_iso(math.ceil(ts / 1000 / _TIME_STEP_S) * _TIME_STEP_S)} on)"
 
 
-def _building(state: State) -> str:
+def _building_text(state: State) -> str:
     building = state.building
     if building is None:
         return "" if state.live or not state.topic_id else "a build failed and is tried again soon"
-    health = state.of(building)
+    health = state.health_of(building)
     text = f"building {building}"
     if health.wrong:
         return f"{text}: {health.wrong}"
@@ -127,8 +127,8 @@ def time_left(state: State) -> float | None:
     """How many seconds a build will take, by its speed so far."""
     if state.building is None:
         return None
-    health = state.of(state.building)
-    took = state.up - health.began_at
+    health = state.health_of(state.building)
+    took = state.monotonic - health.began_at
     if not health.done or took <= 0:
         return None
     return took * max(0, health.total - health.done) / health.done

@@ -17,7 +17,7 @@ ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before i
 PREFIX = "lj"  # so that a person, or a search for lost secrets, knows one when they see it
 
 
-def includes(role: Role, needed: Role) -> bool:
+def role_includes(role: Role, needed: Role) -> bool:
     """Whether one who has a role may do what needs another."""
     return ROLES.index(role) >= ROLES.index(needed)
 
@@ -35,9 +35,9 @@ class Token:
     revoked: bool = False
     format: int = format_versions.TOKEN  # of a newer one nothing else is known, and its id
 
-    def trouble(self, now: float) -> str:
+    def invalid_reason(self, now: float) -> str:
         """Why it does not count any more; empty: it does."""
-        if why := format_versions.newer("it", self.format, format_versions.TOKEN):
+        if why := format_versions.unsupported_reason("it", self.format, format_versions.TOKEN):
             return why
         if self.revoked:
             return "it was revoked"
@@ -45,14 +45,16 @@ class Token:
             return "it has expired"
         return ""
 
-    def fits(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Whether this is the token. Takes the same time wherever they differ.
 
         Of a newer format that cannot be told, and why it does not count is.
         """
-        return self.format != format_versions.TOKEN or hmac.compare_digest(self.hash, hashed(text))
+        return self.format != format_versions.TOKEN or hmac.compare_digest(
+            self.hash, hash_token(text)
+        )
 
-    def without_rights(self) -> "Token":
+    def as_revoked(self) -> "Token":
         """The same, revoked."""
         return replace(self, revoked=True)
 
@@ -71,7 +73,7 @@ def from_json(raw: bytes, key: str = "") -> Token | None:
     try:
         found = json.loads(raw)
         number = found.get("format") if isinstance(found, dict) else None
-        if format_versions.newer("it", number, format_versions.TOKEN):
+        if format_versions.unsupported_reason("it", number, format_versions.TOKEN):
             known = number if isinstance(number, int) else 0
             return Token(key, ROLES[0], "", "", 0, format=known)
         token = Token(**found)
@@ -83,13 +85,13 @@ def from_json(raw: bytes, key: str = "") -> Token | None:
     return token if fine and times and isinstance(token.revoked, bool) else None
 
 
-def found(text: str, known: Mapping[str, Token]) -> Token | None:
+def find_token(text: str, known: Mapping[str, Token]) -> Token | None:
     """The token that a text is, whether or not it still counts."""
     prefix, _, rest = text.partition("_")
     token = known.get(rest.partition("_")[0]) if prefix == PREFIX else None
-    return token if token is not None and token.fits(text) else None
+    return token if token is not None and token.matches(text) else None
 
 
-def hashed(text: str) -> str:
+def hash_token(text: str) -> str:
     """What is kept of a token. It is random enough that no salt or slow hash is needed."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

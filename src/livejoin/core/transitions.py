@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from livejoin.core.generation import Generation, Origin
-from livejoin.core.outbox import End, Ended, Level, Line, Outcome, Reply, Tallied
+from livejoin.core.outbox import EndedGeneration, EndState, Level, LogLine, Outcome, Reply, TallyKey
 from livejoin.core.spec import Choice
-from livejoin.core.state import Health, State
+from livejoin.core.state import GenerationHealth, State
 
 
-def say(state: State, level: Level, msg: str) -> State:
+def log_line(state: State, level: Level, msg: str) -> State:
     """Have a log line told."""
-    line = Line(state.lines + 1, state.now, level, msg)
-    return replace(state, lines=line.id, untold=(*state.untold, line))
+    line = LogLine(state.line_count + 1, state.now, level, msg)
+    return replace(state, line_count=line.id, outbox=(*state.outbox, line))
 
 
-def tallied(state: State, what: Tallied) -> State:
+def increment_tally(state: State, what: TallyKey) -> State:
     """Count once more what the metrics tell. It is durable: a counter never goes back."""
     return replace(state, tally={**state.tally, what: state.tally.get(what, 0) + 1})
 
@@ -34,7 +34,7 @@ def reply(
     if origin is None:
         return state
     told = Reply(origin, outcome, state.now, reason, generation)
-    return replace(state, untold=(*state.untold, told))
+    return replace(state, outbox=(*state.outbox, told))
 
 
 def build(
@@ -48,31 +48,31 @@ def build(
     number = state.last_number + 1
     old = state.building
     if old is not None:
-        state = say(state, "INFO", f"superseded: {old} by generation {number}")
-        state = tallied(state, "superseded")
-        state = end(state, old, "superseded", f"by generation {number}")
+        state = log_line(state, "INFO", f"superseded: {old} by generation {number}")
+        state = increment_tally(state, "superseded")
+        state = end_generation(state, old, "superseded", f"by generation {number}")
     asked = Generation(
         number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
     )
-    state = replace(state, building=asked, last_number=number, wanted=choice)
-    return state.faring(asked, moved_at=state.up, asked_at=state.up)
+    state = replace(state, building=asked, last_number=number, desired=choice)
+    return state.with_health(asked, moved_at=state.monotonic, asked_at=state.monotonic)
 
 
 def go_live(state: State, ready_at: int) -> State:
     """The building generation is complete: the names move to it, the old one stands by."""
     building, old = state.building, state.live
     assert building is not None
-    took = state.up - state.of(building).asked_at
-    state = say(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
+    took = state.monotonic - state.health_of(building).asked_at
+    state = log_line(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
     state = reply(state, building.origin, "caught-up", generation=building.number)
     new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
     state = replace(state, live=new, building=None)
-    state = tallied(_moved(state).faring(new, done=0, total=0), "live")
+    state = increment_tally(_mark_swapped(state).with_health(new, done=0, total=0), "live")
     came = f"live: {new}" if old is None else f"live: {old} → {new}"
-    state = reply(say(state, "INFO", came), new.origin, "live", generation=new.number)
+    state = reply(log_line(state, "INFO", came), new.origin, "live", generation=new.number)
     if old is None:
         return state
-    if state.of(old).broken or not state.limits.standby_s:
+    if state.health_of(old).broken or not state.limits.standby_s:
         return retire(state, old, "replaced by another generation")
     if state.standby is not None:
         state = retire(state, state.standby, "a further swap took its place")
@@ -87,56 +87,62 @@ def roll_back(state: State) -> State:
     if state.building is not None:
         state = cancel(state, f"rolled back to generation {standby.number}")
     back = replace(standby, live_at=state.now)
-    state = _moved(replace(state, live=back, standby=live, wanted=back.choice))
-    state = say(tallied(state, "rolled-back"), "INFO", f"rolled back: {live} → {back}")
+    state = _mark_swapped(replace(state, live=back, standby=live, desired=back.choice))
+    state = log_line(increment_tally(state, "rolled-back"), "INFO", f"rolled back: {live} → {back}")
     return reply(state, live.origin, "rolled-back", generation=live.number)
 
 
-def _moved(state: State) -> State:
+def _mark_swapped(state: State) -> State:
     """Live and standby have changed: from now on the standby's time counts."""
-    return replace(state, moved_at=state.now, moved_up=state.up)
+    return replace(state, swapped_at=state.now, swapped_monotonic=state.monotonic)
 
 
 def cancel(state: State, why: str) -> State:
     """The building generation is not wanted any more."""
     building = state.building
     assert building is not None
-    state = say(tallied(state, "cancelled"), "INFO", f"cancelled: {building}: {why}")
-    state = end(state, building, "superseded", f"cancelled: {why}", "cancelled")
-    return _as_before(state)
+    state = log_line(increment_tally(state, "cancelled"), "INFO", f"cancelled: {building}: {why}")
+    state = end_generation(state, building, "superseded", f"cancelled: {why}", "cancelled")
+    return _desire_live_choice(state)
 
 
 def fail(state: State, why: str) -> State:
     """The building generation came to nothing. What is live is not touched."""
     building = state.building
     assert building is not None
-    state = say(tallied(state, "failed"), "ERROR", f"failed: {building}: {why}{_goes_on(state)}")
-    return _as_before(end(state, building, "failed", why))
+    state = log_line(
+        increment_tally(state, "failed"),
+        "ERROR",
+        f"failed: {building}: {why}{_still_serving(state)}",
+    )
+    return _desire_live_choice(end_generation(state, building, "failed", why))
 
 
 def retire(state: State, generation: Generation, why: str) -> State:
     """A generation that was live is let go."""
-    state = say(state, "INFO", f"retired: {generation}: {why}")
-    return end(state, generation, "retired", why)
+    state = log_line(state, "INFO", f"retired: {generation}: {why}")
+    return end_generation(state, generation, "retired", why)
 
 
-def end(
-    state: State, generation: Generation, how: End, why: str, outcome: Outcome | None = None
+def end_generation(
+    state: State, generation: Generation, how: EndState, why: str, outcome: Outcome | None = None
 ) -> State:
     """Forget a generation; the plan removes what is left of it."""
     state = reply(state, generation.origin, outcome or how, why, generation.number)
-    last = Ended(generation, how, state.now, why, state.of(generation).figures)
-    health: dict[int, Health] = {n: h for n, h in state.health.items() if n != generation.number}
+    last = EndedGeneration(generation, how, state.now, why, state.health_of(generation).figures)
+    health: dict[int, GenerationHealth] = {
+        n: h for n, h in state.health.items() if n != generation.number
+    }
     return replace(
         state,
-        untold=(*state.untold, last),
+        outbox=(*state.outbox, last),
         health=health,
         standby=None if state.standby == generation else state.standby,
         building=None if state.building == generation else state.building,
     )
 
 
-def put(state: State, generation: Generation) -> State:
+def replace_generation(state: State, generation: Generation) -> State:
     """The same with a generation in the place of the one with its number."""
 
     def new(old: Generation | None) -> Generation | None:
@@ -147,7 +153,7 @@ def put(state: State, generation: Generation) -> State:
     )
 
 
-def without_origins(state: State) -> State:
+def clear_origins(state: State) -> State:
     """Forget which messages asked for the generations."""
 
     def nobody(generation: Generation | None) -> Generation | None:
@@ -161,14 +167,14 @@ def without_origins(state: State) -> State:
     )
 
 
-def _goes_on(state: State) -> str:
+def _still_serving(state: State) -> str:
     if state.live is None:
         return ""
-    if state.of(state.live).broken:
+    if state.health_of(state.live).broken:
         return f"; the last rows of generation {state.live.number} stay"
     return f"; generation {state.live.number} goes on serving"
 
 
-def _as_before(state: State) -> State:
+def _desire_live_choice(state: State) -> State:
     """After a build that came to nothing the live choice is the newest again, if there is one."""
-    return replace(state, wanted=state.live.choice) if state.live else state
+    return replace(state, desired=state.live.choice) if state.live else state

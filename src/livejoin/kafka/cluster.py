@@ -31,18 +31,27 @@ from confluent_kafka.admin import (
 from livejoin.core.suggest import nearest
 from livejoin.errors import KafkaUnavailable, SettingsError, TopicUnusable
 from livejoin.kafka import properties
-from livejoin.kafka.errors import Electing, TopicExists, TopicUnknown, forbidden, missing, named
+from livejoin.kafka.errors import (
+    LeaderNotAvailable,
+    TopicExists,
+    TopicUnknown,
+    from_kafka_error,
+    topic_not_authorized,
+    topic_not_found,
+)
 
 Client = TypeVar("Client")
 
 # Names with an underscore are librdkafka's own errors, not private.
-_REFUSED = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
+_AUTH_ERRORS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
 # It also calls these a failure of transport: an alert, and TLS that is spoken on one side only.
-_REFUSAL = ("SSL alert", "SSL_HANDSHAKE", "listener?")
-_UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
-_RECENT_S = 30  # why no token can be had is told every 10 s
-_TRY_S = 2.0  # one of several questions; and the last one of somebody who leaves
-ANSWER_S = 15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
+_TLS_ERROR_SIGNS = ("SSL alert", "SSL_HANDSHAKE", "listener?")
+_TIMEOUT_ERRORS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
+_LAST_ERROR_S = 30  # why no token can be had is told every 10 s
+_ATTEMPT_S = 2.0  # one of several questions; and the last one of somebody who leaves
+REQUEST_TIMEOUT_S = (
+    15  # a healthy cluster answers metadata in milliseconds, a starting one in seconds
+)
 MAX_RECORD_BYTES = 16 << 20  # a 1 MiB user beside a 1 MiB account, escaped, fits
 
 
@@ -62,33 +71,33 @@ class Kafka:
 
     def __init__(self, block: properties.Values) -> None:
         self.properties = block
-        self._clients = properties.understood(properties.opened(block))
+        self._client_properties = properties.client_properties(properties.reveal(block))
         self._admin: AdminClient | None = None
-        self._trouble: tuple[KafkaError, float] | None = None
-        self._leaving = False
+        self._last_error: tuple[KafkaError, float] | None = None
+        self._stopping = False
 
-    def leave(self) -> None:
+    def stop_waiting(self) -> None:
         """We are stopping: from now on nobody waits long for an answer."""
-        self._leaving = True
+        self._stopping = True
 
     @property
     def address(self) -> str:
         """The bootstrap servers, for people."""
-        return self._clients.librdkafka["bootstrap.servers"]
+        return self._client_properties.librdkafka["bootstrap.servers"]
 
-    def for_spark(self) -> dict[str, str]:
+    def spark_options(self) -> dict[str, str]:
         """The same properties as options of Spark's Kafka source and sink."""
-        return {f"kafka.{name}": value for name, value in self._clients.java.items()}
+        return {f"kafka.{name}": value for name, value in self._client_properties.java.items()}
 
     @property
     def java_options(self) -> tuple[str, ...]:
         """What a JVM must be told in which clients of Spark's run."""
-        return self._clients.java_options
+        return self._client_properties.java_options
 
     def producer(self, **more: str | float) -> Producer:
         """A producer that loses nothing."""
         settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 0} | more
-        return self._made(Producer, settings)
+        return self._new_client(Producer, settings)
 
     def reader(
         self, group: str, *, fetch_wait_ms: int = 50, on_lost: Callable[[], object] = lambda: None
@@ -99,7 +108,7 @@ class Kafka:
         """
 
         def failed(error: KafkaError) -> None:
-            self._hear(error)
+            self._remember_error(error)
             if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
                 on_lost()
 
@@ -113,9 +122,9 @@ class Kafka:
             "reconnect.backoff.max.ms": 1000,
             "error_cb": failed,
         }
-        return self._made(Consumer, settings)
+        return self._new_client(Consumer, settings)
 
-    def member(self, group: str, session_s: int) -> Consumer:
+    def group_consumer(self, group: str, session_s: int) -> Consumer:
         """A member of a consumer group that keeps what it holds when others join."""
         settings = {
             "group.id": group,
@@ -125,53 +134,57 @@ class Kafka:
             "session.timeout.ms": session_s * 1000,
             "heartbeat.interval.ms": session_s * 200,
         }
-        return self._made(Consumer, settings)
+        return self._new_client(Consumer, settings)
 
-    def _made(self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]) -> Client:
+    def _new_client(
+        self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]
+    ) -> Client:
         # librdkafka writes broker trouble to standard error; status and logs say it better
-        own = self._clients.librdkafka
+        own = self._client_properties.librdkafka
         quiet = {} if "debug" in own else {"log_level": 2}
         try:
-            return client({"error_cb": self._hear, **quiet, **own, **more})
+            return client({"error_cb": self._remember_error, **quiet, **own, **more})
         except KafkaException as error:
             raise SettingsError(f"kafka: {error.args[0].str()}") from error
 
-    def _hear(self, error: KafkaError) -> None:
+    def _remember_error(self, error: KafkaError) -> None:
         """Remember what brokers, or their absence, gave as reason: other errors only say "down"."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._trouble = error, time.monotonic()
+            self._last_error = error, time.monotonic()
 
     @property
     def admin(self) -> AdminClient:
         """The admin client; one for all, since its answers die with it."""
         if self._admin is None:
-            self._admin = self._made(AdminClient, {})
+            self._admin = self._new_client(AdminClient, {})
         return self._admin
 
-    def _answer(self, future: Any, topic: str, doing: str = "read") -> Any:
+    def _result(self, future: Any, topic: str, doing: str = "read") -> Any:
         """What the cluster answers about a topic, or an error of ours."""
-        until = time.monotonic() + ANSWER_S
+        until = time.monotonic() + REQUEST_TIMEOUT_S
         while True:
             try:
-                return future.result(_TRY_S)
+                return future.result(_ATTEMPT_S)
             except KafkaException as error:
-                if error.args[0].code() in _UNANSWERED:
+                if error.args[0].code() in _TIMEOUT_ERRORS:
                     raise self._unavailable(error.args[0].str()) from error
-                raise named(error, topic, doing) from error
+                raise from_kafka_error(error, topic, doing) from error
             except TimeoutError as error:
-                if self._leaving or time.monotonic() > until:
+                if self._stopping or time.monotonic() > until:
                     raise self._unavailable("no answer") from error
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe those of the topics that exist."""
         asked = sorted(set(names))
         futures = self.admin.describe_topics(
-            TopicCollection(asked), include_authorized_operations=True, request_timeout=ANSWER_S
+            TopicCollection(asked),
+            include_authorized_operations=True,
+            request_timeout=REQUEST_TIMEOUT_S,
         )
         found = {}
         for name, future in futures.items():
             try:
-                it = self._answer(future, name)
+                it = self._result(future, name)
             except TopicUnknown:
                 continue
             found[name] = Topic(
@@ -183,37 +196,37 @@ class Kafka:
             )
         return found
 
-    def find(self, names: Iterable[str]) -> dict[str, Topic | str]:
+    def describe_readable(self, names: Iterable[str]) -> dict[str, Topic | str]:
         """Describe topics that are to be read, or say why one cannot be."""
         asked = list(names)
-        found = self._described(asked)
+        found = self._describe_each(asked)
         unknown = [name for name in asked if name not in found]
         known = self.topics() if unknown else []
-        return found | {name: _unknown(name, known) for name in unknown}
+        return found | {name: _unknown_topic(name, known) for name in unknown}
 
-    def _described(self, names: Iterable[str]) -> dict[str, Topic | str]:
+    def _describe_each(self, names: Iterable[str]) -> dict[str, Topic | str]:
         found: dict[str, Topic | str] = {}
         for name in names:  # one by one: each may be forbidden by itself
             try:
                 for topic in self.describe([name]).values():
-                    found[name] = topic if topic.readable else forbidden(name).message
+                    found[name] = topic if topic.readable else topic_not_authorized(name).message
             except TopicUnusable as error:
                 found[name] = error.message
         return found
 
     def topics(self) -> list[str]:
         """The names of all topics that may be seen."""
-        return sorted(self.wait_until_reachable(ANSWER_S).topics)
+        return sorted(self.wait_until_reachable(REQUEST_TIMEOUT_S).topics)
 
     def wait_until_reachable(self, limit_s: float) -> ClusterMetadata:
         """What the cluster consists of, once it answers; or raise what it last said."""
-        until, try_s = time.monotonic() + limit_s, _TRY_S
+        until, try_s = time.monotonic() + limit_s, _ATTEMPT_S
         while True:
             left = until - time.monotonic()
             try:
                 return self.admin.list_topics(timeout=max(0.1, min(left, try_s)))
             except KafkaException as error:
-                if self._leaving or left <= 0:
+                if self._stopping or left <= 0:
                     raise self._unavailable(error.args[0].str()) from error
             try_s *= 2  # a large cluster takes its time
 
@@ -227,32 +240,34 @@ class Kafka:
 
     def delete(self, names: Iterable[str]) -> None:
         """Have these topics gone."""
-        futures = self.admin.delete_topics(list(names), request_timeout=ANSWER_S)
+        futures = self.admin.delete_topics(list(names), request_timeout=REQUEST_TIMEOUT_S)
         for name, future in futures.items():
             with contextlib.suppress(TopicUnknown):
-                self._answer(future, name, "deleted")
+                self._result(future, name, "deleted")
 
-    def make(self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1) -> None:
+    def create_topic(
+        self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1
+    ) -> None:
         """Make a topic unless it is there; afterwards it can be described and read."""
         topic = NewTopic(name, partitions, replication_factor=-1, config=dict(config or {}))
         with contextlib.suppress(TopicExists):
-            asked = self.admin.create_topics([topic], request_timeout=ANSWER_S)[name]
-            self._answer(asked, name, "made")
-        until = time.monotonic() + ANSWER_S
+            asked = self.admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[name]
+            self._result(asked, name, "made")
+        until = time.monotonic() + REQUEST_TIMEOUT_S
         while name not in self.describe([name]):  # brokers learn of it one after the other
             if time.monotonic() > until:
-                raise missing(name)
+                raise topic_not_found(name)
             time.sleep(0.02)
 
-    def make_new(self, name: str, config: Mapping[str, str] | None = None) -> Topic:
+    def recreate_topic(self, name: str, config: Mapping[str, str] | None = None) -> Topic:
         """Make a topic that nobody had before; one that has its name is deleted first."""
         topic = NewTopic(name, 1, replication_factor=-1, config=dict(config or {}))
-        until, old = time.monotonic() + ANSWER_S, set[str]()
+        until, old = time.monotonic() + REQUEST_TIMEOUT_S, set[str]()
         while True:  # a broker may make it again between deleting and making
             old |= {found.id for found in self.describe([name]).values()}
             try:
-                asked = self.admin.create_topics([topic], request_timeout=ANSWER_S)[name]
-                self._answer(asked, name, "made")
+                asked = self.admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[name]
+                self._result(asked, name, "made")
                 break
             except TopicExists:
                 if time.monotonic() > until:
@@ -263,33 +278,33 @@ class Kafka:
             if made is not None and made.id not in old:
                 return made
             if time.monotonic() > until:
-                raise missing(name)
+                raise topic_not_found(name)
             time.sleep(0.02)
 
-    def setting(self, topic: str, name: str) -> str | None:
+    def topic_config(self, topic: str, name: str) -> str | None:
         """A setting of a topic; None where it is not ours to know."""
         asked = ConfigResource(ResourceType.TOPIC, topic)
-        (future,) = self.admin.describe_configs([asked], request_timeout=ANSWER_S).values()
+        (future,) = self.admin.describe_configs([asked], request_timeout=REQUEST_TIMEOUT_S).values()
         try:
-            return str(self._answer(future, topic)[name].value)
+            return str(self._result(future, topic)[name].value)
         except TopicUnusable:
             return None
 
-    def have_setting(self, topic: str, name: str, value: str) -> bool:
+    def ensure_topic_config(self, topic: str, name: str, value: str) -> bool:
         """Have a setting of a topic; whether that is so, as far as we are told."""
-        if self.setting(topic, name) in (None, value):
+        if self.topic_config(topic, name) in (None, value):
             return True
         change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
-        changed = self.admin.incremental_alter_configs([asked], request_timeout=ANSWER_S)
+        changed = self.admin.incremental_alter_configs([asked], request_timeout=REQUEST_TIMEOUT_S)
         try:
             (future,) = changed.values()
-            self._answer(future, topic, "altered")
+            self._result(future, topic, "altered")
         except TopicUnusable:
             return False
         return True
 
-    def end_of(self, topic: str) -> int:
+    def end_offset(self, topic: str) -> int:
         """Where a topic of one partition ends."""
         own = Topic(topic, "", partitions=(0,))
         return self.offsets([own], OffsetSpec.latest())[topic][0]
@@ -297,17 +312,19 @@ class Kafka:
     def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
         """By topic one offset per partition. Ends are those of readers of what was committed."""
         asked = {TopicPartition(topic.name, p): spec for topic in topics for p in topic.partitions}
-        until = time.monotonic() + ANSWER_S
+        until = time.monotonic() + REQUEST_TIMEOUT_S
         while True:
             futures = self.admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_S
+                asked,
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=REQUEST_TIMEOUT_S,
             )
             found: dict[str, dict[int, int]] = {}
             try:
                 for at, future in futures.items():
-                    offset = self._answer(future, at.topic).offset
+                    offset = self._result(future, at.topic).offset
                     found.setdefault(at.topic, {})[at.partition] = offset
-            except Electing:
+            except LeaderNotAvailable:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.05)
@@ -316,11 +333,13 @@ class Kafka:
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
         self.admin.poll(0)  # has its errors told
-        trouble, at = self._trouble or (None, -math.inf)
-        if time.monotonic() - at > _RECENT_S:
+        trouble, at = self._last_error or (None, -math.inf)
+        if time.monotonic() - at > _LAST_ERROR_S:
             trouble = None
         said = trouble.str() if trouble else why
-        if trouble and (trouble.code() in _REFUSED or any(sign in said for sign in _REFUSAL)):
+        if trouble and (
+            trouble.code() in _AUTH_ERRORS or any(sign in said for sign in _TLS_ERROR_SIGNS)
+        ):
             return KafkaUnavailable(
                 f"Kafka at {self.address} refuses us, or is not who it should be: {said}",
                 hint="Check security.protocol, sasl.* and ssl.* of kafka; it is tried again.",
@@ -332,6 +351,6 @@ class Kafka:
         )
 
 
-def _unknown(topic: str, known: Iterable[str]) -> str:
+def _unknown_topic(topic: str, known: Iterable[str]) -> str:
     close = nearest(topic, known)
     return f'topic "{topic}" does not exist' + (f", did you mean {close}?" if close else "")

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka.cluster import ANSWER_S, Kafka
-from livejoin.kafka.errors import named
+from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
+from livejoin.kafka.errors import from_kafka_error
 
 # What ends a partition's reading for good; all else librdkafka tries again by itself. Names with
 # an underscore are librdkafka's own errors, not private.
-_GONE = (
+_FATAL_ERRORS = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
@@ -22,13 +22,13 @@ _GONE = (
 )
 
 
-_MOST = 10_000
-_WAIT_S = 0.1
+_MAX_BATCH = 10_000
+_POLL_S = 0.1
 _GATHER_S = 0.04  # where nobody looks on
-_GATHER_SHOWN_S = 0.005  # where they do
-_MEASURED_S = 0.1
-_PORTION_BYTES = 4 << 20  # 100,000 rows in bundles, or 10,000 with a record each several times
-_MUCH_PER_S = 2000
+_GATHER_VISIBLE_S = 0.005  # where they do
+_RATE_WINDOW_S = 0.1
+_SPLIT_BYTES = 4 << 20  # 100,000 rows in bundles, or 10,000 with a record each several times
+_HIGH_RATE_PER_S = 2000
 
 
 class Record(NamedTuple):
@@ -40,14 +40,14 @@ class Record(NamedTuple):
     value: bytes
 
 
-class Place(NamedTuple):
+class PartitionId(NamedTuple):
     """A partition of a topic."""
 
     topic: str
     partition: int
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets from `start` to below `end`."""
 
     start: int
@@ -55,22 +55,22 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Events:
+class ReaderEvents:
     """Who is told, by topic, of what comes between records."""
 
     # it cannot be read any more; the answer says whether that is fine
-    gone: Callable[[str], bool] = lambda _: False
-    ended: Callable[[str], object] = lambda _: None  # all that stood in it was read
+    on_unreadable: Callable[[str], bool] = lambda _: False
+    on_end: Callable[[str], object] = lambda _: None  # all that stood in it was read
 
 
-_NO_EVENTS = Events()
+_NO_EVENTS = ReaderEvents()
 
 
-def arrived(
+def poll_batch(
     consumer: Consumer,
     most: int,
     wait_s: float,
-    events: Events = _NO_EVENTS,
+    events: ReaderEvents = _NO_EVENTS,
     *,
     gather_s: float = 0,
 ) -> list[Message]:
@@ -85,61 +85,67 @@ def arrived(
         if error is None:
             messages.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            events.ended(message.topic() or "")
-        elif error.code() in _GONE and not events.gone(message.topic() or ""):
-            raise named(KafkaException(error), message.topic() or "")
+            events.on_end(message.topic() or "")
+        elif error.code() in _FATAL_ERRORS and not events.on_unreadable(message.topic() or ""):
+            raise from_kafka_error(KafkaException(error), message.topic() or "")
     return messages
 
 
-class Flow:
+class BatchReader:
     """Reads what arrives: at once while it is little, gathered while it is much.
 
     Each batch has a cost of its own, whatever its size.
     """
 
-    def __init__(self, consumer: Consumer, events: Events = _NO_EVENTS) -> None:
+    def __init__(self, consumer: Consumer, events: ReaderEvents = _NO_EVENTS) -> None:
         self._consumer = consumer
         self._events = events
-        self._much = False
+        self._high_rate = False
         self._since, self._count = time.monotonic(), 0
 
-    def next(self, *, shown: bool = False) -> list[Message]:
+    def next_batch(self, *, shown: bool = False) -> list[Message]:
         """The next batch; empty where nothing has come for a moment.
 
         What is `shown` is waited for by people.
         """
-        gather_s = _GATHER_SHOWN_S if shown else _GATHER_S
-        messages = arrived(
-            self._consumer, _MOST, _WAIT_S, self._events, gather_s=gather_s if self._much else 0
+        gather_s = _GATHER_VISIBLE_S if shown else _GATHER_S
+        messages = poll_batch(
+            self._consumer,
+            _MAX_BATCH,
+            _POLL_S,
+            self._events,
+            gather_s=gather_s if self._high_rate else 0,
         )
         self._count += len(messages)
         took_s = time.monotonic() - self._since
-        if took_s > _MEASURED_S:  # two that come together are not much
-            self._much = self._count > _MUCH_PER_S * took_s
+        if took_s > _RATE_WINDOW_S:  # two that come together are not much
+            self._high_rate = self._count > _HIGH_RATE_PER_S * took_s
             self._since, self._count = time.monotonic(), 0
         return messages
 
 
-def portions(messages: list[Message]) -> Iterator[list[Message]]:
+def split_by_size(messages: list[Message]) -> Iterator[list[Message]]:
     """Messages in portions that do not take long: each may hold thousands of rows."""
     some: list[Message] = []
     size = 0
     for message in messages:
         size += len(message)  # of its value
         some.append(message)
-        if size >= _PORTION_BYTES:
+        if size >= _SPLIT_BYTES:
             yield some
             some, size = [], 0
     if some:
         yield some
 
 
-def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dict[Place, int]:
+def last_readable(
+    kafka: Kafka, group: str, within: Mapping[PartitionId, OffsetRange]
+) -> dict[PartitionId, int]:
     """The last record in each span that a reader gets; places without one are left out.
 
     The end offset alone does not tell: below it may stand transaction markers and aborted records.
     """
-    found: dict[Place, int] = {}
+    found: dict[PartitionId, int] = {}
     left = {place: span for place, span in within.items() if span.end > span.start}
     # brokers answer at once, also where nothing follows
     consumer = kafka.reader(group, fetch_wait_ms=1)
@@ -147,10 +153,10 @@ def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dic
         step = 1
         while left:
             tails = {
-                place: Span(max(span.start, span.end - step), span.end)
+                place: OffsetRange(max(span.start, span.end - step), span.end)
                 for place, span in left.items()
             }
-            found |= _last(consumer, tails)
+            found |= _last_offsets(consumer, tails)
             left = {
                 place: span
                 for place, span in left.items()
@@ -162,21 +168,25 @@ def last_readable(kafka: Kafka, group: str, within: Mapping[Place, Span]) -> dic
     return found
 
 
-def _last(consumer: Consumer, spans: Mapping[Place, Span]) -> dict[Place, int]:
+def _last_offsets(
+    consumer: Consumer, spans: Mapping[PartitionId, OffsetRange]
+) -> dict[PartitionId, int]:
     """The last record of each span, all read together."""
-    found: dict[Place, int] = {}
+    found: dict[PartitionId, int] = {}
     reading = set(spans)
     consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
-    until = time.monotonic() + ANSWER_S
+    until = time.monotonic() + REQUEST_TIMEOUT_S
     while reading:
         message = consumer.poll(max(0.0, until - time.monotonic()))
         if message is None:
             topic = next(iter(reading)).topic
-            raise KafkaUnavailable(f'topic "{topic}" was not read to its end within {ANSWER_S} s')
-        place = Place(message.topic() or "", message.partition() or 0)
+            raise KafkaUnavailable(
+                f'topic "{topic}" was not read to its end within {REQUEST_TIMEOUT_S} s'
+            )
+        place = PartitionId(message.topic() or "", message.partition() or 0)
         error, offset = message.error(), message.offset() or 0
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-            raise named(KafkaException(error), place.topic)
+            raise from_kafka_error(KafkaException(error), place.topic)
         if place not in reading:
             continue
         end = spans[place].end
@@ -187,7 +197,7 @@ def _last(consumer: Consumer, spans: Mapping[Place, Span]) -> dict[Place, int]:
     return found
 
 
-def there(kafka: Kafka, group: str, place: Place, within: range) -> Iterator[int]:
+def existing_offsets(kafka: Kafka, group: str, place: PartitionId, within: range) -> Iterator[int]:
     """The offsets in a range that hold a record that a reader gets."""
     consumer = kafka.reader(group)
     try:
@@ -202,23 +212,23 @@ def there(kafka: Kafka, group: str, place: Place, within: range) -> Iterator[int
 
 def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
     """What stands in the one partition that is assigned, up to its end."""
-    until = time.monotonic() + ANSWER_S
+    until = time.monotonic() + REQUEST_TIMEOUT_S
     while time.monotonic() < until:
         message = consumer.poll(0.2)
         if message is None:
             continue
         error = message.error()
         if error is None:
-            until = time.monotonic() + ANSWER_S
-            yield plain(message)
+            until = time.monotonic() + REQUEST_TIMEOUT_S
+            yield to_record(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return
         else:
-            raise named(KafkaException(error), topic)
-    raise KafkaUnavailable(f'topic "{topic}" gives no answer within {ANSWER_S} s')
+            raise from_kafka_error(KafkaException(error), topic)
+    raise KafkaUnavailable(f'topic "{topic}" gives no answer within {REQUEST_TIMEOUT_S} s')
 
 
-def plain(message: Message) -> Record:
+def to_record(message: Message) -> Record:
     """A message without what few need."""
     # only the types doubt that what was read has a topic and an offset
     return Record(

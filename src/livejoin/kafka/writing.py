@@ -8,12 +8,12 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
 
-Written = tuple[bytes, bytes | None]  # key and value
+KeyValue = tuple[bytes, bytes | None]  # key and value
 
 _POLL_S = 0.1
 
 
-def write(kafka: Kafka, topic: str, records: Iterable[Written], limit_s: float) -> None:
+def write(kafka: Kafka, topic: str, records: Iterable[KeyValue], limit_s: float) -> None:
     """Have all records acknowledged, in their order; an error if that takes too long."""
     until = time.monotonic() + limit_s
     refused: list[KafkaError] = []

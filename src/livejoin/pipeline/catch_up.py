@@ -7,25 +7,29 @@ from dataclasses import dataclass, field
 from confluent_kafka import TopicPartition
 
 from livejoin.core import changelog as rows
-from livejoin.core.coverage import Coverage, Feeding
+from livejoin.core.coverage import BootstrapCoverage, Coverage
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.reading import Flow, Place, there
+from livejoin.kafka.reading import BatchReader, PartitionId, existing_offsets
 
-_LOOK_S = 1.0  # without a mark before gaps are looked into
-_LOOK_AT = 100_000  # offsets at a time: after each it can be stopped, and has come further
+_GAP_CHECK_S = 1.0  # without a mark before gaps are looked into
+_GAP_CHECK_OFFSETS = (
+    100_000  # offsets at a time: after each it can be stopped, and has come further
+)
 
 
 @dataclass(frozen=True)
-class Way:
+class ReplayRange:
     """What a run has before it: from the starts to the pins, seen in its changelog from `since`."""
 
     topics: Mapping[str, Topic]  # by source, as are the next two
     starts: Mapping[str, Offsets]
     pins: Mapping[str, Offsets]
-    since: int
-    feeding: Feeding = field(default_factory=lambda: Feeding(0, range(0)))  # of its history
+    changelog_start: int
+    bootstrap: BootstrapCoverage = field(
+        default_factory=lambda: BootstrapCoverage(0, range(0))
+    )  # of its history
 
 
 @dataclass(frozen=True)
@@ -35,28 +39,28 @@ class CatchUp:
     kafka: Kafka
     names: Names
     generation: int
-    way: Way
+    replay: ReplayRange
     progressed: Callable[[int, int], None]  # records done and in all
     stopped: Callable[[], bool]
 
     def follow(self) -> int | None:
         """The changelog offset from which on the tables are complete; None when told to stop."""
-        coverage, feeding = Coverage(self.way.starts, self.way.pins), self.way.feeding
-        ready_at, told = self.way.since, -1
+        coverage, feeding = Coverage(self.replay.starts, self.replay.pins), self.replay.bootstrap
+        ready_at, told = self.replay.changelog_start, -1
         if coverage.complete and feeding.complete:
             return ready_at
-        look_at = time.monotonic() + _LOOK_S
+        look_at = time.monotonic() + _GAP_CHECK_S
         consumer = self.kafka.reader(self.names.group("catch-up"), fetch_wait_ms=10)
         try:
             changelog = self.names.changelog(self.generation)
-            consumer.assign([TopicPartition(changelog, 0, self.way.since)])
-            flow = Flow(consumer)
+            consumer.assign([TopicPartition(changelog, 0, self.replay.changelog_start)])
+            flow = BatchReader(consumer)
             while not self.stopped():
-                messages = flow.next()
+                messages = flow.next_batch()
                 # values are not looked at, and so not copied
-                marks = rows.marks(message.key() or b"" for message in messages)
+                marks = rows.marked_offsets(message.key() or b"" for message in messages)
                 for (source, partition), offsets in marks.items():
-                    if source == rows.FEED:
+                    if source == rows.BOOTSTRAP:
                         feeding.add(offsets)
                     else:
                         coverage.add(source, partition, offsets)
@@ -64,32 +68,32 @@ class CatchUp:
                 if messages:
                     ready_at = (messages[-1].offset() or 0) + 1
                 if done != told:
-                    look_at = time.monotonic() + _LOOK_S
+                    look_at = time.monotonic() + _GAP_CHECK_S
                 elif time.monotonic() > look_at:
                     began = time.monotonic()
-                    self._look(coverage, feeding)
+                    self._find_absent_records(coverage, feeding)
                     # a long look is worth its time only now and then
-                    look_at = time.monotonic() + _LOOK_S + 4 * (time.monotonic() - began)
+                    look_at = time.monotonic() + _GAP_CHECK_S + 4 * (time.monotonic() - began)
                 if coverage.complete and feeding.complete:
                     return ready_at
                 if done != told:
                     told = done
-                    self._tell(coverage, feeding)
+                    self._report_progress(coverage, feeding)
             return None
         finally:
             consumer.close()
 
-    def _look(self, coverage: Coverage, feeding: Feeding) -> None:
+    def _find_absent_records(self, coverage: Coverage, feeding: BootstrapCoverage) -> None:
         """Which of the marks that are missing have no record to come from."""
         for (source, partition), gap in coverage.gaps().items():
-            place = Place(self.way.topics[source].name, partition)
-            for first in range(gap.start, gap.stop, _LOOK_AT):
+            place = PartitionId(self.replay.topics[source].name, partition)
+            for first in range(gap.start, gap.stop, _GAP_CHECK_OFFSETS):
                 if self.stopped():
                     return
-                some = range(first, min(first + _LOOK_AT, gap.stop))
-                found = set(there(self.kafka, self.names.group("pins"), place, some))
-                coverage.absent(source, partition, (at for at in some if at not in found))
-                self._tell(coverage, feeding)  # a long look is no stall
+                some = range(first, min(first + _GAP_CHECK_OFFSETS, gap.stop))
+                found = set(existing_offsets(self.kafka, self.names.group("pins"), place, some))
+                coverage.add_absent(source, partition, (at for at in some if at not in found))
+                self._report_progress(coverage, feeding)  # a long look is no stall
 
-    def _tell(self, coverage: Coverage, feeding: Feeding) -> None:
+    def _report_progress(self, coverage: Coverage, feeding: BootstrapCoverage) -> None:
         self.progressed(coverage.done + feeding.done, coverage.total + feeding.total)

@@ -13,63 +13,63 @@ from urllib.parse import urlparse
 from py4j.protocol import Py4JError
 
 from livejoin.errors import GenerationUnrecoverable, QueryFailed, first_line
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 _METADATA = "metadata"  # the first file of a checkpoint
-Reached = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset
+CommittedOffsets = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset
 
 
 class Checkpoints:
     """All checkpoints of one livejoin: a folder with one for each generation."""
 
-    def __init__(self, session: Session, root: str) -> None:
+    def __init__(self, session: SparkDriver, root: str) -> None:
         self._session = session
         self.root = root.rstrip("/")
 
-    def of(self, generation: int | str) -> str:
+    def path(self, generation: int | str) -> str:
         """Where a generation's is, or one by another name."""
         return f"{self.root}/{generation}"
 
-    def kept(self) -> list[int]:
+    def generations(self) -> list[int]:
         """The generations that left one."""
         if is_local(self.root):  # known before there is a JVM
             folder = Path(urlparse(self.root).path)
             names = [one.name for one in folder.iterdir()] if folder.exists() else []
         else:
             with self._hadoop() as (files, path):
-                names = _names(files, path(self.root))
+                names = _list_names(files, path(self.root))
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def forget(self, generation: int | str) -> None:
+    def delete(self, generation: int | str) -> None:
         """Remove a generation's."""
         with self._hadoop() as (files, path):
-            where = path(self.of(generation))
+            where = path(self.path(generation))
             files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
 
-    def empty(self, generation: int | str) -> None:
+    def reset(self, generation: int | str) -> None:
         """Remove all of it but that there is one."""
         with self._hadoop() as (files, path):
-            for name in _names(files, path(self.of(generation))):
+            for name in _list_names(files, path(self.path(generation))):
                 if name != _METADATA:
-                    where = path(f"{self.of(generation)}/{name}")
+                    where = path(f"{self.path(generation)}/{name}")
                     files(where).delete(where, True)  # noqa: FBT003 - as above
 
-    def reached(self, generation: int | str) -> Reached | None:
+    def committed_offsets(self, generation: int | str) -> CommittedOffsets | None:
         """Up to where finished batches have read; None where there is no checkpoint."""
         with self._hadoop() as (files, path):
-            known = path(f"{self.of(generation)}/{_METADATA}")
+            known = path(f"{self.path(generation)}/{_METADATA}")
             if not files(known).exists(known):
                 return None
-            if not _is_json(self._text(files(known).open(known))):
+            if not _is_json(self._read_text(files(known).open(known))):
                 raise GenerationUnrecoverable("its checkpoint has unreadable metadata")
-            ended = _names(files, path(f"{self.of(generation)}/commits"))
+            ended = _list_names(files, path(f"{self.path(generation)}/commits"))
             last = max((int(name) for name in ended if name.isdecimal()), default=None)
             if last is None:
                 return {}
-            where = path(f"{self.of(generation)}/offsets/{last}")
+            where = path(f"{self.path(generation)}/offsets/{last}")
             if not files(where).exists(where):
                 raise GenerationUnrecoverable(f"its checkpoint has no offsets of batch {last}")
-            text = self._text(files(where).open(where))
+            text = self._read_text(files(where).open(where))
         try:
             _version, _conf, first, *others = text.splitlines()
             ends = [json.loads(source) for source in (first, *others)]
@@ -83,7 +83,7 @@ class Checkpoints:
                 f"its checkpoint has unreadable offsets of batch {last}"
             ) from error
 
-    def _text(self, stream: Any) -> str:
+    def _read_text(self, stream: Any) -> str:
         jvm = self._session.spark()._jvm  # noqa: SLF001 - pyspark has no other way to Hadoop
         assert jvm is not None
         try:
@@ -117,7 +117,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _names(files: Callable[[Any], Any], folder: Any) -> list[str]:
+def _list_names(files: Callable[[Any], Any], folder: Any) -> list[str]:
     """What stands in a folder; nothing where there is none."""
     here = files(folder)
     found = here.listStatus(folder) if here.exists(folder) else ()

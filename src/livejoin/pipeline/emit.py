@@ -5,96 +5,118 @@ from pyspark.sql import functions as F
 
 from livejoin.core import spec
 from livejoin.pipeline import emit_bundles
-from livejoin.pipeline.events import AT, at, is_of, keyed, row
+from livejoin.pipeline.events import (
+    VERSION_FIELDS,
+    has_join_key,
+    is_from_source,
+    position_text,
+    stored_row,
+)
 
 
-def with_latest(user: Column, account: Column) -> Column:
+def joined_with_latest(user: Column, account: Column) -> Column:
     """A users row with the latest account. Its version is the account's: only that may change."""
     ts = F.greatest(user["ts"], account["ts"])
-    return _final(at(user), ts, _row(user, account), account)
+    return _final_record(position_text(user), ts, _row_member(user, account), account)
 
 
-def many_with_latest() -> Column:
+def bundled_with_latest() -> Column:
     """The rows of a user that has very many, when an account comes."""
     users, account = F.col("users"), F.col("others")
-    shared = [*_shared(account), F.lit(","), _version(account)]
-    many = emit_bundles.records(users, at, shared, growing=True)
-    return F.when(is_of(spec.ACCOUNTS) & emit_bundles.worth(users, _text(account)), many)
+    shared = [*_shared_members(account), F.lit(","), _version_member(account)]
+    many = emit_bundles.bundle_records(users, position_text, shared, growing=True)
+    return F.when(
+        is_from_source(spec.ACCOUNTS) & emit_bundles.worth_bundling(users, _row_text(account)), many
+    )
 
 
-def with_each(user: Column, accounts: Column, *, outer: bool) -> Column:
+def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
     """A users row with each account. An outer join shows it without one until there is one."""
-    pairs = F.transform(accounts, lambda account: _pair(user, account))
+    pairs = F.transform(accounts, lambda account: _pair_record(user, account))
     if not outer:
         return pairs
-    gone = _gone(user, accounts[0])
-    alone = _final(at(user), user["ts"], _row(user))
+    gone = _unmatched_removal(user, accounts[0])
+    alone = _final_record(position_text(user), user["ts"], _row_member(user))
     return F.when(F.size(accounts) == 0, F.array(alone)).otherwise(F.concat(pairs, F.array(gone)))
 
 
-def many_pairs(*, outer: bool) -> Column:
+def bundled_pairs(*, outer: bool) -> Column:
     """The pairs of an event that meets very many records of the other source."""
-    event, users, accounts = row(), F.col("users"), F.col("others")
-    of_account = emit_bundles.records(users, lambda user: _pair_id(user, event), _shared(event))
-    of_user = emit_bundles.records(
-        accounts, lambda account: _pair_id(event, account), _shared(event)
+    event, users, accounts = stored_row(), F.col("users"), F.col("others")
+    of_account = emit_bundles.bundle_records(
+        users, lambda user: _pair_id(user, event), _shared_members(event)
+    )
+    of_user = emit_bundles.bundle_records(
+        accounts, lambda account: _pair_id(event, account), _shared_members(event)
     )
     if outer:
-        gone = [F.lit('"ts":'), event["ts"], F.lit(","), _version(event)]
-        of_account = F.concat(of_account, emit_bundles.records(users, at, gone, removed=True))
-        of_user = F.concat(of_user, F.array(_gone(event, accounts[0])))
-    many = F.when(is_of(spec.ACCOUNTS) & emit_bundles.worth(users, _text(event)), of_account)
-    return many.when(is_of(spec.USERS) & emit_bundles.worth(accounts, _text(event)), of_user)
+        gone = [F.lit('"ts":'), event["ts"], F.lit(","), _version_member(event)]
+        of_account = F.concat(
+            of_account, emit_bundles.bundle_records(users, position_text, gone, removed=True)
+        )
+        of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
+    many = F.when(
+        is_from_source(spec.ACCOUNTS) & emit_bundles.worth_bundling(users, _row_text(event)),
+        of_account,
+    )
+    return many.when(
+        is_from_source(spec.USERS) & emit_bundles.worth_bundling(accounts, _row_text(event)),
+        of_user,
+    )
 
 
-def _gone(user: Column, account: Column) -> Column:
+def _unmatched_removal(user: Column, account: Column) -> Column:
     """The removal of the row without an account."""
-    return _final(at(user), account["ts"], F.lit(""), account)
+    return _final_record(position_text(user), account["ts"], F.lit(""), account)
 
 
-def _pair(user: Column, account: Column) -> Column:
+def _pair_record(user: Column, account: Column) -> Column:
     ts = F.greatest(user["ts"], account["ts"])
-    return _final(_pair_id(user, account), ts, _row(user, account))
+    return _final_record(_pair_id(user, account), ts, _row_member(user, account))
 
 
 def _pair_id(user: Column, account: Column) -> Column:
-    return F.concat(at(user), F.lit("+"), at(account))
+    return F.concat(position_text(user), F.lit("+"), position_text(account))
 
 
-def own() -> Column:
+def event_record() -> Column:
     """The event's own record, which is also its mark."""
     e = F.col("e")
-    return _record(F.concat(e["into"], at(e)), e["ts"], F.coalesce(_row(e), F.lit("")))
+    return _record(
+        F.concat(e["into"], position_text(e)), e["ts"], F.coalesce(_row_member(e), F.lit(""))
+    )
 
 
-def _final(row_id: Column, ts: Column, row: Column, version_of: Column | None = None) -> Column:
+def _final_record(
+    row_id: Column, ts: Column, row: Column, version_of: Column | None = None
+) -> Column:
     return _record(F.concat(F.lit(f"{spec.FINAL}/"), row_id), ts, row, version_of)
 
 
-def _row(first: Column, other: Column | None = None) -> Column:
+def _row_member(first: Column, other: Column | None = None) -> Column:
     """The member `row`: the key and what the texts say; null where the first has none."""
-    key = F.when(keyed(), F.col("group")).otherwise(F.lit(""))
+    key = F.when(has_join_key(), F.col("group")).otherwise(F.lit(""))
     texts = [first["text"], *([] if other is None else [F.coalesce(other["text"], F.lit(""))])]
     return F.concat(F.lit('"row":{'), key, *texts, F.lit("},"))
 
 
-def _shared(record: Column) -> list[Column]:
+def _shared_members(record: Column) -> list[Column]:
     """The cells that all rows of a bundle have, and their time."""
-    return [F.lit('"row":{'), _text(record), F.lit('},"ts":'), record["ts"]]
+    return [F.lit('"row":{'), _row_text(record), F.lit('},"ts":'), record["ts"]]
 
 
-def _text(record: Column) -> Column:
+def _row_text(record: Column) -> Column:
     return F.concat(F.col("group"), record["text"])
 
 
 def _record(key: Column, ts: Column, row: Column, version_of: Column | None = None) -> Column:
     parts = [F.lit("{"), row, F.lit('"ts":'), ts]
     if version_of is not None:
-        version = F.concat(F.lit(","), _version(version_of))
+        version = F.concat(F.lit(","), _version_member(version_of))
         parts.append(F.when(version_of.isNotNull(), version).otherwise(F.lit("")))
     return F.struct(key.alias("key"), F.concat(*parts, F.lit("}")).alias("value"))
 
 
-def _version(record: Column) -> Column:
-    numbers = F.concat_ws(",", *(record[name] for name in AT))
+def _version_member(record: Column) -> Column:
+    numbers = F.concat_ws(",", *(record[name] for name in VERSION_FIELDS))
     return F.concat(F.lit('"version":['), numbers, F.lit("]"))

@@ -10,19 +10,21 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from livejoin.core import changelog_bundles, spec
-from livejoin.pipeline.events import Part, once
+from livejoin.pipeline.events import ColumnFunction, evaluate_once
 
 
-def worth(many: Column, shared: Column) -> Column:
+def worth_bundling(many: Column, shared: Column) -> Column:
     """Whether there are many, and all is small: what is shared is in each row that is shown."""
-    small = F.forall(many, lambda one: F.octet_length(one["text"]) <= changelog_bundles.SMALL_BYTES)
-    one_is_small = F.octet_length(shared) <= changelog_bundles.SMALL_BYTES
-    return (F.size(many) > changelog_bundles.MANY) & one_is_small & small
+    small = F.forall(
+        many, lambda one: F.octet_length(one["text"]) <= changelog_bundles.BUNDLE_MAX_PART_BYTES
+    )
+    one_is_small = F.octet_length(shared) <= changelog_bundles.BUNDLE_MAX_PART_BYTES
+    return (F.size(many) > changelog_bundles.BUNDLE_MIN_ROWS) & one_is_small & small
 
 
-def records(
+def bundle_records(
     many: Column,
-    row_id: Part,
+    row_id: ColumnFunction,
     shared: Sequence[Column],
     *,
     growing: bool = False,
@@ -36,23 +38,28 @@ def records(
 
     def bundle(some: Column) -> Column:
         ids = F.concat_ws('","', F.transform(some, row_id))
-        own = F.concat_ws(changelog_bundles.NEXT, F.transform(some, _own_cells))
+        own = F.concat_ws(changelog_bundles.BUNDLE_NEXT, F.transform(some, _own_cells))
         end = (
             [F.lit("}")]
             if removed
-            else [F.lit(changelog_bundles.ROWS), own, F.lit(changelog_bundles.END)]
+            else [F.lit(changelog_bundles.BUNDLE_ROWS), own, F.lit(changelog_bundles.BUNDLE_END)]
         )
         value = F.concat(
             *(F.lit("{"), *shared),
-            *(F.lit(f'{changelog_bundles.IDS}["'), ids, F.lit('"]')),
+            *(F.lit(f'{changelog_bundles.BUNDLE_IDS}["'), ids, F.lit('"]')),
             *end,
         )
         which = [] if growing else [F.lit("~"), F.hex(F.xxhash64(ids))]
-        key = F.concat(F.lit(f"{changelog_bundles.PREFIX}{spec.FINAL}/"), row_id(some[0]), *which)
+        key = F.concat(
+            F.lit(f"{changelog_bundles.BUNDLE_PREFIX}{spec.FINAL}/"), row_id(some[0]), *which
+        )
         return F.struct(key.alias("key"), value.alias("value"))
 
-    starts = F.sequence(F.lit(1), F.size(many), F.lit(changelog_bundles.MOST))
-    return F.transform(starts, lambda at: once(F.slice(many, at, changelog_bundles.MOST), bundle))
+    starts = F.sequence(F.lit(1), F.size(many), F.lit(changelog_bundles.BUNDLE_MAX_ROWS))
+    return F.transform(
+        starts,
+        lambda at: evaluate_once(F.slice(many, at, changelog_bundles.BUNDLE_MAX_ROWS), bundle),
+    )
 
 
 def _own_cells(one: Column) -> Column:

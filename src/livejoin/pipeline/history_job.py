@@ -18,47 +18,47 @@ from livejoin.core.names import Names
 from livejoin.errors import QueryFailed, first_line
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join, kafka_options
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.spark_session import SparkDriver
 
 log = structlog.get_logger()
 
-_LOOK_S = 0.5
-_CONSUMERS = "kafka.consumer:type=consumer-fetch-manager-metrics"
-_PRODUCERS = "kafka.producer:type=producer-metrics"
-_READ, _WRITTEN = "records-consumed-total", "record-send-total"
+_POLL_S = 0.5
+_CONSUMER_BEANS = "kafka.consumer:type=consumer-fetch-manager-metrics"
+_PRODUCER_BEANS = "kafka.producer:type=producer-metrics"
+_CONSUMED_METRIC, _SENT_METRIC = "records-consumed-total", "record-send-total"
 _CANCEL_S = 15.0
 
 
-class Job:
+class HistoryJob:
     """One generation's, in the slots that its query will hold afterwards."""
 
     def __init__(
         self,
-        session: Session,
+        session: SparkDriver,
         kafka: Kafka,
         names: Names,
         generation: Generation,
         fed_from: int,
     ) -> None:
-        self.fed_from = fed_from  # where in the feed it writes
+        self.bootstrap_start = fed_from  # where in the feed it writes
         self._session = session
         self._kafka = kafka
         self._names = names
         self._generation = generation
         # its own for each attempt: cancelled is cancelled, also what is yet to begin
-        self._group = (
+        self._job_group = (
             f"{names.group('pipeline')}-history-{generation.number}-{uuid.uuid4().hex[:8]}"
         )
-        self._beans: _Beans | None = None
-        self._steps_told = 0
+        self._metrics: _JmxMetrics | None = None
+        self._steps_reported = 0
         self._error: Exception | None = None
         self._cancelled = False
-        self._thread = threading.Thread(target=self._run, name=self._group, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self._job_group, daemon=True)
 
     @property
     def records(self) -> int:
         """How many it reads, as far as offsets tell."""
-        return self._generation.history
+        return self._generation.history_length
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -72,7 +72,7 @@ class Job:
         if self._session.alive:
             try:
                 context = self._session.spark().sparkContext._jsc.sc()  # noqa: SLF001
-                context.cancelJobGroupAndFutureJobs(self._group)
+                context.cancelJobGroupAndFutureJobs(self._job_group)
             except (PySparkException, Py4JError, OSError) as error:
                 raise QueryFailed(f"the job could not be cancelled: {first_line(error)}") from error
         self._thread.join(_CANCEL_S)
@@ -84,11 +84,11 @@ class Job:
     def wait(self, progressed: Callable[[int], None], stopped: Callable[[], bool]) -> bool:
         """Wait for its end: whether all is written. `progressed` is told steps, two a record."""
         while self._thread.is_alive():
-            self._thread.join(_LOOK_S)
+            self._thread.join(_POLL_S)
             if stopped() or self._cancelled:
                 return False
-            self._steps_told = max(self._steps_told, self._steps())
-            progressed(self._steps_told)
+            self._steps_reported = max(self._steps_reported, self._count_steps())
+            progressed(self._steps_reported)
         if self._cancelled:
             return False
         if self._error is not None:
@@ -98,34 +98,39 @@ class Job:
     def _run(self) -> None:
         try:
             spark = self._session.spark()
-            spark.sparkContext.setJobGroup(self._group, "history", interruptOnCancel=True)
+            spark.sparkContext.setJobGroup(self._job_group, "history", interruptOnCancel=True)
             partitions = self._session.shuffle_partitions
             names, number = self._names, self._generation.number
-            written = history.records(
-                self._read(spark), partitions, names.changelog(number), names.feed(number)
+            written = history.join_history(
+                self._read_sources(spark),
+                partitions,
+                names.changelog(number),
+                names.bootstrap(number),
             )
-            asked = kafka_options.writing(self._kafka) | {"kafka.client.id": self._group}
+            asked = kafka_options.writer_options(self._kafka) | {"kafka.client.id": self._job_group}
             written.write.format("kafka").options(**asked).save()
         except Exception as error:  # noqa: BLE001 - whoever waits raises it
             self._error = error
         finally:
             gc.collect()  # as after a query: the JVM keeps what stands for its objects here
 
-    def _read(self, spark: SparkSession) -> DataFrame:
+    def _read_sources(self, spark: SparkSession) -> DataFrame:
         reads = []
         for source in spec.SOURCES:
             reading = self._generation.sources[source.name]
             some = {reading.topic: sorted(reading.start)}
-            asked = kafka_options.reading(self._kafka, self._names) | {
-                "groupIdPrefix": self._group,
+            asked = kafka_options.reader_options(self._kafka, self._names) | {
+                "groupIdPrefix": self._job_group,
                 "assign": json.dumps(some),
-                "startingOffsets": kafka_options.offsets(reading.topic, reading.start),
-                "endingOffsets": kafka_options.offsets(reading.topic, reading.after_pins),
+                "startingOffsets": kafka_options.offsets_json(reading.topic, reading.start),
+                "endingOffsets": kafka_options.offsets_json(reading.topic, reading.after_pins),
             }
-            reads.append(join.records(spark.read.format("kafka").options(**asked).load(), source))
-        return join.together(reads)
+            reads.append(
+                join.source_records(spark.read.format("kafka").options(**asked).load(), source)
+            )
+        return join.union_all(reads)
 
-    def _steps(self) -> int:
+    def _count_steps(self) -> int:
         """How many records were read, and half of how many were written: about as many again.
 
         What Spark itself tells of running tasks has no number of either; Kafka's clients have.
@@ -134,17 +139,19 @@ class Job:
             return 0
         try:
             # once: to ask which methods there are takes dozens of calls
-            beans = self._beans = self._beans or _Beans(self._session.spark())
-            read = beans.total(f"{_CONSUMERS},client-id=consumer-{self._group}*", _READ)
-            written = beans.total(f"{_PRODUCERS},client-id={self._group}", _WRITTEN)
+            beans = self._metrics = self._metrics or _JmxMetrics(self._session.spark())
+            read = beans.total(
+                f"{_CONSUMER_BEANS},client-id=consumer-{self._job_group}*", _CONSUMED_METRIC
+            )
+            written = beans.total(f"{_PRODUCER_BEANS},client-id={self._job_group}", _SENT_METRIC)
         except (PySparkException, Py4JError, OSError) as error:
             # a client ended meanwhile, or the JVM has: who waits for the job will know
-            log.debug("a job cannot be looked at", job=self._group, why=first_line(error))
+            log.debug("a job cannot be looked at", job=self._job_group, why=first_line(error))
             return 0
         return min(read, self.records) + min(written // 2, self.records)
 
 
-class _Beans:
+class _JmxMetrics:
     """Figures that the JVM keeps of itself. Its server of them is reached by reflection only."""
 
     def __init__(self, spark: SparkSession) -> None:

@@ -14,8 +14,14 @@ from pyspark.sql import functions as F
 
 from livejoin.core import changelog, changelog_bundles, spec
 from livejoin.pipeline import parse
-from livejoin.pipeline.emit import many_pairs, many_with_latest, own, with_each, with_latest
-from livejoin.pipeline.events import event, is_of, of, row
+from livejoin.pipeline.emit import (
+    bundled_pairs,
+    bundled_with_latest,
+    event_record,
+    joined_pairs,
+    joined_with_latest,
+)
+from livejoin.pipeline.events import event_columns, is_from_source, row_of_source, stored_row
 
 # Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
 # another version is not taken over, its choice is built anew.
@@ -24,23 +30,25 @@ VERSION = 5
 _RECORDS = "array<struct<key:string,value:string>>"
 
 # Where records of the feed go: what history tells of a key leaves no record of its own.
-HISTORY = "history/"
-MARK = f"{changelog.FEED}/"
+HISTORY_PREFIX = "history/"
+BOOTSTRAP_MARK_PREFIX = f"{changelog.BOOTSTRAP}/"
 
 
-def records(stream: DataFrame, source: spec.Source) -> DataFrame:
+def source_records(stream: DataFrame, source: spec.Source) -> DataFrame:
     """A Kafka stream as records of one source."""
     ts = F.unix_millis("timestamp").alias("ts")
     name = F.lit(source.name).alias("source")
     return stream.select(name, "topic", "value", "partition", "offset", ts)
 
 
-def together(streams: Sequence[DataFrame]) -> DataFrame:
+def union_all(streams: Sequence[DataFrame]) -> DataFrame:
     """Records of several sources as one."""
     return functools.reduce(DataFrame.unionByName, streams)
 
 
-def changes(read: DataFrame, choice: spec.Choice, fed: DataFrame | None = None) -> DataFrame:
+def changelog_records(
+    read: DataFrame, choice: spec.Choice, fed: DataFrame | None = None
+) -> DataFrame:
     """Records of all sources as changelog records, `key` and `value`.
 
     What was there before them may come by a feed (see `history`), sooner or later.
@@ -49,17 +57,17 @@ def changes(read: DataFrame, choice: spec.Choice, fed: DataFrame | None = None) 
         read.sparkSession,
         choice.join,
         fed is not None,
-        (changelog_bundles.MANY, changelog_bundles.MOST),
+        (changelog_bundles.BUNDLE_MIN_ROWS, changelog_bundles.BUNDLE_MAX_ROWS),
     )
-    events = parse.parsed(read).select(*event(read.sparkSession))
+    events = parse.parse_records(read).select(*event_columns(read.sparkSession))
     if fed is not None:
         nothing = F.lit(None).cast(fed.schema["kept"].dataType)
         events = events.withColumn("kept", nothing).unionByName(fed)
-    return events.groupBy("group").agg(*it.state).select(it.records)
+    return events.groupBy("group").agg(*it.aggregates).select(it.records)
 
 
 class _Columns(NamedTuple):
-    state: tuple[Column, ...]
+    aggregates: tuple[Column, ...]
     records: Column
 
 
@@ -72,25 +80,33 @@ def _columns(
     _bundled: tuple[int, int],
 ) -> _Columns:
     """What is the same for all topics, made once, as in `parse`."""
-    of_user, of_account = of(spec.USERS), of(spec.ACCOUNTS)
+    of_user, of_account = row_of_source(spec.USERS), row_of_source(spec.ACCOUNTS)
     if fed:
         of_user = F.coalesce(of_user, F.col("kept.user"))
         of_account = F.coalesce(of_account, F.col("kept.account"))
     others = F.max(of_account) if join == "left" else F.collect_list(of_account)
     # a new users row changes that row, a new account all rows of its user, anything else none
-    touched = F.when(is_of(spec.USERS), F.array(row())).when(is_of(spec.ACCOUNTS), F.col("users"))
+    touched = F.when(is_from_source(spec.USERS), F.array(stored_row())).when(
+        is_from_source(spec.ACCOUNTS), F.col("users")
+    )
     if fed:
-        touched = touched.when(_is_history(), _changed_since())
+        touched = touched.when(_is_history(), _rows_changed_since_history())
     if join == "left":
-        changed = F.transform(touched, lambda user: with_latest(user, F.col("others")))
-        changed = F.coalesce(many_with_latest(), changed)
+        changed = F.transform(touched, lambda user: joined_with_latest(user, F.col("others")))
+        changed = F.coalesce(bundled_with_latest(), changed)
     else:
-        new = F.when(is_of(spec.ACCOUNTS), F.array(row())).otherwise(F.col("others"))
+        new = F.when(is_from_source(spec.ACCOUNTS), F.array(stored_row())).otherwise(
+            F.col("others")
+        )
         outer = join == "left_outer"
-        changed = F.flatten(F.transform(touched, lambda user: with_each(user, new, outer=outer)))
-        changed = F.coalesce(many_pairs(outer=outer), changed)
+        changed = F.flatten(F.transform(touched, lambda user: joined_pairs(user, new, outer=outer)))
+        changed = F.coalesce(bundled_pairs(outer=outer), changed)
     nothing = F.array().cast(_RECORDS)
-    mark = F.when(_is_history(), nothing).otherwise(F.array(own())) if fed else F.array(own())
+    mark = (
+        F.when(_is_history(), nothing).otherwise(F.array(event_record()))
+        if fed
+        else F.array(event_record())
+    )
     everything = F.concat(F.coalesce(changed, nothing), mark)
     return _Columns(
         (F.collect_list(of_user).alias("users"), others.alias("others"), F.last("e").alias("e")),
@@ -99,10 +115,10 @@ def _columns(
 
 
 def _is_history() -> Column:
-    return F.col("e.into") == HISTORY
+    return F.col("e.into") == HISTORY_PREFIX
 
 
-def _changed_since() -> Column:
+def _rows_changed_since_history() -> Column:
     """Which rows of its key are other ones than history alone gives, when a part of that comes.
 
     History has shown all of its own rows, and says how many they are and with which account. Where

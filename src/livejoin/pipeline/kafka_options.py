@@ -7,9 +7,9 @@ from livejoin.core.names import Names
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
 
 
-def reading(kafka: Kafka, names: Names) -> dict[str, str]:
+def reader_options(kafka: Kafka, names: Names) -> dict[str, str]:
     """How to read, whatever it is."""
-    return kafka.for_spark() | {
+    return kafka.spark_options() | {
         "kafka.isolation.level": "read_committed",
         "kafka.fetch.max.bytes": str(MAX_RECORD_BYTES),
         "kafka.max.poll.records": "5000",  # of a fetch of 1 MiB; 500 by default
@@ -17,9 +17,9 @@ def reading(kafka: Kafka, names: Names) -> dict[str, str]:
     }
 
 
-def writing(kafka: Kafka) -> dict[str, str]:
+def writer_options(kafka: Kafka) -> dict[str, str]:
     """How to write, wherever to."""
-    return kafka.for_spark() | {
+    return kafka.spark_options() | {
         "kafka.max.request.size": str(MAX_RECORD_BYTES),
         "kafka.acks": "all",
         # Without a wait most records travel alone, and broker and followers handle each: half
@@ -29,6 +29,6 @@ def writing(kafka: Kafka) -> dict[str, str]:
     }
 
 
-def offsets(topic: str, by_partition: Offsets) -> str:
+def offsets_json(topic: str, by_partition: Offsets) -> str:
     """One offset for each partition of a topic."""
     return json.dumps({topic: {str(p): offset for p, offset in by_partition.items()}})

@@ -23,25 +23,25 @@ from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed,
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join, kafka_options, query_errors
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
-from livejoin.pipeline.history_job import Job
-from livejoin.pipeline.spark_session import Session
+from livejoin.pipeline.history_job import HistoryJob
+from livejoin.pipeline.spark_session import SparkDriver
 
 _WATCH_S = 0.5
-_SHORTEST_S = 5  # batch that Spark takes
+_MIN_BATCH_S = 5  # batch that Spark takes
 # The default one starts ten processes (readlink, chmod) per checkpoint file on a local disk.
-_FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
-_LOCAL_FILES = (
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
 
-class Listener(Protocol):
+class QueryListener(Protocol):
     """Who is told how queries fare."""
 
-    def died(self, generation: int, why: str) -> None:
+    def query_died(self, generation: int, why: str) -> None:
         """Its query ended by itself."""
 
-    def spoilt(self, generation: int, why: str) -> None:
+    def unrecoverable(self, generation: int, why: str) -> None:
         """Its query ended by itself and can never run again."""
 
 
@@ -50,7 +50,7 @@ class Queries:
 
     def __init__(
         self,
-        session: Session,
+        session: SparkDriver,
         kafka: Kafka,
         names: Names,
         checkpoints: str,
@@ -63,7 +63,7 @@ class Queries:
         self._settings = settings
         self._running: dict[int, StreamingQuery] = {}
         self._lock = threading.Lock()
-        self._rehearsed: SparkSession | None = None
+        self._warmed_up: SparkSession | None = None
 
     @property
     def batch_s(self) -> int:
@@ -75,13 +75,13 @@ class Queries:
         """Of each query's state."""
         return self._session.shuffle_partitions
 
-    def by_batch(self, generation: Generation) -> bool:
+    def uses_batch_history(self, generation: Generation) -> bool:
         """Whether the history of such a generation is worth a batch job.
 
         Not on a cluster: how far a job is there cannot be seen from here.
         """
-        many = generation.history >= self._settings.history_records > 0
-        return many and generation.choice.join in history.JOINS and self._settings.is_local
+        many = generation.history_length >= self._settings.history_records > 0
+        return many and generation.choice.join in history.BATCH_JOINS and self._settings.is_local
 
     def fingerprint(self, generation: Generation) -> str:
         """What a checkpoint depends on besides its sources."""
@@ -91,15 +91,17 @@ class Queries:
             f"{self.shuffle_partitions} shuffle partitions",
             f"{generation.choice.join} join",
             *(f"{r.topic} {r.topic_id}" for r in generation.sources.values()),
-            f"tables {_shapes()}",
+            f"tables {_schema_hash()}",
         ]
-        return ", ".join([*parts, "history by batch"] if self.by_batch(generation) else parts)
+        return ", ".join(
+            [*parts, "history by batch"] if self.uses_batch_history(generation) else parts
+        )
 
-    def job(self, generation: Generation, fed_from: int) -> Job:
+    def history_job(self, generation: Generation, fed_from: int) -> HistoryJob:
         """The batch job that joins a generation's history; the feed is as long as this before."""
-        return Job(self._session, self._kafka, self._names, generation, fed_from)
+        return HistoryJob(self._session, self._kafka, self._names, generation, fed_from)
 
-    def ends_of_feed(self) -> list[str]:
+    def bootstrap_end_keys(self) -> list[str]:
         """For each shuffle partition a key that goes there, and can be no user's."""
         count = self.shuffle_partitions
         text = (
@@ -114,11 +116,13 @@ class Queries:
         """Start a generation's query, with a feed from this offset on. It must not be running."""
         spark = self._session.spark()
         try:
-            changes = self._changes(spark, generation, fed_from)
+            changes = self._changelog_stream(spark, generation, fed_from)
             number, folder = generation.number, generation.checkpoint
-            query = self._written(changes, number, str(number), folder, self.batch_s)
+            query = self._start_query(changes, number, str(number), folder, self.batch_s)
         except (PySparkException, Py4JError) as error:
-            raise query_errors.named(error, self.checkpoints.of(generation.checkpoint)) from error
+            raise query_errors.from_spark_error(
+                error, self.checkpoints.path(generation.checkpoint)
+            ) from error
         except OSError as error:
             raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
         with self._lock:
@@ -140,18 +144,18 @@ class Queries:
         gc.collect()
 
     @property
-    def worth_rehearsing(self) -> bool:
+    def needs_warm_up(self) -> bool:
         """Whether no batch has ended in this JVM, and none will soon."""
-        return self.batch_s > 10 * _SHORTEST_S and self._rehearsed is not self._session.started
+        return self.batch_s > 10 * _MIN_BATCH_S and self._warmed_up is not self._session.started
 
-    def has_room_beside(self, running: Iterable[Generation]) -> bool:
+    def has_free_slots(self, running: Iterable[Generation]) -> bool:
         """Whether slots are left for an idle query: one that takes them from another ends that."""
         limits = Limits(slots=self._settings.task_slots, shuffle=self.shuffle_partitions)
-        held = sum(limits.needed(generation.partitions_read) for generation in running)
-        return held + limits.needed(len(spec.SOURCES)) <= limits.slots
+        held = sum(limits.slots_needed(generation.partitions_read) for generation in running)
+        return held + limits.slots_needed(len(spec.SOURCES)) <= limits.slots
 
     @contextlib.contextmanager
-    def idle(self, generation: Generation) -> Iterator[Callable[[], int]]:
+    def idle_query(self, generation: Generation) -> Iterator[Callable[[], int]]:
         """A query like a generation's that reads nothing, in short batches; how many have ended.
 
         It reads the generation's feed from its end on, where nothing comes any more.
@@ -159,22 +163,22 @@ class Queries:
         spark = self._session.started
         if spark is None:
             raise QueryFailed("Spark's JVM is gone")
-        self._rehearsed = spark
-        feed = self._names.feed(generation.number)
-        self._kafka.make(feed, history.FEED)
-        nothing = Reading(feed, "", {0: self._kafka.end_of(feed)}, {})
+        self._warmed_up = spark
+        feed = self._names.bootstrap(generation.number)
+        self._kafka.create_topic(feed, history.BOOTSTRAP_TOPIC_CONFIG)
+        nothing = Reading(feed, "", {0: self._kafka.end_offset(feed)}, {})
         alike = replace(generation, sources=dict.fromkeys(generation.sources, nothing))
         called = f"{generation.number}/rehearsal"  # inside of what goes when the generation goes
-        self.checkpoints.forget(called)
-        changes = self._changes(spark, alike, None)
-        query = self._written(changes, generation.number, called, called, _SHORTEST_S)
+        self.checkpoints.delete(called)
+        changes = self._changelog_stream(spark, alike, None)
+        query = self._start_query(changes, generation.number, called, called, _MIN_BATCH_S)
         try:
-            yield lambda: _ended(query)
+            yield lambda: _completed_batches(query)
         finally:
             query.stop()
-            self.checkpoints.forget(called)
+            self.checkpoints.delete(called)
 
-    def watch(self, listener: Listener, stop: threading.Event) -> None:
+    def watch(self, listener: QueryListener, stop: threading.Event) -> None:
         """Report queries that end by themselves, until told to stop."""
         silent: set[StreamingQuery] = set()
         while not stop.wait(_WATCH_S):
@@ -189,7 +193,9 @@ class Queries:
                         continue  # it was stopped, and perhaps started again, while we looked
                     del self._running[number]
                 told = (
-                    listener.spoilt if isinstance(error, GenerationUnrecoverable) else listener.died
+                    listener.unrecoverable
+                    if isinstance(error, GenerationUnrecoverable)
+                    else listener.query_died
                 )
                 told(number, error.message)
 
@@ -202,7 +208,7 @@ class Queries:
             if query.isActive:
                 silent.discard(query)
                 return None
-            error, trace = query.exception(), self._trace(query)
+            error, trace = query.exception(), self._stack_trace(query)
         except (Py4JError, OSError, QueryFailed) as lost:
             # a JVM that was killed stops answering a moment before it is known to be gone, and
             # one that is stopped may be gone between two questions
@@ -212,45 +218,47 @@ class Queries:
             return QueryFailed(f"Spark does not answer: {first_line(lost)}")
         if error is None:
             return QueryFailed("it stopped")
-        return query_errors.named(error, self.checkpoints.of(generation), trace)
+        return query_errors.from_spark_error(error, self.checkpoints.path(generation), trace)
 
-    def _trace(self, query: StreamingQuery) -> str:
+    def _stack_trace(self, query: StreamingQuery) -> str:
         """All that the JVM knows of how a query ended; pyspark leaves the causes out."""
         error, jvm = query._jsq.exception(), self._session.spark()._jvm  # noqa: SLF001
         assert jvm is not None
         whole = jvm.org.apache.spark.util.Utils.exceptionString
         return str(whole(error.get())) if error.isDefined() else ""
 
-    def _changes(
+    def _changelog_stream(
         self, spark: SparkSession, generation: Generation, fed_from: int | None
     ) -> DataFrame:
         streams = []
         for source in spec.SOURCES:
             reading = generation.sources[source.name]
             start = reading.start if fed_from is None else reading.after_pins
-            streams.append(join.records(self._stream(spark, reading.topic, start), source))
+            streams.append(
+                join.source_records(self._source_stream(spark, reading.topic, start), source)
+            )
         fed = None
         if fed_from is not None:
-            feed = self._names.feed(generation.number)
-            fed = history.events(self._stream(spark, feed, {0: fed_from}))
-        return join.changes(join.together(streams), generation.choice, fed)
+            feed = self._names.bootstrap(generation.number)
+            fed = history.bootstrap_events(self._source_stream(spark, feed, {0: fed_from}))
+        return join.changelog_records(join.union_all(streams), generation.choice, fed)
 
-    def _stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
-        asked = kafka_options.reading(self._kafka, self._names) | {
+    def _source_stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
+        asked = kafka_options.reader_options(self._kafka, self._names) | {
             "subscribe": topic,
-            "startingOffsets": kafka_options.offsets(topic, start),
+            "startingOffsets": kafka_options.offsets_json(topic, start),
         }
         return spark.readStream.format("kafka").options(**asked).load()
 
-    def _written(
+    def _start_query(
         self, changes: DataFrame, generation: int, called: str, checkpoint: str, batch_s: int
     ) -> StreamingQuery:
-        asked = kafka_options.writing(self._kafka) | {
+        asked = kafka_options.writer_options(self._kafka) | {
             "topic": self._names.changelog(generation),
-            "checkpointLocation": self.checkpoints.of(checkpoint),
+            "checkpointLocation": self.checkpoints.path(checkpoint),
         }
         if is_local(self.checkpoints.root):  # else FileContext is the safer one
-            changes.sparkSession.conf.set(_FILES_BY, _LOCAL_FILES)
+            changes.sparkSession.conf.set(_FILE_MANAGER, _LOCAL_FILE_MANAGER)
         writer = changes.writeStream.format("kafka").options(**asked).outputMode("update")
         writer = writer.queryName(f"{self._names.prefix}-{called}")
         batch = f"{batch_s} seconds"
@@ -259,16 +267,16 @@ class Queries:
         return query
 
 
-def _shapes() -> str:
+def _schema_hash() -> str:
     """The columns of the tables that a changelog fills, in a few letters."""
     columns = [table.columns for table in spec.TABLES.values() if table.data]
     return hashlib.sha256(repr(columns).encode()).hexdigest()[:8]
 
 
-def _ended(query: StreamingQuery) -> int:
+def _completed_batches(query: StreamingQuery) -> int:
     """How many batches have ended."""
     if not query.isActive:
         error = query.exception()
-        raise QueryFailed(query_errors.cause(error) if error else "it stopped")
+        raise QueryFailed(query_errors.short_cause(error) if error else "it stopped")
     progress = query.lastProgress
     return 0 if progress is None else int(progress["batchId"]) + 1

@@ -11,25 +11,25 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.errors import forbidden, missing
-from livejoin.pipeline.checkpoints import Reached
+from livejoin.kafka.errors import topic_not_authorized, topic_not_found
+from livejoin.pipeline.checkpoints import CommittedOffsets
 
 _LOOK_S = 5.0
 
 
-class Listener(Protocol):
+class SourceListener(Protocol):
     """Who is told what becomes of the topics."""
 
-    def looked(self, generation: int, why: str) -> None:
+    def sources_checked(self, generation: int, why: str) -> None:
         """Why one of its topics cannot be read, or nothing."""
 
-    def outdated(self, generation: int, why: str) -> None:
+    def restart_required(self, generation: int, why: str) -> None:
         """Its query has to be started again, through no fault of its own."""
 
-    def grew(self, generation: int, sources: Mapping[str, Reading]) -> None:
+    def partitions_added(self, generation: int, sources: Mapping[str, Reading]) -> None:
         """A topic has more partitions: what it would read with them."""
 
-    def spoilt(self, generation: int, why: str) -> None:
+    def unrecoverable(self, generation: int, why: str) -> None:
         """What it has read is not what stands there now."""
 
 
@@ -39,22 +39,22 @@ def check_fingerprint(generation: Generation, now: str) -> None:
         raise GenerationUnrecoverable(f"its query was {generation.fingerprint} and is {now} now")
 
 
-def topics_of(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
+def source_topics(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
     """Its topics by source: those that it was made for, and readable."""
     readings = generation.sources
     found = kafka.describe(reading.topic for reading in readings.values())
     for reading in readings.values():
         topic = found.get(reading.topic)
         if topic is None:
-            raise missing(reading.topic)
+            raise topic_not_found(reading.topic)
         if topic.id != reading.topic_id:
             raise GenerationUnrecoverable(f'topic "{reading.topic}" was deleted and made again')
         if not topic.readable:
-            raise forbidden(reading.topic)
+            raise topic_not_authorized(reading.topic)
     return {source: found[reading.topic] for source, reading in readings.items()}
 
 
-def check_own(kafka: Kafka, names: Names, generation: Generation) -> None:
+def check_own_topics(kafka: Kafka, names: Names, generation: Generation) -> None:
     """Its changelog and feed are those that were made for it, and the changelog can be written.
 
     A broker may have made a topic of the same name. Spark learns of a refused write when it writes
@@ -67,7 +67,7 @@ def check_own(kafka: Kafka, names: Names, generation: Generation) -> None:
     changelog = names.changelog(generation.number)
     made = {changelog: ("changelog", generation.changelog_id)}
     if generation.feed_id:
-        made[names.feed(generation.number)] = "feed", generation.feed_id
+        made[names.bootstrap(generation.number)] = "feed", generation.feed_id
     found = kafka.describe(made)
     for topic, (kind, made_id) in made.items():
         if topic not in found:
@@ -81,8 +81,11 @@ def check_own(kafka: Kafka, names: Names, generation: Generation) -> None:
         )
 
 
-def going_on(
-    kafka: Kafka, generation: Generation, topics: Mapping[str, Topic], reached: Reached | None
+def resume_offsets(
+    kafka: Kafka,
+    generation: Generation,
+    topics: Mapping[str, Topic],
+    reached: CommittedOffsets | None,
 ) -> dict[str, dict[int, int]]:
     """From where its query will read, by source; what stands from there on must still be there."""
     if reached is None and generation.ready_at is not None:
@@ -104,9 +107,11 @@ def going_on(
     return starts
 
 
-def grown(generation: Generation, topics: Mapping[str, Topic]) -> dict[str, Reading] | None:
+def with_new_partitions(
+    generation: Generation, topics: Mapping[str, Topic]
+) -> dict[str, Reading] | None:
     """What a generation would read with the partitions that are new, if any are."""
-    more = {s: _with_all(reading, topics[s]) for s, reading in generation.sources.items()}
+    more = {s: _add_partitions(reading, topics[s]) for s, reading in generation.sources.items()}
     return None if more == generation.sources else more
 
 
@@ -114,7 +119,7 @@ def watch(
     kafka: Kafka,
     names: Names,
     running: Callable[[], Iterable[Generation]],
-    listener: Listener,
+    listener: SourceListener,
     stop: threading.Event,
 ) -> None:
     """Look at the topics of the running generations now and then, until told to stop."""
@@ -125,27 +130,29 @@ def watch(
         for generation in there:
             number = generation.number
             try:
-                topics = topics_of(kafka, generation)
-                check_own(kafka, names, generation)
+                topics = source_topics(kafka, generation)
+                check_own_topics(kafka, names, generation)
             except GenerationUnrecoverable as error:
-                listener.spoilt(number, error.message)
+                listener.unrecoverable(number, error.message)
             except TopicUnusable as error:
-                listener.looked(number, error.message)
+                listener.sources_checked(number, error.message)
             except QueryFailed as error:
                 refused.add(number)
-                listener.looked(number, error.message)
+                listener.sources_checked(number, error.message)
             except KafkaUnavailable:
                 continue  # the tables say so, and queries wait
             else:
                 if number in refused:
                     # if anything was refused, nobody else would have it written again
                     refused.remove(number)
-                    listener.outdated(number, "its changelog could not be written for a while")
-                listener.looked(number, "")
-                if more := grown(generation, topics):
-                    listener.grew(number, more)
+                    listener.restart_required(
+                        number, "its changelog could not be written for a while"
+                    )
+                listener.sources_checked(number, "")
+                if more := with_new_partitions(generation, topics):
+                    listener.partitions_added(number, more)
 
 
-def _with_all(reading: Reading, topic: Topic) -> Reading:
+def _add_partitions(reading: Reading, topic: Topic) -> Reading:
     new = {p: 0 for p in topic.partitions if p not in reading.start}
     return replace(reading, start={**reading.start, **new}) if new else reading

@@ -31,8 +31,8 @@ log = structlog.get_logger()
 
 _SPARK_HOME = Path(pyspark.__file__).parent
 _JVM_START_S = 180  # 3 s on a quiet machine, 83 s on one with twenty busy threads
-_ASK_S = 5.0
-_ANSWER_S = 60.0  # the longest full collection of a small heap takes seconds
+_PING_S = 5.0
+_PING_TIMEOUT_S = 60.0  # the longest full collection of a small heap takes seconds
 _JVM_OPTIONS = (
     # JSON may be nested 1000 deep and VARIANT walks it by recursion: the default of 1 MiB overflows
     "-Xss8m",
@@ -40,8 +40,8 @@ _JVM_OPTIONS = (
     "-XX:-DontCompileHugeMethods",
     "-Djava.net.preferIPv6Addresses=false",
 )
-_COLLECTOR = "-XX:+UseParallelGC"
-_A_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")  # a JVM with two does not start
+_GC_OPTION = "-XX:+UseParallelGC"
+_ANY_GC_OPTION = re.compile(r"-XX:\+Use\w+GC\b")  # a JVM with two does not start
 _DEFAULTS = {
     "spark.app.name": "livejoin",
     # the state is RocksDB's, outside of it: 140 MiB live after a hundred swaps
@@ -68,16 +68,16 @@ _DEFAULTS = {
 _LOG_LEVEL = "spark.log.level"
 _REDACTION = "spark.redaction.regex"
 # secrets of Kafka's travel with the tasks; in a single JVM nothing does
-_ON_A_CLUSTER = {"spark.network.crypto.enabled": "true"}
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_CLUSTER_DEFAULTS = {"spark.network.crypto.enabled": "true"}
+_LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def class_archive(java: str) -> Path:
     """Where the classes that Spark loads are archived."""
-    return classes.archive("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
+    return classes.archive_path("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
 
 
-class Session:
+class SparkDriver:
     """The one Spark session of this process. `spark` starts it, again where its JVM has died."""
 
     def __init__(  # noqa: PLR0913 - all but the first have names
@@ -115,7 +115,7 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether there is a JVM that has not ended."""
-        return self._jvm is not None and not self._jvm.gone
+        return self._jvm is not None and not self._jvm.exited
 
     @property
     def started(self) -> SparkSession | None:
@@ -128,7 +128,7 @@ class Session:
             if self._closed:
                 raise QueryFailed("Spark was stopped")
             if self._spark is None or not self.alive:
-                self._forget()
+                self._discard_jvm()
                 try:
                     self._spark = self._start()
                 except (Py4JError, OSError) as error:  # killed while it was being started
@@ -142,15 +142,15 @@ class Session:
 
     def watch(self, stop: threading.Event) -> None:
         """End a JVM that does not answer any more, and with it every wait for it."""
-        while not stop.wait(_ASK_S):
+        while not stop.wait(_PING_S):
             jvm, spark = self._jvm, self._spark
-            if jvm is None or spark is None or jvm.gone:
+            if jvm is None or spark is None or jvm.exited:
                 continue
-            ask = threading.Thread(target=_ask, args=(spark,), name="ask-spark", daemon=True)
+            ask = threading.Thread(target=_ping, args=(spark,), name="ask-spark", daemon=True)
             ask.start()
-            ask.join(_ANSWER_S)
+            ask.join(_PING_TIMEOUT_S)
             if ask.is_alive():
-                log.error("spark does not answer and is ended", waited_s=_ANSWER_S)
+                log.error("spark does not answer and is ended", waited_s=_PING_TIMEOUT_S)
                 jvm.close(grace_s=5)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Session:
         if self._jvm is not None and self._spark is None:
             self._jvm.close(grace_s=5)  # it is being started: whoever waits for it need not
         with self._starting:
-            self._forget()
+            self._discard_jvm()
 
     def kill(self) -> None:
         """End the JVM at once: somebody else may lead, and its queries must not write on."""
@@ -167,7 +167,7 @@ class Session:
         if self._jvm is not None:
             self._jvm.kill()
 
-    def _forget(self) -> None:
+    def _discard_jvm(self) -> None:
         if self._jvm is not None:
             self._jvm.close(grace_s=60 if self._archive_classes else 5)
         self._jvm = self._spark = None
@@ -178,7 +178,7 @@ class Session:
 
     def _start(self) -> SparkSession:
         with (
-            _properties(self._conf(processes.java())) as file,
+            _properties_file(self._conf(processes.find_java())) as file,
             tempfile.TemporaryDirectory() as work,
         ):
             answer = Path(work) / "gateway"
@@ -198,17 +198,17 @@ class Session:
                 keep=[self._lock],
                 silent_s=self._silent_s,
             )
-            port, secret = self._address(answer)
+            port, secret = self._gateway_address(answer)
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             gateway = launch_gateway()
         if self._settings.is_local:
             _listen_on_loopback_only(gateway.jvm)
         context = SparkContext(conf=SparkConf(loadDefaults=True, _jvm=gateway.jvm), gateway=gateway)
         context.setLogLevel(context.getConf().get(_LOG_LEVEL, "WARN"))
-        _without_checksum_files(context)
+        _disable_checksum_files(context)
         return SparkSession(context)
 
-    def _address(self, answer: Path) -> tuple[int, str]:
+    def _gateway_address(self, answer: Path) -> tuple[int, str]:
         until = time.monotonic() + _JVM_START_S
         while not answer.exists():
             if self._closed or not self.alive or time.monotonic() > until:
@@ -220,8 +220,8 @@ class Session:
             return read_int(info), UTF8Deserializer().loads(info)
 
     def _conf(self, java: str) -> dict[str, str]:
-        settings, given = self._settings, properties.opened(self._settings.conf)
-        local = classes.options(class_archive(java), make=self._archive_classes)
+        settings, given = self._settings, properties.reveal(self._settings.conf)
+        local = classes.jvm_options(class_archive(java), make=self._archive_classes)
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
@@ -232,11 +232,11 @@ class Session:
                 filter(None, (secret.SPARK_REDACTION_PATTERN, given.get(_REDACTION)))
             ),
         }
-        conf = (_LOOPBACK if settings.is_local else _ON_A_CLUSTER) | conf
+        conf = (_LOCAL_DEFAULTS if settings.is_local else _CLUSTER_DEFAULTS) | conf
         for side, more in (("driver", local), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
             theirs = given.get(key, "")
-            ours = _JVM_OPTIONS if _A_COLLECTOR.search(theirs) else (*_JVM_OPTIONS, _COLLECTOR)
+            ours = _JVM_OPTIONS if _ANY_GC_OPTION.search(theirs) else (*_JVM_OPTIONS, _GC_OPTION)
             conf[key] = " ".join((*ours, *self._java_options, *more, theirs))
         return conf
 
@@ -256,19 +256,19 @@ def _listen_on_loopback_only(jvm: Any) -> None:
         wildcard.set(held, jvm.java.net.InetAddress.getByName("127.0.0.1"))
         kept = jvm.java.net.InetSocketAddress(0).getAddress().isLoopbackAddress()
     except Py4JJavaError as error:
-        raise _listens_everywhere(first_line(error.java_exception)) from error
+        raise _listening_error(first_line(error.java_exception)) from error
     if not kept:
-        raise _listens_everywhere("the wildcard address stays what it is")
+        raise _listening_error("the wildcard address stays what it is")
 
 
-def _listens_everywhere(why: str) -> MachineError:
+def _listening_error(why: str) -> MachineError:
     return MachineError(
         f"Spark's shuffle would listen on every address of this machine: {why}",
         hint="This Java is built another way: use Java 17 or 21 (JAVA_HOME).",
     )
 
 
-def _without_checksum_files(context: SparkContext) -> None:
+def _disable_checksum_files(context: SparkContext) -> None:
     """Each would cost several processes, as Hadoop's native library is not there.
 
     Spark keeps checksums of its own for what is in a checkpoint. Hadoop hands the same object to
@@ -280,14 +280,14 @@ def _without_checksum_files(context: SparkContext) -> None:
     local.setWriteChecksum(False)
 
 
-def _ask(spark: SparkSession) -> None:
+def _ping(spark: SparkSession) -> None:
     # that it ended is seen elsewhere
     with contextlib.suppress(Py4JError, OSError):
         spark.sparkContext._jsc.sc().isStopped()
 
 
 @contextlib.contextmanager
-def _properties(conf: dict[str, str]) -> Iterator[Path]:
+def _properties_file(conf: dict[str, str]) -> Iterator[Path]:
     """The configuration in a file that only we can read: on a command line everybody could."""
     handle, name = tempfile.mkstemp(suffix=".conf")
     os.fchmod(handle, stat.S_IRUSR | stat.S_IWUSR)

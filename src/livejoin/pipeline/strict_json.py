@@ -14,18 +14,18 @@ from pyspark.sql import functions as F
 from livejoin.core import spec
 
 MAX_VALUE_BYTES = 1 << 20
-_SHOWN_CHARS = 80  # of a wrong value, in the reason
+_REASON_CHARS = 80  # of a wrong value, in the reason
 
 # Jackson ignores what follows the first value. Between brackets it has to read to the end.
 _OPEN, _CLOSE = "[", "]"
-_BLANKS = " \t\r\n"
+_WHITESPACE = " \t\r\n"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 # The fields of all sources; a name that two sources share has one type.
 FIELDS = tuple(dict.fromkeys(field for source in spec.SOURCES for field in source.fields))
 
 
-def read(text: Column) -> Column:
+def parse_strictly(text: Column) -> Column:
     """The `reason` or the `row` of any text at all."""
     variants = ",".join(f"{field.name}:variant" for field in FIELDS)
 
@@ -38,20 +38,20 @@ def read(text: Column) -> Column:
                 F.struct(
                     F.lit(c.name).alias("name"),
                     F.lit(c.type).alias("type"),
-                    F.when(has(c), found[c.name]).alias("v"),
+                    F.when(source_has_field(c), found[c.name]).alias("v"),
                 )
                 for c in FIELDS
             )
         )
         # one lambda for all fields: an expression for each would be most of the query's plan
-        converted = F.transform(cells, functools.partial(_converted, text))
+        converted = F.transform(cells, functools.partial(_convert_field, text))
         return _let(converted, functools.partial(judge, v))
 
     def judge(v: Column, got: Column) -> Column:
         wrong = F.nullif(F.array_join(got["reason"], "; "), F.lit(""))
-        row = struct(got[place][c.type] for place, c in enumerate(FIELDS))
+        row = row_struct(got[place][c.type] for place, c in enumerate(FIELDS))
         return _let(
-            F.coalesce(_wrong_record(text, v), wrong),
+            F.coalesce(_record_error(text, v), wrong),
             lambda reason: F.struct(
                 reason.alias("reason"), F.when(reason.isNull(), row).alias("row")
             ),
@@ -60,13 +60,13 @@ def read(text: Column) -> Column:
     return _let(F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))), cells_of)
 
 
-def has(field: spec.Column) -> Column:
+def source_has_field(field: spec.Column) -> Column:
     """Whether a record's source has this field; one that it does not have is ignored."""
     having = [source.name for source in spec.SOURCES if field in source.fields]
     return F.lit(col=True) if len(having) == len(spec.SOURCES) else F.col("source").isin(having)
 
 
-def struct(cells: Iterable[Column]) -> Column:
+def row_struct(cells: Iterable[Column]) -> Column:
     """A row of these, in the order of the fields."""
     return F.struct(*(c.alias(field.name) for c, field in zip(cells, FIELDS, strict=True)))
 
@@ -81,17 +81,17 @@ def _let(value: Column, use: Callable[[Column], Column]) -> Column:
     return F.zip_with(F.array(value), F.array(F.lit(0)), lambda it, _: use(it))[0]
 
 
-def _wrong_record(text: Column, v: Column) -> Column:
+def _record_error(text: Column, v: Column) -> Column:
     """Why the value as a whole is not one JSON object, or null."""
     size = F.octet_length("value")
-    start = F.ltrim(text, F.lit(_BLANKS))
+    start = F.ltrim(text, F.lit(_WHITESPACE))
     # "]" may close our own bracket and hide what follows: such texts are read again inside a brace
     hidden = (
         text.contains(_CLOSE)
         & F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNull()
     )
     second = F.try_variant_get(v, "$[1]", "variant").isNotNull()
-    shown = F.concat(F.lit(", got "), F.left(start, F.lit(_SHOWN_CHARS)))
+    shown = F.concat(F.lit(", got "), F.left(start, F.lit(_REASON_CHARS)))
     return (
         F.when(
             size > MAX_VALUE_BYTES,
@@ -110,32 +110,32 @@ class _Cell(NamedTuple):
     v: Column
     kind: Column
     text: Column
-    spelt: Column
+    spelling: Column
 
 
-def _converted(text: Column, field: Column) -> Column:
+def _convert_field(text: Column, field: Column) -> Column:
     """What a field's value is as the field's type, in the column of that type, or the `reason`."""
     v, name, kind_of = field["v"], field["name"], field["type"]
 
     def spell(kind: Column, plain: Column) -> Column:
         # "D" stands for DECIMAL and DOUBLE; of whole numbers only -0 is spelt otherwise
         respelt = kind.startswith("D") | ((kind == "BIGINT") & (plain == "0"))
-        return F.when(respelt, _spelt(text, name, v))
+        return F.when(respelt, _original_spelling(text, name, v))
 
     def convert(known: Column) -> Column:
         kind, plain = known["kind"], known["plain"]
         return _let(spell(kind, plain), lambda spelt: typed(_Cell(v, kind, plain, spelt)))
 
     def typed(cell: _Cell) -> Column:
-        by_type = (F.when(kind_of == t, of(cell)).alias(t) for t, of in _CONVERT.items())
+        by_type = (F.when(kind_of == t, of(cell)).alias(t) for t, of in _CONVERTERS.items())
         return _let(F.struct(*by_type), functools.partial(judge, cell))
 
     def judge(cell: _Cell, got: Column) -> Column:
-        nothing = functools.reduce(Column.__and__, (got[t].isNull() for t in _CONVERT))
+        nothing = functools.reduce(Column.__and__, (got[t].isNull() for t in _CONVERTERS))
         wrong = (cell.kind != "VOID") & nothing
-        shown = F.left(F.coalesce(cell.spelt, F.to_json(v)), F.lit(_SHOWN_CHARS))
+        shown = F.left(F.coalesce(cell.spelling, F.to_json(v)), F.lit(_REASON_CHARS))
         reason = F.concat(name, F.lit(": expected "), kind_of, F.lit(", got "), shown)
-        return F.struct(*(got[t] for t in _CONVERT), F.when(wrong, reason).alias("reason"))
+        return F.struct(*(got[t] for t in _CONVERTERS), F.when(wrong, reason).alias("reason"))
 
     kind = F.coalesce(F.schema_of_variant(v), F.lit("VOID"))
     return _let(F.struct(kind.alias("kind"), v.try_cast("string").alias("plain")), convert)
@@ -143,7 +143,7 @@ def _converted(text: Column, field: Column) -> Column:
 
 def _string(cell: _Cell) -> Column:
     is_text = cell.kind.isin("STRING", "BIGINT", "BOOLEAN") | cell.kind.startswith("D")
-    return F.when(is_text, F.coalesce(cell.spelt, cell.text))
+    return F.when(is_text, F.coalesce(cell.spelling, cell.text))
 
 
 def _double(cell: _Cell) -> Column:
@@ -151,10 +151,10 @@ def _double(cell: _Cell) -> Column:
     value = F.when(kind.startswith("D") | (kind == "BIGINT"), cell.v.try_cast("double")).when(
         kind == "STRING", F.when(_is_number(text), text.try_cast("double"))
     )
-    return _let(value, lambda it: F.when(finite(it), it))
+    return _let(value, lambda it: F.when(is_finite(it), it))
 
 
-def finite(value: Column) -> Column:
+def is_finite(value: Column) -> Column:
     """Whether a double is a number: JSON knows no other."""
     return F.abs(value) < F.lit(float("inf"))
 
@@ -163,16 +163,16 @@ def _int64(cell: _Cell) -> Column:
     kind = cell.kind
     # VARIANT drops trailing zeros, so 30.0 is a DECIMAL(2,0)
     whole = (kind == "BIGINT") | (kind.startswith("DECIMAL") & kind.endswith(",0)"))
-    text = F.when(kind == "STRING", cell.text).when(kind == "DOUBLE", cell.spelt)
+    text = F.when(kind == "STRING", cell.text).when(kind == "DOUBLE", cell.spelling)
     return F.when(whole, cell.v.try_cast("bigint")).when(
-        kind.isin("STRING", "DOUBLE"), _whole(text)
+        kind.isin("STRING", "DOUBLE"), _parse_integer(text)
     )
 
 
-_CONVERT = {"string": _string, "double": _double, "int64": _int64}
+_CONVERTERS = {"string": _string, "double": _double, "int64": _int64}
 
 
-def _spelt(text: Column, name: Column, cell: Column) -> Column:
+def _original_spelling(text: Column, name: Column, cell: Column) -> Column:
     """A number as it stands in the text: the last one of this name with the value VARIANT read."""
     pattern = F.concat(F.lit('"'), name, F.lit(rf'"\s*:\s*({_NUMBER})'))
     found = F.regexp_extract_all(text, pattern, F.lit(1))
@@ -184,28 +184,28 @@ def _is_number(text: Column) -> Column:
     return text.rlike(f"^{_NUMBER}$")
 
 
-def _whole(text: Column) -> Column:
+def _parse_integer(text: Column) -> Column:
     """A JSON number's text as int64 if it is whole and fits, whatever its spelling; else null."""
     shape = r"^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
     def cut(it: Column) -> Column:
         parts = {"sign": 1, "integer": 2, "fraction": 3, "exponent": 4}
         found = F.struct(*(F.regexp_extract(it, shape, i).alias(name) for name, i in parts.items()))
-        return F.when(_is_number(it), _let(found, _number))
+        return F.when(_is_number(it), _let(found, _integer_from_parts))
 
     return _let(text, cut)
 
 
-def _number(part: Column) -> Column:
+def _integer_from_parts(part: Column) -> Column:
     digits = F.concat(part["integer"], part["fraction"])
     significant = F.regexp_replace(digits, "(?<!0)0+$", "")  # tries each run of zeros only once
     shift = F.when(part["exponent"] == "", 0).otherwise(part["exponent"].try_cast("int"))
     places = shift - F.length(part["fraction"]) + F.length(digits)
     found = F.struct(part["sign"], significant.alias("digits"), places.alias("places"))
-    return _let(found, _shifted)
+    return _let(found, _integer_from_digits)
 
 
-def _shifted(it: Column) -> Column:
+def _integer_from_digits(it: Column) -> Column:
     zeros = it["places"] - F.length(it["digits"])
     number = F.concat(it["sign"], it["digits"], F.repeat(F.lit("0"), zeros)).try_cast("bigint")
     nothing = F.regexp_replace(it["digits"], "^0+", "") == ""

@@ -19,9 +19,9 @@ from livejoin.pipeline.queries import Queries
 
 log = structlog.get_logger()
 
-_LOOK_S = 0.5
-_END_S = 20.0
-_ENDS = 3  # of batches: after two of them the next one took 1.2 s, after three 0.8
+_POLL_S = 0.5
+_CANCEL_S = 20.0
+_BATCHES = 3  # of batches: after two of them the next one took 1.2 s, after three 0.8
 
 
 class _Due(NamedTuple):
@@ -29,45 +29,45 @@ class _Due(NamedTuple):
     generation: Generation
 
 
-class Rehearsal:
+class BatchWarmUp:
     """Once for each JVM, a while after something is live; over as soon as a query is to start."""
 
     def __init__(self, queries: Queries, after_s: float) -> None:
         self._queries = queries
         self._after_s = after_s
         self._due: _Due | None = None
-        self._at_work = threading.Lock()
+        self._busy = threading.Lock()
 
-    def soon(self, generation: Generation) -> None:
+    def schedule(self, generation: Generation) -> None:
         """Have it in a while, with a query like this generation's."""
-        if self._queries.worth_rehearsing:
+        if self._queries.needs_warm_up:
             self._due = _Due(time.monotonic() + self._after_s, generation)
 
-    def end(self) -> None:
+    def cancel(self) -> None:
         """Have it over, and not begin: its slots are needed."""
         self._due = None
-        if not self._at_work.acquire(timeout=_END_S):
+        if not self._busy.acquire(timeout=_CANCEL_S):
             raise QueryFailed(
-                f"a rehearsal did not end within {_END_S:.0f} s", hint="Spark's log says why."
+                f"a rehearsal did not end within {_CANCEL_S:.0f} s", hint="Spark's log says why."
             )
-        self._at_work.release()
+        self._busy.release()
 
     def run(self, running: dict[int, Generation], stop: threading.Event) -> None:
         """Have it when it is due, until told to stop."""
-        while not stop.wait(_LOOK_S):
+        while not stop.wait(_POLL_S):
             due = self._due
             if due is None or time.monotonic() < due.at:
                 continue
-            with self._at_work:
+            with self._busy:
                 # nobody needed its slots just now, and there are enough
-                if self._due is due and self._queries.has_room_beside(list(running.values())):
-                    self._rehearse(due, stop)
+                if self._due is due and self._queries.has_free_slots(list(running.values())):
+                    self._run_batches(due, stop)
 
-    def _rehearse(self, due: _Due, stop: threading.Event) -> None:
+    def _run_batches(self, due: _Due, stop: threading.Event) -> None:
         began = time.monotonic()
         try:
-            with self._queries.idle(due.generation) as ends:
-                while self._due is due and ends() < _ENDS and not stop.wait(_LOOK_S):
+            with self._queries.idle_query(due.generation) as ends:
+                while self._due is due and ends() < _BATCHES and not stop.wait(_POLL_S):
                     pass
                 log.debug("rehearsed", ends=ends(), took_s=round(time.monotonic() - began, 1))
         except (LivejoinError, PySparkException, Py4JError, OSError) as error:

@@ -26,7 +26,7 @@ _JVM_OPTIONS = (
 
 
 @contextlib.contextmanager
-def broker(
+def embedded_broker(
     folder: Path,
     port: int = 0,
     *,
@@ -40,13 +40,15 @@ def broker(
     as they are unless told.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with processes.only_one(folder / "broker.lock", "folder") as lock:
+    with processes.file_lock(folder / "broker.lock", "folder") as lock:
         port = port or free_port()
-        settings = _settings(folder, port, free_port(), more or {})
-        files, java = jars.jars("broker"), processes.java()
+        settings = _write_server_properties(folder, port, free_port(), more or {})
+        files, java = jars.jars("broker"), processes.find_java()
         classpath = os.pathsep.join(map(str, files))
-        shared = classes.options(class_archive(java), make=archive_classes)
-        _format([java, *([] if archive_classes else shared), "-cp", classpath], settings, folder)
+        shared = classes.jvm_options(class_archive(java), make=archive_classes)
+        _format_storage(
+            [java, *([] if archive_classes else shared), "-cp", classpath], settings, folder
+        )
         log = folder / "broker.log"
         child = processes.Child(
             [
@@ -67,7 +69,7 @@ def broker(
             try:
                 kafka.wait_until_reachable(_START_S)
             except KafkaUnavailable as error:
-                ended = "ended" if child.gone else f"did not answer within {_START_S} s"
+                ended = "ended" if child.exited else f"did not answer within {_START_S} s"
                 raise BrokerStartFailed(
                     f"the embedded broker {ended}", hint=f"Its log says why: {log}."
                 ) from error
@@ -78,7 +80,7 @@ def broker(
 
 def class_archive(java: str) -> Path:
     """Where the classes that the broker loads are archived."""
-    return classes.archive("broker", java, *jars.jars("broker"))
+    return classes.archive_path("broker", java, *jars.jars("broker"))
 
 
 def free_port() -> int:
@@ -88,7 +90,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, str]) -> Path:
+def _write_server_properties(
+    folder: Path, port: int, controller_port: int, more: Mapping[str, str]
+) -> Path:
     ours = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -123,7 +127,7 @@ def _settings(folder: Path, port: int, controller_port: int, more: Mapping[str, 
     return file
 
 
-def _format(java: list[str], settings: Path, folder: Path) -> None:
+def _format_storage(java: list[str], settings: Path, folder: Path) -> None:
     if (folder / "data" / "meta.properties").exists():
         return
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from livejoin.runtime import processes
 
-_REHEARSAL = 2  # counts on when more is done before an archive is made
+_CONTENT_VERSION = 2  # counts on when more is done before an archive is made
 
 
-def archive(kind: str, java: str, *jars: Path) -> Path:
+def archive_path(kind: str, java: str, *jars: Path) -> Path:
     """Where the archive for this Java and these jars is, or would be."""
     java = str(Path(java).resolve())
-    parts = [str(_REHEARSAL), java, *(f"{jar} {jar.stat().st_size}" for jar in sorted(jars))]
+    parts = [str(_CONTENT_VERSION), java, *(f"{jar} {jar.stat().st_size}" for jar in sorted(jars))]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return processes.cache_folder() / "classes" / f"{kind}-{fingerprint}.jsa"
 
 
-def options(archive: Path, *, make: bool = False) -> list[str]:
+def jvm_options(archive: Path, *, make: bool = False) -> list[str]:
     """JVM options that use an archive, or make one when the JVM ends."""
     quiet = "-Xlog:cds=off,cds+dynamic=off,dynamic+cds=off"
     if make:

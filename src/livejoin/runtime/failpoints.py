@@ -32,16 +32,16 @@ _visits: Counter[str] = Counter()
 
 def visit(name: str) -> None:
     """Die here, as by kill -9, if a test asked for it."""
-    if _ARMED and _reached(name, NAMES):
+    if _ARMED and _matches(name, NAMES):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def again(name: str) -> bool:
+def should_repeat(name: str) -> bool:
     """Whether a test asked for this to be done again."""
-    return bool(_ARMED) and _reached(name, REPEATED)
+    return bool(_ARMED) and _matches(name, REPEATED)
 
 
-def _reached(name: str, names: tuple[str, ...]) -> bool:
+def _matches(name: str, names: tuple[str, ...]) -> bool:
     assert name in names, name
     _visits[name] += 1
     return f"{name}:{_visits[name]}" == _ARMED

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-_LOOK_S = 60.0  # where silence is fine; signals and the pipe wake us at once
+_POLL_S = 60.0  # where silence is fine; signals and the pipe wake us at once
 
 
 def _clock() -> float:
@@ -46,7 +46,7 @@ def run(command: list[str], silent_s: float) -> int:
         gone, status = os.waitpid(child, os.WNOHANG)
         if gone:
             break
-        wait_s = heard + silent_s - _clock() if silent_s else _LOOK_S
+        wait_s = heard + silent_s - _clock() if silent_s else _POLL_S
         ready, _, _ = select.select([0, wakes], [], [], max(0.0, wait_s))
         now = _clock()
         # whoever slept through a silence, too, must not be calmed by what comes after it

@@ -22,7 +22,7 @@ from livejoin.errors import MachineError
 from livejoin.runtime import processes
 
 Group = Literal["spark", "broker", "oidc"]
-RUNNING: tuple[Group, ...] = ("spark", "broker")  # what livejoin itself may need
+RUNTIME_GROUPS: tuple[Group, ...] = ("spark", "broker")  # what livejoin itself may need
 LOCK = Path(__file__).with_name("jars.lock")
 
 # What we ask for; all else follows. The connector is a release behind pyspark until its own is out.
@@ -51,7 +51,7 @@ class Jar:
         return processes.cache_folder() / "jars" / f"{self.coordinate.replace(':', '--')}.jar"
 
 
-def locked() -> list[Jar]:
+def read_lock_file() -> list[Jar]:
     """Every jar of the lock file."""
     lines = (
         line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#")
@@ -61,15 +61,15 @@ def locked() -> list[Jar]:
 
 def jars(group: Group) -> list[Path]:
     """The jars of a group, brought in first where they are missing."""
-    wanted = [jar for jar in locked() if jar.group == group]
+    wanted = [jar for jar in read_lock_file() if jar.group == group]
     missing = [jar for jar in wanted if not jar.file.exists()]
     if missing:
-        processes.say(f"Downloading {len(missing)} jars for {group}, once per user …")
-        _bring(missing)
+        processes.print_progress(f"Downloading {len(missing)} jars for {group}, once per user …")
+        _download(missing)
     return [jar.file for jar in wanted]
 
 
-def _bring(missing: list[Jar]) -> None:
+def _download(missing: list[Jar]) -> None:
     folder = processes.cache_folder() / "jars"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
@@ -95,7 +95,7 @@ def lock(*groups: Group) -> None:
     with tempfile.TemporaryDirectory() as work:
         lines = [
             f"{jar.group} {jar.coordinate} {jar.sha256}"
-            for jar in locked()
+            for jar in read_lock_file()
             if jar.group not in chosen
         ]
         for group in chosen:
@@ -126,9 +126,9 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
     settings = os.environ.get("LIVEJOIN_IVY_SETTINGS")
     command = [
         *(
-            processes.java(),
+            processes.find_java(),
             "-jar",
-            str(_ivy()),
+            str(_ivy_jar()),
             "-ivy",
             str(request),
             "-cache",
@@ -144,7 +144,7 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
         for line in process.stdout or ():
             said.append(line)
             if line.startswith("downloading"):
-                processes.say("  " + line.split()[1].rpartition("/")[2])
+                processes.print_progress("  " + line.split()[1].rpartition("/")[2])
         process.wait(_RESOLVE_S)
     if process.returncode != 0:
         raise MachineError(
@@ -155,7 +155,7 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
     return {file.stem.replace("--", ":"): file for file in (work / "out").iterdir()}
 
 
-def _ivy() -> Path:
+def _ivy_jar() -> Path:
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise MachineError(

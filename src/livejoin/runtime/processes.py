@@ -19,11 +19,11 @@ from typing import IO
 
 from livejoin.errors import MachineError
 
-JAVA_AT_LEAST = 17
+MIN_JAVA = 17
 
 _GUARD = Path(__file__).with_name("guard.py")
-_BEAT_S = 1.0
-_KILLED_S = 10
+_HEARTBEAT_S = 1.0
+_KILL_WAIT_S = 10
 
 
 class Child:
@@ -57,12 +57,12 @@ class Child:
         if not isinstance(log_file, int):
             log_file.close()
         self._ending = threading.Event()
-        self._beats: threading.Thread | None = None
+        self._heartbeat: threading.Thread | None = None
         if silent_s:  # a thread of its own: whatever else we do, we are heard
-            self._beats = threading.Thread(target=self._beat, name="guard-beat")
-            self._beats.start()
+            self._heartbeat = threading.Thread(target=self._send_heartbeats, name="guard-beat")
+            self._heartbeat.start()
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         assert self._process.stdin is not None
         pipe = self._process.stdin.fileno()
         os.set_blocking(pipe, False)  # a guard that is frozen itself must not hold us up
@@ -70,42 +70,42 @@ class Child:
             while not self._ending.is_set():
                 with contextlib.suppress(BlockingIOError):
                     os.write(pipe, b".")
-                self._ending.wait(_BEAT_S)
+                self._ending.wait(_HEARTBEAT_S)
 
     @property
-    def gone(self) -> bool:
+    def exited(self) -> bool:
         """Whether it has ended."""
         return self._process.poll() is not None
 
     def close(self, grace_s: float = 10) -> None:
         """Ask it to end, then end it. Twice is fine."""
-        if not self.gone:
+        if not self.exited:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
-        self._hang_up()  # the guard ends what is left
+        self._close_pipe()  # the guard ends what is left
         self._process.wait(grace_s)
 
     def kill(self) -> None:
         """End it at once, guard and all."""
-        if not self.gone:
+        if not self.exited:
             with contextlib.suppress(ProcessLookupError):  # it ended just now
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(_KILLED_S)
-        self._hang_up()
+            self._process.wait(_KILL_WAIT_S)
+        self._close_pipe()
 
-    def _hang_up(self) -> None:
+    def _close_pipe(self) -> None:
         self._ending.set()
-        if self._beats is not None:
-            self._beats.join()
+        if self._heartbeat is not None:
+            self._heartbeat.join()
         if self._process.stdin is not None:
             self._process.stdin.close()
 
 
-def java() -> str:
+def find_java() -> str:
     """The machine's Java, if it is new enough."""
     install = (
-        f"Install Java {JAVA_AT_LEAST} or later"
+        f"Install Java {MIN_JAVA} or later"
         " (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17)."
     )
     home = os.environ.get("JAVA_HOME")
@@ -120,7 +120,7 @@ def java() -> str:
     except OSError as error:
         raise MachineError(f"{found} cannot be run: {error.strerror}", hint=install) from error
     version = re.search(r'version "(?:1\.)?(\d+)', said)
-    if version is None or int(version[1]) < JAVA_AT_LEAST:
+    if version is None or int(version[1]) < MIN_JAVA:
         named = f"Java {version[1]}" if version else "no Java that tells its version"
         raise MachineError(f"{found} is {named}, which is too old", hint=install)
     return found
@@ -142,7 +142,7 @@ def config_folder() -> Path:
 
 
 @contextlib.contextmanager
-def only_one(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
+def file_lock(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
     """Hold a lock file. Children that are given its descriptor hold it too, until they are dead."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -165,7 +165,7 @@ def only_one(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
         os.close(lock)
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Progress of long work, for a person who watches."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
@@ -173,6 +173,6 @@ def say(text: str) -> None:
 
 if __name__ == "__main__":  # `make` asks before it installs anything
     try:
-        java()
+        find_java()
     except MachineError as error:
         sys.exit(f"livejoin: {error}")

@@ -1,7 +1,7 @@
 """Text for a terminal: data in it must not move the cursor, hide, turn round or answer anything."""
 
 
-def escaped(text: str, keep: str = "") -> str:
+def escape_unprintable(text: str, keep: str = "") -> str:
     """Show as escapes what does not print: control characters, marks of direction, half a pair.
 
     What is printable, and what is to be kept, stays as it is.

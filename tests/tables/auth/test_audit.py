@@ -10,39 +10,39 @@ from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record
-from livejoin.tables.auth.audit import Alike, Audit, row
-from livejoin.tables.auth.token_follower import _row
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.auth.audit import Audit, RepeatCounter, audit_row
+from livejoin.tables.auth.token_follower import _decode_audit_row
+from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import live, plain
-from tables.letting_in import Door
-from tables.serving import Served, served
+from tables.letting_in import AuthFixture
+from tables.serving import RunningServer, run_server
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door()
+def door() -> AuthFixture:
+    return AuthFixture()
 
 
 @pytest.fixture
-def serving(door: Door) -> Iterator[Served]:
-    host = Host()
-    host.follow(live(1))
+def serving(door: AuthFixture) -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(1))
     kafka = FakeKafka({"users": {0: [Message(0, 0)]}, "accounts": {0: []}})
-    with served(host, kafka=kafka, access=door.access()) as one:
+    with run_server(host, kafka=kafka, access=door.access()) as one:
         yield one
 
 
 def _refusal(**cells: str) -> dict[str, Any]:
     named = {"who": "", "address": "1.2.3.4", "action": "GET /x", "outcome": "refused: 401"}
-    return row(**{"role": "", **named, **cells})
+    return audit_row(**{"role": "", **named, **cells})
 
 
 def test_a_row_has_the_columns_of_the_table_and_is_cut() -> None:
-    made = row("me", "operator", "::1", "control", "live", before="x" * 5000, detail="")
+    made = audit_row("me", "operator", "::1", "control", "live", before="x" * 5000, detail="")
     columns = [column.name for column in spec.RESTRICTED[spec.AUDIT].columns]
     assert [*made, "_id"] == columns
     assert len(made["before"]) == 1024
@@ -50,15 +50,15 @@ def test_a_row_has_the_columns_of_the_table_and_is_cut() -> None:
 
 
 def test_what_is_asked_for_leaves_who_where_before_after_and_outcome(
-    serving: Served, door: Door
+    serving: RunningServer, door: AuthFixture
 ) -> None:
     asked = b'{"joinType": "inner"}'
     assert (
-        serving.get("/api/v1/preview", "POST", asked, **JSON, **door.bearer("operator")).status
+        serving.request("/api/v1/preview", "POST", asked, **JSON, **door.bearer("operator")).status
         == 200
     )
     assert (
-        serving.get("/api/v1/preview", "POST", b"{}", **JSON, **door.bearer("operator")).status
+        serving.request("/api/v1/preview", "POST", b"{}", **JSON, **door.bearer("operator")).status
         == 422
     )
     good, bad = door.audit.rows
@@ -76,9 +76,9 @@ def test_what_is_asked_for_leaves_who_where_before_after_and_outcome(
     assert (bad["outcome"], "no known field" in bad["detail"]) == ("rejected", True)
 
 
-def test_what_could_not_be_done_is_there_too(door: Door) -> None:
-    with served(access=door.access()) as serving:  # without Kafka
-        answer = serving.get("/api/v1/rollback", "POST", b"", **door.bearer("operator"))
+def test_what_could_not_be_done_is_there_too(door: AuthFixture) -> None:
+    with run_server(access=door.access()) as serving:  # without Kafka
+        answer = serving.request("/api/v1/rollback", "POST", b"", **door.bearer("operator"))
         assert answer.status == 503
     [noted] = door.audit.rows
     assert (noted["action"], noted["outcome"], noted["before"]) == (
@@ -100,18 +100,18 @@ def test_what_could_not_be_done_is_there_too(door: Door) -> None:
     ],
 )
 def test_who_was_refused_is_there_without_what_they_showed(
-    serving: Served, door: Door, headers: dict[str, str], outcome: str
+    serving: RunningServer, door: AuthFixture, headers: dict[str, str], outcome: str
 ) -> None:
-    serving.get("/api/v1/status?ticket=secret", **headers)
+    serving.request("/api/v1/status?ticket=secret", **headers)
     [noted] = door.audit.rows
     assert (noted["outcome"], noted["action"]) == (outcome, "GET /api/v1/status")
     assert "secret" not in json.dumps(noted)
     assert "lj_x_y" not in json.dumps(noted)
 
 
-def test_one_who_has_another_role_is_named(serving: Served, door: Door) -> None:
-    serving.get("/api/v1/control", "POST", b"{}", **JSON, **door.bearer("viewer"))
-    serving.get("/api/v1/tables/audit", **door.bearer("viewer"))
+def test_one_who_has_another_role_is_named(serving: RunningServer, door: AuthFixture) -> None:
+    serving.request("/api/v1/control", "POST", b"{}", **JSON, **door.bearer("viewer"))
+    serving.request("/api/v1/tables/audit", **door.bearer("viewer"))
     assert [(one["who"], one["role"], one["outcome"]) for one in door.audit.rows] == [
         ("viewer", "viewer", "refused: 403")
     ] * 2
@@ -122,25 +122,25 @@ def test_one_who_has_another_role_is_named(serving: Served, door: Door) -> None:
 
 def test_what_is_alike_is_counted_in_one_row() -> None:
     now = 0.0
-    refusals = Alike(lambda: now)
+    refusals = RepeatCounter(lambda: now)
     assert refusals.add(_refusal())
     assert [refusals.add(_refusal()) for _ in range(999)] == [None] * 999
     assert refusals.add(_refusal(address="5.6.7.8"))
-    assert refusals.over() == []
+    assert refusals.drain() == []
     now = 10.0
-    [counted] = refusals.over()
+    [counted] = refusals.drain()
     assert (counted["times"], counted["address"]) == (999, "1.2.3.4")
-    assert refusals.over() == []
+    assert refusals.drain() == []
     assert refusals.add(_refusal())
 
 
 def test_a_flood_of_what_is_not_alike_is_one_row_more() -> None:
     now = 0.0
-    refusals = Alike(lambda: now)
+    refusals = RepeatCounter(lambda: now)
     written = [refusals.add(_refusal(action=f"GET /{n}")) for n in range(10_000)]
     assert len([one for one in written if one]) == 50
     now = 10.0
-    [counted] = refusals.over()
+    [counted] = refusals.drain()
     assert counted["times"] == 10_000 - 50
     assert counted["action"] == "many different requests"
     assert counted["address"] is None
@@ -149,19 +149,19 @@ def test_a_flood_of_what_is_not_alike_is_one_row_more() -> None:
 def test_what_waits_for_the_topic_is_bounded() -> None:
     audit = Audit(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("x"))
     for _ in range(1500):
-        audit.note(_refusal())
-    assert (len(audit._held), audit.lost) == (1000, 500)
+        audit.append(_refusal())
+    assert (len(audit._pending), audit.lost) == (1000, 500)
 
 
 # --- what stands in the topic
 
 
 def test_a_record_is_a_row_of_the_table() -> None:
-    made = row("me", "operator", "::1", "control", "live")
-    shown = _row(Record("x.audit", 7, b"", json.dumps(made).encode()))
+    made = audit_row("me", "operator", "::1", "control", "live")
+    shown = _decode_audit_row(Record("x.audit", 7, b"", json.dumps(made).encode()))
     assert shown == {**made, "_id": "000000000007"}
-    host = Host()
-    host.system.show_audit([shown])
+    host = Catalog()
+    host.system.add_audit_rows([shown])
     assert plain(host.store(spec.AUDIT).snapshot()) == [shown]
 
 
@@ -178,6 +178,6 @@ def test_a_record_is_a_row_of_the_table() -> None:
     ],
 )
 def test_what_others_write_there_breaks_nothing(value: bytes) -> None:
-    host = Host()
-    host.system.show_audit([_row(Record("x.audit", 1, b"", value))])
+    host = Catalog()
+    host.system.add_audit_rows([_decode_audit_row(Record("x.audit", 1, b"", value))])
     assert len(host.store(spec.AUDIT)) == 1

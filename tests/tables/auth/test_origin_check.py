@@ -6,11 +6,11 @@ import pytest
 from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
-from livejoin.tables.auth.origin_check import Names
+from livejoin.tables.auth.origin_check import AllowedOrigins
 from livejoin.tables.http.server import listen
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import live
-from tables.serving import Served, open_door, served
+from tables.serving import RunningServer, insecure_access, run_server
 
 FOREIGN_ORIGINS = [
     "http://evil.example",
@@ -26,17 +26,17 @@ PATHS = ["/", "/api/v1/tables/users_ui", "/api/v1/status", "/readyz", "/static/p
 
 
 @pytest.fixture(scope="module")
-def serving() -> Iterator[Served]:
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
-    with served(host) as up:
+def serving() -> Iterator[RunningServer]:
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
+    with run_server(host) as up:
         yield up
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_sites_page_is_refused(serving: Served, origin: str, path: str) -> None:
-    answer = serving.get(path, Origin=origin.format(port=serving.port))
+def test_another_sites_page_is_refused(serving: RunningServer, origin: str, path: str) -> None:
+    answer = serving.request(path, Origin=origin.format(port=serving.port))
     assert answer.status == 403
     assert answer.headers["content-type"] == "application/problem+json"
     assert "is another site" in answer.json()["detail"]
@@ -44,21 +44,21 @@ def test_another_sites_page_is_refused(serving: Served, origin: str, path: str) 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("host", WRONG_HOSTS)
-def test_a_name_that_is_not_ours_is_refused(serving: Served, host: str, path: str) -> None:
-    answer = serving.get(path, Host=host.format(port=serving.port))
+def test_a_name_that_is_not_ours_is_refused(serving: RunningServer, host: str, path: str) -> None:
+    answer = serving.request(path, Host=host.format(port=serving.port))
     assert answer.status == 403
     assert "is not ours" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_our_own_names_and_pages_are_served(serving: Served, host: str) -> None:
+def test_our_own_names_and_pages_are_served(serving: RunningServer, host: str) -> None:
     ours = f"{host}:{serving.port}"
-    assert serving.get("/readyz", Host=ours).status == 200
-    assert serving.get("/readyz", Host=ours.upper(), Origin=f"http://{ours}").status == 200
+    assert serving.request("/readyz", Host=ours).status == 200
+    assert serving.request("/readyz", Host=ours.upper(), Origin=f"http://{ours}").status == 200
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_sites_page_gets_no_socket(serving: Served, origin: str) -> None:
+def test_another_sites_page_gets_no_socket(serving: RunningServer, origin: str) -> None:
     headers = {"Origin": origin.format(port=serving.port)}
     with (
         pytest.raises(InvalidStatus) as refused,
@@ -69,7 +69,7 @@ def test_another_sites_page_gets_no_socket(serving: Served, origin: str) -> None
 
 
 @pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1:1", "evil.example"])
-def test_a_name_that_is_not_ours_gets_no_socket(serving: Served, host: str) -> None:
+def test_a_name_that_is_not_ours_gets_no_socket(serving: RunningServer, host: str) -> None:
     uri = f"ws://{host.format(port=serving.port)}/api/v1/live"
     with (
         socket.create_connection(("127.0.0.1", serving.port)) as raw,
@@ -80,15 +80,15 @@ def test_a_name_that_is_not_ours_gets_no_socket(serving: Served, host: str) -> N
     assert refused.value.response.status_code == 403
 
 
-def test_our_own_page_gets_a_socket(serving: Served) -> None:
+def test_our_own_page_gets_a_socket(serving: RunningServer) -> None:
     origin = f"http://127.0.0.1:{serving.port}"
     with serving.viewer("users_ui", origin=origin) as viewer:
-        assert viewer.next().kinds == [("users_ui", "snapshot")]
+        assert viewer.next_frame().kinds == [("users_ui", "snapshot")]
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/status", "/static/page.js"])
-def test_every_answer_forbids_what_a_page_does_not_need(serving: Served, path: str) -> None:
-    headers = serving.get(path).headers
+def test_every_answer_forbids_what_a_page_does_not_need(serving: RunningServer, path: str) -> None:
+    headers = serving.request(path).headers
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
@@ -103,30 +103,30 @@ OTHER = "https://app.example.com"
 
 
 @pytest.fixture(scope="module")
-def known() -> Iterator[Served]:
-    access = replace(open_door(), origins=[OTHER], hosts=["live.example.com", "proxy:8443"])
-    with served(access=access) as up:
+def known() -> Iterator[RunningServer]:
+    access = replace(insecure_access(), origins=[OTHER], hosts=["live.example.com", "proxy:8443"])
+    with run_server(access=access) as up:
         yield up
 
 
 @pytest.mark.parametrize("path", ["/api/v1/status", "/static/livejoin.js", "/api/v1/nope"])
-def test_a_site_that_is_named_is_answered_by_its_name(known: Served, path: str) -> None:
-    headers = known.get(path, Origin=OTHER).headers
+def test_a_site_that_is_named_is_answered_by_its_name(known: RunningServer, path: str) -> None:
+    headers = known.request(path, Origin=OTHER).headers
     assert headers["access-control-allow-origin"] == OTHER
     assert "origin" in headers["vary"]
     assert "etag" in headers["access-control-expose-headers"]
     assert "access-control-allow-credentials" not in headers
-    assert "access-control-allow-origin" not in known.get(path).headers
+    assert "access-control-allow-origin" not in known.request(path).headers
 
 
-def test_it_may_ask_beforehand_and_nobody_else_may(known: Served) -> None:
+def test_it_may_ask_beforehand_and_nobody_else_may(known: RunningServer) -> None:
     asked = {"Access-Control-Request-Method": "POST"}
-    answer = known.get("/api/v1/control", "OPTIONS", Origin=OTHER, **asked)
+    answer = known.request("/api/v1/control", "OPTIONS", Origin=OTHER, **asked)
     assert (answer.status, answer.body) == (204, b"")
     assert answer.headers["access-control-allow-origin"] == OTHER
     assert "authorization" in answer.headers["access-control-allow-headers"]
-    assert known.get("/api/v1/control", "OPTIONS", Origin="https://evil.example").status == 403
-    own = known.get("/api/v1/control", "OPTIONS", Origin=f"http://127.0.0.1:{known.port}")
+    assert known.request("/api/v1/control", "OPTIONS", Origin="https://evil.example").status == 403
+    own = known.request("/api/v1/control", "OPTIONS", Origin=f"http://127.0.0.1:{known.port}")
     assert "access-control-allow-methods" not in own.headers
 
 
@@ -146,24 +146,24 @@ def test_it_may_ask_beforehand_and_nobody_else_may(known: Served) -> None:
     ],
 )
 def test_further_names_are_ours_just_as_they_are_set(
-    known: Served, host: str, origin: str | None, status: int
+    known: RunningServer, host: str, origin: str | None, status: int
 ) -> None:
     headers = {"Host": host.format(port=known.port)}
     headers |= {"Origin": origin.format(port=known.port)} if origin else {}
-    assert known.get("/readyz?", **headers).status in (status, 503 if status == 200 else status)
+    assert known.request("/readyz?", **headers).status in (status, 503 if status == 200 else status)
 
 
 def test_with_tls_pages_are_https_alone() -> None:
-    ours = Names.of(443, tls=True, hosts=["live.example.com"])
+    ours = AllowedOrigins.from_settings(443, tls=True, hosts=["live.example.com"])
     assert ours.own >= {"https://live.example.com", "https://localhost"}
     assert not [one for one in ours.own if one.startswith("http:")]
 
 
 def test_on_the_port_of_http_names_come_without_it() -> None:
-    ours = Names.of(80)
-    assert ours.wrong(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
-    assert "is not ours" in ours.wrong(Headers({"host": "evil.example"}))
-    assert "another site" in ours.wrong(
+    ours = AllowedOrigins.from_settings(80)
+    assert ours.reject_reason(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
+    assert "is not ours" in ours.reject_reason(Headers({"host": "evil.example"}))
+    assert "another site" in ours.reject_reason(
         Headers({"host": "localhost", "origin": "http://evil.example"})
     )
 

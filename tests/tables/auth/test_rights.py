@@ -11,16 +11,16 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core import spec
 from livejoin.core.state import Limits
-from livejoin.core.tokens import includes
+from livejoin.core.tokens import role_includes
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics, rights
-from livejoin.tables.auth.request_signing import Vouching
-from livejoin.tables.http.control_producer import Asking
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.auth.request_signing import RequestSigner
+from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, live, user
-from tables.letting_in import Door
-from tables.serving import RULES, Answer, Served, Viewer, application, served
+from tables.letting_in import AuthFixture
+from tables.serving import RULES, HttpResponse, RunningServer, Viewer, application, run_server
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"userId": "canary-of-a-topic"}', 5)]}})
@@ -31,9 +31,11 @@ SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")
 def _routes() -> list[tuple[str, str]]:
     """Every method and path of the application."""
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
-    asking = Asking(nowhere, RULES, Limits(), Host(), Vouching(nowhere, RULES.names))
+    asking = ControlProducer(
+        nowhere, RULES, Limits(), Catalog(), RequestSigner(nowhere, RULES.names)
+    )
     found: list[tuple[str, str]] = []
-    for route in application(Host(), asking).routes:
+    for route in application(Catalog(), asking).routes:
         match route:
             case WebSocketRoute():
                 found.append(("SOCKET", route.path))
@@ -48,25 +50,27 @@ def _routes() -> list[tuple[str, str]]:
 
 ROUTES = _routes()
 HTTP = [(method, path) for method, path in ROUTES if method != "SOCKET"]
-GUARDED = [(m, p) for m, p in HTTP if rights.needed(m, p.replace("{name}", "users")) != "public"]
+GUARDED = [
+    (m, p) for m, p in HTTP if rights.required_role(m, p.replace("{name}", "users")) != "public"
+]
 
 
 @pytest.fixture(scope="module")
-def door() -> Door:
-    return Door()
+def door() -> AuthFixture:
+    return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def guarded(door: Door) -> Iterator[Served]:
-    host = Host()
-    host.follow(live(3))
+def guarded(door: AuthFixture) -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(3))
     host.apply(chunk(3, 5, user(0, name="canary"), final(0, "canary")))
-    host.show_status({"state": "live", "generation": 3, "message": "canary"})
-    with served(host, kafka=KAFKA, access=door.access()) as serving:
+    host.set_status({"state": "live", "generation": 3, "message": "canary"})
+    with run_server(host, kafka=KAFKA, access=door.access()) as serving:
         yield serving
 
 
-def _headers(door: Door, kind: str) -> dict[str, str]:
+def _headers(door: AuthFixture, kind: str) -> dict[str, str]:
     match kind:
         case "none":
             return {}
@@ -80,12 +84,12 @@ def _headers(door: Door, kind: str) -> dict[str, str]:
             return door.bearer(kind)
 
 
-def _asked(serving: Served, method: str, path: str, **headers: str) -> Answer:
+def _asked(serving: RunningServer, method: str, path: str, **headers: str) -> HttpResponse:
     there = path.replace("{name}", "users" if "topics" in path else "final_ui")
     if path in ("/static", "/engine"):
         there = {"/static": "/static/page.js", "/engine": "/engine/perspective-anywidget.css"}[path]
     body = b"{}" if method == "POST" else None
-    return serving.get(there, method, body, **{"content-type": "application/json", **headers})
+    return serving.request(there, method, body, **{"content-type": "application/json", **headers})
 
 
 # --- the table of rights
@@ -97,16 +101,16 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 
 
 def test_what_has_no_rule_needs_the_most() -> None:
-    assert rights.needed("GET", "/api/v1/new") == "operator"
-    assert rights.needed("DELETE", "/api/v1/control") == "operator"
-    assert rights.needed("GET", "/staticx") == "operator"
-    assert rights.needed("POST", "/static/page.js") == "operator"
+    assert rights.required_role("GET", "/api/v1/new") == "operator"
+    assert rights.required_role("DELETE", "/api/v1/control") == "operator"
+    assert rights.required_role("GET", "/staticx") == "operator"
+    assert rights.required_role("POST", "/static/page.js") == "operator"
 
 
 @pytest.mark.parametrize("kind", NOBODY)
 @pytest.mark.parametrize(("method", "path"), GUARDED)
 def test_nobody_gets_anything(
-    guarded: Served, door: Door, method: str, path: str, kind: str
+    guarded: RunningServer, door: AuthFixture, method: str, path: str, kind: str
 ) -> None:
     answer = _asked(guarded, method, path, **_headers(door, kind))
     assert answer.status == 401
@@ -118,11 +122,11 @@ def test_nobody_gets_anything(
 @pytest.mark.parametrize("role", ["viewer", "operator"])
 @pytest.mark.parametrize(("method", "path"), HTTP)
 def test_a_role_gets_what_it_may_and_nothing_else(
-    guarded: Served, door: Door, method: str, path: str, role: Any
+    guarded: RunningServer, door: AuthFixture, method: str, path: str, role: Any
 ) -> None:
-    need = rights.needed(method, path.replace("{name}", "users"))
+    need = rights.required_role(method, path.replace("{name}", "users"))
     answer = _asked(guarded, method, path, **door.bearer(role))
-    if need == "public" or includes(role, need):
+    if need == "public" or role_includes(role, need):
         assert answer.status not in (401, 403)
         assert answer.status < 500 or path in ("/api/v1/control", "/api/v1/rollback")  # no Kafka
     else:
@@ -133,61 +137,61 @@ def test_a_role_gets_what_it_may_and_nothing_else(
 
 
 @pytest.mark.parametrize("path", ["/", "/livez", "/readyz", "/static/page.js"])
-def test_what_is_public_needs_no_token(guarded: Served, path: str) -> None:
-    assert guarded.get(path).status == 200
+def test_what_is_public_needs_no_token(guarded: RunningServer, path: str) -> None:
+    assert guarded.request(path).status == 200
 
 
-def test_the_checks_of_readiness_are_for_viewers(guarded: Served, door: Door) -> None:
+def test_the_checks_of_readiness_are_for_viewers(guarded: RunningServer, door: AuthFixture) -> None:
     for spelt in (
         "/readyz?verbose",
         "/readyz?%76erbose",
         "/readyz%0A?verbose",
         "/readyz?a&verbose",
     ):
-        assert guarded.get(spelt).status == 401
-    assert guarded.get("/readyz?verbose", **door.bearer("viewer")).status == 200
+        assert guarded.request(spelt).status == 401
+    assert guarded.request("/readyz?verbose", **door.bearer("viewer")).status == 200
 
 
 @pytest.mark.parametrize("path", ["/nope", "/api/v1/nope", "/api/v2/tables", "/static/../x"])
-def test_strangers_do_not_learn_what_there_is(guarded: Served, path: str) -> None:
-    assert guarded.get(path).status in (401, 404)
+def test_strangers_do_not_learn_what_there_is(guarded: RunningServer, path: str) -> None:
+    assert guarded.request(path).status in (401, 404)
 
 
 # --- tables that are not for all
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
-def test_the_audit_is_for_operators(guarded: Served, door: Door, form: str) -> None:
+def test_the_audit_is_for_operators(guarded: RunningServer, door: AuthFixture, form: str) -> None:
     path = f"/api/v1/tables/audit?format={form}"
-    assert guarded.get(path, **door.bearer("viewer")).status == 403
-    assert guarded.get(path, **door.bearer("operator")).status == 200
+    assert guarded.request(path, **door.bearer("viewer")).status == 403
+    assert guarded.request(path, **door.bearer("operator")).status == 200
 
 
-def test_viewers_are_not_told_of_it(guarded: Served, door: Door) -> None:
+def test_viewers_are_not_told_of_it(guarded: RunningServer, door: AuthFixture) -> None:
     def listed(role: str) -> list[str]:
-        found = guarded.get("/api/v1/tables", **door.bearer(role)).json()["tables"]
+        found = guarded.request("/api/v1/tables", **door.bearer(role)).json()["tables"]
         return [one["name"] for one in found]
 
     assert listed("viewer") == list(spec.TABLES)
     assert listed("operator") == list(spec.ALL_TABLES)
 
 
-def test_over_the_socket_it_is_for_operators_too(guarded: Served, door: Door) -> None:
+def test_over_the_socket_it_is_for_operators_too(guarded: RunningServer, door: AuthFixture) -> None:
     operator, viewer = door.bearer("operator"), door.bearer("viewer")
     with guarded.viewer("audit", additional_headers=operator) as one:
-        assert one.next().kinds == [("audit", "snapshot")]
-        assert "audit" in one.next("heartbeat").header["tables"]
+        assert one.next_frame().kinds == [("audit", "snapshot")]
+        assert "audit" in one.next_frame("heartbeat").header["tables"]
         with guarded.viewer("final_ui", additional_headers=viewer) as other:
-            assert "audit" not in other.next("heartbeat").header["tables"]
-            other.ask("final_ui", "audit")
-            assert "no table 'audit'" in other.next("error").header["message"]
+            assert "audit" not in other.next_frame("heartbeat").header["tables"]
+            other.subscribe("final_ui", "audit")
+            assert "no table 'audit'" in other.next_frame("error").header["message"]
 
 
 # --- the socket
 
 
 @pytest.mark.parametrize("kind", NOBODY)
-def test_nobody_gets_a_socket(guarded: Served, door: Door, kind: str) -> None:
+def test_nobody_gets_a_socket(guarded: RunningServer, door: AuthFixture, kind: str) -> None:
     headers = _headers(door, kind)
     with (
         pytest.raises(InvalidStatus) as refused,
@@ -201,24 +205,24 @@ def test_nobody_gets_a_socket(guarded: Served, door: Door, kind: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_both_roles_get_one(guarded: Served, door: Door, role: str) -> None:
+def test_both_roles_get_one(guarded: RunningServer, door: AuthFixture, role: str) -> None:
     with guarded.viewer("final_ui", additional_headers=door.bearer(role)) as viewer:
-        assert viewer.next().rows("final_ui")[0]["name"] == "canary"
+        assert viewer.next_frame().rows("final_ui")[0]["name"] == "canary"
 
 
 def _end(viewer: Viewer) -> tuple[int, str]:
     """With which code and reason a socket is closed."""
     try:
         while True:
-            viewer.next()
+            viewer.next_frame()
     except ConnectionClosed as closed:
         return (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (0, "cut off")
 
 
 @pytest.mark.parametrize("subscribed", [True, False])
 def test_a_socket_ends_when_its_token_is_revoked(
-    guarded: Served,
-    door: Door,
+    guarded: RunningServer,
+    door: AuthFixture,
     subscribed: bool,  # noqa: FBT001
 ) -> None:
     door.token("short", "viewer")
@@ -229,41 +233,41 @@ def test_a_socket_ends_when_its_token_is_revoked(
         guarded.viewer("final_ui", additional_headers=door.bearer("viewer")) as stays,
     ):
         if subscribed:
-            gone.next()
+            gone.next_frame()
         door.revoke("short")
         began = time.monotonic()
         assert _end(gone) == (4401, "your token or session does not count any more")
         assert time.monotonic() - began < 5
-        stays.next("heartbeat")
+        stays.next_frame("heartbeat")
 
 
-def test_a_socket_ends_when_its_token_expires(guarded: Served, door: Door) -> None:
+def test_a_socket_ends_when_its_token_expires(guarded: RunningServer, door: AuthFixture) -> None:
     door.token("brief", "viewer", life_s=2)
     with guarded.viewer("final_ui", additional_headers=door.bearer("brief")) as viewer:
         assert _end(viewer)[0] == 4401
 
 
-def test_one_that_takes_nothing_is_cut_off(door: Door) -> None:
+def test_one_that_takes_nothing_is_cut_off(door: AuthFixture) -> None:
     """The close frame would wait behind the rows that it does not read."""
-    host = Host()
-    host.follow(live(1))
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2000, *(user(n, name="x" * 5000) for n in range(2000))))
     door.token("stalled", "viewer")
     with ExitStack() as stack:
-        serving = stack.enter_context(served(host, send_buffer=4096, access=door.access()))
+        serving = stack.enter_context(run_server(host, send_buffer=4096, access=door.access()))
         headers = door.bearer("stalled")
         viewer = stack.enter_context(
             serving.viewer(additional_headers=headers, max_queue=1, close_timeout=1)
         )
-        viewer.ask("users_ui")
+        viewer.subscribe("users_ui")
         watching = stack.enter_context(
             serving.viewer("orchestrator_status", additional_headers=door.bearer("viewer"))
         )
-        watching.next()
-        assert serving.get("/api/v1/status", **door.bearer("viewer")).json()["viewers"] == 2
+        watching.next_frame()
+        assert serving.request("/api/v1/status", **door.bearer("viewer")).json()["viewers"] == 2
         door.revoke("stalled")
         until = time.monotonic() + 5
-        while serving.get("/api/v1/status", **door.bearer("viewer")).json()["viewers"] > 1:
+        while serving.request("/api/v1/status", **door.bearer("viewer")).json()["viewers"] > 1:
             assert time.monotonic() < until, "it is still there"
             time.sleep(0.05)
 
@@ -271,28 +275,32 @@ def test_one_that_takes_nothing_is_cut_off(door: Door) -> None:
 # --- before anything is known
 
 
-def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(door: Door) -> None:
-    known, door.guests.keyring.known = door.guests.keyring.known, None
-    door.guests.keyring.trouble = "there is no topic"
+def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(
+    door: AuthFixture,
+) -> None:
+    known, door.identities.tokens.by_id = door.identities.tokens.by_id, None
+    door.identities.tokens.unavailable_reason = "there is no topic"
     try:
-        with served(access=door.access()) as serving:
-            answer = serving.get("/api/v1/status", **door.bearer("operator"))
+        with run_server(access=door.access()) as serving:
+            answer = serving.request("/api/v1/status", **door.bearer("operator"))
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
             assert "there is no topic" in answer.json()["detail"]
-            assert serving.get("/api/v1/status").status == 401
-            assert serving.get("/livez").status == 200
+            assert serving.request("/api/v1/status").status == 401
+            assert serving.request("/livez").status == 200
     finally:
-        door.guests.keyring.known = known
+        door.identities.tokens.by_id = known
 
 
 def test_a_token_of_a_newer_format_is_refused_by_name_and_others_go_on() -> None:
-    door = Door()
-    known = dict(door.guests.keyring.known or {})
-    access_topics.take(known, b"00c0ffee", b'{"format": 2, "secret": {"kind": "key"}}')
-    door.guests.keyring.known = known
+    door = AuthFixture()
+    known = dict(door.identities.tokens.by_id or {})
+    access_topics.apply_token_record(
+        known, b"00c0ffee", b'{"format": 2, "secret": {"kind": "key"}}'
+    )
+    door.identities.tokens.by_id = known
     door.texts["newer"] = "lj_00c0ffee_x"
-    with served(access=door.access()) as serving:
-        newer = serving.get("/api/v1/status", **door.bearer("newer"))
+    with run_server(access=door.access()) as serving:
+        newer = serving.request("/api/v1/status", **door.bearer("newer"))
         assert newer.status == 401
         assert "it has format 2, this livejoin knows up to 1" in newer.json()["detail"]
-        assert serving.get("/api/v1/status", **door.bearer("viewer")).status == 200
+        assert serving.request("/api/v1/status", **door.bearer("viewer")).status == 200

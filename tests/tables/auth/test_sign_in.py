@@ -11,47 +11,54 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from livejoin.core.ended_sessions import Ended, all_ended, one_ended
+from livejoin.core.ended_sessions import EndedSessions, identity_record, session_record
 from livejoin.core.tokens import Role
 from livejoin.tables.auth import identity
-from livejoin.tables.auth.identity import CONSOLE, Keyring, NotLetIn, OneUse, Sessions, Who
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.auth.identity import (
+    CONSOLE,
+    Identity,
+    OneTimeSecrets,
+    Sessions,
+    TokenRegistry,
+    Unauthenticated,
+)
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import chunk, final, live
-from tables.letting_in import Door
-from tables.serving import Answer, Served, served
+from tables.letting_in import AuthFixture
+from tables.serving import HttpResponse, RunningServer, run_server
 
 JSON = {"content-type": "application/json"}
 OTHER = "https://app.example.com"
 
 
 @pytest.fixture(scope="module")
-def door() -> Door:
-    return Door()
+def door() -> AuthFixture:
+    return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def serving(door: Door) -> Iterator[Served]:
-    host = Host()
-    host.follow(live(1))
+def serving(door: AuthFixture) -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
-    with served(host, access=door.access(origins=[OTHER], hosts=["live.example.com"])) as one:
+    with run_server(host, access=door.access(origins=[OTHER], hosts=["live.example.com"])) as one:
         yield one
 
 
-def _own(serving: Served) -> dict[str, str]:
+def _own(serving: RunningServer) -> dict[str, str]:
     return {"Origin": f"http://127.0.0.1:{serving.port}"}
 
 
-def _sign_in(serving: Served, given: Any, **headers: str) -> Answer:
+def _sign_in(serving: RunningServer, given: Any, **headers: str) -> HttpResponse:
     body = json.dumps(given).encode()
-    return serving.get("/api/v1/session", "POST", body, **{**JSON, **_own(serving), **headers})
+    return serving.request("/api/v1/session", "POST", body, **{**JSON, **_own(serving), **headers})
 
 
-def _cookie(answer: Answer) -> dict[str, str]:
+def _cookie(answer: HttpResponse) -> dict[str, str]:
     return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
 
 
-def _session(serving: Served, door: Door, name: str) -> dict[str, str]:
+def _session(serving: RunningServer, door: AuthFixture, name: str) -> dict[str, str]:
     answer = _sign_in(serving, {"token": door.texts[name]})
     assert answer.status == 200
     return _cookie(answer)
@@ -60,7 +67,9 @@ def _session(serving: Served, door: Door, name: str) -> dict[str, str]:
 # --- signing in and out
 
 
-def test_a_token_becomes_a_session_that_scripts_cannot_read(serving: Served, door: Door) -> None:
+def test_a_token_becomes_a_session_that_scripts_cannot_read(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     answer = _sign_in(serving, {"token": f" {door.texts['viewer']}\n"})
     assert answer.status == 200
     assert answer.json()["role"] == "viewer"
@@ -69,19 +78,23 @@ def test_a_token_becomes_a_session_that_scripts_cannot_read(serving: Served, doo
     assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
     assert door.texts["viewer"] not in cookie
-    who = serving.get("/api/v1/whoami", **_cookie(answer))
+    who = serving.request("/api/v1/whoami", **_cookie(answer))
     assert who.json() == {**answer.json(), "label": "viewer"}
     assert who.headers["cache-control"] == "no-store"
 
 
-def test_behind_a_proxy_with_tls_the_cookie_is_secure(serving: Served, door: Door) -> None:
+def test_behind_a_proxy_with_tls_the_cookie_is_secure(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     headers = {"Host": "live.example.com", "Origin": "https://live.example.com"}
     answer = _sign_in(serving, {"token": door.texts["viewer"]}, **headers)
     assert answer.headers["set-cookie"].endswith("; Secure")
 
 
 @pytest.mark.parametrize("kind", ["wrong", "expired", "revoked"])
-def test_a_token_that_does_not_count_begins_none(serving: Served, door: Door, kind: str) -> None:
+def test_a_token_that_does_not_count_begins_none(
+    serving: RunningServer, door: AuthFixture, kind: str
+) -> None:
     answer = _sign_in(serving, {"token": door.texts[kind]})
     assert answer.status == 401
     assert "set-cookie" not in answer.headers
@@ -91,34 +104,34 @@ def test_a_token_that_does_not_count_begins_none(serving: Served, door: Door, ki
 @pytest.mark.parametrize(
     "given", [{}, [], {"token": 5}, {"code": None}, {"renew": False}, "x", {"token": ["lj_"]}]
 )
-def test_nonsense_begins_none(serving: Served, given: Any) -> None:
+def test_nonsense_begins_none(serving: RunningServer, given: Any) -> None:
     answer = _sign_in(serving, given)
     assert answer.status == 400
     assert "expected" in answer.json()["detail"]
 
 
-def test_what_is_large_or_not_json_begins_none(serving: Served) -> None:
+def test_what_is_large_or_not_json_begins_none(serving: RunningServer) -> None:
     assert _sign_in(serving, {"token": "x" * 5000}).status == 413
     assert _sign_in(serving, {}, **{"content-type": "text/plain"}).status == 415
-    assert serving.get("/api/v1/session", "POST", b"{", **JSON).status == 400
+    assert serving.request("/api/v1/session", "POST", b"{", **JSON).status == 400
 
 
-def test_a_session_ends_by_signing_out(serving: Served, door: Door) -> None:
+def test_a_session_ends_by_signing_out(serving: RunningServer, door: AuthFixture) -> None:
     cookie = _session(serving, door, "viewer")
-    assert serving.get("/api/v1/status", **cookie).status == 200
-    gone = serving.get("/api/v1/session", "DELETE", **cookie, **_own(serving))
+    assert serving.request("/api/v1/status", **cookie).status == 200
+    gone = serving.request("/api/v1/session", "DELETE", **cookie, **_own(serving))
     assert gone.status == 204
     assert "Max-Age=0" in gone.headers["set-cookie"]
-    assert serving.get("/api/v1/status", **cookie).status == 401
+    assert serving.request("/api/v1/status", **cookie).status == 401
     assert {"sign in", "sign out"} <= {row["action"] for row in door.audit.rows}
 
 
-def _sign_out(serving: Served, cookie: dict[str, str]) -> Answer:
-    return serving.get("/api/v1/session", "DELETE", **cookie, **_own(serving))
+def _sign_out(serving: RunningServer, cookie: dict[str, str]) -> HttpResponse:
+    return serving.request("/api/v1/session", "DELETE", **cookie, **_own(serving))
 
 
 def test_signing_out_ends_what_a_session_was_renewed_from_and_to(
-    serving: Served, door: Door
+    serving: RunningServer, door: AuthFixture
 ) -> None:
     first = _session(serving, door, "viewer")
     second = _cookie(_sign_in(serving, {"renew": True}, **first))
@@ -126,21 +139,23 @@ def test_signing_out_ends_what_a_session_was_renewed_from_and_to(
     other = _session(serving, door, "viewer")
     assert _sign_out(serving, second).status == 204
     for copied in (first, second, third):
-        assert serving.get("/api/v1/status", **copied).status == 401
+        assert serving.request("/api/v1/status", **copied).status == 401
         assert _sign_in(serving, {"renew": True}, **copied).status == 401
-    assert serving.get("/api/v1/status", **other).status == 200
+    assert serving.request("/api/v1/status", **other).status == 200
     assert len(door.sign_outs.sessions) == len(set(door.sign_outs.sessions))
 
 
-def test_signing_out_ends_its_sockets_tickets_and_codes(serving: Served, door: Door) -> None:
+def test_signing_out_ends_its_sockets_tickets_and_codes(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     cookie, own = _session(serving, door, "operator"), _own(serving)
-    code = serving.get("/api/v1/code", "POST", b"{}", **JSON, **cookie, **own).json()
-    ticket = serving.get("/api/v1/ticket", "POST", b"{}", **JSON, **cookie, **own).json()
+    code = serving.request("/api/v1/code", "POST", b"{}", **JSON, **cookie, **own).json()
+    ticket = serving.request("/api/v1/ticket", "POST", b"{}", **JSON, **cookie, **own).json()
     with serving.viewer("final_ui", additional_headers=cookie, origin=own["Origin"]) as viewer:
-        viewer.next()
+        viewer.next_frame()
         assert _sign_out(serving, cookie).status == 204
         with pytest.raises(ConnectionClosed) as closed:
-            viewer.next("never")
+            viewer.next_frame("never")
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4401
     assert _sign_in(serving, code).status == 401
@@ -149,7 +164,7 @@ def test_signing_out_ends_its_sockets_tickets_and_codes(serving: Served, door: D
 
 
 def test_where_others_cannot_be_told_that_is_said_and_it_is_over_here(
-    serving: Served, door: Door, monkeypatch: pytest.MonkeyPatch
+    serving: RunningServer, door: AuthFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cookie = _session(serving, door, "viewer")
     monkeypatch.setattr(door.sign_outs, "why", "Kafka does not answer")
@@ -157,117 +172,125 @@ def test_where_others_cannot_be_told_that_is_said_and_it_is_over_here(
     assert answer.status == 503
     assert "signed out here" in answer.json()["detail"]
     assert "Max-Age=0" in answer.headers["set-cookie"]
-    assert serving.get("/api/v1/status", **cookie).status == 401
+    assert serving.request("/api/v1/status", **cookie).status == 401
 
 
-def test_whoever_shows_a_token_has_no_session_to_end(serving: Served, door: Door) -> None:
+def test_whoever_shows_a_token_has_no_session_to_end(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     told = len(door.sign_outs.sessions)
-    assert serving.get("/api/v1/session", "DELETE", **door.bearer("viewer")).status == 204
+    assert serving.request("/api/v1/session", "DELETE", **door.bearer("viewer")).status == 204
     assert len(door.sign_outs.sessions) == told
-    assert serving.get("/api/v1/status", **door.bearer("viewer")).status == 200
+    assert serving.request("/api/v1/status", **door.bearer("viewer")).status == 200
 
 
-def test_two_livejoins_on_one_host_do_not_sign_each_other_out(serving: Served, door: Door) -> None:
+def test_two_livejoins_on_one_host_do_not_sign_each_other_out(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     """A browser sends cookies to every port of a host."""
-    other = Door()
-    with served(access=other.access()) as second:
+    other = AuthFixture()
+    with run_server(access=other.access()) as second:
         jar = [_session(serving, door, "viewer"), _session(second, other, "operator")]
         both = {"Cookie": "; ".join(one["Cookie"] for one in jar)}
         assert len({one["Cookie"].partition("=")[0] for one in jar}) == 2
-        assert serving.get("/api/v1/whoami", **both).json()["role"] == "viewer"
-        assert second.get("/api/v1/whoami", **both).json()["role"] == "operator"
+        assert serving.request("/api/v1/whoami", **both).json()["role"] == "viewer"
+        assert second.request("/api/v1/whoami", **both).json()["role"] == "operator"
         gone = _sign_out(second, both).headers["set-cookie"]
         assert gone.partition("=")[0] == jar[1]["Cookie"].partition("=")[0]
-        assert serving.get("/api/v1/whoami", **both).status == 200
+        assert serving.request("/api/v1/whoami", **both).status == 200
 
 
-def test_neither_do_two_that_a_browser_reaches_under_other_ports(door: Door) -> None:
+def test_neither_do_two_that_a_browser_reaches_under_other_ports(door: AuthFixture) -> None:
     """In containers, say, both listen on one port and are reached by two."""
     headers = {"Host": "live.example.com:8443", "Origin": "https://live.example.com:8443"}
-    with served(access=door.access(hosts=["live.example.com:8443", "live.example.com"])) as one:
+    with run_server(access=door.access(hosts=["live.example.com:8443", "live.example.com"])) as one:
         known = _cookie(_sign_in(one, {"token": door.texts["viewer"]}, **headers))
         assert known["Cookie"].startswith(f"livejoin_{one.port}_8443=")
-        assert one.get("/api/v1/whoami", **known, **headers).status == 200
-        assert one.get("/api/v1/whoami", **known).status == 401
+        assert one.request("/api/v1/whoami", **known, **headers).status == 200
+        assert one.request("/api/v1/whoami", **known).status == 401
 
 
-def test_a_session_ends_with_its_token(serving: Served, door: Door) -> None:
+def test_a_session_ends_with_its_token(serving: RunningServer, door: AuthFixture) -> None:
     door.token("leaver", "viewer")
     cookie = _session(serving, door, "leaver")
     door.revoke("leaver")
-    answer = serving.get("/api/v1/status", **cookie)
+    answer = serving.request("/api/v1/status", **cookie)
     assert answer.status == 401
     assert "revoked" in answer.json()["detail"]
 
 
-def test_a_session_that_is_in_use_goes_on(serving: Served, door: Door) -> None:
+def test_a_session_that_is_in_use_goes_on(serving: RunningServer, door: AuthFixture) -> None:
     cookie = _session(serving, door, "viewer")
     again = _sign_in(serving, {"renew": True}, **cookie)
     assert again.status == 200
     assert _cookie(again) != cookie
-    assert serving.get("/api/v1/whoami", **_cookie(again)).json() == again.json()
+    assert serving.request("/api/v1/whoami", **_cookie(again)).json() == again.json()
     assert _sign_in(serving, {"renew": True}).status == 401
 
 
 @pytest.mark.parametrize("cookie", ["x", "a.b.c", "console.1.1.x", "...", "\xff", '"', "=;=;"])
-def test_a_forged_session_is_none(serving: Served, cookie: str) -> None:
+def test_a_forged_session_is_none(serving: RunningServer, cookie: str) -> None:
     headers = {"Cookie": f"livejoin_{serving.port}={cookie}"}
-    assert serving.get("/api/v1/status", **headers).status == 401
+    assert serving.request("/api/v1/status", **headers).status == 401
 
 
-def test_no_bit_of_a_session_can_be_changed(serving: Served, door: Door) -> None:
+def test_no_bit_of_a_session_can_be_changed(serving: RunningServer, door: AuthFixture) -> None:
     name, _, session = _session(serving, door, "viewer")["Cookie"].partition("=")
     for at in range(len(session) - 1):  # of the last character some bits mean nothing
         other = "A" if session[at] != "A" else "B"
         forged = f"{session[:at]}{other}{session[at + 1 :]}"
-        assert serving.get("/api/v1/whoami", Cookie=f"{name}={forged}").status == 401
+        assert serving.request("/api/v1/whoami", Cookie=f"{name}={forged}").status == 401
 
 
 # --- codes and tickets
 
 
-def test_a_code_signs_in_once(serving: Served, door: Door) -> None:
-    code = door.guests.codes.make(CONSOLE)
+def test_a_code_signs_in_once(serving: RunningServer, door: AuthFixture) -> None:
+    code = door.identities.codes.issue(CONSOLE)
     first = _sign_in(serving, {"code": code})
     assert first.json() == {"id": "console", "role": "operator", "label": ""}
-    assert serving.get("/api/v1/status", **_cookie(first)).status == 200
+    assert serving.request("/api/v1/status", **_cookie(first)).status == 200
     assert _sign_in(serving, {"code": code}).status == 401
 
 
 def test_a_code_can_be_asked_for_and_has_the_rights_of_the_asker(
-    serving: Served, door: Door
+    serving: RunningServer, door: AuthFixture
 ) -> None:
-    made = serving.get("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("viewer"))
+    made = serving.request("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("viewer"))
     assert made.headers["cache-control"] == "no-store"
     answer = _sign_in(serving, {"code": made.json()["code"]})
     assert answer.json()["role"] == "viewer"
 
 
-def test_a_code_of_a_token_that_was_revoked_is_worth_nothing(serving: Served, door: Door) -> None:
+def test_a_code_of_a_token_that_was_revoked_is_worth_nothing(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     door.token("giver", "viewer")
-    made = serving.get("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("giver")).json()
+    made = serving.request("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("giver")).json()
     door.revoke("giver")
     assert _sign_in(serving, made).status == 401
 
 
-def _ticket(serving: Served, door: Door, name: str) -> str:
-    answer = serving.get("/api/v1/ticket", "POST", b"", **door.bearer(name))
+def _ticket(serving: RunningServer, door: AuthFixture, name: str) -> str:
+    answer = serving.request("/api/v1/ticket", "POST", b"", **door.bearer(name))
     return f"ws://127.0.0.1:{serving.port}/api/v1/live?ticket={answer.json()['ticket']}"
 
 
-def test_a_ticket_opens_one_socket(serving: Served, door: Door) -> None:
+def test_a_ticket_opens_one_socket(serving: RunningServer, door: AuthFixture) -> None:
     uri = _ticket(serving, door, "viewer")
     with serving.viewer("final_ui", uri=uri, origin=OTHER) as viewer:
-        assert viewer.next().rows("final_ui")[0]["name"] == "Ada"
+        assert viewer.next_frame().rows("final_ui")[0]["name"] == "Ada"
     _no_socket(serving, uri=uri)
 
 
-def test_a_ticket_is_for_sockets_alone(serving: Served, door: Door) -> None:
+def test_a_ticket_is_for_sockets_alone(serving: RunningServer, door: AuthFixture) -> None:
     ticket = _ticket(serving, door, "operator").partition("?")[2]
-    assert serving.get(f"/api/v1/status?{ticket}").status == 401
+    assert serving.request(f"/api/v1/status?{ticket}").status == 401
 
 
-def test_a_ticket_of_a_token_that_was_revoked_opens_none(serving: Served, door: Door) -> None:
+def test_a_ticket_of_a_token_that_was_revoked_opens_none(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     door.token("passer", "viewer")
     uri = _ticket(serving, door, "passer")
     door.revoke("passer")
@@ -276,25 +299,25 @@ def test_a_ticket_of_a_token_that_was_revoked_opens_none(serving: Served, door: 
 
 def test_what_is_good_for_one_use_does_not_live_long() -> None:
     now = 0.0
-    made = OneUse(30, lambda: now)
-    first, second = made.make(CONSOLE), made.make(CONSOLE)
+    made = OneTimeSecrets(30, lambda: now)
+    first, second = made.issue(CONSOLE), made.issue(CONSOLE)
     now = 29.9
-    assert made.take(first) == CONSOLE
-    assert made.take(first) is None
+    assert made.redeem(first) == CONSOLE
+    assert made.redeem(first) is None
     now = 30.0
-    assert made.take(second) is None
+    assert made.redeem(second) is None
 
 
 def test_many_of_them_take_no_more_room() -> None:
-    made = OneUse(30, lambda: 0.0)
-    first = made.make(CONSOLE)
-    for _ in range(identity._KEPT):
-        made.make(CONSOLE)
-    assert len(made._out) == identity._KEPT
-    assert made.take(first) is None
+    made = OneTimeSecrets(30, lambda: 0.0)
+    first = made.issue(CONSOLE)
+    for _ in range(identity._MAX_ISSUED):
+        made.issue(CONSOLE)
+    assert len(made._issued) == identity._MAX_ISSUED
+    assert made.redeem(first) is None
 
 
-def _no_socket(serving: Served, **options: Any) -> None:
+def _no_socket(serving: RunningServer, **options: Any) -> None:
     with pytest.raises(InvalidStatus) as refused, serving.viewer("final_ui", **options):
         pass
     assert refused.value.response.status_code in (401, 403)
@@ -304,12 +327,12 @@ def _no_socket(serving: Served, **options: Any) -> None:
 
 
 def test_with_a_session_our_own_page_gets_a_socket_and_no_other(
-    serving: Served, door: Door
+    serving: RunningServer, door: AuthFixture
 ) -> None:
     cookie = _session(serving, door, "viewer")
     own = _own(serving)["Origin"]
     with serving.viewer("final_ui", additional_headers=cookie, origin=own) as viewer:
-        viewer.next()
+        viewer.next_frame()
     _no_socket(serving, additional_headers=cookie)  # no browser leaves the Origin out
     _no_socket(serving, additional_headers=cookie, origin=OTHER)
     _no_socket(serving, additional_headers=cookie, origin="https://evil.example")
@@ -334,26 +357,28 @@ POST = "/api/v1/preview", "POST", b'{"joinType": "no join"}'
     ],
 )
 def test_with_a_session_only_our_own_page_can_ask_for_a_change(
-    serving: Served, door: Door, headers: dict[str, str], status: int
+    serving: RunningServer, door: AuthFixture, headers: dict[str, str], status: int
 ) -> None:
     cookie = _session(serving, door, "operator")
     given = {name: text.format(port=serving.port) for name, text in headers.items()}
     before = len(door.audit.rows)
-    answer = serving.get(*POST, **{**JSON, **cookie, **given})
+    answer = serving.request(*POST, **{**JSON, **cookie, **given})
     assert answer.status == status
-    assert len(door.audit.rows) > before or door.audit._alike._more
+    assert len(door.audit.rows) > before or door.audit._repeats._counted
 
 
-def test_another_sites_page_begins_no_session(serving: Served, door: Door) -> None:
+def test_another_sites_page_begins_no_session(serving: RunningServer, door: AuthFixture) -> None:
     answer = _sign_in(serving, {"token": door.texts["operator"]}, Origin=OTHER)
     assert answer.status == 403
     assert "set-cookie" not in answer.headers
 
 
-def test_no_long_lived_token_counts_in_an_address(serving: Served, door: Door) -> None:
+def test_no_long_lived_token_counts_in_an_address(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     token = door.texts["operator"]
     for name in ("token", "access_token", "ticket", "code"):
-        assert serving.get(f"/api/v1/status?{name}={token}").status == 401
+        assert serving.request(f"/api/v1/status?{name}={token}").status == 401
         uri = f"ws://127.0.0.1:{serving.port}/api/v1/live?{name}={token}"
         _no_socket(serving, uri=uri)
 
@@ -363,93 +388,93 @@ def test_no_long_lived_token_counts_in_an_address(serving: Served, door: Door) -
 
 def test_a_session_lasts_for_half_a_day_and_outlives_the_server() -> None:
     now = 1000.0
-    text = Sessions(b"key", lambda: now).begin(Who("abc", "viewer"))
+    text = Sessions(b"key", lambda: now).start(Identity("abc", "viewer"))
     now += 12 * 3600 - 1
-    found = Sessions(b"key", lambda: now).read(text)
-    assert (found.id, found.until) == ("abc", 1000 + 12 * 3600)
+    found = Sessions(b"key", lambda: now).verify(text)
+    assert (found.identity_id, found.expires_at) == ("abc", 1000 + 12 * 3600)
     now += 1
-    with pytest.raises(NotLetIn, match="over"):
-        Sessions(b"key", lambda: now).read(text)
-    with pytest.raises(NotLetIn, match="not known"):
-        Sessions(b"other", lambda: now).read(text)
+    with pytest.raises(Unauthenticated, match="over"):
+        Sessions(b"key", lambda: now).verify(text)
+    with pytest.raises(Unauthenticated, match="not known"):
+        Sessions(b"other", lambda: now).verify(text)
 
 
 def _renewed(sessions: Sessions, text: str, role: Role = "viewer") -> str:
-    return sessions.renew(sessions.read(text).who(role))
+    return sessions.renew(sessions.verify(text).to_identity(role))
 
 
 @pytest.mark.parametrize(("whose", "days"), [("abc", 30), ("console", 1)])
 def test_however_often_it_is_renewed_a_session_comes_to_an_end(whose: str, days: int) -> None:
     now = 1000.0
     sessions = Sessions(b"key", lambda: now)
-    text = sessions.begin(Who(whose, "viewer"))
+    text = sessions.start(Identity(whose, "viewer"))
     for _ in range(4 * days - 1):
         now += 6 * 3600
         text = _renewed(sessions, text)
     now = 1000 + days * 86400 - 1
-    assert sessions.read(text).until == 1000 + days * 86400
+    assert sessions.verify(text).expires_at == 1000 + days * 86400
     now += 1
-    with pytest.raises(NotLetIn, match="over"):
-        sessions.read(text)
+    with pytest.raises(Unauthenticated, match="over"):
+        sessions.verify(text)
 
 
 def test_a_session_that_another_one_begins_lives_no_longer() -> None:
     now = 1000.0
     sessions = Sessions(b"key", lambda: now)
-    first = sessions.read(sessions.begin(CONSOLE))
+    first = sessions.verify(sessions.start(CONSOLE))
     now += 20 * 3600
-    second = sessions.read(sessions.begin(first.who("operator")))
-    assert second.name != first.name
-    assert second.until == 1000 + 86400
+    second = sessions.verify(sessions.start(first.to_identity("operator")))
+    assert second.session_id != first.session_id
+    assert second.expires_at == 1000 + 86400
 
 
 def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used() -> None:
-    all_ways = identity.Guests(Keyring({}, ""), Sessions(b"key"))
-    code, text = all_ways.console_code(), all_ways.sessions.begin(CONSOLE)
-    token = Who("abc", "viewer")
-    other = all_ways.sessions.begin(token)
+    all_ways = identity.Identities(TokenRegistry({}, ""), Sessions(b"key"))
+    code, text = all_ways.console_code(), all_ways.sessions.start(CONSOLE)
+    token = Identity("abc", "viewer")
+    other = all_ways.sessions.start(token)
     one = all_ways.by_session(text)
-    assert all_ways.still(one)
-    all_ways.sessions.ended.take(*all_ended("console", time.time() + 1))
-    assert not all_ways.still(one)
-    with pytest.raises(NotLetIn, match="over"):
+    assert all_ways.still_valid(one)
+    all_ways.sessions.ended.apply_record(*identity_record("console", time.time() + 1))
+    assert not all_ways.still_valid(one)
+    with pytest.raises(Unauthenticated, match="over"):
         all_ways.by_session(text)
-    unused = all_ways.codes.take(code)
+    unused = all_ways.codes.redeem(code)
     assert unused is not None
-    assert not all_ways.still(unused)
-    assert all_ways.sessions.read(other).id == "abc"
+    assert not all_ways.still_valid(unused)
+    assert all_ways.sessions.verify(other).identity_id == "abc"
 
 
 def test_before_the_topics_are_read_the_console_is_known_if_it_began_here() -> None:
     """Where Kafka is away somebody has to be able to look; an older one may have been ended."""
-    all_ways = identity.Guests(Keyring(), Sessions(b"key"))
-    assert all_ways.by_session(all_ways.sessions.begin(CONSOLE)).id == "console"
-    older = all_ways.sessions.begin(replace(CONSOLE, began=time.time() - 60))
-    with pytest.raises(NotLetIn, match="not been read yet"):
+    all_ways = identity.Identities(TokenRegistry(), Sessions(b"key"))
+    assert all_ways.by_session(all_ways.sessions.start(CONSOLE)).id == "console"
+    older = all_ways.sessions.start(replace(CONSOLE, signed_in_at=time.time() - 60))
+    with pytest.raises(Unauthenticated, match="not been read yet"):
         all_ways.by_session(older)
 
 
 def test_what_others_have_ended_is_kept_until_it_would_have_ended() -> None:
     now = 1000.0
-    sessions, read = Sessions(b"key", lambda: now), Ended()
-    read.take(*one_ended("gone", 999))
-    read.take(*one_ended("ended", 2000))
-    sessions.learn(read)
+    sessions, read = Sessions(b"key", lambda: now), EndedSessions()
+    read.apply_record(*session_record("gone", 999))
+    read.apply_record(*session_record("ended", 2000))
+    sessions.add_ended(read)
     assert list(sessions.ended.sessions) == ["ended"]
 
 
 def test_a_session_of_an_older_livejoin_is_over() -> None:
     sessions = Sessions(b"key")
     body = f"abc.{int(time.time())}.0123456789abcdef"
-    with pytest.raises(NotLetIn, match="older livejoin"):
-        sessions.read(f"{body}.{sessions._signature(body)}")
+    with pytest.raises(Unauthenticated, match="older livejoin"):
+        sessions.verify(f"{body}.{sessions._signature(body)}")
 
 
 def test_the_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:
     file = tmp_path / "state" / "session"
-    made = identity.key(file)
+    made = identity.load_session_key(file)
     assert len(made) == 32
-    assert identity.key(file) == made
+    assert identity.load_session_key(file) == made
     assert file.stat().st_mode & 0o777 == 0o600
     assert list(file.parent.iterdir()) == [file]
 
@@ -458,8 +483,8 @@ def test_without_a_place_for_the_key_there_is_one_all_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert len(identity.key(tmp_path / "file" / "session")) == 32
+    assert len(identity.load_session_key(tmp_path / "file" / "session")) == 32
     (tmp_path / "short").write_bytes(b"x")
-    assert len(identity.key(tmp_path / "short")) == 32
+    assert len(identity.load_session_key(tmp_path / "short")) == 32
     said = re.findall("sessions end with this process", capsys.readouterr().out)
     assert len(said) == 2

@@ -14,12 +14,12 @@ from websockets.exceptions import ConnectionClosed
 
 from livejoin.errors import AskError
 from livejoin.tables.http import connection_limits
-from livejoin.tables.http.connection_limits import Doors
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.http.connection_limits import ConnectionLimits
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import viewer
 from rig.running import until
 from tables.filled import chunk, final, live, user
-from tables.serving import LIMIT_S, Served, all_until_the_end, open_door, served
+from tables.serving import LIMIT_S, RunningServer, insecure_access, read_until_closed, run_server
 
 MOST_OF_ONE = 8
 
@@ -36,22 +36,22 @@ elsewhere = pytest.mark.skipif(not _has_other_addresses(), reason="the loopback 
 
 
 @pytest.fixture
-def inside() -> Doors:
-    return Doors(12, MOST_OF_ONE, 1000)
+def inside() -> ConnectionLimits:
+    return ConnectionLimits(12, MOST_OF_ONE, 1000)
 
 
 @pytest.fixture
-def serving(inside: Doors, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def serving(inside: ConnectionLimits, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
     monkeypatch.setattr(connection_limits, "ASK_S", 0.5)
     monkeypatch.setattr(connection_limits, "TAKE_S", 0.5)
-    host = Host()
-    host.follow(live(1))
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
-    with served(host, access=replace(open_door(), doors=inside)) as one:
+    with run_server(host, access=replace(insecure_access(), doors=inside)) as one:
         yield one
 
 
-def _head(serving: Served, more: str = "", method: str = "GET") -> bytes:
+def _head(serving: RunningServer, more: str = "", method: str = "GET") -> bytes:
     return f"{method} /livez HTTP/1.1\r\nHost: 127.0.0.1:{serving.port}\r\n{more}".encode()
 
 
@@ -59,61 +59,67 @@ def _head(serving: Served, more: str = "", method: str = "GET") -> bytes:
 
 
 @elsewhere
-def test_one_address_does_not_take_all_places(serving: Served, inside: Doors) -> None:
+def test_one_address_does_not_take_all_places(
+    serving: RunningServer, inside: ConnectionLimits
+) -> None:
     with ExitStack() as stack:
         for _ in range(MOST_OF_ONE):
-            stack.enter_context(serving.knock("127.0.0.2"))
-        until(lambda: inside.inside["127.0.0.2"] == MOST_OF_ONE, "they are inside", LIMIT_S)
-        assert serving.turns_away("127.0.0.2")
+            stack.enter_context(serving.connect_tcp("127.0.0.2"))
+        until(
+            lambda: inside.open_by_address["127.0.0.2"] == MOST_OF_ONE, "they are inside", LIMIT_S
+        )
+        assert serving.refuses_connection("127.0.0.2")
         assert inside.refused == 1
-        assert serving.get("/livez").status == 200
-    until(lambda: inside.inside["127.0.0.2"] == 0, "they have left", LIMIT_S)
+        assert serving.request("/livez").status == 200
+    until(lambda: inside.open_by_address["127.0.0.2"] == 0, "they have left", LIMIT_S)
 
 
 @elsewhere
 def test_all_together_are_limited_too_and_places_become_free(
-    serving: Served, inside: Doors
+    serving: RunningServer, inside: ConnectionLimits
 ) -> None:
     with ExitStack() as stack:
         for n in range(12):
-            stack.enter_context(serving.knock(f"127.0.0.{2 + n % 2}"))
-        until(lambda: inside.inside.total() == 12, "they are inside", LIMIT_S)
-        assert serving.turns_away()
+            stack.enter_context(serving.connect_tcp(f"127.0.0.{2 + n % 2}"))
+        until(lambda: inside.open_by_address.total() == 12, "they are inside", LIMIT_S)
+        assert serving.refuses_connection()
         assert inside.refused == 1
-    until(lambda: not inside.inside, "they have left", LIMIT_S)
-    assert serving.get("/livez").status == 200
+    until(lambda: not inside.open_by_address, "they have left", LIMIT_S)
+    assert serving.request("/livez").status == 200
 
 
-def test_a_socket_holds_its_place_until_it_closes(serving: Served, inside: Doors) -> None:
+def test_a_socket_holds_its_place_until_it_closes(
+    serving: RunningServer, inside: ConnectionLimits
+) -> None:
     with serving.viewer("final_ui") as one:
-        one.next()
-        assert inside.inside.total() == 1
-    until(lambda: not inside.inside, "it has left", LIMIT_S)
+        one.next_frame()
+        assert inside.open_by_address.total() == 1
+    until(lambda: not inside.open_by_address, "it has left", LIMIT_S)
 
 
 def test_those_who_come_too_fast_wait_and_then_go() -> None:
     now = 0.0
-    crowd = Doors(10**6, 10**6, 100, clock=lambda: now)
-    waits = [crowd.enter("here") for _ in range(3000)]
-    assert waits[: connection_limits.NEW_AT_ONCE] == pytest.approx(
-        [0.0] * connection_limits.NEW_AT_ONCE
+    crowd = ConnectionLimits(10**6, 10**6, 100, clock=lambda: now)
+    waits = [crowd.acquire("here") for _ in range(3000)]
+    assert waits[: connection_limits.NEW_CONNECTION_BURST] == pytest.approx(
+        [0.0] * connection_limits.NEW_CONNECTION_BURST
     )
     come = [one for one in waits if one is not None]
     assert come == sorted(come)
     assert 4.9 < come[-1] <= 5
-    assert len(come) == pytest.approx(connection_limits.NEW_AT_ONCE + 5 * 100, abs=1)
-    assert crowd.enter("elsewhere") == 0
+    assert len(come) == pytest.approx(connection_limits.NEW_CONNECTION_BURST + 5 * 100, abs=1)
+    assert crowd.acquire("elsewhere") == 0
     now += 10
-    assert crowd.enter("here") == 0
+    assert crowd.acquire("here") == 0
 
 
 def test_addresses_are_not_remembered_for_ever() -> None:
     now = 0.0
-    crowd = Doors(10**6, 10**6, 100, clock=lambda: now)
+    crowd = ConnectionLimits(10**6, 10**6, 100, clock=lambda: now)
     for number in range(15_000):
         now += 0.01
-        crowd.enter(str(number))
-    assert len(crowd._even) <= 10_001
+        crowd.acquire(str(number))
+    assert len(crowd._next_allowed_at) <= 10_001
 
 
 # --- slow ones
@@ -121,17 +127,17 @@ def test_addresses_are_not_remembered_for_ever() -> None:
 
 @pytest.mark.parametrize("sent", ["", "GET /li", "GET /livez HTTP/1.1\r\nHost: x\r\nX-A: "])
 def test_a_request_that_does_not_become_whole_is_cut_off(
-    serving: Served, inside: Doors, sent: str
+    serving: RunningServer, inside: ConnectionLimits, sent: str
 ) -> None:
-    with serving.knock() as slow:
+    with serving.connect_tcp() as slow:
         slow.sendall(sent.encode())
-        assert all_until_the_end(slow) == b""
-    until(lambda: not inside.inside, "it has left", LIMIT_S)
+        assert read_until_closed(slow) == b""
+    until(lambda: not inside.open_by_address, "it has left", LIMIT_S)
 
 
-def test_not_by_bytes_that_trickle_either(serving: Served) -> None:
+def test_not_by_bytes_that_trickle_either(serving: RunningServer) -> None:
     began = time.monotonic()
-    with serving.knock() as slow:
+    with serving.connect_tcp() as slow:
         slow.sendall(_head(serving))
         try:
             while time.monotonic() < began + LIMIT_S:
@@ -142,56 +148,56 @@ def test_not_by_bytes_that_trickle_either(serving: Served) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_nor_between_two_requests(serving: Served) -> None:
-    with serving.knock() as slow:
+def test_nor_between_two_requests(serving: RunningServer) -> None:
+    with serving.connect_tcp() as slow:
         slow.sendall(_head(serving, "\r\n"))
         answer = b""
         while b"alive" not in answer:
             answer += slow.recv(65536)
         slow.sendall(b"G")
-        assert all_until_the_end(slow) == b""
+        assert read_until_closed(slow) == b""
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(serving: Served) -> None:
-    with serving.knock() as slow:
+def test_a_body_that_does_not_come_is_not_waited_for(serving: RunningServer) -> None:
+    with serving.connect_tcp() as slow:
         head = _head(
             serving, "content-type: application/json\r\ncontent-length: 100\r\n\r\n", "POST"
         )
         slow.sendall(head.replace(b"/livez", b"/api/v1/session") + b"{")
-        assert b"HTTP/1.1 200" not in all_until_the_end(slow)
+        assert b"HTTP/1.1 200" not in read_until_closed(slow)
 
 
 def test_who_does_not_take_an_answer_is_cut_off(
-    inside: Doors, monkeypatch: pytest.MonkeyPatch
+    inside: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "TAKE_S", 0.5)
-    host = Host()
-    host.follow(live(1))
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 3000, *(user(n, name="x" * 5000) for n in range(3000))))
-    access = replace(open_door(), doors=inside)
-    with served(host, send_buffer=4096, access=access) as one, one.knock() as slow:
+    access = replace(insecure_access(), doors=inside)
+    with run_server(host, send_buffer=4096, access=access) as one, one.connect_tcp() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(_head(one, "\r\n").replace(b"/livez", b"/api/v1/tables/users_ui"))
-        until(lambda: inside.inside.total() == 1, "it is inside", LIMIT_S)
-        until(lambda: not inside.inside, "it is cut off", LIMIT_S)
+        until(lambda: inside.open_by_address.total() == 1, "it is inside", LIMIT_S)
+        until(lambda: not inside.open_by_address, "it is cut off", LIMIT_S)
 
 
 # --- large ones
 
 
-def test_headers_have_a_limit(serving: Served) -> None:
-    with serving.knock() as large:
-        large.sendall(_head(serving, "X: ").ljust(connection_limits.HEADER_BYTES + 1, b"x"))
-        assert all_until_the_end(large).startswith(b"HTTP/1.1 400")
-    with serving.knock() as whole:
-        whole.sendall(_head(serving, "X: ").ljust(connection_limits.HEADER_BYTES, b"x"))
+def test_headers_have_a_limit(serving: RunningServer) -> None:
+    with serving.connect_tcp() as large:
+        large.sendall(_head(serving, "X: ").ljust(connection_limits.MAX_HEADER_BYTES + 1, b"x"))
+        assert read_until_closed(large).startswith(b"HTTP/1.1 400")
+    with serving.connect_tcp() as whole:
+        whole.sendall(_head(serving, "X: ").ljust(connection_limits.MAX_HEADER_BYTES, b"x"))
         whole.sendall(b"\r\n\r\n")
-        assert b"HTTP/1.1 200" in all_until_the_end(whole)
+        assert b"HTTP/1.1 200" in read_until_closed(whole)
 
 
-def _opened(serving: Served) -> socket.socket:
+def _opened(serving: RunningServer) -> socket.socket:
     """A socket without a library that would keep us from breaking the rules."""
-    raw = serving.knock()
+    raw = serving.connect_tcp()
     key = "dGhlIHNhbXBsZSBub25jZQ=="
     more = (
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
@@ -209,76 +215,76 @@ def _opened(serving: Served) -> socket.socket:
 
 def _closed_with(raw: socket.socket) -> int:
     """The code of the close frame that comes."""
-    found = all_until_the_end(raw)
+    found = read_until_closed(raw)
     at = found.index(b"\x88")
     return int(struct.unpack("!H", found[at + 2 : at + 4])[0])
 
 
-def test_a_frame_of_64_mb_is_refused_by_its_head(serving: Served) -> None:
+def test_a_frame_of_64_mb_is_refused_by_its_head(serving: RunningServer) -> None:
     with _opened(serving) as raw:
         raw.sendall(b"\x81\xff" + struct.pack("!Q", 64 << 20) + b"mask" + b"x" * 1000)
         assert _closed_with(raw) == 1009
 
 
-def test_so_is_one_in_pieces(serving: Served) -> None:
+def test_so_is_one_in_pieces(serving: RunningServer) -> None:
     with _opened(serving) as raw:
         piece = b"\xfe" + struct.pack("!H", 40_000) + b"\0\0\0\0" + b"x" * 40_000
         raw.sendall(b"\x01" + piece + b"\x00" + piece)
         assert _closed_with(raw) == 1009
 
 
-def test_what_is_compressed_is_not_unpacked(serving: Served) -> None:
+def test_what_is_compressed_is_not_unpacked(serving: RunningServer) -> None:
     with _opened(serving) as raw:
         raw.sendall(b"\xc1\x84" + b"mask" + os.urandom(4))
         assert _closed_with(raw) == 1002
 
 
-def test_subscriptions_without_end_end(serving: Served) -> None:
+def test_subscriptions_without_end_end(serving: RunningServer) -> None:
     with serving.viewer("final_ui") as one, serving.viewer("final_ui") as other:
-        one.next()
+        one.next_frame()
         try:
             for _ in range(10_000):
-                one.ask("final_ui")
+                one.subscribe("final_ui")
             while True:
-                one.next()
+                one.next_frame()
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else None
         assert code == 1008
         serving.apply(1, 3, final(0, "Grace", 1))
-        while other.next("data").kinds != [("final_ui", "upsert")]:
+        while other.next_frame("data").kinds != [("final_ui", "upsert")]:
             pass
 
 
 def test_one_may_ask_again_after_a_while() -> None:
     now = 0.0
-    asks = viewer.Asks(lambda: now)
-    for _ in range(viewer.ASKS):
-        asks.one_more()
-    now += viewer.ASK_S
-    asks.one_more()
+    asks = viewer.SubscriptionLimit(lambda: now)
+    for _ in range(viewer.SUBSCRIPTION_BURST):
+        asks.count()
+    now += viewer.SUBSCRIPTION_INTERVAL_S
+    asks.count()
     with pytest.raises(AskError, match="too many"):
-        asks.one_more()
+        asks.count()
 
 
-def test_a_subscription_has_a_limit_of_its_own(serving: Served) -> None:
+def test_a_subscription_has_a_limit_of_its_own(serving: RunningServer) -> None:
     with serving.viewer() as one:
         one.connection.send(json.dumps({"subscribe": ["final_ui"] * 10_000}))
         try:
             while True:
-                one.next()
+                one.next_frame()
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else None
         assert code == 1009
 
 
 def test_handshakes_that_are_refused_fill_no_log(
-    serving: Served, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    serving: RunningServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with serving.knock() as raw:
+    with serving.connect_tcp() as raw:
         more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         more += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://evil.example\r\n\r\n"
         raw.sendall(_head(serving, more).replace(b"/livez", b"/api/v1/live"))
-        assert all_until_the_end(raw).startswith(b"HTTP/1.1 403")
-    assert serving.get("/livez").status == 200
+        assert read_until_closed(raw).startswith(b"HTTP/1.1 403")
+    assert serving.request("/livez").status == 200
     assert [one.message for one in caplog.records] == []
     assert "ASGI" not in capfd.readouterr().err

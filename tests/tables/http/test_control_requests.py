@@ -10,30 +10,30 @@ from confluent_kafka import Message, TopicPartition
 
 from livejoin.core.control_messages import FIELDS, MAX_BYTES, Request
 from livejoin.core.decide import decide
-from livejoin.core.facts import CaughtUp, Folded, Resolved, Started
+from livejoin.core.facts import CaughtUp, HistoryReplayed, LeaderStarted, SourcesResolved
 from livejoin.core.generation import Origin, Reading
 from livejoin.core.outbox import Outcome, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.kafka.cluster import Kafka
 from rig.running import until
-from tables.serving import Answer, Served, served
+from tables.serving import HttpResponse, RunningServer, run_server
 
 JSON = {"content-type": "application/json"}
 TOPICS = ("asking.users", "asking.accounts")
 
 
 @pytest.fixture(scope="module")
-def shown(kafka: Kafka) -> Iterator[Served]:
-    kafka.make("control")
+def shown(kafka: Kafka) -> Iterator[RunningServer]:
+    kafka.create_topic("control")
     for topic in TOPICS:
-        kafka.make(topic, partitions=2)
-    with served(kafka=kafka) as one:
+        kafka.create_topic(topic, partitions=2)
+    with run_server(kafka=kafka) as one:
         yield one
 
 
-def post(shown: Served, path: str, body: bytes, **headers: str) -> Answer:
-    return shown.get(f"/api/v1/{path}", "POST", body, **{**JSON, **headers})
+def post(shown: RunningServer, path: str, body: bytes, **headers: str) -> HttpResponse:
+    return shown.request(f"/api/v1/{path}", "POST", body, **{**JSON, **headers})
 
 
 def written(kafka: Kafka) -> list[Message]:
@@ -55,22 +55,27 @@ def written(kafka: Kafka) -> list[Message]:
     return found
 
 
-def decided(shown: Served, kafka: Kafka, outcome: Outcome, reason: str = "") -> threading.Thread:
+def decided(
+    shown: RunningServer, kafka: Kafka, outcome: Outcome, reason: str = ""
+) -> threading.Thread:
     """Decide on the next message that is written, as a leader would."""
     before = len(written(kafka))
 
     def decide_on() -> None:
         new = until(lambda: written(kafka)[before:], "the message")
         origin = Origin(new[0].offset() or 0, 1.0, "http", "{}")
-        row = {**Reply(origin, outcome, 1.0, reason, 7).row(), "_id": f"{origin.offset:012d}"}
-        shown.do(lambda host: host.system.show_control([row]))
+        row = {
+            **Reply(origin, outcome, 1.0, reason, 7).control_raw_row(),
+            "_id": f"{origin.offset:012d}",
+        }
+        shown.run_on_loop(lambda host: host.system.put_control_messages([row]))
 
     thread = threading.Thread(target=decide_on)
     thread.start()
     return thread
 
 
-def test_a_message_is_written_as_it_came_with_who_asked(shown: Served, kafka: Kafka) -> None:
+def test_a_message_is_written_as_it_came_with_who_asked(shown: RunningServer, kafka: Kafka) -> None:
     thread = decided(shown, kafka, "accepted")
     answer = post(shown, "control", b'{ "joinType": "inner" }', **{"livejoin-client": "cli"})
     thread.join()
@@ -86,7 +91,7 @@ def test_a_message_is_written_as_it_came_with_who_asked(shown: Served, kafka: Ka
     }
 
 
-def test_a_rejection_is_a_problem_with_its_reason(shown: Served, kafka: Kafka) -> None:
+def test_a_rejection_is_a_problem_with_its_reason(shown: RunningServer, kafka: Kafka) -> None:
     thread = decided(shown, kafka, "rejected", "because")
     answer = post(shown, "control", b"{")
     thread.join()
@@ -104,7 +109,7 @@ def test_a_rejection_is_a_problem_with_its_reason(shown: Served, kafka: Kafka) -
     ],
 )
 def test_a_rollback_is_a_message_too(
-    body: bytes, expected: dict[str, Any], shown: Served, kafka: Kafka
+    body: bytes, expected: dict[str, Any], shown: RunningServer, kafka: Kafka
 ) -> None:
     thread = decided(shown, kafka, "live", "rolled back")
     assert post(shown, "rollback", body).json()["outcome"] == "live"
@@ -112,7 +117,7 @@ def test_a_rollback_is_a_message_too(
     assert json.loads(written(kafka)[-1].value() or b"") == expected
 
 
-def test_what_is_no_json_is_not_written(shown: Served, kafka: Kafka) -> None:
+def test_what_is_no_json_is_not_written(shown: RunningServer, kafka: Kafka) -> None:
     before = len(written(kafka))
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         assert post(shown, "control", b"{}", **{"content-type": kind}).status == 415
@@ -121,19 +126,21 @@ def test_what_is_no_json_is_not_written(shown: Served, kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("path", ["control", "preview", "rollback"])
-def test_reading_what_is_for_asking_is_no_method(path: str, shown: Served) -> None:
-    assert shown.get(f"/api/v1/{path}").status == 405
+def test_reading_what_is_for_asking_is_no_method(path: str, shown: RunningServer) -> None:
+    assert shown.request(f"/api/v1/{path}").status == 405
 
 
 def live(users: str, accounts: str) -> State:
-    state = decide(State(), Started(1.0, 1.0, Choice(users, accounts)))
-    state = decide(state, Folded("t", 0, Request()))
+    state = decide(State(), LeaderStarted(1.0, 1.0, Choice(users, accounts)))
+    state = decide(state, HistoryReplayed("t", 0, Request()))
     reading = Reading("x", "id", {0: 0, 1: 0}, {})
-    state = decide(state, Resolved(1, {"users": reading, "accounts": reading}))
+    state = decide(state, SourcesResolved(1, {"users": reading, "accounts": reading}))
     return decide(state, CaughtUp(1, 0))
 
 
-def test_a_preview_says_what_would_be_done_and_writes_nothing(shown: Served, kafka: Kafka) -> None:
+def test_a_preview_says_what_would_be_done_and_writes_nothing(
+    shown: RunningServer, kafka: Kafka
+) -> None:
     before = len(written(kafka))
     shown.follow(live(*TOPICS))
     plan = post(shown, "preview", b'{"joinType": "inner"}').json()
@@ -151,20 +158,20 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(shown: Served, kaf
 
 
 def test_without_kafka_asking_is_a_problem_that_says_so() -> None:
-    with served() as alone:
+    with run_server() as alone:
         answer = post(alone, "control", b"{}")
         assert answer.status == 503
         assert "cannot be written" in answer.json()["detail"]
 
 
-def test_the_schema_of_a_message_is_published(shown: Served) -> None:
-    schema = shown.get("/api/v1/schema/control.json").json()
+def test_the_schema_of_a_message_is_published(shown: RunningServer) -> None:
+    schema = shown.request("/api/v1/schema/control.json").json()
     assert set(schema["properties"]) == set(FIELDS)
 
 
-def test_generations_are_listed_the_newest_first(shown: Served) -> None:
+def test_generations_are_listed_the_newest_first(shown: RunningServer) -> None:
     rows = {n: {"generation": n, "state": "live", "requestedAt": 1000} for n in (9, 10)}
-    shown.do(lambda host: host.system.show_generations(rows))
-    found = shown.get("/api/v1/generations").json()["generations"]
+    shown.run_on_loop(lambda host: host.system.put_generations(rows))
+    found = shown.request("/api/v1/generations").json()["generations"]
     assert [row["generation"] for row in found][:2] == [10, 9]
     assert found[0]["requestedAt"] == "1970-01-01T00:00:01.000Z"

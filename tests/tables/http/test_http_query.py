@@ -14,30 +14,30 @@ import pytest
 
 from livejoin.core import spec
 from livejoin.tables.http.row_formats import FORMATS
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.filled import chunk, final, line, live, user
-from tables.serving import LIMIT_S, Answer, Served, served
+from tables.serving import LIMIT_S, HttpResponse, RunningServer, run_server
 
 NAMES = ["Ada", "=1+1", "+1", "-1", "@x", "\tx", "\rx", "'x", "a=b", ""]
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[Served]:
+def shown() -> Iterator[RunningServer]:
     """Generation 3 with ten users; nobody changes it."""
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(3))
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(3))
     users = [user(i, name=name, age=-i, ts=1000 * i + 7) for i, name in enumerate(NAMES)]
     host.apply(chunk(3, 12, *users, final(0, "Ada")))
-    host.system.log([line(i, f"line {i}") for i in range(1, 4)])
-    with served(host) as serving:
+    host.system.add_log_lines([line(i, f"line {i}") for i in range(1, 4)])
+    with run_server(host) as serving:
         yield serving
 
 
-def ask(shown: Served, table: str = "users_ui", **parameters: str) -> Answer:
-    return shown.get(f"/api/v1/tables/{table}?{urlencode(parameters)}")
+def ask(shown: RunningServer, table: str = "users_ui", **parameters: str) -> HttpResponse:
+    return shown.request(f"/api/v1/tables/{table}?{urlencode(parameters)}")
 
 
-def rows(answer: Answer, form: str) -> list[dict[str, Any]]:
+def rows(answer: HttpResponse, form: str) -> list[dict[str, Any]]:
     """What an answer holds, in whichever format; of CSV all cells are texts."""
     assert answer.headers["content-type"] == FORMATS[form].media_type
     match form:
@@ -55,7 +55,7 @@ def rows(answer: Answer, form: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_part_of_a_table_is_the_same_in_every_format(shown: Served, form: str) -> None:
+def test_a_part_of_a_table_is_the_same_in_every_format(shown: RunningServer, form: str) -> None:
     answer = ask(
         shown,
         format=form,
@@ -75,20 +75,20 @@ def test_a_part_of_a_table_is_the_same_in_every_format(shown: Served, form: str)
     assert (answer.headers["livejoin-generation"], answer.headers["livejoin-seq"]) == ("3", "12")
 
 
-def test_json_says_how_many_rows_there_are_without_the_limit(shown: Served) -> None:
+def test_json_says_how_many_rows_there_are_without_the_limit(shown: RunningServer) -> None:
     body = ask(shown, limit="0", filter="age<-4").json()
     assert body == {"table": "users_ui", "generation": 3, "seq": 12, "total": 5, "rows": []}
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
-def test_times_keep_their_milliseconds(shown: Served, form: str) -> None:
+def test_times_keep_their_milliseconds(shown: RunningServer, form: str) -> None:
     answer = ask(shown, format=form, filter="_ts = 1970-01-01T00:00:03.007Z")
     assert [(row["userId"], row["_ts"]) for row in rows(answer, form)] == [
         ("u3", "1970-01-01T00:00:03.007Z")
     ]
 
 
-def test_csv_has_nothing_that_a_spreadsheet_runs(shown: Served) -> None:
+def test_csv_has_nothing_that_a_spreadsheet_runs(shown: RunningServer) -> None:
     found = rows(ask(shown, format="csv"), "csv")
     assert [row["name"] for row in found] == [
         "Ada",
@@ -121,7 +121,7 @@ def test_csv_has_nothing_that_a_spreadsheet_runs(shown: Served) -> None:
     ],
 )
 def test_a_wrong_question_is_a_problem_that_says_what_is_wrong(
-    shown: Served, parameters: dict[str, str], said: str
+    shown: RunningServer, parameters: dict[str, str], said: str
 ) -> None:
     answer = ask(shown, **parameters)
     assert answer.status == 400
@@ -129,8 +129,8 @@ def test_a_wrong_question_is_a_problem_that_says_what_is_wrong(
     assert said in answer.json()["detail"]
 
 
-def test_a_parameter_comes_once(shown: Served) -> None:
-    answer = shown.get("/api/v1/tables/users_ui?limit=1&limit=2")
+def test_a_parameter_comes_once(shown: RunningServer) -> None:
+    answer = shown.request("/api/v1/tables/users_ui?limit=1&limit=2")
     assert (answer.status, answer.json()["detail"].partition(".")[0]) == (
         400,
         "limit is given twice",
@@ -140,30 +140,30 @@ def test_a_parameter_comes_once(shown: Served) -> None:
 # --- only when something is new
 
 
-def _with(shown: Served, path: str, tag: str) -> Answer:
+def _with(shown: RunningServer, path: str, tag: str) -> HttpResponse:
     headers: dict[str, Any] = {"If-None-Match": tag}
-    return shown.get(path, **headers)
+    return shown.request(path, **headers)
 
 
-def again(shown: Served, answer: Answer, path: str) -> int:
+def again(shown: RunningServer, answer: HttpResponse, path: str) -> int:
     return _with(shown, path, answer.headers["etag"]).status
 
 
 @pytest.mark.parametrize("table", spec.TABLES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_the_asker_has_is_not_sent_again(shown: Served, table: str, form: str) -> None:
+def test_what_the_asker_has_is_not_sent_again(shown: RunningServer, table: str, form: str) -> None:
     path = f"/api/v1/tables/{table}?format={form}"
-    first = shown.get(path)
+    first = shown.request(path)
     second = _with(shown, path, first.headers["etag"])
     assert (second.status, second.body) == (304, b"")
     assert second.headers["etag"] == first.headers["etag"]
     assert second.headers["cache-control"] == "no-cache"
 
 
-def test_the_tag_goes_with_table_query_and_format(shown: Served) -> None:
+def test_the_tag_goes_with_table_query_and_format(shown: RunningServer) -> None:
     paths = ["users_ui", "accounts_ui", "users_ui?format=csv", "users_ui?limit=1"]
     paths += ["users_ui?limit=2", "users_ui?filter=age%3D1", "users_ui?columns=age"]
-    tags = [shown.get(f"/api/v1/tables/{path}").headers["etag"] for path in paths]
+    tags = [shown.request(f"/api/v1/tables/{path}").headers["etag"] for path in paths]
     assert len(set(tags)) == len(paths)
 
 
@@ -178,29 +178,31 @@ def test_the_tag_goes_with_table_query_and_format(shown: Served) -> None:
         ("", 200),
     ],
 )
-def test_several_tags_and_any_tag_may_be_given(shown: Served, given: str, status: int) -> None:
+def test_several_tags_and_any_tag_may_be_given(
+    shown: RunningServer, given: str, status: int
+) -> None:
     path = "/api/v1/tables/users_ui"
-    tag = shown.get(path).headers["etag"]
+    tag = shown.request(path).headers["etag"]
     header = given.format(tag=tag, strong=tag.removeprefix("W/"))
     assert _with(shown, path, header).status == status
 
 
 def test_what_has_changed_is_sent_and_nothing_else() -> None:
-    with served() as serving:
+    with run_server() as serving:
         serving.follow(live(1))
         paths = [f"/api/v1/tables/{name}" for name in ("users_ui", "final_ui", "orchestrator_logs")]
 
         def changed() -> list[bool]:
             return [again(serving, first, path) == 200 for path, first in kept.items()]
 
-        kept = {path: serving.get(path) for path in paths}
+        kept = {path: serving.request(path) for path in paths}
         assert changed() == [False, False, False]
-        serving.do(lambda host: host.system.log([line(1)]))
+        serving.run_on_loop(lambda host: host.system.add_log_lines([line(1)]))
         assert changed() == [False, False, True]
-        kept = {path: serving.get(path) for path in paths}
+        kept = {path: serving.request(path) for path in paths}
         serving.apply(1, 1, user(0))
         assert changed() == [True, True, False]
-        kept = {path: serving.get(path) for path in paths}
+        kept = {path: serving.request(path) for path in paths}
         serving.follow(live(2))
         assert changed() == [True, True, False]
 
@@ -209,32 +211,32 @@ def test_what_has_changed_is_sent_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[Served]:
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+def large() -> Iterator[RunningServer]:
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     host.apply(chunk(1, 60_000, *(user(i, name=f"n{i}") for i in range(60_000))))
-    with served(host) as serving:
+    with run_server(host) as serving:
         yield serving
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_large_answer_comes_in_pieces_and_whole(large: Served, form: str) -> None:
-    answer = large.get(f"/api/v1/tables/users_ui?format={form}&sort=_ts")
+def test_a_large_answer_comes_in_pieces_and_whole(large: RunningServer, form: str) -> None:
+    answer = large.request(f"/api/v1/tables/users_ui?format={form}&sort=_ts")
     assert answer.headers["transfer-encoding"] == "chunked"
     assert [row["name"] for row in rows(answer, form)] == [f"n{i}" for i in range(60_000)]
 
 
-def test_who_leaves_in_the_middle_does_no_harm(large: Served) -> None:
+def test_who_leaves_in_the_middle_does_no_harm(large: RunningServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", large.port, timeout=LIMIT_S)
     with closing(connection):
         connection.request("GET", "/api/v1/tables/users_ui")
         assert connection.getresponse().read(100)
-    assert large.get("/livez").status == 200
+    assert large.request("/livez").status == 200
 
 
-def test_a_head_has_no_body(large: Served) -> None:
+def test_a_head_has_no_body(large: RunningServer) -> None:
     path = "/api/v1/tables/users_ui?format=csv"
-    answer = large.get(path, "HEAD")
+    answer = large.request(path, "HEAD")
     assert (answer.status, answer.body) == (200, b"")
-    assert answer.headers["etag"] == large.get(path).headers["etag"]
+    assert answer.headers["etag"] == large.request(path).headers["etag"]
     assert answer.headers["livejoin-total"] == "60000"

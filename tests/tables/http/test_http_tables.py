@@ -14,32 +14,32 @@ from livejoin import __version__
 from livejoin.core import spec
 from livejoin.errors import MachineError
 from livejoin.tables.http.server import listen
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from tables.filled import building, chunk, final, line, live, plain, reject, tombstone, user
-from tables.serving import Answer, Served, served
+from tables.serving import HttpResponse, RunningServer, run_server
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[Served]:
+def shown() -> Iterator[RunningServer]:
     """Generation 3, with extremes; nobody changes it."""
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(3))
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(3))
     users = [
         user(0, name='ä€😀 "quoted", \n', age=HIGHEST, ts=1_700_000_000_123),
         user(1, name="", age=LOWEST),
         user(2, name="Ada", age=None),
     ]
     host.apply(chunk(3, 9, *users, final(0, "Ada"), reject("users", 3), tombstone("accounts", 0)))
-    host.system.log([line(1, "hello")])
-    host.show_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
-    with served(host) as serving:
+    host.system.add_log_lines([line(1, "hello")])
+    host.set_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
+    with run_server(host) as serving:
         yield serving
 
 
-def _problem(answer: Answer) -> dict[str, Any]:
+def _problem(answer: HttpResponse) -> dict[str, Any]:
     assert answer.headers["content-type"] == "application/problem+json"
     problem: dict[str, Any] = answer.json()
     assert problem["status"] == answer.status
@@ -50,8 +50,8 @@ def _problem(answer: Answer) -> dict[str, Any]:
 # --- tables
 
 
-def test_json_is_the_default_and_keeps_all_bits_and_letters(shown: Served) -> None:
-    answer = shown.get("/api/v1/tables/users_ui")
+def test_json_is_the_default_and_keeps_all_bits_and_letters(shown: RunningServer) -> None:
+    answer = shown.request("/api/v1/tables/users_ui")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     body = answer.json()
     assert (body["table"], body["generation"], body["seq"]) == ("users_ui", 3, 9)
@@ -66,13 +66,13 @@ def test_json_is_the_default_and_keeps_all_bits_and_letters(shown: Served) -> No
     }
 
 
-def test_json_may_be_asked_for(shown: Served) -> None:
-    asked = shown.get("/api/v1/tables/users_ui?format=json")
-    assert asked.body == shown.get("/api/v1/tables/users_ui").body
+def test_json_may_be_asked_for(shown: RunningServer) -> None:
+    asked = shown.request("/api/v1/tables/users_ui?format=json")
+    assert asked.body == shown.request("/api/v1/tables/users_ui").body
 
 
-def test_csv_has_a_header_and_a_line_per_row(shown: Served) -> None:
-    answer = shown.get("/api/v1/tables/users_ui?format=csv")
+def test_csv_has_a_header_and_a_line_per_row(shown: RunningServer) -> None:
+    answer = shown.request("/api/v1/tables/users_ui?format=csv")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/csv; charset=utf-8")
     rows = list(csv.reader(io.StringIO(answer.body.decode(), newline="")))
     assert rows[0] == SCHEMAS["users_ui"].names
@@ -80,8 +80,8 @@ def test_csv_has_a_header_and_a_line_per_row(shown: Served) -> None:
     assert [row[3] for row in rows[1:]] == [str(HIGHEST), str(LOWEST), ""]
 
 
-def test_arrow_is_a_stream_with_the_types_of_the_table(shown: Served) -> None:
-    answer = shown.get("/api/v1/tables/users_ui?format=arrow")
+def test_arrow_is_a_stream_with_the_types_of_the_table(shown: RunningServer) -> None:
+    answer = shown.request("/api/v1/tables/users_ui?format=arrow")
     assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
     with pa.ipc.open_stream(answer.body) as stream:
         rows = stream.read_all()
@@ -92,15 +92,15 @@ def test_arrow_is_a_stream_with_the_types_of_the_table(shown: Served) -> None:
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
 @pytest.mark.parametrize("table", spec.TABLES)
-def test_every_table_is_served_in_every_format(shown: Served, table: str, form: str) -> None:
-    assert shown.get(f"/api/v1/tables/{table}?format={form}").status == 200
+def test_every_table_is_served_in_every_format(shown: RunningServer, table: str, form: str) -> None:
+    assert shown.request(f"/api/v1/tables/{table}?format={form}").status == 200
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
 @pytest.mark.parametrize("table", ["users_ui", "rejects_ui"])
 def test_a_table_without_rows_is_served_in_every_format(table: str, form: str) -> None:
-    with served() as serving:
-        answer = serving.get(f"/api/v1/tables/{table}?format={form}")
+    with run_server() as serving:
+        answer = serving.request(f"/api/v1/tables/{table}?format={form}")
         assert answer.status == 200
         if form == "json":
             assert answer.json() == {
@@ -112,8 +112,10 @@ def test_a_table_without_rows_is_served_in_every_format(table: str, form: str) -
             }
 
 
-def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(shown: Served) -> None:
-    body = shown.get("/api/v1/tables").json()
+def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(
+    shown: RunningServer,
+) -> None:
+    body = shown.request("/api/v1/tables").json()
     assert (body["generation"], body["seq"]) == (3, 9)
     assert {table["name"]: table["rows"] for table in body["tables"]} == {
         "users_ui": 3,
@@ -155,17 +157,17 @@ def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(shown
     ],
 )
 def test_what_is_not_there_is_a_problem_that_says_so(
-    shown: Served, path: str, status: int, detail: str
+    shown: RunningServer, path: str, status: int, detail: str
 ) -> None:
-    answer = shown.get(path)
+    answer = shown.request(path)
     assert answer.status == status
     assert detail in _problem(answer)["detail"]
 
 
 @pytest.mark.parametrize("path", ["/api/v1/tables/users_ui", "/api/v1/status", "/readyz"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_can_be_changed(shown: Served, path: str, method: str) -> None:
-    answer = shown.get(path, method)
+def test_nothing_can_be_changed(shown: RunningServer, path: str, method: str) -> None:
+    answer = shown.request(path, method)
     assert answer.status == 405
     _problem(answer)
 
@@ -173,8 +175,8 @@ def test_nothing_can_be_changed(shown: Served, path: str, method: str) -> None:
 # --- status and health
 
 
-def test_the_status_adds_viewers_and_exact_counts_to_the_row(shown: Served) -> None:
-    assert shown.get("/api/v1/status").json() == {
+def test_the_status_adds_viewers_and_exact_counts_to_the_row(shown: RunningServer) -> None:
+    assert shown.request("/api/v1/status").json() == {
         **dict.fromkeys(["usersTopic", "accountsTopic", "joinType", "lastApplied"]),
         "state": "live",
         "generation": 3,
@@ -191,51 +193,51 @@ def test_the_status_adds_viewers_and_exact_counts_to_the_row(shown: Served) -> N
 
 
 def test_a_server_is_alive_before_anything_is_live() -> None:
-    with served() as serving:
-        answer = serving.get("/livez")
+    with run_server() as serving:
+        answer = serving.request("/livez")
     assert (answer.status, answer.json()) == (200, {"status": "alive", "version": __version__})
 
 
 def test_a_server_is_ready_once_something_is_live_and_says_why_not_before() -> None:
-    with served() as serving:
-        answer = serving.get("/readyz")
+    with run_server() as serving:
+        answer = serving.request("/readyz")
         assert answer.status == 503
         assert _problem(answer)["detail"] == "reading the ledger"
 
         waiting = {"state": "waiting", "progress": 0, "message": "no users"}
         serving.follow(building(1))
-        serving.do(lambda host: host.show_status(waiting))
-        problem = _problem(serving.get("/readyz"))
+        serving.run_on_loop(lambda host: host.set_status(waiting))
+        problem = _problem(serving.request("/readyz"))
         assert (problem["title"], problem["detail"]) == ("waiting", "no users")
 
-        serving.do(lambda host: host.trouble_with("no broker"))
-        assert _problem(serving.get("/readyz"))["detail"] == "no broker"
+        serving.run_on_loop(lambda host: host.set_trouble("no broker"))
+        assert _problem(serving.request("/readyz"))["detail"] == "no broker"
 
         serving.follow(live(1))
-        answer = serving.get("/readyz")
+        answer = serving.request("/readyz")
         assert (answer.status, answer.json()) == (200, {"status": "ready", "generation": 1})
 
 
 def test_the_status_says_why_rows_are_stale() -> None:
-    with served() as serving:
-        serving.do(lambda host: host.trouble_with("no broker"))
-        assert serving.get("/api/v1/status").json()["stale"] == "no broker"
+    with run_server() as serving:
+        serving.run_on_loop(lambda host: host.set_trouble("no broker"))
+        assert serving.request("/api/v1/status").json()["stale"] == "no broker"
 
 
 # --- the page and the port
 
 
-def test_the_page_and_all_that_it_names_are_served(shown: Served) -> None:
-    page = shown.get("/")
+def test_the_page_and_all_that_it_names_are_served(shown: RunningServer) -> None:
+    page = shown.request("/")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     named = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
-    script = shown.get("/static/page.js").body.decode()
+    script = shown.request("/static/page.js").body.decode()
     imported = re.findall(r'^import .* from "([^"]+)"', script, re.MULTILINE)
     assert named
     assert imported
     paths = [urljoin("/", path) for path in named]
     paths += [urljoin("/static/page.js", path) for path in imported]
-    assert {path: shown.get(path).status for path in paths} == dict.fromkeys(paths, 200)
+    assert {path: shown.request(path).status for path in paths} == dict.fromkeys(paths, 200)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -245,7 +247,7 @@ def test_a_port_that_is_taken_is_named() -> None:
             listen("127.0.0.1", port)
 
 
-def test_large_numbers_are_written_as_json_numbers(shown: Served) -> None:
-    text = shown.get("/api/v1/tables/users_ui").body.decode()
+def test_large_numbers_are_written_as_json_numbers(shown: RunningServer) -> None:
+    text = shown.request("/api/v1/tables/users_ui").body.decode()
     assert f'"age":{HIGHEST}' in text
     assert json.loads(text, parse_int=str)["rows"][1]["age"] == str(LOWEST)

@@ -11,15 +11,15 @@ from livejoin.core import spec
 from livejoin.core.control_messages import MAX_BYTES
 from livejoin.core.state import Limits
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.auth.request_signing import Vouching
+from livejoin.tables.auth.request_signing import RequestSigner
 from livejoin.tables.http import openapi
-from livejoin.tables.http.control_producer import Asking
+from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.query import PARAMETERS
 from livejoin.tables.http.row_formats import FORMATS
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.filled import chunk, final, line, live, reject, user
-from tables.serving import RULES, Answer, Served, application, served
+from tables.serving import RULES, HttpResponse, RunningServer, application, run_server
 
 DOCUMENT = openapi.document()
 UNDESCRIBED = {"/"}  # the page; what is mounted (its files) and the socket are no routes of HTTP
@@ -29,27 +29,27 @@ POSTS = [path for path, one in DOCUMENT["paths"].items() if "requestBody" in one
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[Served]:
-    host = Host()
-    host.follow(live(3))
+def shown() -> Iterator[RunningServer]:
+    host = Catalog()
+    host.apply_state(live(3))
     host.apply(chunk(3, 5, user(0, age=41), final(0, "Ada"), reject("users", 2)))
-    host.system.log([line(1)])
-    host.show_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
-    host.system.show_generations({3: {"generation": 3, "state": "live"}})
-    with served(host, kafka=KAFKA) as serving:
+    host.system.add_log_lines([line(1)])
+    host.set_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
+    host.system.put_generations({3: {"generation": 3, "state": "live"}})
+    with run_server(host, kafka=KAFKA) as serving:
         yield serving
 
 
 @pytest.fixture(scope="module")
-def waiting() -> Iterator[Served]:
-    with served(kafka=KAFKA) as serving:
+def waiting() -> Iterator[RunningServer]:
+    with run_server(kafka=KAFKA) as serving:
         yield serving
 
 
 def test_every_route_is_described_and_nothing_else() -> None:
-    host = Host()
+    host = Catalog()
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
-    asking = Asking(nowhere, RULES, Limits(), host, Vouching(nowhere, RULES.names))
+    asking = ControlProducer(nowhere, RULES, Limits(), host, RequestSigner(nowhere, RULES.names))
     routes = [one for one in application(host, asking).routes if isinstance(one, Route)]
     served_there = {
         (route.path, method.lower())
@@ -119,7 +119,7 @@ def _example(path: str, **instead: str) -> str:
     return f"{path}?{urlencode(query | instead)}"
 
 
-def _documented(path: str, verb: str, answer: Answer) -> dict[str, Any]:
+def _documented(path: str, verb: str, answer: HttpResponse) -> dict[str, Any]:
     """The documented shape of an answer."""
     responses = DOCUMENT["paths"][path][verb]["responses"]
     assert str(answer.status) in responses
@@ -171,7 +171,7 @@ def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
     return next((wrong for part in parts if (wrong := _misfit(*part))), "")
 
 
-def _fits(path: str, verb: str, answer: Answer) -> None:
+def _fits(path: str, verb: str, answer: HttpResponse) -> None:
     shape = _documented(path, verb, answer)
     if answer.headers["content-type"].endswith(("/json", "+json")):
         assert _misfit(answer.json(), shape) == ""
@@ -189,28 +189,30 @@ def test_the_check_itself_finds_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_documented_call_is_answered_as_documented(shown: Served, path: str) -> None:
-    answer = shown.get(_example(path))
+def test_a_documented_call_is_answered_as_documented(shown: RunningServer, path: str) -> None:
+    answer = shown.request(_example(path))
     assert answer.status == 200
     _fits(path, "get", answer)
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_also_before_anything_is_live(waiting: Served, path: str) -> None:
-    _fits(path, "get", waiting.get(_example(path)))
+def test_also_before_anything_is_live(waiting: RunningServer, path: str) -> None:
+    _fits(path, "get", waiting.request(_example(path)))
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_stranger_is_refused_as_documented(shown: Served, path: str) -> None:
-    answer = shown.get(_example(path), Origin="http://evil.example")
+def test_a_stranger_is_refused_as_documented(shown: RunningServer, path: str) -> None:
+    answer = shown.request(_example(path), Origin="http://evil.example")
     assert answer.status == 403
     assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
 
 
 @pytest.mark.parametrize("table", spec.TABLES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_table_and_format_is_as_documented(shown: Served, table: str, form: str) -> None:
-    answer = shown.get(f"/api/v1/tables/{table}?format={form}")
+def test_every_table_and_format_is_as_documented(
+    shown: RunningServer, table: str, form: str
+) -> None:
+    answer = shown.request(f"/api/v1/tables/{table}?format={form}")
     assert answer.status == 200
     _fits("/api/v1/tables/{name}", "get", answer)
     headers = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]["responses"]["200"]["headers"]
@@ -229,9 +231,9 @@ def test_every_table_and_format_is_as_documented(shown: Served, table: str, form
     ],
 )
 def test_a_wrong_call_is_refused_as_documented(
-    shown: Served, path: str, instead: dict[str, str], status: int
+    shown: RunningServer, path: str, instead: dict[str, str], status: int
 ) -> None:
-    answer = shown.get(_example(path, **instead))
+    answer = shown.request(_example(path, **instead))
     assert answer.status == status
     assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
 
@@ -240,22 +242,26 @@ def test_a_wrong_call_is_refused_as_documented(
     ("path", "there"),
     [("/api/v1/tables/{name}", "tables/nope"), ("/api/v1/topics/{name}/peek", "topics/nope/peek")],
 )
-def test_what_is_not_there_is_refused_as_documented(shown: Served, path: str, there: str) -> None:
-    answer = shown.get(f"/api/v1/{there}")
+def test_what_is_not_there_is_refused_as_documented(
+    shown: RunningServer, path: str, there: str
+) -> None:
+    answer = shown.request(f"/api/v1/{there}")
     assert answer.status == 404
     assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_request_that_is_no_message_is_refused_as_documented(shown: Served, path: str) -> None:
+def test_a_request_that_is_no_message_is_refused_as_documented(
+    shown: RunningServer, path: str
+) -> None:
     for body, kind, status in (
         (b"{}", "text/plain", 415),
         (b"x" * (MAX_BYTES + 1), "application/json", 413),
     ):
-        answer = shown.get(path, "POST", body, **{"content-type": kind})
+        answer = shown.request(path, "POST", body, **{"content-type": kind})
         assert answer.status == status
         assert _misfit(answer.json(), _documented(path, "post", answer)) == ""
 
 
-def test_it_is_served(shown: Served) -> None:
-    assert shown.get("/openapi.json").json() == DOCUMENT
+def test_it_is_served(shown: RunningServer) -> None:
+    assert shown.request("/openapi.json").json() == DOCUMENT

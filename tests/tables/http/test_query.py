@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from livejoin.errors import AskError
 from livejoin.tables.http import filters, query
-from livejoin.tables.http.comparisons import Rows, Test
+from livejoin.tables.http.comparisons import FilterBatch, Predicate
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +49,7 @@ def table(rows: list[Row]) -> pa.Table:
 
 def asked(rows: pa.Table, **parameters: str) -> tuple[int, list[Row]]:
     """How many rows there are, and those that are given."""
-    found = query.run(query.read(parameters, rows.schema), rows)
+    found = query.run(query.parse(parameters, rows.schema), rows)
     given_rows = [row for batch in found.batches() for row in batch.to_pylist()]
     assert len(found) == len(given_rows)
     return found.total, given_rows
@@ -291,9 +291,9 @@ EMPTY = table([])
 @example("ts=0001-01-01T00:00:00+23:59")
 @example("ts='9999-12-31T23:59:59-23:59'")
 def test_any_text_is_a_filter_or_an_error_that_says_what_is_wrong(text: str) -> None:
-    found: Test | AskError
+    found: Predicate | AskError
     try:
-        found = filters.compiled(text, SCHEMA)
+        found = filters.compile_filter(text, SCHEMA)
     except AskError as error:
         found = error
     if isinstance(found, AskError):
@@ -302,12 +302,12 @@ def test_any_text_is_a_filter_or_an_error_that_says_what_is_wrong(text: str) -> 
         json.dumps(str(found), ensure_ascii=False).encode()
     else:
         batch = pa.RecordBatch.from_pylist([dict.fromkeys(SCHEMA.names)], SCHEMA)
-        assert found(Rows(batch)).null_count == 0
+        assert found(FilterBatch(batch)).null_count == 0
 
 
 def test_a_filter_may_be_as_large_as_is_said_and_no_larger() -> None:
     one = "age=1"
-    most = " or ".join([one] * filters.MAX_TESTS)
+    most = " or ".join([one] * filters.MAX_COMPARISONS)
     assert asked(EMPTY, filter=most) == (0, [])
     _fails("more than 100 comparisons", filter=f"{most} or {one}")
     deepest = filters.MAX_DEPTH - 1
@@ -320,7 +320,7 @@ def test_a_filter_may_be_as_large_as_is_said_and_no_larger() -> None:
 
 def _fails(said: str, **parameters: str) -> None:
     with pytest.raises(AskError) as raised:
-        query.read(parameters, SCHEMA)
+        query.parse(parameters, SCHEMA)
     assert said in str(raised.value)
 
 
@@ -395,18 +395,18 @@ def test_a_plus_means_upwards_also_once_an_address_made_it_a_blank(text: str) ->
 
 
 def test_parameters_are_known_and_come_once() -> None:
-    assert query.parameters([("limit", "1"), ("sort", "a")]) == {"limit": "1", "sort": "a"}
+    assert query.parse_parameters([("limit", "1"), ("sort", "a")]) == {"limit": "1", "sort": "a"}
     with pytest.raises(AskError, match="limit is given twice"):
-        query.parameters([("limit", "1"), ("limit", "1")])
+        query.parse_parameters([("limit", "1"), ("limit", "1")])
     with pytest.raises(AskError, match="Did you mean columns"):
-        query.parameters([("column", "1")])
+        query.parse_parameters([("column", "1")])
     with pytest.raises(AskError, match="Known are format, columns, filter"):
-        query.parameters([("zzz", "1")])
+        query.parse_parameters([("zzz", "1")])
 
 
 def test_large_rows_come_in_small_pieces() -> None:
     rows = [dict.fromkeys(SCHEMA.names, None) | {"name": "x" * 100_000} for _ in range(50)]
-    found = query.run(query.read({"sort": "age"}, SCHEMA), table(rows))
+    found = query.run(query.parse({"sort": "age"}, SCHEMA), table(rows))
     sizes = [batch.num_rows for batch in found.batches()]
     assert sum(sizes) == 50
     assert max(sizes) * 100_000 <= 1 << 20
@@ -414,6 +414,6 @@ def test_large_rows_come_in_small_pieces() -> None:
 
 def test_a_slice_of_a_large_table_costs_no_copy() -> None:
     whole = pa.table({"n": pa.array(range(100_000), pa.int64())})
-    found = query.run(query.read({"offset": "99999"}, whole.schema), whole)
-    assert found.at is None
+    found = query.run(query.parse({"offset": "99999"}, whole.schema), whole)
+    assert found.indices is None
     assert [batch.to_pylist() for batch in found.batches()] == [[{"n": 99_999}]]

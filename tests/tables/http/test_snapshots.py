@@ -13,10 +13,10 @@ import pytest
 
 from livejoin.tables.http import query, row_formats
 from livejoin.tables.http.row_formats import FORMATS, Format
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.ingest.segments import Frozen
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.segments import FrozenRows
 from tables.filled import chunk, final, live
-from tables.serving import LIMIT_S, Served, served
+from tables.serving import LIMIT_S, RunningServer, run_server
 
 COUNT = 100
 STEPS = ("put together", "sorted and filtered", "written")
@@ -63,7 +63,7 @@ def gate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gat
     """Before one of the steps of an answer."""
     one = Gate()
     if request.param == "put together":
-        monkeypatch.setattr(Frozen, "table", one.before(Frozen.table))
+        monkeypatch.setattr(FrozenRows, "table", one.before(FrozenRows.table))
     elif request.param == "sorted and filtered":
         monkeypatch.setattr(query, "run", one.before(query.run))
     else:
@@ -73,11 +73,11 @@ def gate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gat
 
 
 @pytest.fixture
-def shown(gate: Gate) -> Iterator[Served]:
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+def shown(gate: Gate) -> Iterator[RunningServer]:
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     host.apply(chunk(1, COUNT, *(final(number, "Ada", 0) for number in range(COUNT))))
-    with served(host) as serving:
+    with run_server(host) as serving:
         try:
             yield serving
         finally:
@@ -85,16 +85,18 @@ def shown(gate: Gate) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_table_that_is_read_keeps_nobody_waiting(shown: Served, gate: Gate, form: str) -> None:
+def test_a_table_that_is_read_keeps_nobody_waiting(
+    shown: RunningServer, gate: Gate, form: str
+) -> None:
     with ThreadPoolExecutor() as others, shown.viewer("final_ui") as viewer:
-        viewer.next()
+        viewer.next_frame()
         gate.shut()
-        reading = others.submit(shown.get, f"/api/v1/tables/final_ui?format={form}")
+        reading = others.submit(shown.request, f"/api/v1/tables/final_ui?format={form}")
         assert gate.there.wait(LIMIT_S)
         try:
-            assert shown.get("/livez").status == 200
+            assert shown.request("/livez").status == 200
             shown.apply(1, COUNT + 1, final(0, "Grace", 1))
-            assert [row["name"] for row in viewer.next("data").rows("final_ui")] == ["Grace"]
+            assert [row["name"] for row in viewer.next_frame("data").rows("final_ui")] == ["Grace"]
             assert not reading.done()
         finally:
             gate.open()
@@ -115,7 +117,7 @@ def test_rows_become_text_in_runs(form: str, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(row_formats, "rows", counted)
     table = pa.table({"_id": [f"0-{number}" for number in range(25_000)]})
-    found = query.run(query.read({}, table.schema), table)
+    found = query.run(query.parse({}, table.schema), table)
     text = b"".join(FORMATS[form].write(found, {"table": "final_ui"})).decode()
     assert max(runs) <= 500
     assert sum(runs) == table.num_rows

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from livejoin.client import connect
-from livejoin.tables.http.connection_limits import Doors
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.http.connection_limits import ConnectionLimits
+from livejoin.tables.ingest.catalog import Catalog
 from rig.authority import Authority
 from rig.running import until
 from tables.filled import chunk, final, live
-from tables.letting_in import Door
-from tables.serving import LIMIT_S, Served, served
+from tables.letting_in import AuthFixture
+from tables.serving import LIMIT_S, RunningServer, run_server
 
 MOST_OF_ONE = 4
 
@@ -26,9 +26,9 @@ MOST_OF_ONE = 4
 class Locked:
     """A server with a certificate, who vouches for it, and whom it lets in."""
 
-    shown: Served
-    door: Door
-    doors: Doors
+    shown: RunningServer
+    door: AuthFixture
+    doors: ConnectionLimits
     ca: Path
 
     @property
@@ -41,13 +41,13 @@ class Locked:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Locked]:
-    authority, door, doors = Authority(), Door(), Doors(100, MOST_OF_ONE, 1000)
+    authority, door, doors = Authority(), AuthFixture(), ConnectionLimits(100, MOST_OF_ONE, 1000)
     own = authority.sign("livejoin").keystore(tmp_path / "own.pem")
-    host = Host()
-    host.follow(live(1))
+    host = Catalog()
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
     access = replace(door.access(certificate=str(own)), doors=doors)
-    with served(host, access=access) as shown:
+    with run_server(host, access=access) as shown:
         yield Locked(shown, door, doors, authority.file(tmp_path / "ca.pem"))
 
 
@@ -71,9 +71,9 @@ def test_requests_and_sockets_go_over_tls(locked: Locked) -> None:
     uri = locked.origin.replace("https", "wss") + "/api/v1/live"
     options = {"uri": uri, "ssl": locked.trust(), "additional_headers": bearer}
     with locked.shown.viewer("final_ui", **options) as viewer:
-        viewer.next()
+        viewer.next_frame()
         locked.shown.apply(1, 3, final(1, "Alan"))
-        viewer.next("data")
+        viewer.next_frame("data")
         assert [row["name"] for row in viewer.view["final_ui"].values()] == ["Ada", "Alan"]
 
 
@@ -101,7 +101,7 @@ def test_a_cookie_does_not_go_in_the_clear(locked: Locked) -> None:
 
 
 def test_who_speaks_in_the_clear_gets_no_answer(locked: Locked) -> None:
-    with locked.shown.knock() as clear:
+    with locked.shown.connect_tcp() as clear:
         clear.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             assert b"HTTP" not in clear.recv(65536)
@@ -110,9 +110,11 @@ def test_who_speaks_in_the_clear_gets_no_answer(locked: Locked) -> None:
 def test_who_never_agrees_on_keys_counts_until_it_leaves(locked: Locked) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_OF_ONE):
-            stack.enter_context(locked.shown.knock())
-        until(lambda: locked.doors.inside.total() == MOST_OF_ONE, "they are inside", LIMIT_S)
-        assert locked.shown.turns_away()
+            stack.enter_context(locked.shown.connect_tcp())
+        until(
+            lambda: locked.doors.open_by_address.total() == MOST_OF_ONE, "they are inside", LIMIT_S
+        )
+        assert locked.shown.refuses_connection()
         assert locked.doors.refused == 1
-    until(lambda: not locked.doors.inside, "they have left", LIMIT_S)
+    until(lambda: not locked.doors.open_by_address, "they have left", LIMIT_S)
     assert _ask(locked, locked.trust(), "/livez").status == 200

@@ -10,27 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core.control_messages import Rules
+from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Topic
-from livejoin.kafka.reading import Span
+from livejoin.kafka.reading import OffsetRange
 from livejoin.tables.http import topic_browser
 from livejoin.tables.http.topic_rows import (
-    Measured,
-    Seen,
-    kind,
+    PeekedMessage,
+    TopicSize,
+    decode_text,
     message_row,
     newest_first,
-    parsed,
-    row,
-    text,
-    unknown,
+    parse_value,
+    topic_kind,
+    topic_row,
+    unknown_topic,
 )
 from tables.fake_kafka import FakeConsumer, FakeKafka, Message, Partitions
-from tables.serving import served
+from tables.serving import run_server
 
-RULES = Rules(Names("livejoin"), "control")
-FEW = Rules(Names("livejoin"), "control", ("crm.*",))
+RULES = TopicRules(Names("livejoin"), "control")
+FEW = TopicRules(Names("livejoin"), "control", ("crm.*",))
 
 
 # --- what is shown
@@ -52,11 +52,11 @@ FEW = Rules(Names("livejoin"), "control", ("crm.*",))
 def test_a_topic_is_shown_as_what_it_is_to_livejoin(
     topic: str, every: str | None, few: str | None
 ) -> None:
-    assert (kind(topic, RULES), kind(topic, FEW)) == (every, few)
+    assert (topic_kind(topic, RULES), topic_kind(topic, FEW)) == (every, few)
 
 
 def test_the_row_of_a_topic() -> None:
-    assert row(Topic("users", "id", (0, 1)), Measured(5, 1_700_000_000_123), RULES) == {
+    assert topic_row(Topic("users", "id", (0, 1)), TopicSize(5, 1_700_000_000_123), RULES) == {
         "name": "users",
         "kind": "data",
         "partitions": 2,
@@ -67,15 +67,15 @@ def test_the_row_of_a_topic() -> None:
 
 
 def test_the_row_of_a_topic_that_may_not_be_read_says_so() -> None:
-    found = row(Topic("users", "id", (0,), readable=False), Measured(0, None), RULES)
+    found = topic_row(Topic("users", "id", (0,), readable=False), TopicSize(0, None), RULES)
     assert (found["newest"], found["trouble"]) == (None, 'topic "users" may not be read')
 
 
 def test_an_unknown_topic_names_the_nearest_that_is_shown() -> None:
-    assert str(unknown("usres", ["users", "accounts"])) == (
+    assert str(unknown_topic("usres", ["users", "accounts"])) == (
         'topic "usres" does not exist. Did you mean users?'
     )
-    assert "`livejoin topics`" in str(unknown("xyzzy", ["users"]))
+    assert "`livejoin topics`" in str(unknown_topic("xyzzy", ["users"]))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_an_unknown_topic_names_the_nearest_that_is_shown() -> None:
     ids=["null", "empty", "text", "a byte", "half a character", "long", "divided", "just fits"],
 )
 def test_bytes_are_shown_as_text(raw: bytes | None, shown: str | None) -> None:
-    assert text(raw) == shown
+    assert decode_text(raw) == shown
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_bytes_are_shown_as_text(raw: bytes | None, shown: str | None) -> None:
 def test_a_value_is_parsed_or_it_is_said_why_not(
     value: bytes | None, found: dict[str, Any] | None, reason: str | None
 ) -> None:
-    assert parsed(value) == (found, reason)
+    assert parse_value(value) == (found, reason)
 
 
 def test_a_number_of_thousands_of_digits_is_said_to_be_one() -> None:
-    found, reason = parsed(b'{"a": ' + b"9" * 50_000 + b"}")
+    found, reason = parse_value(b'{"a": ' + b"9" * 50_000 + b"}")
     assert found is None
     assert reason is not None
     assert reason.startswith("value: not valid JSON: Exceeds the limit")
@@ -133,16 +133,16 @@ def test_a_number_of_thousands_of_digits_is_said_to_be_one() -> None:
 
 @given(st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300))
 def test_any_message_can_be_shown(key: bytes | None, value: bytes | None) -> None:
-    found = message_row(Seen(0, 1, None, key, value))
+    found = message_row(PeekedMessage(0, 1, None, key, value))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["parsed"] is None) == (found["reason"] is not None)
 
 
 def test_the_newest_come_first_whatever_their_partition() -> None:
     tails = [
-        [Seen(0, 0, 10, None, None), Seen(0, 1, 30, None, None)],
-        [Seen(1, 7, 20, None, None), Seen(1, 8, 20, None, None)],
-        [Seen(2, 0, None, None, None)],
+        [PeekedMessage(0, 0, 10, None, None), PeekedMessage(0, 1, 30, None, None)],
+        [PeekedMessage(1, 7, 20, None, None), PeekedMessage(1, 8, 20, None, None)],
+        [PeekedMessage(2, 0, None, None, None)],
     ]
     newest = [(one.partition, one.offset) for one in newest_first(tails, 4)]
     assert newest == [(0, 1), (1, 8), (1, 7), (0, 0)]
@@ -156,8 +156,8 @@ def _partitions(offsets: dict[int, list[int]]) -> dict[str, dict[int, list[Messa
 
 
 def _last(consumer: FakeConsumer, starts: dict[int, int], count: int) -> tuple[Any, bool]:
-    spans = {p: Span(start, consumer.ends[p]) for p, start in starts.items()}
-    tails, complete = topic_browser.last(consumer, "t", spans, count)  # type: ignore[arg-type]
+    spans = {p: OffsetRange(start, consumer.ends[p]) for p, start in starts.items()}
+    tails, complete = topic_browser.read_tails(consumer, "t", spans, count)  # type: ignore[arg-type]
     return {p: [seen.offset for seen in tail] for p, tail in tails.items()}, complete
 
 
@@ -209,8 +209,8 @@ CLUSTER: dict[str, Partitions] = {
 
 
 def test_the_topics_are_listed_with_what_they_hold() -> None:
-    with served(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.get("/api/v1/topics").json()
+    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
+        body = serving.request("/api/v1/topics").json()
     assert body["total"] == 5
     assert [(one["name"], one["kind"], one["records"]) for one in body["topics"]] == [
         ("accounts", "data", 0),
@@ -230,39 +230,39 @@ def test_the_topics_are_listed_with_what_they_hold() -> None:
 
 
 def test_a_topic_that_cannot_be_asked_says_so_and_the_others_are_listed() -> None:
-    with served(kafka=FakeKafka(CLUSTER, broken=["users"])) as serving:
-        rows = {one["name"]: one for one in serving.get("/api/v1/topics").json()["topics"]}
+    with run_server(kafka=FakeKafka(CLUSTER, broken=["users"])) as serving:
+        rows = {one["name"]: one for one in serving.request("/api/v1/topics").json()["topics"]}
     assert (rows["users"]["records"], rows["users"]["newest"]) == (None, None)
     assert 'Kafka failed on topic "users"' in rows["users"]["trouble"]
     assert (rows["accounts"]["records"], rows["accounts"]["trouble"]) == (0, None)
 
 
 def test_a_cluster_without_topics_has_an_empty_list() -> None:
-    with served(kafka=FakeKafka({})) as serving:
-        assert serving.get("/api/v1/topics").json() == {"total": 0, "topics": []}
+    with run_server(kafka=FakeKafka({})) as serving:
+        assert serving.request("/api/v1/topics").json() == {"total": 0, "topics": []}
 
 
 def test_of_many_topics_the_first_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_browser, "MOST_TOPICS", 2)
-    with served(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.get("/api/v1/topics").json()
+    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
+        body = serving.request("/api/v1/topics").json()
     assert (body["total"], [one["name"] for one in body["topics"]]) == (5, ["accounts", "control"])
 
 
 def test_topics_that_the_settings_do_not_allow_are_not_there() -> None:
-    with served(kafka=FakeKafka(CLUSTER), rules=FEW) as serving:
-        rows = serving.get("/api/v1/topics").json()["topics"]
-        hidden = serving.get("/api/v1/topics/users/peek")
+    with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as serving:
+        rows = serving.request("/api/v1/topics").json()["topics"]
+        hidden = serving.request("/api/v1/topics/users/peek")
     assert [one["name"] for one in rows] == ["control", "crm.users", "livejoin.ledger"]
     assert hidden.status == 404
     assert hidden.json()["detail"] == 'topic "users" does not exist. Did you mean crm.users?'
 
 
 def test_a_peek_gives_the_newest_messages_of_all_partitions() -> None:
-    with served(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.get("/api/v1/topics/users/peek").json()
-        two = serving.get("/api/v1/topics/users/peek?count=2").json()
-        none = serving.get("/api/v1/topics/accounts/peek").json()
+    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
+        body = serving.request("/api/v1/topics/users/peek").json()
+        two = serving.request("/api/v1/topics/users/peek?count=2").json()
+        none = serving.request("/api/v1/topics/accounts/peek").json()
     assert (body["topic"], body["complete"]) == ("users", True)
     places = [(one["partition"], one["offset"]) for one in body["messages"]]
     assert places == [(0, 5), (1, 0), (0, 4)]
@@ -282,8 +282,8 @@ def test_a_peek_gives_the_newest_messages_of_all_partitions() -> None:
 
 def test_half_a_character_in_a_message_is_no_failure() -> None:
     half = {"users": {0: [Message(0, 0, b'{"a": "\\ud800"}')]}}
-    with served(kafka=FakeKafka(half)) as serving:
-        (one,) = serving.get("/api/v1/topics/users/peek").json()["messages"]
+    with run_server(kafka=FakeKafka(half)) as serving:
+        (one,) = serving.request("/api/v1/topics/users/peek").json()["messages"]
     assert one["parsed"] == {"a": "\ud800"}
 
 
@@ -297,8 +297,8 @@ def test_half_a_character_in_a_message_is_no_failure() -> None:
 def test_a_topic_that_is_not_there_is_a_problem_that_names_the_nearest(
     topic: str, said: str
 ) -> None:
-    with served(kafka=FakeKafka(CLUSTER)) as serving:
-        answer = serving.get(f"/api/v1/topics/{topic}/peek")
+    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
+        answer = serving.request(f"/api/v1/topics/{topic}/peek")
     assert answer.status == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert said in answer.json()["detail"]
@@ -316,7 +316,7 @@ def test_a_topic_that_is_not_there_is_a_problem_that_names_the_nearest(
     ],
 )
 def test_a_wrong_question_is_not_passed_on(path: str, said: str) -> None:
-    with served() as serving:
-        answer = serving.get(f"/api/v1/{path}")
+    with run_server() as serving:
+        answer = serving.request(f"/api/v1/{path}")
     assert answer.status == 400
     assert said in answer.json()["detail"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livejoin.core.changelog import Change, Follower
+from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
 from livejoin.tables.ingest import decode, rank, removals, segments, store
 from livejoin.tables.ingest.store import Cap, Store
 from tables.filled import plain
@@ -18,7 +18,7 @@ Event = tuple[str, int, int]  # source, offset, time
 One = TypeVar("One")
 
 
-def _step(seen: list[Event], event: Event, join: str) -> list[Change]:
+def _step(seen: list[Event], event: Event, join: str) -> list[ChangelogRecord]:
     """What an event writes, with one userId for all: the rows that it changes, then a removal."""
     users = sorted(e for e in seen if e[0] == "user")
     accounts = sorted((e for e in seen if e[0] == "account"), key=lambda e: (e[2], e[1]))
@@ -33,25 +33,25 @@ def _step(seen: list[Event], event: Event, join: str) -> list[Change]:
         if mine:
             first = mine[0]
             at = (first[2], 1, first[1])
-            written.append(Change(TABLE, f"0-{user[1]}", None, first[2], at))
+            written.append(ChangelogRecord(TABLE, f"0-{user[1]}", None, first[2], at))
         else:
             written.append(_joined(user, None))
     return written
 
 
-def _joined(user: Event, account: Event | None) -> Change:
+def _joined(user: Event, account: Event | None) -> ChangelogRecord:
     version = None if account is None else (account[2], 1, account[1])
     ts = user[2] if account is None else max(user[2], account[2])
-    return Change(TABLE, f"0-{user[1]}", {"name": f"{user}{account}"}, ts, version)
+    return ChangelogRecord(TABLE, f"0-{user[1]}", {"name": f"{user}{account}"}, ts, version)
 
 
-def _pair(user: Event, account: Event) -> Change:
+def _pair(user: Event, account: Event) -> ChangelogRecord:
     ts = max(user[2], account[2])
-    return Change(TABLE, f"0-{user[1]}+1-{account[1]}", {"name": f"{user}{account}"}, ts)
+    return ChangelogRecord(TABLE, f"0-{user[1]}+1-{account[1]}", {"name": f"{user}{account}"}, ts)
 
 
 @st.composite
-def changelogs(draw: st.DrawFn, join: str) -> list[Change]:
+def changelogs(draw: st.DrawFn, join: str) -> list[ChangelogRecord]:
     """Two runs over the same events, in another order; the first may be cut short."""
     count = draw(st.integers(1, 7))
     # few times: ties are common, and the identities decide
@@ -59,7 +59,7 @@ def changelogs(draw: st.DrawFn, join: str) -> list[Change]:
         (draw(st.sampled_from(["user", "account"])), offset, draw(st.integers(-1, 3)))
         for offset in range(count)
     ]
-    written: list[Change] = []
+    written: list[ChangelogRecord] = []
     first, second = draw(st.permutations(events)), draw(st.permutations(events))
     for run in (first[: draw(st.integers(0, count))], second):
         seen: list[Event] = []
@@ -69,13 +69,13 @@ def changelogs(draw: st.DrawFn, join: str) -> list[Change]:
     return written
 
 
-def _ranked(change: Change) -> rank.Rank:
-    return rank.rank(change.ts, change.id)
+def _ranked(change: ChangelogRecord) -> rank.Rank:
+    return rank.rank_of(change.ts, change.id)
 
 
-def _expected(written: Sequence[Change], most: int) -> set[str]:
+def _expected(written: Sequence[ChangelogRecord], most: int) -> set[str]:
     """The rows of the highest rank of all that a follower without a cap would have."""
-    newest = Follower()
+    newest = ReferenceFollower()
     for change in written:
         newest.apply(change)
     rows = newest.table(TABLE)
@@ -91,14 +91,14 @@ def _portions(data: st.DataObject, written: Sequence[One]) -> list[list[One]]:
     ]
 
 
-def _compacted(written: Sequence[Change]) -> list[tuple[int, Change]]:
+def _compacted(written: Sequence[ChangelogRecord]) -> list[tuple[int, ChangelogRecord]]:
     """The last record of each key, in the order of the log, with where the log goes on."""
     last = {change.key(): place for place, change in enumerate(written)}
     return [(place + 1, written[place]) for place in sorted(last.values())]
 
 
-def _records(some: Sequence[Change]) -> decode.Records:
-    return decode.records(TABLE, [c.id for c in some], [c.value() for c in some])
+def _records(some: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(TABLE, [c.id for c in some], [c.value() for c in some])
 
 
 class Viewer:
@@ -142,7 +142,7 @@ def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.D
     most, shown = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
     cap = Cap(most, null_rows=join == "left_outer")
     early, viewer = Store(SCHEMA, cap), Viewer()
-    early.limit(shown)
+    early.limit_viewers(shown)
     seq = 0
     seen: list[tuple[int, dict[str, dict[str, Any]]]] = []
     for portion in _portions(data, written) if written else []:
@@ -153,9 +153,9 @@ def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.D
         so_far = written[:seq]
         assert {row["_id"] for row in plain(early.snapshot())} == _expected(so_far, most)
         assert viewer.rows.keys() == _expected(so_far, min(most, shown))
-        assert {row["_id"]: row for row in plain(early.newest())} == viewer.rows
+        assert {row["_id"]: row for row in plain(early.viewer_snapshot())} == viewer.rows
         for point, had in viewer.past:
-            missed = early.since(point)
+            missed = early.changes_since(point)
             if missed is not None:
                 _apply(had, missed)
                 assert had == viewer.rows, f"resumed from {point} at {seq}"
@@ -163,16 +163,16 @@ def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.D
     late = Store(SCHEMA, cap)
     for some in _portions(data, _compacted(written)) if written else []:
         late.apply(_records([change for _, change in some]), some[-1][0])
-    late.limit(shown)
+    late.limit_viewers(shown)
     assert late.hash == early.hash
-    assert late.shown() == early.shown()
+    assert late.viewer_digest() == early.viewer_digest()
     for point, had in seen:
-        missed = late.since(point)
+        missed = late.changes_since(point)
         if missed is not None:
             _apply(had, missed)
             assert had == viewer.rows, f"resumed from {point} at a server that came later"
     assert early.capped_from == (
-        min(row["_ts"] for row in plain(early.snapshot())) if early._capped else None
+        min(row["_ts"] for row in plain(early.snapshot())) if early._has_evicted else None
     )
 
 
@@ -185,7 +185,7 @@ def test_removals_are_forgotten_once_their_rows_rank_below_the_table() -> None:
         filled.apply(_records([_joined(user, None)]), n)  # late, as after a crash
         assert all("+" in row["_id"] for row in plain(filled.snapshot()))
     assert len(filled) == 2
-    assert len(filled._removed) <= 4
+    assert len(filled._removals) <= 4
 
 
 def test_a_late_row_whose_removal_is_forgotten_needs_no_winner() -> None:
@@ -193,12 +193,12 @@ def test_a_late_row_whose_removal_is_forgotten_needs_no_winner() -> None:
     user, account = ("user", 0, 0), ("account", 0, 1)
     filled.apply(_records([_joined(user, None), *_step([user, account], account, "left_outer")]))
     filled.apply(_records([_joined(user, None)]))
-    assert filled.late == {"0-0"}
+    assert filled.needs_rewrite == {"0-0"}
     for n in range(1, 20):
         other, its = ("user", n, 10 * n), ("account", n, 10 * n + 1)
         filled.apply(_records(_step([other, its], its, "left_outer")), n)
-    assert filled.late == set()
-    assert filled.winners(TABLE, ["0-0"]) == []
+    assert filled.needs_rewrite == set()
+    assert filled.winning_records(TABLE, ["0-0"]) == []
 
 
 def test_a_row_that_left_comes_back_whole_when_a_newer_account_lifts_it() -> None:
@@ -217,15 +217,15 @@ def test_a_record_that_comes_late_is_named_until_the_winner_follows_it() -> None
     filled = Store(SCHEMA, Cap(10))
     filled.apply(_records([_joined(user, new)]))
     filled.apply(_records([_joined(user, old)]))
-    assert filled.late == {"0-0"}
+    assert filled.needs_rewrite == {"0-0"}
     filled.apply(_records([_joined(user, new)]))
-    assert filled.late == set()
+    assert filled.needs_rewrite == set()
     outer = Store(SCHEMA, Cap(10, null_rows=True))
     outer.apply(_records(_step([user, old], old, "left_outer")))
     outer.apply(_records([_joined(user, None)]))
-    assert outer.late == {"0-0"}
+    assert outer.needs_rewrite == {"0-0"}
     outer.apply(_records(_step([user, old], old, "left_outer")))
-    assert outer.late == set()
+    assert outer.needs_rewrite == set()
 
 
 def test_rejects_are_capped_by_source() -> None:
@@ -233,9 +233,11 @@ def test_rejects_are_capped_by_source() -> None:
     filled = Store(schema, Cap(2, groups=("users", "accounts")))
     for n in range(6):
         for source in ("users", "accounts")[: 1 + n % 2]:
-            change = Change("rejects_ui", f"{source}/0-{n}", {"source": source, "raw": "e30="}, n)
+            change = ChangelogRecord(
+                "rejects_ui", f"{source}/0-{n}", {"source": source, "raw": "e30="}, n
+            )
             values = [change.value()]
-            filled.apply(decode.records("rejects_ui", [change.id], values), n)
+            filled.apply(decode.decode_records("rejects_ui", [change.id], values), n)
     assert {row["_id"] for row in plain(filled.snapshot())} == {
         "users/0-4",
         "users/0-5",

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from core.changelog import DATA, bundled, changes
 from livejoin import row_hash
 from livejoin.core import spec
-from livejoin.core.changelog import Change, Version
+from livejoin.core.changelog import ChangelogRecord, Version
 from livejoin.core.changelog_bundles import Bundle
 from livejoin.tables.ingest import chunks, decode
-from livejoin.tables.ingest.marks import Read, reached
+from livejoin.tables.ingest.marks import ReadProgress, positions_of
 from tables.filled import chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)
 
 
-def _decoded(table: str, some: list[Change]) -> decode.Records:
-    return decode.records(table, [c.id for c in some], [c.value() for c in some])
+def _decoded(table: str, some: list[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(table, [c.id for c in some], [c.value() for c in some])
 
 
-def _cells(change: Change) -> dict[str, Any]:
+def _cells(change: ChangelogRecord) -> dict[str, Any]:
     cells = {name: (change.row or {}).get(name) for name in decode.SCHEMAS[change.table].names}
     raw = cells.get("raw")
     if raw is not None:
@@ -37,12 +37,12 @@ def _version(version: Version) -> list[int]:
     return [LOWEST] * 3 if version is None else list(version)
 
 
-def _runs(table: str) -> st.SearchStrategy[list[Change]]:
+def _runs(table: str) -> st.SearchStrategy[list[ChangelogRecord]]:
     return st.lists(changes(table), min_size=1, max_size=8)
 
 
 @given(st.sampled_from(DATA).flatmap(_runs))
-def test_a_run_of_records_is_decoded_as_the_definition_says(some: list[Change]) -> None:
+def test_a_run_of_records_is_decoded_as_the_definition_says(some: list[ChangelogRecord]) -> None:
     records = _decoded(some[0].table, some)
     assert records.ids == [change.id for change in some]
     assert records.present.tolist() == [change.row is not None for change in some]
@@ -53,14 +53,14 @@ def test_a_run_of_records_is_decoded_as_the_definition_says(some: list[Change]) 
 
 @given(bundled())
 def test_a_bundle_is_decoded_as_the_definition_says(one: Bundle) -> None:
-    some = one.changes()
-    records = decode.bundle(one.table, one.value())
+    some = one.records()
+    records = decode.decode_bundle(one.table, one.value())
     assert records.ids == [change.id for change in some]
     assert records.present.tolist() == [change.row is not None for change in some]
     assert records.versions.tolist() == [_version(change.version) for change in some]
     assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
     if records.hashes is not None:
-        assert np.array_equal(records.hashes, row_hash.of_rows(records.rows))
+        assert np.array_equal(records.hashes, row_hash.hash_rows(records.rows))
 
 
 def test_bundles_keep_their_place_among_other_records() -> None:
@@ -72,20 +72,20 @@ def test_bundles_keep_their_place_among_other_records() -> None:
         *((bundle, between.value()), (unknown, between.value()), (bundle, between.value())),
         *((one.key(), one.value()) for one in (last, user(1))),
     ]
-    decoded = chunks.decoded(7, 42, records)
-    assert [(table, records.ids) for table, records in decoded.records] == [
+    decoded = chunks.decode_chunk(7, 42, records)
+    assert [(table, records.ids) for table, records in decoded.batches] == [
         ("final_ui", ["0-1"]),
         ("final_ui", ["0-3", "0-4"]),
         ("final_ui", ["0-3", "0-4"]),
         ("final_ui", ["0-2"]),
         ("users_ui", ["0-1"]),
     ]
-    assert reached(decoded.marks) == {"users": {0: 2}}
+    assert positions_of(decoded.read_offsets) == {"users": {0: 2}}
 
 
 @pytest.mark.parametrize("table", DATA)
 def test_columns_come_in_the_order_and_the_types_of_the_table(table: str) -> None:
-    records = _decoded(table, [Change(table, "users/0-1", {}, 5)])
+    records = _decoded(table, [ChangelogRecord(table, "users/0-1", {}, 5)])
     arrow = {
         "string": pa.string(),
         "int64": pa.int64(),
@@ -103,15 +103,20 @@ def test_an_int64_keeps_all_its_bits(age: int) -> None:
 
 
 def test_a_run_of_removals_alone_is_decoded() -> None:
-    removals = [Change("final_ui", "0-1", None, 5, (7, 0, 1)), Change("final_ui", "0-2", None, 6)]
+    removals = [
+        ChangelogRecord("final_ui", "0-1", None, 5, (7, 0, 1)),
+        ChangelogRecord("final_ui", "0-2", None, 6),
+    ]
     records = _decoded("final_ui", removals)
     assert records.present.tolist() == [False, False]
     assert records.versions.tolist() == [[7, 0, 1], [LOWEST] * 3]
 
 
 def test_a_field_that_is_not_known_is_ignored() -> None:
-    records = decode.records("users_ui", ["0-1"], [b'{"row":{"name":"a","x":{}},"ts":5,"y":[1]}'])
-    assert plain(records.rows) == [_cells(Change("users_ui", "0-1", {"name": "a"}, 5))]
+    records = decode.decode_records(
+        "users_ui", ["0-1"], [b'{"row":{"name":"a","x":{}},"ts":5,"y":[1]}']
+    )
+    assert plain(records.rows) == [_cells(ChangelogRecord("users_ui", "0-1", {"name": "a"}, 5))]
 
 
 @given(st.binary())
@@ -119,29 +124,29 @@ def test_a_field_that_is_not_known_is_ignored() -> None:
 @example("cut inside €".encode()[:-1])
 def test_the_raw_bytes_of_a_reject_are_shown_as_text(raw: bytes) -> None:
     row = {"source": "users", "raw": base64.b64encode(raw).decode()}
-    shown = plain(_decoded("rejects_ui", [Change("rejects_ui", "users/0-1", row, 5)]).rows)
+    shown = plain(_decoded("rejects_ui", [ChangelogRecord("rejects_ui", "users/0-1", row, 5)]).rows)
     assert shown[0]["raw"] == raw.decode(errors="backslashreplace")
 
 
 def test_rows_made_here_are_all_there_and_of_one_version() -> None:
     rows = _decoded("users_ui", [user(0), user(1)]).rows
-    made = decode.Records.made(["a", "b"], rows, 3)
+    made = decode.ChangeBatch.from_rows(["a", "b"], rows, 3)
     assert made.present.tolist() == [True, True]
     assert np.array_equal(made.versions, [[3, 3, 3], [3, 3, 3]])
 
 
 def test_a_stretch_of_the_changelog_becomes_one_run_per_table_with_tombstones_apart() -> None:
-    unknown = Change("a_table_of_tomorrow", "0-1", {"x": 1}, 5)
+    unknown = ChangelogRecord("a_table_of_tomorrow", "0-1", {"x": 1}, 5)
     decoded = chunk(
         7, 42, user(1), reject("users", 2), unknown, tombstone("accounts", 3), user(4, name="Alan")
     )
     assert (decoded.generation, decoded.seq) == (7, 42)
-    assert {table: records.ids for table, records in decoded.records} == {
+    assert {table: records.ids for table, records in decoded.batches} == {
         "users_ui": ["0-1", "0-4"],
         "rejects_ui": ["users/0-2"],
     }
-    counted = Read()
-    counted.add(decoded.marks)
+    counted = ReadProgress()
+    counted.add(decoded.read_offsets)
     assert counted.counts() == {
         "users": {"read": 3, "rows": 2, "rejected": 1, "tombstones": 0},
         "accounts": {"read": 1, "rows": 0, "rejected": 0, "tombstones": 1},

@@ -16,8 +16,8 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State, to_json
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.ingest.follower import Follower
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.follower import LedgerFollower
 from rig.running import until
 from tables.filled import CHOICE, user
 
@@ -127,7 +127,7 @@ class Reader:
         self.at = {}
 
 
-class Told(Host):
+class Told(Catalog):
     """Notes what the follower tells."""
 
     def __init__(self) -> None:
@@ -135,20 +135,20 @@ class Told(Host):
         self.states: list[State] = []
         self.cutovers: list[int | None] = []
         self.statuses: list[Mapping[str, Any]] = []
-        self.audience.append(self)
+        self.listeners.append(self)
 
-    def follow(self, state: State, ends: Mapping[int, int] | None = None) -> None:
+    def apply_state(self, state: State, ends: Mapping[int, int] | None = None) -> None:
         self.states.append(state)
-        super().follow(state, ends)
+        super().apply_state(state, ends)
 
-    def show_status(self, row: Mapping[str, Any]) -> None:
+    def set_status(self, row: Mapping[str, Any]) -> None:
         self.statuses.append(row)
-        super().show_status(row)
+        super().set_status(row)
 
-    def changed(self, *_: Any) -> None:
+    def on_change(self, *_: Any) -> None:
         """Rows are looked at where they matter."""
 
-    def cut_over(self) -> None:
+    def on_cutover(self) -> None:
         self.cutovers.append(self.generation)
 
 
@@ -177,11 +177,11 @@ def rows(count: int) -> list[tuple[bytes, bytes]]:
     return [(one.key(), one.value()) for one in map(user, range(count))]
 
 
-def following(log: Log, host: Host, done: Callable[[], Any], what: str) -> None:
+def following(log: Log, host: Catalog, done: Callable[[], Any], what: str) -> None:
     """Follow until something holds. The tables are this thread's alone, as they are a loop's."""
     stop = threading.Event()
     posted = queue.SimpleQueue[Callable[[], None]]()
-    follower = Follower(log, NAMES, host, posted.put, logs_kept=100)
+    follower = LedgerFollower(log, NAMES, host, posted.put, logs_kept=100)
     thread = threading.Thread(target=follower.run, args=(stop,), name="follower")
 
     def look() -> Any:
@@ -245,7 +245,7 @@ def test_an_empty_ledger_is_no_error(log: Log) -> None:
     host = Told()
 
     def led() -> bool:
-        if host.signs.unread_s is not None and not log.logs[NAMES.ledger]:
+        if host.liveness.since_read_s is not None and not log.logs[NAMES.ledger]:
             log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
         return host.generation == 1
 
@@ -268,7 +268,7 @@ def test_a_generation_seen_before_it_was_resolved_is_read_whole_before_it_is_sho
         return host.generation == 2
 
     shown: list[int] = []
-    host.cut_over = lambda: shown.append(host.seq)  # type: ignore[method-assign]
+    host.on_cutover = lambda: shown.append(host.seq)  # type: ignore[method-assign]
     following(log, host, seen, "generation 2 is shown")
     assert shown == [0, 500]
 
@@ -287,7 +287,7 @@ def test_a_changelog_that_is_made_later_is_measured_when_the_ledger_is_next_writ
         return host.generation == 2
 
     shown: list[int] = []
-    host.cut_over = lambda: shown.append(host.seq)  # type: ignore[method-assign]
+    host.on_cutover = lambda: shown.append(host.seq)  # type: ignore[method-assign]
     following(log, host, seen, "generation 2 is shown")
     assert shown == [0, 500]
 
@@ -319,11 +319,11 @@ def nothing() -> None:
     """The last step."""
 
 
-def rows_of(host: Host) -> int:
+def rows_of(host: Catalog) -> int:
     return int(host.store("users_ui").snapshot().num_rows)
 
 
-def logged(host: Host) -> list[str]:
+def logged(host: Catalog) -> list[str]:
     return [
         str(one) for one in host.store("orchestrator_logs").snapshot().column("msg").to_pylist()
     ]
@@ -357,7 +357,7 @@ def test_what_a_newer_leader_writes_does_not_end_the_follower(log: Log) -> None:
         steps(
             (lambda: host.generation == 1, lambda: log.write(NAMES.logs, line(1, "before"))),
             (lambda: logged(host) == ["before"], newer),
-            (lambda: "format 3" in host.stale, speaks),
+            (lambda: "format 3" in host.stale_reason, speaks),
             (lambda: rows_of(host) == 2, nothing),
         ),
         "what it has goes on",
@@ -374,7 +374,7 @@ def test_lines_that_were_left_out_beside_a_newer_leader_are_read_once_it_is_gone
         host,
         steps(
             (
-                lambda: "format 3" in host.stale,
+                lambda: "format 3" in host.stale_reason,
                 lambda: log.write(NAMES.ledger, *said(State(live=generation(1, 0)))),
             ),
             (lambda: logged(host) == ["meanwhile"], nothing),
@@ -397,7 +397,7 @@ def test_records_of_a_foreign_shape_are_left_out_and_that_is_said_once(log: Log)
         following(log, host, lambda: "after them" in logged(host), "what comes after is shown")
     left_out = [one["topic"] for one in said_of_it if one["event"].startswith("left out")]
     assert sorted(left_out) == sorted([NAMES.leader, NAMES.ledger, NAMES.logs])
-    assert host.signs.silence_s is not None, "whoever beats leads"
+    assert host.liveness.leader_silence_s is not None, "whoever beats leads"
     assert [row["generation"] for row in host.system.generations()] == [1]
 
 
@@ -410,7 +410,7 @@ def test_a_refused_server_that_begins_anew_goes_on_with_what_it_has(log: Log) ->
         host,
         steps(
             (lambda: host.generation == 1, lambda: log.write(NAMES.ledger, (STATE_KEY, NEWER))),
-            (lambda: "format 3" in host.stale, log.fail.set),
+            (lambda: "format 3" in host.stale_reason, log.fail.set),
             (
                 lambda: not log.fail.is_set(),
                 lambda: log.write(NAMES.changelog(1), *rows(2)[1:]),

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.tables.ingest import marks as module
-from livejoin.tables.ingest.marks import Offsets, Ranges, Read, marks
+from livejoin.tables.ingest.marks import OffsetSet, RangeSet, ReadProgress, read_offsets
 
 NUMBERS = st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=12)
 
 
 @given(NUMBERS)
 def test_ranges_hold_what_a_set_would_and_tell_what_is_new(portions: list[set[int]]) -> None:
-    ranges, expected = Ranges(), set[int]()
+    ranges, expected = RangeSet(), set[int]()
     for some in portions:
         numbers = np.array(sorted(some))
         assert set(numbers[ranges.add(numbers)].tolist()) == some - expected
         expected |= some
-        held = [n for a, b in zip(ranges.firsts, ranges.ends, strict=True) for n in range(a, b)]
+        held = [n for a, b in zip(ranges.starts, ranges.ends, strict=True) for n in range(a, b)]
         assert held == sorted(expected)
-        gaps = zip(ranges.ends, ranges.firsts[1:], strict=False)
+        gaps = zip(ranges.ends, ranges.starts[1:], strict=False)
         assert all(end < first for end, first in gaps), "two ranges touch"
 
 
@@ -31,44 +31,46 @@ def test_ranges_hold_what_a_set_would_and_tell_what_is_new(portions: list[set[in
 def test_blocks_of_offsets_hold_what_a_set_would(portions: list[set[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BITS", 8)
-        offsets, expected = Offsets(), set[int]()
+        offsets, expected = OffsetSet(), set[int]()
         for some in portions:
             numbers = np.array(sorted(some))
             assert set(numbers[offsets.add(numbers)].tolist()) == some - expected
             expected |= some
         whole = {n for n in range(6) if expected.issuperset(range(8 * n, 8 * n + 8))}
-        assert {n for n in range(6) if n in offsets.whole} == whole
-        assert offsets.partial.keys() == {n // 8 for n in expected} - whole
+        assert {n for n in range(6) if n in offsets.full_blocks} == whole
+        assert offsets.partial_blocks.keys() == {n // 8 for n in expected} - whole
 
 
 def test_a_million_records_without_a_hole_are_one_range() -> None:
-    read, count = Read(), 1 << 20
+    read, count = ReadProgress(), 1 << 20
     cuts = range(0, count + 1, 1 << 15)
     for start, stop in pairwise(cuts):
         ids = [f"0-{offset}" for offset in range(start, stop)]
-        read.add(marks({"users_ui": ids[::2], "rejects_ui": [f"users/{i}" for i in ids[1::2]]}))
+        read.add(
+            read_offsets({"users_ui": ids[::2], "rejects_ui": [f"users/{i}" for i in ids[1::2]]})
+        )
     half = count // 2
     counts = {"read": count, "rows": half, "rejected": half, "tombstones": 0}
     assert read.counts()["users"] == counts
     (offsets,) = read._offsets.values()
-    assert offsets.partial == {}
-    assert (offsets.whole.firsts, offsets.whole.ends) == ([0], [count >> 16])
+    assert offsets.partial_blocks == {}
+    assert (offsets.full_blocks.starts, offsets.full_blocks.ends) == ([0], [count >> 16])
 
 
 def test_a_hole_behind_every_record_takes_a_bit() -> None:
     """As in a topic to which every record was written in a transaction of its own."""
-    offsets, count = Offsets(), 1_000_000
+    offsets, count = OffsetSet(), 1_000_000
     for start in range(0, count, 1000):
         assert offsets.add(2 * np.arange(start, start + 1000)).all()
-    held = sum(sys.getsizeof(bits) for bits in offsets.partial.values())
+    held = sum(sys.getsizeof(bits) for bits in offsets.partial_blocks.values())
     assert held < count / 2  # bytes
-    assert offsets.whole.firsts == []
+    assert offsets.full_blocks.starts == []
 
 
 def test_a_record_that_comes_again_counts_once() -> None:
-    read = Read()
+    read = ReadProgress()
     for _ in range(2):
-        read.add(marks({"users_ui": ["0-1", "0-1", "1-1"], "tombstones": ["users/0-2"]}))
+        read.add(read_offsets({"users_ui": ["0-1", "0-1", "1-1"], "tombstones": ["users/0-2"]}))
     counts = read.counts()["users"]
     assert counts == {"read": 3, "rows": 2, "rejected": 0, "tombstones": 1}
-    assert read.reached == {"users": {0: 3, 1: 2}}
+    assert read.positions == {"users": {0: 3, 1: 2}}

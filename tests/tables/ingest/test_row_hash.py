@@ -57,7 +57,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 @given(st.lists(ROWS))
 def test_every_row_has_the_number_that_the_definition_gives(rows: list[Row]) -> None:
-    assert row_hash.of_rows(_batch(rows)).tolist() == [_row(row) for row in rows]
+    assert row_hash.hash_rows(_batch(rows)).tolist() == [_row(row) for row in rows]
 
 
 @given(st.lists(ROWS, min_size=1), st.data())
@@ -65,7 +65,7 @@ def test_a_slice_is_hashed_as_if_it_stood_alone(rows: list[Row], data: st.DataOb
     start = data.draw(st.integers(0, len(rows)))
     length = data.draw(st.integers(0, len(rows) - start))
     sliced = _batch(rows).slice(start, length)
-    assert row_hash.of_rows(sliced).tolist() == [_row(row) for row in rows[start:][:length]]
+    assert row_hash.hash_rows(sliced).tolist() == [_row(row) for row in rows[start:][:length]]
 
 
 @given(st.lists(ROWS), st.data())
@@ -74,7 +74,7 @@ def test_filtered_rows_are_hashed_as_if_they_stood_alone(
 ) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     kept = _batch(rows).filter(pa.array(keep, pa.bool_()))
-    assert row_hash.of_rows(kept).tolist() == [
+    assert row_hash.hash_rows(kept).tolist() == [
         _row(row) for row, kept in zip(rows, keep, strict=True) if kept
     ]
 
@@ -91,10 +91,10 @@ def test_filtered_rows_are_hashed_as_if_they_stood_alone(
     ],
 )
 def test_rows_that_differ_have_different_numbers(one: Row, other: Row) -> None:
-    first, second = row_hash.of_rows(_batch([one, other])).tolist()
+    first, second = row_hash.hash_rows(_batch([one, other])).tolist()
     assert first != second
 
 
 def test_a_long_column_is_hashed_like_a_short_one() -> None:
     rows: list[Row] = [("x" * (n % 7), n, n / 3, n) for n in range(3000)]
-    assert row_hash.of_rows(_batch(rows)).tolist() == [_row(row) for row in rows]
+    assert row_hash.hash_rows(_batch(rows)).tolist() == [_row(row) for row in rows]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livejoin.core.changelog import Change, Follower
+from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
 from livejoin.tables.ingest import decode, segments
 from livejoin.tables.ingest.store import Delta, Store
 from tables.filled import final, plain
@@ -17,7 +17,7 @@ SCHEMA = decode.SCHEMAS[TABLE]
 # few versions and few identities: repeats, old versions and ties are common
 VERSIONS = st.none() | st.tuples(st.integers(0, 2), st.integers(0, 1), st.just(0))
 CHANGES = st.builds(
-    Change,
+    ChangelogRecord,
     st.just(TABLE),
     st.sampled_from(["0-0", "0-1", "0-0+0-0", "1-0"]),
     st.none() | st.fixed_dictionaries({"name": st.none() | st.sampled_from(["", "a", "ä"])}),
@@ -28,11 +28,11 @@ BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=6), max_size=5)
 Rows = dict[str, dict[str, Any]]
 
 
-def _records(some: Sequence[Change]) -> decode.Records:
-    return decode.records(TABLE, [c.id for c in some], [c.value() for c in some])
+def _records(some: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(TABLE, [c.id for c in some], [c.value() for c in some])
 
 
-def _filled(*batches: Sequence[Change]) -> Store:
+def _filled(*batches: Sequence[ChangelogRecord]) -> Store:
     filled = Store(SCHEMA)
     for batch in batches:
         filled.apply(_records(batch))
@@ -50,10 +50,10 @@ class Reference:
     """What `core.rows.Follower` shows, as rows of the table."""
 
     def __init__(self) -> None:
-        self._follower = Follower()
+        self._follower = ReferenceFollower()
         self._ts: dict[str, int] = {}
 
-    def apply(self, batch: Sequence[Change]) -> Rows:
+    def apply(self, batch: Sequence[ChangelogRecord]) -> Rows:
         for change in batch:
             before = self._follower.table(TABLE).get(change.id)
             self._follower.apply(change)
@@ -69,14 +69,14 @@ class Reference:
 
 def _held(of: Store) -> int:
     """How many rows are in memory, dead ones included."""
-    return sum(segment.used for segment in of._rows._order)
+    return sum(segment.used for segment in of._rows._segments)
 
 
 def _fresh_hash(of: Store) -> str:
     """The hash of a store that never held anything but these rows."""
     fresh = Store(SCHEMA)
     for batch in of.snapshot().to_batches():
-        fresh.apply(decode.Records.made(batch.column("_id").to_pylist(), batch, 0))
+        fresh.apply(decode.ChangeBatch.from_rows(batch.column("_id").to_pylist(), batch, 0))
     return fresh.hash
 
 
@@ -100,7 +100,7 @@ def _spare(request: pytest.FixtureRequest) -> Iterator[None]:
 @settings(max_examples=40)
 @given(BATCHES, st.data())
 def test_a_store_shows_what_a_follower_shows_however_records_are_split(
-    batches: list[list[Change]], data: st.DataObject
+    batches: list[list[ChangelogRecord]], data: st.DataObject
 ) -> None:
     filled, reference, view = Store(SCHEMA), Reference(), Rows()
     for batch in batches:
@@ -118,7 +118,7 @@ def test_a_store_shows_what_a_follower_shows_however_records_are_split(
 @settings(max_examples=40)
 @given(BATCHES, st.data())
 def test_dropped_rows_are_gone_from_rows_length_and_hash(
-    batches: list[list[Change]], data: st.DataObject
+    batches: list[list[ChangelogRecord]], data: st.DataObject
 ) -> None:
     filled = Store(SCHEMA)
     for batch in batches:
@@ -186,7 +186,10 @@ def test_the_hash_differs_when_a_cell_does() -> None:
     ],
 )
 def test_a_delta_holds_what_viewers_have_to_learn(
-    before: list[Change], batch: list[Change], upserts: list[str], removed: list[str]
+    before: list[ChangelogRecord],
+    batch: list[ChangelogRecord],
+    upserts: list[str],
+    removed: list[str],
 ) -> None:
     filled = _filled(before) if before else Store(SCHEMA)
     delta = filled.apply(_records(batch))

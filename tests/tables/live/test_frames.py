@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from core.changelog import TEXT
 from livejoin.core import format_versions
 from livejoin.tables.live import frames
-from livejoin.tables.live.frames import Part
+from livejoin.tables.live.frames import EncodedPart
 from tables.filled import chunk, plain, user
 
 PARTS = st.builds(
-    Part,
+    EncodedPart,
     st.sampled_from(["users_ui", "final_ui"]),
     st.sampled_from(["snapshot", "upsert", "remove"]),
     st.binary(),
@@ -22,9 +22,9 @@ HEADERS = st.dictionaries(TEXT.filter(lambda name: name != "parts"), TEXT | st.i
 
 @given(HEADERS, st.lists(PARTS))
 def test_a_frame_is_taken_apart_into_what_it_was_put_together_from(
-    header: dict[str, str | int], parts: list[Part]
+    header: dict[str, str | int], parts: list[EncodedPart]
 ) -> None:
-    read, back = frames.read(frames.frame(header, parts))
+    read, back = frames.parse_frame(frames.encode_frame(header, parts))
     listed = read.pop("parts")
     assert read == {"format": format_versions.LIVE, **header}
     assert back == parts
@@ -32,7 +32,9 @@ def test_a_frame_is_taken_apart_into_what_it_was_put_together_from(
 
 
 def test_a_frame_is_a_length_a_header_and_the_payloads() -> None:
-    data = frames.frame({"type": "data"}, [Part("a", "upsert", b"12"), Part("b", "remove", b"345")])
+    data = frames.encode_frame(
+        {"type": "data"}, [EncodedPart("a", "upsert", b"12"), EncodedPart("b", "remove", b"345")]
+    )
     size = int.from_bytes(data[:4], "big")
     assert json.loads(data[4 : 4 + size].decode()) == {
         "format": 1,
@@ -47,9 +49,9 @@ def test_a_frame_is_a_length_a_header_and_the_payloads() -> None:
 
 @pytest.mark.parametrize("as_table", [True, False], ids=["a table", "a batch"])
 def test_rows_travel_as_an_arrow_stream(*, as_table: bool) -> None:
-    batch = chunk(1, 2, user(0, name="ä€😀", age=2**63 - 1), user(1)).records[0][1].rows
+    batch = chunk(1, 2, user(0, name="ä€😀", age=2**63 - 1), user(1)).batches[0][1].rows
     rows = pa.Table.from_batches([batch]) if as_table else batch
-    part = frames.part("users_ui", "snapshot", rows)
+    part = frames.encode_rows("users_ui", "snapshot", rows)
     with pa.ipc.open_stream(part.payload) as stream:
         back = stream.read_all()
     assert back.schema == batch.schema
@@ -57,7 +59,7 @@ def test_rows_travel_as_an_arrow_stream(*, as_table: bool) -> None:
 
 
 def test_a_removal_lists_identities() -> None:
-    part = frames.removal("final_ui", ["0-1", "0-2+0-3"])
+    part = frames.encode_removal("final_ui", ["0-1", "0-2+0-3"])
     with pa.ipc.open_stream(part.payload) as stream:
         assert stream.read_all().to_pydict() == {"_id": ["0-1", "0-2+0-3"]}
     assert (part.table, part.kind) == ("final_ui", "remove")

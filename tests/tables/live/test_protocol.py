@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from livejoin.core.changelog import Change
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import DATA, Host
+from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import frames
 from livejoin.tables.live import socket as live_socket
 from rig.protocol import Replica, table_hash
 from tables.filled import chunk, final, live, user
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 VECTORS = Path(__file__).parents[3] / "docs" / "live-protocol-vectors.json"
 SEED = 11
@@ -36,11 +36,11 @@ class Server:
         self.stores = {name: Store(decode.SCHEMAS[name]) for name in ("users_ui", "final_ui")}
         self.made: list[dict[str, Any]] = []
 
-    def frame(self, kind: str, seq: int, parts: list[frames.Part], **more: Any) -> None:
+    def frame(self, kind: str, seq: int, parts: list[frames.EncodedPart], **more: Any) -> None:
         """One frame, and what a client holds after it."""
         at = 1_700_000_000_000 + seq
         header = {"type": kind, "generation": 7, "seq": seq, "at": at, **more}
-        data = frames.frame(header, parts)
+        data = frames.encode_frame(header, parts)
         held = {
             name: {"hash": store.hash, "rows": _plain(store.snapshot())}
             for name, store in self.stores.items()
@@ -48,21 +48,23 @@ class Server:
         said = {**header, "parts": [{"table": p.table, "kind": p.kind} for p in parts]}
         self.made.append({"frame": base64.b64encode(data).decode(), "header": said, "tables": held})
 
-    def change(self, seq: int, *changes: Change) -> list[frames.Part]:
+    def change(self, seq: int, *changes: ChangelogRecord) -> list[frames.EncodedPart]:
         """Apply changes; the parts that tell them."""
         parts = []
         for name, store in self.stores.items():
             mine = [c for c in changes if c.table == name]
             if not mine:
                 continue
-            records = decode.records(name, [c.id for c in mine], [c.value() for c in mine])
+            records = decode.decode_records(name, [c.id for c in mine], [c.value() for c in mine])
             delta = store.apply(records, seq)
-            parts += frames.changes(name, delta.upserts, delta.removed)
+            parts += frames.encode_changes(name, delta.upserts, delta.removed)
         return parts
 
-    def snapshots(self) -> list[frames.Part]:
+    def snapshots(self) -> list[frames.EncodedPart]:
         """All tables."""
-        return [frames.part(n, "snapshot", store.snapshot()) for n, store in self.stores.items()]
+        return [
+            frames.encode_rows(n, "snapshot", store.snapshot()) for n, store in self.stores.items()
+        ]
 
     def beat(self, seq: int) -> None:
         """A heartbeat."""
@@ -83,10 +85,10 @@ def vectors() -> list[dict[str, Any]]:
     server = Server()
     big = {"userId": "ü", "name": None, "email": "", "age": 9007199254740993}
     joined = {**big, "accountType": "checking", "balance": -0.0025}
-    server.change(2, user(0), Change("users_ui", "1-0", big, 1_700_000_000_001))
+    server.change(2, user(0), ChangelogRecord("users_ui", "1-0", big, 1_700_000_000_001))
     server.frame("data", 2, server.snapshots())
     server.beat(2)
-    changed = Change("final_ui", "1-0", joined, 1_700_000_000_002, (5, 0, 1))
+    changed = ChangelogRecord("final_ui", "1-0", joined, 1_700_000_000_002, (5, 0, 1))
     server.frame("data", 4, server.change(4, final(0, "Ada"), changed))
     server.frame("data", 5, server.change(5, final(0, "Ada L.", 2), final(1, "Alan")))
     server.frame("data", 6, server.change(6, final(1, None, 3)))
@@ -129,10 +131,10 @@ def test_a_second_implementation_agrees_with_every_heartbeat_over_changes_swaps_
 ):
     print(f"seed {SEED}")
     dice = random.Random(SEED)
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     replica, resumed = Replica(), 0
-    with served(host) as serving:
+    with run_server(host) as serving:
         generation, seq = 1, 0
         for round_ in range(12):
             if round_ in (4, 8):  # a swap while nobody looks
@@ -140,7 +142,7 @@ def test_a_second_implementation_agrees_with_every_heartbeat_over_changes_swaps_
                 serving.follow(live(generation))
             seq = _change(serving, generation, seq, dice)
             with serving.viewer() as viewer:
-                asked: dict[str, Any] = {"subscribe": list(DATA)}
+                asked: dict[str, Any] = {"subscribe": list(DATA_TABLES)}
                 if round_:
                     asked["resume"] = replica.resume
                 viewer.connection.send(json.dumps(asked))
@@ -154,12 +156,12 @@ def test_a_second_implementation_agrees_with_every_heartbeat_over_changes_swaps_
     assert resumed >= 5
 
 
-def _change(serving: Served, generation: int, seq: int, dice: random.Random) -> int:
+def _change(serving: RunningServer, generation: int, seq: int, dice: random.Random) -> int:
     for _ in range(dice.randrange(1, 30)):
         seq += 1
         number, name = dice.randrange(60), f"name {seq}" if dice.random() < 0.8 else None
         change = user(seq) if dice.random() < 0.3 else final(number, name, dice.randrange(seq + 5))
-        serving.do(lambda host, c=change, s=seq: host.apply(chunk(generation, s, c)))  # type: ignore[misc]
+        serving.run_on_loop(lambda host, c=change, s=seq: host.apply(chunk(generation, s, c)))  # type: ignore[misc]
     return seq
 
 

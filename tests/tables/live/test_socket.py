@@ -13,22 +13,22 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core import spec
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import DATA, Host
+from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import socket as live_socket
 from livejoin.tables.live import viewer as viewer_buffer
 from livejoin.tables.live.delivery import Delivery
 from tables.filled import building, chunk, final, line, live, user
-from tables.serving import LIMIT_S, Served, Viewer, served
+from tables.serving import LIMIT_S, RunningServer, Viewer, run_server
 
 
 @pytest.fixture
-def shown() -> Iterator[Served]:
+def shown() -> Iterator[RunningServer]:
     """Generation 1, with one user and one joined row."""
-    host = Host(logs_kept=100, rejects_kept=100)
-    host.follow(live(1))
+    host = Catalog(logs_kept=100, rejects_kept=100)
+    host.apply_state(live(1))
     host.apply(chunk(1, 2, user(0, ts=9000), final(0, "Ada")))
-    with served(host) as serving:
+    with run_server(host) as serving:
         yield serving
 
 
@@ -40,7 +40,7 @@ def quick_beat(monkeypatch: pytest.MonkeyPatch) -> None:
 def _closed(viewer: Viewer) -> tuple[int, str]:
     """How the server ended a socket."""
     with pytest.raises(ConnectionClosed) as closed:
-        viewer.next()
+        viewer.next_frame()
     assert closed.value.rcvd is not None
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
@@ -54,16 +54,16 @@ def _hash(view: dict[str, dict[str, Any]], table: str) -> str:
             [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)],
             schema=schema,
         )
-        store.apply(decode.Records.made(list(view), batch, 0))
+        store.apply(decode.ChangeBatch.from_rows(list(view), batch, 0))
     return store.hash
 
 
 # --- what a viewer gets
 
 
-def test_first_comes_a_snapshot_of_what_was_asked_for(shown: Served) -> None:
+def test_first_comes_a_snapshot_of_what_was_asked_for(shown: RunningServer) -> None:
     with shown.viewer("final_ui", "users_ui") as viewer:
-        frame = viewer.next()
+        frame = viewer.next_frame()
     assert frame.kinds == [("users_ui", "snapshot"), ("final_ui", "snapshot")]
     assert frame.header["type"] == "data"
     assert (frame.header["generation"], frame.header["seq"]) == (1, 2)
@@ -71,49 +71,49 @@ def test_first_comes_a_snapshot_of_what_was_asked_for(shown: Served) -> None:
     assert [row["name"] for row in frame.rows("final_ui")] == ["Ada"]
 
 
-def test_a_table_without_rows_comes_as_an_empty_snapshot(shown: Served) -> None:
+def test_a_table_without_rows_comes_as_an_empty_snapshot(shown: RunningServer) -> None:
     with shown.viewer("rejects_ui") as viewer:
-        assert viewer.next().parts == [("rejects_ui", "snapshot", [])]
+        assert viewer.next_frame().parts == [("rejects_ui", "snapshot", [])]
 
 
-def test_then_come_upserts_and_removals(shown: Served) -> None:
+def test_then_come_upserts_and_removals(shown: RunningServer) -> None:
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
+        viewer.next_frame()
         shown.apply(1, 4, final(0, "Ada L.", 1), final(1, "Alan"))
-        frame = viewer.next("data")
+        frame = viewer.next_frame("data")
         assert frame.kinds == [("final_ui", "upsert")]
         assert [row["name"] for row in frame.rows("final_ui")] == ["Ada L.", "Alan"]
         assert frame.header["seq"] == 4
         shown.apply(1, 5, final(0, None, 2))
-        assert viewer.next("data").parts == [("final_ui", "remove", [{"_id": "0-0"}])]
+        assert viewer.next_frame("data").parts == [("final_ui", "remove", [{"_id": "0-0"}])]
         assert [row["name"] for row in viewer.view["final_ui"].values()] == ["Alan"]
 
 
-def test_changes_of_other_tables_are_not_sent(shown: Served) -> None:
+def test_changes_of_other_tables_are_not_sent(shown: RunningServer) -> None:
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
+        viewer.next_frame()
         shown.apply(1, 3, user(1))
         shown.apply(1, 4, final(1, "Alan"))
-        frame = viewer.next("data")
+        frame = viewer.next_frame("data")
         assert (frame.kinds, frame.header["seq"]) == ([("final_ui", "upsert")], 4)
 
 
-def test_the_status_changes_in_place_and_the_log_grows(shown: Served) -> None:
+def test_the_status_changes_in_place_and_the_log_grows(shown: RunningServer) -> None:
     with shown.viewer("orchestrator_status", "orchestrator_logs") as viewer:
-        viewer.next()
+        viewer.next_frame()
         row = {"state": "building", "progress": 42, "message": "…"}
-        shown.do(lambda host: host.show_status(row))
-        assert viewer.next("data").kinds == [("orchestrator_status", "upsert")]
+        shown.run_on_loop(lambda host: host.set_status(row))
+        assert viewer.next_frame("data").kinds == [("orchestrator_status", "upsert")]
         assert [row["progress"] for row in viewer.view["orchestrator_status"].values()] == [42]
-        shown.do(lambda host: host.system.log([line(1, "hello")]))
-        assert viewer.next("data").kinds == [("orchestrator_logs", "upsert")]
+        shown.run_on_loop(lambda host: host.system.add_log_lines([line(1, "hello")]))
+        assert viewer.next_frame("data").kinds == [("orchestrator_logs", "upsert")]
         assert [row["msg"] for row in viewer.view["orchestrator_logs"].values()] == ["hello"]
 
 
 @pytest.mark.usefixtures("quick_beat")
-def test_a_heartbeat_tells_rows_and_hash_of_each_table(shown: Served) -> None:
+def test_a_heartbeat_tells_rows_and_hash_of_each_table(shown: RunningServer) -> None:
     with shown.viewer("final_ui", "users_ui") as viewer:
-        header = viewer.next("heartbeat").header
+        header = viewer.next_frame("heartbeat").header
         expected = {
             name: {"rows": 1, "hash": _hash(viewer.view[name], name)}
             for name in ("final_ui", "users_ui")
@@ -125,46 +125,50 @@ def test_a_heartbeat_tells_rows_and_hash_of_each_table(shown: Served) -> None:
 
 
 @pytest.mark.usefixtures("quick_beat")
-def test_a_heartbeat_says_why_rows_are_stale(shown: Served) -> None:
+def test_a_heartbeat_says_why_rows_are_stale(shown: RunningServer) -> None:
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
-        shown.do(lambda host: host.trouble_with("no broker"))
-        while (stale := viewer.next("heartbeat").header["stale"]) is None:
+        viewer.next_frame()
+        shown.run_on_loop(lambda host: host.set_trouble("no broker"))
+        while (stale := viewer.next_frame("heartbeat").header["stale"]) is None:
             pass
         assert stale == "no broker"
 
 
 @pytest.mark.usefixtures("quick_beat")
 def test_a_heartbeat_tells_which_tables_are_full_and_from_when_on() -> None:
-    host = Host()
-    host.follow(live(1, max_rows=2))
+    host = Catalog()
+    host.apply_state(live(1, max_rows=2))
     host.apply(chunk(1, 3, user(0, ts=5000), user(1, ts=6000), final(0, "Ada")))
-    with served(host) as full, full.viewer("users_ui") as viewer:
-        assert "capped" not in viewer.next("heartbeat").header, "as many as it may, and all of them"
+    with run_server(host) as full, full.viewer("users_ui") as viewer:
+        assert "capped" not in viewer.next_frame("heartbeat").header, (
+            "as many as it may, and all of them"
+        )
         full.apply(1, 4, user(2, ts=7000))
-        while "capped" not in (header := viewer.next("heartbeat").header):
+        while "capped" not in (header := viewer.next_frame("heartbeat").header):
             pass
         assert header["capped"] == {"users_ui": {"rows": 2, "from": 6000}}
         assert header["tables"]["users_ui"]["rows"] == 2
         assert sorted(viewer.view["users_ui"]) == ["0-1", "0-2"]
         full.apply(1, 5, user(3, ts=8000))
-        while (since := viewer.next("heartbeat").header["capped"]["users_ui"]["from"]) == 6000:
+        while (
+            since := viewer.next_frame("heartbeat").header["capped"]["users_ui"]["from"]
+        ) == 6000:
             pass
         assert since == 7000
 
 
 @pytest.mark.usefixtures("quick_beat")
-def test_every_heartbeat_tells_what_a_viewer_has_at_that_moment(shown: Served) -> None:
+def test_every_heartbeat_tells_what_a_viewer_has_at_that_moment(shown: RunningServer) -> None:
     dice = random.Random(7)
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
+        viewer.next_frame()
         for seq in range(3, 203):
             name = None if dice.random() < 0.3 else f"name {seq}"
             change = final(dice.randrange(20), name, dice.randrange(seq))
             shown.apply(1, seq, change)
         seen = 0
         while seen < 202:
-            header = viewer.next("heartbeat").header
+            header = viewer.next_frame("heartbeat").header
             view = viewer.view["final_ui"]
             assert header["tables"]["final_ui"] == {
                 "rows": len(view),
@@ -173,60 +177,60 @@ def test_every_heartbeat_tells_what_a_viewer_has_at_that_moment(shown: Served) -
             seen = header["seq"]
 
 
-def test_a_cutover_is_one_frame_with_all_data_tables(shown: Served) -> None:
+def test_a_cutover_is_one_frame_with_all_data_tables(shown: RunningServer) -> None:
     with shown.viewer(*spec.TABLES) as viewer:
-        viewer.next()
+        viewer.next_frame()
         shown.follow(live(1, next_one=2))
         shown.apply(2, 2, user(7), final(7, "Grace"))
         shown.follow(live(2, ready_at=2))
-        frame = viewer.next()
+        frame = viewer.next_frame()
         assert frame.header["type"] == "cutover"
         assert (frame.header["generation"], frame.header["seq"]) == (2, 2)
-        assert frame.kinds == [(table, "snapshot") for table in DATA]
+        assert frame.kinds == [(table, "snapshot") for table in DATA_TABLES]
         assert [row["name"] for row in frame.rows("final_ui")] == ["Grace"]
         assert [row["userId"] for row in frame.rows("users_ui")] == ["u7"]
 
 
-def test_a_cutover_carries_only_the_tables_that_were_asked_for(shown: Served) -> None:
+def test_a_cutover_carries_only_the_tables_that_were_asked_for(shown: RunningServer) -> None:
     with shown.viewer("users_ui", "orchestrator_status") as viewer:
-        viewer.next()
+        viewer.next_frame()
         shown.follow(live(2))
-        assert viewer.next("cutover").parts == [("users_ui", "snapshot", [])]
+        assert viewer.next_frame("cutover").parts == [("users_ui", "snapshot", [])]
 
 
-def test_what_changed_just_before_a_cutover_does_not_come_after_it(shown: Served) -> None:
-    def both(host: Host) -> None:
+def test_what_changed_just_before_a_cutover_does_not_come_after_it(shown: RunningServer) -> None:
+    def both(host: Catalog) -> None:
         host.apply(chunk(1, 3, final(5, "of generation 1")))
-        host.follow(live(2))
+        host.apply_state(live(2))
 
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
-        shown.do(both)
-        assert viewer.next("cutover").parts == [("final_ui", "snapshot", [])]
+        viewer.next_frame()
+        shown.run_on_loop(both)
+        assert viewer.next_frame("cutover").parts == [("final_ui", "snapshot", [])]
         shown.apply(2, 1, final(6, "of generation 2"))
-        viewer.next("data")
+        viewer.next_frame("data")
         assert [row["name"] for row in viewer.view["final_ui"].values()] == ["of generation 2"]
 
 
-def test_a_viewer_may_ask_for_other_tables_and_gets_them_afresh(shown: Served) -> None:
+def test_a_viewer_may_ask_for_other_tables_and_gets_them_afresh(shown: RunningServer) -> None:
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
-        viewer.ask("users_ui")
-        assert viewer.next("data").kinds == [("users_ui", "snapshot")]
+        viewer.next_frame()
+        viewer.subscribe("users_ui")
+        assert viewer.next_frame("data").kinds == [("users_ui", "snapshot")]
         shown.apply(1, 4, final(1, "Alan"), user(1))
-        assert viewer.next("data").kinds == [("users_ui", "upsert")]
+        assert viewer.next_frame("data").kinds == [("users_ui", "upsert")]
 
 
 def test_before_anything_is_live_a_viewer_gets_empty_tables_and_then_the_cutover() -> None:
-    with served() as serving, serving.viewer("users_ui", "orchestrator_status") as viewer:
-        frame = viewer.next()
+    with run_server() as serving, serving.viewer("users_ui", "orchestrator_status") as viewer:
+        frame = viewer.next_frame()
         assert frame.header["generation"] is None
         assert frame.rows("users_ui") == []
         assert [row["state"] for row in frame.rows("orchestrator_status")] == ["starting"]
         serving.follow(building(1))
         serving.apply(1, 1, user(0))
         serving.follow(live(1, ready_at=1))
-        assert [row["_id"] for row in viewer.next("cutover").rows("users_ui")] == ["0-0"]
+        assert [row["_id"] for row in viewer.next_frame("cutover").rows("users_ui")] == ["0-0"]
 
 
 # --- slow viewers
@@ -239,10 +243,10 @@ def test_a_viewer_that_does_not_read_is_told_each_row_once_and_delays_nobody(
     monkeypatch: pytest.MonkeyPatch, others: int, kind: str
 ) -> None:
     monkeypatch.setattr(viewer_buffer, "BUFFER_BYTES", 100_000)
-    host, rounds, text = Host(logs_kept=100, rejects_kept=100), 60, "x" * 20_000
-    host.follow(live(1))
+    host, rounds, text = Catalog(logs_kept=100, rejects_kept=100), 60, "x" * 20_000
+    host.apply_state(live(1))
     host.apply(chunk(1, others, *(final(100 + n, "another") for n in range(others))))
-    with served(host, send_buffer=4096) as serving:
+    with run_server(host, send_buffer=4096) as serving:
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         narrow.connect(("127.0.0.1", serving.port))
@@ -250,17 +254,17 @@ def test_a_viewer_that_does_not_read_is_told_each_row_once_and_delays_nobody(
             serving.viewer("final_ui", sock=narrow, max_queue=1) as slow,
             serving.viewer("final_ui") as other,
         ):
-            slow.next()
-            other.next()
+            slow.next_frame()
+            other.next_frame()
             for n in range(rounds):
                 change = final(n % 3, f"{n} {text}", n)
                 serving.apply(1, others + n + 1, change)
-                frame = other.next("data")
+                frame = other.next_frame("data")
                 assert frame.kinds == [("final_ui", "upsert")]
                 assert frame.header["seq"] == others + n + 1
             sent, last = 0, frame
             while slow.view != other.view:
-                last = slow.next("data")
+                last = slow.next_frame("data")
                 sent += len(last.parts)
     assert last.kinds == [("final_ui", kind)]
     assert len(last.rows("final_ui")) == 3  # each of the rows that changed, once
@@ -314,34 +318,34 @@ def test_a_viewer_that_does_not_read_is_told_each_row_once_and_delays_nobody(
 )
 @pytest.mark.parametrize("first", [True, False], ids=["at first", "later"])
 def test_a_bad_subscription_ends_that_socket_with_a_reason_and_no_other(
-    shown: Served, message: str | bytes, why: str, *, first: bool
+    shown: RunningServer, message: str | bytes, why: str, *, first: bool
 ) -> None:
     with shown.viewer("final_ui") as other, shown.viewer() as viewer:
-        other.next()
+        other.next_frame()
         if not first:
-            viewer.ask("final_ui")
-            viewer.next()
+            viewer.subscribe("final_ui")
+            viewer.next_frame()
         viewer.connection.send(message)
-        header = viewer.next("error").header
+        header = viewer.next_frame("error").header
         assert why in header["message"]
         assert (header["generation"], header["seq"]) == (1, 2)
         code, reason = _closed(viewer)
         assert code == 1008
         assert header["message"].startswith(reason)
         shown.apply(1, 3, final(1, "Alan"))
-        assert other.next("data").kinds == [("final_ui", "upsert")]
+        assert other.next_frame("data").kinds == [("final_ui", "upsert")]
 
 
 def test_a_viewer_that_asks_for_nothing_in_time_is_sent_away(
-    shown: Served, monkeypatch: pytest.MonkeyPatch
+    shown: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_socket, "_FIRST_MESSAGE_S", 0.05)
     with shown.viewer() as viewer:
-        assert "expected a subscription" in viewer.next("error").header["message"]
+        assert "expected a subscription" in viewer.next_frame("error").header["message"]
         assert _closed(viewer)[0] == 1008
 
 
-def test_a_message_that_is_too_long_ends_the_socket(shown: Served) -> None:
+def test_a_message_that_is_too_long_ends_the_socket(shown: RunningServer) -> None:
     with shown.viewer() as viewer:
         viewer.connection.send('{"subscribe": ["' + "x" * (64 << 10) + '"]}')
         assert _closed(viewer)[0] == 1009
@@ -349,24 +353,24 @@ def test_a_message_that_is_too_long_ends_the_socket(shown: Served) -> None:
 
 @pytest.mark.parametrize("spoken", [None, ["livejoin.v2"]], ids=["none", "another"])
 def test_who_does_not_speak_the_subprotocol_is_refused(
-    shown: Served, spoken: list[str] | None
+    shown: RunningServer, spoken: list[str] | None
 ) -> None:
     with pytest.raises(InvalidStatus) as refused, shown.viewer(subprotocols=spoken):
         pass
     assert refused.value.response.status_code == 403
 
 
-def test_the_subprotocol_is_agreed_on(shown: Served) -> None:
+def test_the_subprotocol_is_agreed_on(shown: RunningServer) -> None:
     with shown.viewer(subprotocols=["other", "livejoin.v1"]) as viewer:
         assert viewer.connection.subprotocol == "livejoin.v1"
 
 
-def test_a_viewer_that_left_is_not_counted(shown: Served) -> None:
+def test_a_viewer_that_left_is_not_counted(shown: RunningServer) -> None:
     with shown.viewer("final_ui") as viewer:
-        viewer.next()
-        assert shown.get("/api/v1/status").json()["viewers"] == 1
+        viewer.next_frame()
+        assert shown.request("/api/v1/status").json()["viewers"] == 1
     until = time.monotonic() + LIMIT_S
-    while shown.get("/api/v1/status").json()["viewers"]:
+    while shown.request("/api/v1/status").json()["viewers"]:
         assert time.monotonic() < until
 
 
@@ -375,9 +379,9 @@ def test_a_viewer_that_left_is_not_counted(shown: Served) -> None:
 
 def test_viewers_are_sent_away_when_the_server_stops() -> None:
     with contextlib.ExitStack() as sockets:
-        with served() as serving:
+        with run_server() as serving:
             viewer = sockets.enter_context(serving.viewer("users_ui"))
-            viewer.next()
+            viewer.next_frame()
         assert _closed(viewer) == (1001, "livejoin is stopping")
 
 
@@ -395,8 +399,8 @@ def test_viewers_that_are_still_being_served_when_the_server_stops_are_sent_away
 
     monkeypatch.setattr(Delivery, "send_missed", slowly)
     with contextlib.ExitStack() as sockets:
-        with served() as serving:
+        with run_server() as serving:
             viewer = sockets.enter_context(serving.viewer("users_ui"))
             assert under_way.wait(LIMIT_S)
-        viewer.next()
+        viewer.next_frame()
         assert _closed(viewer) == (1001, "livejoin is stopping")

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from tables.filled import user
-from tables.promql import Exported, used, wrong
+from tables.promql import Exported, find_faults, parse_names
 from tables.scraping import full, scraped
-from tables.serving import served
+from tables.serving import run_server
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "livejoin.json").read_text())
@@ -25,11 +25,11 @@ RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 @pytest.fixture(scope="module")
 def exported() -> Exported:
     """A scrape of a server that has rows, generations and a viewer."""
-    with served(full()) as serving, serving.viewer("users_ui") as viewer:
-        viewer.next()
+    with run_server(full()) as serving, serving.viewer("users_ui") as viewer:
+        viewer.next_frame()
         serving.apply(7, 9, user(5))
-        viewer.next("data")
-        viewer.next("heartbeat")
+        viewer.next_frame("data")
+        viewer.next_frame("heartbeat")
         found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
         for name, labels in scraped(serving):
             found[name].append(dict(labels))
@@ -39,7 +39,7 @@ def exported() -> Exported:
 
 
 def _process_metrics() -> set[str]:
-    names = (name for expression, _ in _targets() for name in used(expression).metrics)
+    names = (name for expression, _ in _targets() for name in parse_names(expression).metrics)
     return {name for name in names if name.startswith("process_")}
 
 
@@ -61,15 +61,15 @@ def test_the_dashboard_asks_for_what_is_exported(
     target: tuple[str, str], exported: Exported
 ) -> None:
     expression, shown = target
-    assert used(expression).metrics
-    assert wrong(expression, exported, shown) == []
+    assert parse_names(expression).metrics
+    assert find_faults(expression, exported, shown) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_asks_for_what_is_exported(rule: dict[str, Any], exported: Exported) -> None:
     notes = " ".join(rule["annotations"].values())
-    assert used(rule["expr"]).metrics
-    assert wrong(rule["expr"], exported, notes) == []
+    assert parse_names(rule["expr"]).metrics
+    assert find_faults(rule["expr"], exported, notes) == []
     assert rule["annotations"].keys() == {"summary", "description"}
     assert rule["labels"]["severity"] in ("critical", "warning")
     assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
@@ -81,7 +81,7 @@ def test_no_alert_is_about_viewers_that_are_not_there() -> None:
 
 def test_everything_that_is_exported_is_looked_at_and_described(exported: Exported) -> None:
     expressions = [*(expression for expression, _ in _targets()), *(r["expr"] for r in RULES)]
-    asked = {name for one in expressions for name in used(one).metrics}
+    asked = {name for one in expressions for name in parse_names(one).metrics}
     text = (ROOT / "docs" / "operations.md").read_text()
     ours = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported if "livejoin" in name}
     assert {name for name in ours if not {name, f"{name}_bucket"} & asked} == set()
@@ -110,4 +110,4 @@ def test_panels_have_a_place_of_their_own() -> None:
     ],
 )
 def test_what_nobody_exports_would_be_seen(expression: str, fault: str, exported: Exported) -> None:
-    assert wrong(expression, exported) == [fault]
+    assert find_faults(expression, exported) == [fault]

@@ -16,11 +16,11 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Topic
-from livejoin.kafka.reading import Place, Span
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.ingest.marks import further, marks, reached
+from livejoin.kafka.reading import OffsetRange, PartitionId
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.marks import max_positions, positions_of, read_offsets
 from livejoin.tables.observe import lag
-from livejoin.tables.observe.lag import Ends, Lag, Shown
+from livejoin.tables.observe.lag import EndOffsetPoller, Lag, ServedGeneration
 from tables.filled import chunk, reject, tombstone, user
 
 READINGS = {
@@ -29,7 +29,7 @@ READINGS = {
 }
 LIVE = Generation(1, Choice("u", "a"), 0.0, sources=READINGS, ready_at=0)
 TIMED_OUT = KafkaError(KafkaError._TIMED_OUT)
-NOTHING_READ = Shown(LIVE, {})
+NOTHING_READ = ServedGeneration(LIVE, {})
 
 
 class Clock:
@@ -43,12 +43,12 @@ class Clock:
 
 
 def test_rows_rejects_and_tombstones_tell_how_far_a_source_was_read() -> None:
-    found = chunk(1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)).marks
-    assert reached(found) == {"users": {0: 8}, "accounts": {0: 3}}
+    found = chunk(1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)).read_offsets
+    assert positions_of(found) == {"users": {0: 8}, "accounts": {0: 3}}
 
 
 def test_joined_rows_tell_nothing() -> None:
-    assert reached(marks({"final_ui": ["0-1", "0-2+0-9"]})) == {}
+    assert positions_of(read_offsets({"final_ui": ["0-1", "0-2+0-9"]})) == {}
 
 
 PLACES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**62)), min_size=1, max_size=20)
@@ -60,81 +60,83 @@ def test_the_furthest_offset_of_each_partition_counts(places: list[tuple[int, in
     for partition, offset in places:
         expected[partition] = max(expected.get(partition, 0), offset + 1)
     ids = [f"{partition}-{offset}" for partition, offset in places]
-    assert reached(marks({"users_ui": ids})) == {"users": expected}
+    assert positions_of(read_offsets({"users_ui": ids})) == {"users": expected}
     half = len(ids) // 2
-    parts = (reached(marks({"users_ui": some})) for some in (ids[:half], ids[half:]))
-    assert further(*parts) == {"users": expected}
+    parts = (positions_of(read_offsets({"users_ui": some})) for some in (ids[:half], ids[half:]))
+    assert max_positions(*parts) == {"users": expected}
 
 
 def test_a_host_tells_what_the_shown_generation_has_read() -> None:
-    host = Host()
-    assert host.shown is None
-    host.follow(State(live=LIVE))
+    host = Catalog()
+    assert host.served is None
+    host.apply_state(State(live=LIVE))
     host.apply(chunk(1, 1, user(4)))
     host.apply(chunk(1, 2, user(2), tombstone("users", 9)))
-    assert host.shown == Shown(LIVE, {"users": {0: 10}})
-    host.follow(State())
-    assert host.shown is None
+    assert host.served == ServedGeneration(LIVE, {"users": {0: 10}})
+    host.apply_state(State())
+    assert host.served is None
 
 
 # --- how far it is behind
 
 
 def test_before_kafka_was_asked_nothing_is_known() -> None:
-    assert Lag().of(NOTHING_READ) == {}
+    assert Lag().by_source(NOTHING_READ) == {}
 
 
 def test_a_partition_that_was_not_read_counts_from_its_start() -> None:
     one = Lag()
-    one.looked(NOTHING_READ, {"users": {0: 5, 1: 103, 2: 2}, "accounts": {0: 0}})
-    assert one.of(NOTHING_READ)["users"][0] == 5 + 3 + 2
-    assert one.of(NOTHING_READ)["accounts"] == (0, 0.0)
+    one.record_ends(NOTHING_READ, {"users": {0: 5, 1: 103, 2: 2}, "accounts": {0: 0}})
+    assert one.by_source(NOTHING_READ)["users"][0] == 5 + 3 + 2
+    assert one.by_source(NOTHING_READ)["accounts"] == (0, 0.0)
 
 
 def test_seconds_count_from_when_the_oldest_unread_record_was_first_seen() -> None:
     clock = Clock()
     one = Lag(clock)
     for end in (10, 20, 30):
-        one.looked(NOTHING_READ, {"accounts": {0: end}})
+        one.record_ends(NOTHING_READ, {"accounts": {0: end}})
         clock.now += 5
-    assert one.of(NOTHING_READ)["accounts"] == (30, 15.0)
-    assert one.of(Shown(LIVE, {"accounts": {0: 10}}))["accounts"] == (20, 10.0)
-    assert one.of(Shown(LIVE, {"accounts": {0: 29}}))["accounts"] == (1, 5.0)
-    assert one.of(Shown(LIVE, {"accounts": {0: 40}}))["accounts"] == (0, 0.0)
+    assert one.by_source(NOTHING_READ)["accounts"] == (30, 15.0)
+    assert one.by_source(ServedGeneration(LIVE, {"accounts": {0: 10}}))["accounts"] == (20, 10.0)
+    assert one.by_source(ServedGeneration(LIVE, {"accounts": {0: 29}}))["accounts"] == (1, 5.0)
+    assert one.by_source(ServedGeneration(LIVE, {"accounts": {0: 40}}))["accounts"] == (0, 0.0)
 
 
 def test_a_source_that_was_read_to_its_end_starts_anew() -> None:
     clock = Clock()
     one = Lag(clock)
-    one.looked(NOTHING_READ, {"accounts": {0: 10}})
+    one.record_ends(NOTHING_READ, {"accounts": {0: 10}})
     clock.now = 50
-    one.looked(Shown(LIVE, {"accounts": {0: 8}}), {"accounts": {0: 8}})  # 8 and 9 are markers
+    one.record_ends(
+        ServedGeneration(LIVE, {"accounts": {0: 8}}), {"accounts": {0: 8}}
+    )  # 8 and 9 are markers
     clock.now = 60
-    behind = Shown(LIVE, {"accounts": {0: 8}})
-    one.looked(behind, {"accounts": {0: 12}})
+    behind = ServedGeneration(LIVE, {"accounts": {0: 8}})
+    one.record_ends(behind, {"accounts": {0: 12}})
     clock.now = 61
-    assert one.of(behind)["accounts"] == (4, 1.0)
+    assert one.by_source(behind)["accounts"] == (4, 1.0)
 
 
 def test_however_long_it_stands_still_the_memory_is_bounded_and_the_oldest_stays() -> None:
     clock = Clock()
     one = Lag(clock)
-    for end in range(1, 5 * lag._KEPT):
-        one.looked(NOTHING_READ, {"accounts": {0: end}})
+    for end in range(1, 5 * lag._MAX_SAMPLES):
+        one.record_ends(NOTHING_READ, {"accounts": {0: end}})
         clock.now += 5
-    assert len(one._looks["accounts"]) <= lag._KEPT + 2
-    assert one.of(NOTHING_READ)["accounts"] == (5 * lag._KEPT - 1, clock.now)
+    assert len(one._samples["accounts"]) <= lag._MAX_SAMPLES + 2
+    assert one.by_source(NOTHING_READ)["accounts"] == (5 * lag._MAX_SAMPLES - 1, clock.now)
 
 
 def test_trouble_and_another_generation_leave_nothing_known() -> None:
     one = Lag()
-    one.looked(NOTHING_READ, {"accounts": {0: 10}})
-    one.failed("no broker")
-    assert one.of(NOTHING_READ) == {}
-    one.looked(NOTHING_READ, {"accounts": {0: 10}})
-    assert one.of(NOTHING_READ)
+    one.record_ends(NOTHING_READ, {"accounts": {0: 10}})
+    one.record_failure("no broker")
+    assert one.by_source(NOTHING_READ) == {}
+    one.record_ends(NOTHING_READ, {"accounts": {0: 10}})
+    assert one.by_source(NOTHING_READ)
     other = Generation(2, Choice("u", "a"), 0.0, sources=READINGS)
-    assert one.of(Shown(other, {})) == {}
+    assert one.by_source(ServedGeneration(other, {})) == {}
 
 
 # --- asking
@@ -148,8 +150,8 @@ class Cluster:
     def __init__(self) -> None:
         self.ids = {"u": "id-u", "a": "id-a"}
         self.ends = {"u": {0: 0, 1: 100}, "a": {0: 0}}
-        self.last: dict[Place, int] = {}  # the last record that can be read
-        self.asked: list[dict[Place, Span]] = []
+        self.last: dict[PartitionId, int] = {}  # the last record that can be read
+        self.asked: list[dict[PartitionId, OffsetRange]] = []
         self.error: Exception | None = None
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -162,8 +164,8 @@ class Cluster:
         return {topic.name: dict(self.ends[topic.name]) for topic in topics}
 
     def last_readable(
-        self, _kafka: Any, _group: str, within: Mapping[Place, Span]
-    ) -> dict[Place, int]:
+        self, _kafka: Any, _group: str, within: Mapping[PartitionId, OffsetRange]
+    ) -> dict[PartitionId, int]:
         self.asked.append(dict(within))
         return {
             place: self.last[place]
@@ -180,22 +182,22 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def host() -> Host:
-    host = Host()
-    host.follow(State(live=LIVE))
+def host() -> Catalog:
+    host = Catalog()
+    host.apply_state(State(live=LIVE))
     return host
 
 
 @pytest.fixture
-def look(cluster: Cluster, host: Host) -> Callable[[], dict[str, int]]:
+def look(cluster: Cluster, host: Catalog) -> Callable[[], dict[str, int]]:
     kafka: Any = cluster
-    ends = Ends(kafka, Names("x"), host, lambda work: work())
+    ends = EndOffsetPoller(kafka, Names("x"), host, lambda work: work())
 
     def looking() -> dict[str, int]:
-        shown = host.shown
+        shown = host.served
         assert shown is not None
-        ends._look(shown)
-        return {source: left for source, (left, _) in host.lag.of(shown).items()}
+        ends._poll(shown)
+        return {source: left for source, (left, _) in host.lag.by_source(shown).items()}
 
     return looking
 
@@ -209,14 +211,14 @@ def test_the_ends_that_kafka_tells_are_compared(cluster: Cluster, look: Look) ->
 
 
 def test_markers_of_transactions_are_no_records_and_looked_up_once(
-    cluster: Cluster, host: Host, look: Look
+    cluster: Cluster, host: Catalog, look: Look
 ) -> None:
     host.apply(chunk(1, 1, user(3)))
     cluster.ends["u"][0] = 5  # 4 is a marker
-    cluster.last[Place("u", 0)] = 3
+    cluster.last[PartitionId("u", 0)] = 3
     assert look() == {"users": 1, "accounts": 0}  # it may be on its way
     assert look() == look() == {"users": 0, "accounts": 0}
-    assert cluster.asked == [{Place("u", 0): Span(4, 5)}]
+    assert cluster.asked == [{PartitionId("u", 0): OffsetRange(4, 5)}]
     cluster.ends["u"][0] = 7
     assert look() == {"users": 3, "accounts": 0}
 
@@ -225,7 +227,7 @@ def test_records_that_stay_unread_count_and_are_looked_up_once(
     cluster: Cluster, look: Look
 ) -> None:
     cluster.ends["a"][0] = 9
-    cluster.last[Place("a", 0)] = 7
+    cluster.last[PartitionId("a", 0)] = 7
     for _ in range(4):
         assert look() == {"users": 0, "accounts": 9}
     assert len(cluster.asked) == 1
@@ -244,7 +246,7 @@ def test_records_that_stay_unread_count_and_are_looked_up_once(
     ],
 )
 def test_what_cannot_be_asked_is_named_and_asked_again(
-    cluster: Cluster, host: Host, look: Look, break_it: Callable[[Cluster], Any], why: str
+    cluster: Cluster, host: Catalog, look: Look, break_it: Callable[[Cluster], Any], why: str
 ) -> None:
     look()
     before = dict(cluster.ids)
@@ -257,7 +259,7 @@ def test_what_cannot_be_asked_is_named_and_asked_again(
 
 
 def test_it_asks_until_told_to_stop(
-    cluster: Cluster, host: Host, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, host: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag, "_LOOK_S", 0.001)
     stop, looks = threading.Event(), 0
@@ -270,11 +272,13 @@ def test_it_asks_until_told_to_stop(
         if looks == 3:
             stop.set()
 
-    Ends(kafka, Names("x"), host, post).run(stop)
+    EndOffsetPoller(kafka, Names("x"), host, post).run(stop)
     assert (looks, host.lag.trouble) == (3, "")
 
 
 def test_a_shuffled_changelog_is_read_to_the_same_end() -> None:
     ids = [f"{n % 3}-{n // 3}" for n in range(3000)]
     random.Random(1).shuffle(ids)
-    assert reached(marks({"accounts_ui": ids})) == {"accounts": {0: 1000, 1: 1000, 2: 1000}}
+    assert positions_of(read_offsets({"accounts_ui": ids})) == {
+        "accounts": {0: 1000, 1: 1000, 2: 1000}
+    }

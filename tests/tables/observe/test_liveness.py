@@ -5,11 +5,18 @@ import json
 import pytest
 
 from livejoin.core.names import Names
-from livejoin.core.state import BEAT_S, LEADER_KEY, SILENT_S, STATE_KEY, STATUS_KEY, to_json
+from livejoin.core.state import (
+    HEARTBEAT_S,
+    LEADER_KEY,
+    LEADER_TIMEOUT_S,
+    STATE_KEY,
+    STATUS_KEY,
+    to_json,
+)
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.ingest.follower import Follower
-from livejoin.tables.observe.liveness import Signs
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.follower import LedgerFollower
+from livejoin.tables.observe.liveness import Liveness
 from tables.filled import live
 
 AT_MS = 1_790_000_000_000
@@ -29,110 +36,112 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def signs(clock: Clock) -> Signs:
-    return Signs(clock)
+def signs(clock: Clock) -> Liveness:
+    return Liveness(clock)
 
 
-def test_where_nobody_ever_led_nobody_is_missed(signs: Signs, clock: Clock) -> None:
+def test_where_nobody_ever_led_nobody_is_missed(signs: Liveness, clock: Clock) -> None:
     clock.now += 1000
-    assert (signs.silence_s, signs.nobody_leads) == (None, "")
+    assert (signs.leader_silence_s, signs.leader_missing) == (None, "")
 
 
-def test_a_leader_is_missed_after_three_beats(signs: Signs, clock: Clock) -> None:
-    signs.led(AT_MS)
-    clock.now += SILENT_S - 0.1
-    assert signs.nobody_leads == ""
+def test_a_leader_is_missed_after_three_beats(signs: Liveness, clock: Clock) -> None:
+    signs.record_leader(AT_MS)
+    clock.now += LEADER_TIMEOUT_S - 0.1
+    assert signs.leader_missing == ""
     clock.now += 0.1
-    assert signs.silence_s == pytest.approx(SILENT_S)
-    assert signs.nobody_leads == SAID
-    assert SILENT_S > 3 * BEAT_S
+    assert signs.leader_silence_s == pytest.approx(LEADER_TIMEOUT_S)
+    assert signs.leader_missing == SAID
+    assert LEADER_TIMEOUT_S > 3 * HEARTBEAT_S
 
 
-def test_the_next_beat_ends_the_silence(signs: Signs, clock: Clock) -> None:
-    signs.led(AT_MS)
+def test_the_next_beat_ends_the_silence(signs: Liveness, clock: Clock) -> None:
+    signs.record_leader(AT_MS)
     clock.now += 60
-    signs.led()
-    assert signs.nobody_leads == ""
+    signs.record_leader()
+    assert signs.leader_missing == ""
     clock.now += 60
-    assert signs.nobody_leads == SAID  # the time that was last said
+    assert signs.leader_missing == SAID  # the time that was last said
 
 
-def test_a_leader_that_never_said_a_time_is_missed_too(signs: Signs, clock: Clock) -> None:
-    signs.led()
-    clock.now += SILENT_S
-    assert signs.nobody_leads == "no orchestrator leads"
+def test_a_leader_that_never_said_a_time_is_missed_too(signs: Liveness, clock: Clock) -> None:
+    signs.record_leader()
+    clock.now += LEADER_TIMEOUT_S
+    assert signs.leader_missing == "no orchestrator leads"
 
 
 def test_while_kafka_is_out_of_reach_and_just_afterwards_nobody_is_missed(
-    signs: Signs, clock: Clock
+    signs: Liveness, clock: Clock
 ) -> None:
-    signs.led(AT_MS)
-    signs.trouble_with("no broker")
+    signs.record_leader(AT_MS)
+    signs.set_trouble("no broker")
     clock.now += 60
-    assert signs.nobody_leads == ""
-    signs.trouble_with("")
-    clock.now += SILENT_S - 1
-    signs.trouble_with("")  # said again, it gives no more time
-    assert signs.nobody_leads == ""
+    assert signs.leader_missing == ""
+    signs.set_trouble("")
+    clock.now += LEADER_TIMEOUT_S - 1
+    signs.set_trouble("")  # said again, it gives no more time
+    assert signs.leader_missing == ""
     clock.now += 1
-    assert signs.nobody_leads == SAID
+    assert signs.leader_missing == SAID
 
 
-def test_another_ledger_has_another_leader(signs: Signs, clock: Clock) -> None:
-    signs.led(AT_MS)
+def test_another_ledger_has_another_leader(signs: Liveness, clock: Clock) -> None:
+    signs.record_leader(AT_MS)
     clock.now += 60
-    signs.forget()
-    assert signs.nobody_leads == ""
+    signs.reset()
+    assert signs.leader_missing == ""
 
 
-def test_the_follower_is_at_work_or_not(signs: Signs, clock: Clock) -> None:
-    assert signs.unread_s is None
-    signs.read()
+def test_the_follower_is_at_work_or_not(signs: Liveness, clock: Clock) -> None:
+    assert signs.since_read_s is None
+    signs.record_read()
     clock.now += 7
-    assert signs.unread_s == 7
+    assert signs.since_read_s == 7
 
 
 # --- what the follower makes of records
 
 
 @pytest.fixture
-def host(clock: Clock) -> Host:
-    host = Host()
-    host.signs = Signs(clock)
+def host(clock: Clock) -> Catalog:
+    host = Catalog()
+    host.liveness = Liveness(clock)
     return host
 
 
 @pytest.fixture
-def follower(host: Host) -> Follower:
+def follower(host: Catalog) -> LedgerFollower:
     nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    return Follower(nowhere, Names("x"), host, lambda work: work(), logs_kept=10)
+    return LedgerFollower(nowhere, Names("x"), host, lambda work: work(), logs_kept=10)
 
 
-def test_the_newest_beat_counts(host: Host, follower: Follower, clock: Clock) -> None:
+def test_the_newest_beat_counts(host: Catalog, follower: LedgerFollower, clock: Clock) -> None:
     beats = [(LEADER_KEY, json.dumps({"at": at}).encode()) for at in (AT_MS - 3000, AT_MS)]
-    follower._take_beats([*beats, (b"other", b"{}")])
-    clock.now += SILENT_S
-    assert host.stale == SAID
+    follower._process_heartbeats([*beats, (b"other", b"{}")])
+    clock.now += LEADER_TIMEOUT_S
+    assert host.stale_reason == SAID
 
 
-def test_whoever_writes_the_ledger_leads(host: Host, follower: Follower, clock: Clock) -> None:
+def test_whoever_writes_the_ledger_leads(
+    host: Catalog, follower: LedgerFollower, clock: Clock
+) -> None:
     clock.now += 50
     state = to_json(live(1))
     status = {"state": "restarting", "stale": "livejoin has just started"}
-    follower._reach_end("x.ledger")  # with these records
-    follower._take_ledger(
+    follower._on_partition_end("x.ledger")  # with these records
+    follower._process_ledger(
         [(STATE_KEY, json.dumps(state).encode()), (STATUS_KEY, json.dumps(status).encode())]
     )
-    assert host.followed
-    assert host.stale == "livejoin has just started"
-    clock.now += SILENT_S
-    assert host.stale == "no orchestrator leads"
+    assert host.has_ledger
+    assert host.stale_reason == "livejoin has just started"
+    clock.now += LEADER_TIMEOUT_S
+    assert host.stale_reason == "no orchestrator leads"
 
 
-def test_no_ledger_is_said_once(host: Host, follower: Follower) -> None:
-    follower._say_that_nobody_led()
+def test_no_ledger_is_said_once(host: Catalog, follower: LedgerFollower) -> None:
+    follower._report_missing_ledger()
     assert host.status["state"] == "waiting"
     assert "there is no ledger x.ledger" in str(host.status["message"])
-    host.show_status({"state": "waiting", "progress": 0, "message": "another reason"})
-    follower._say_that_nobody_led()
+    host.set_status({"state": "waiting", "progress": 0, "message": "another reason"})
+    follower._report_missing_ledger()
     assert host.status["message"] == "another reason"

@@ -9,11 +9,11 @@ import pytest
 from livejoin import __version__
 from livejoin.core import spec
 from livejoin.core.state import State
-from livejoin.tables.live.delivery_stats import BUCKETS_S, Sent
+from livejoin.tables.live.delivery_stats import BUCKETS_S, DeliveryStats
 from livejoin.tables.observe.metrics import OUTCOMES, STATES
 from tables.filled import live, user
 from tables.scraping import LIVE, TALLY, Sample, full, scraped
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 
 def of(found: dict[Sample, float], name: str, **labels: str) -> float:
@@ -21,12 +21,12 @@ def of(found: dict[Sample, float], name: str, **labels: str) -> float:
 
 
 @pytest.fixture
-def serving() -> Iterator[Served]:
-    with served(full()) as one:
+def serving() -> Iterator[RunningServer]:
+    with run_server(full()) as one:
         yield one
 
 
-def test_it_tells_what_is_live_and_how_it_came_about(serving: Served) -> None:
+def test_it_tells_what_is_live_and_how_it_came_about(serving: RunningServer) -> None:
     found = scraped(serving)
     assert of(found, "livejoin_build_info", version=__version__) == 1
     assert of(found, "livejoin_generation") == 7
@@ -42,7 +42,7 @@ def test_it_tells_what_is_live_and_how_it_came_about(serving: Served) -> None:
     assert 0 <= of(found, "livejoin_leader_silence_seconds") < 60
 
 
-def test_it_tells_what_became_of_the_records(serving: Served) -> None:
+def test_it_tells_what_became_of_the_records(serving: RunningServer) -> None:
     found = scraped(serving)
     for source, rows, rejects, tombstones in (("users", 2, 1, 0), ("accounts", 0, 0, 1)):
         counts = [
@@ -56,27 +56,27 @@ def test_it_tells_what_became_of_the_records(serving: Served) -> None:
     assert of(found, "livejoin_freshness_seconds") > 1_000_000  # their time is of 1970
 
 
-def test_it_tells_how_far_the_rows_are_behind(serving: Served) -> None:
+def test_it_tells_how_far_the_rows_are_behind(serving: RunningServer) -> None:
     found = scraped(serving)
     assert of(found, "livejoin_lag_known") == 1
     assert of(found, "livejoin_source_lag_records", source="users") == 10
     assert of(found, "livejoin_source_lag_seconds", source="users") > 0
     assert of(found, "livejoin_source_lag_records", source="accounts") == 0
     assert of(found, "livejoin_source_lag_seconds", source="accounts") == 0
-    serving.do(lambda host: host.lag.failed("no broker"))
+    serving.run_on_loop(lambda host: host.lag.record_failure("no broker"))
     without = scraped(serving)
     assert of(without, "livejoin_lag_known") == 0
     assert not [name for name, _ in without if name.startswith("livejoin_source_lag")]
 
 
-def test_viewers_and_their_frames_are_counted(serving: Served) -> None:
+def test_viewers_and_their_frames_are_counted(serving: RunningServer) -> None:
     assert of(scraped(serving), "livejoin_viewers") == 0
     with serving.viewer("users_ui") as one, serving.viewer("final_ui") as other:
-        one.next()
-        other.next()
+        one.next_frame()
+        other.next_frame()
         serving.apply(7, 9, user(5))
-        one.next("data")
-        one.next("heartbeat")
+        one.next_frame("data")
+        one.next_frame("heartbeat")
         found = scraped(serving)
     assert of(found, "livejoin_viewers") == 2
     assert of(found, "livejoin_frame_age_seconds_count") == 1  # snapshots and heartbeats have none
@@ -85,14 +85,14 @@ def test_viewers_and_their_frames_are_counted(serving: Served) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prometheus-client reads /proc")
-def test_the_process_is_told(serving: Served) -> None:
+def test_the_process_is_told(serving: RunningServer) -> None:
     found = scraped(serving)
     assert of(found, "process_resident_memory_bytes") > 1 << 20
     assert of(found, "process_cpu_seconds_total") > 0
 
 
 def test_before_the_ledger_was_read_no_counter_is_there_that_would_jump() -> None:
-    with served() as serving:
+    with run_server() as serving:
         before = scraped(serving)
         serving.follow(State(live=replace(LIVE, ready_at=2), tally=TALLY))
         unshown = scraped(serving)
@@ -104,12 +104,12 @@ def test_before_the_ledger_was_read_no_counter_is_there_that_would_jump() -> Non
     assert not [name for name, _ in unshown if name.startswith("livejoin_source_")]
 
 
-def test_stale_rows_are_told(serving: Served) -> None:
-    serving.do(lambda host: host.trouble_with("no broker"))
+def test_stale_rows_are_told(serving: RunningServer) -> None:
+    serving.run_on_loop(lambda host: host.set_trouble("no broker"))
     assert of(scraped(serving), "livejoin_stale") == 1
 
 
-def test_a_swap_starts_the_counts_of_its_own_records(serving: Served) -> None:
+def test_a_swap_starts_the_counts_of_its_own_records(serving: RunningServer) -> None:
     serving.follow(live(8))
     found = scraped(serving)
     assert of(found, "livejoin_generation") == 8
@@ -118,18 +118,18 @@ def test_a_swap_starts_the_counts_of_its_own_records(serving: Served) -> None:
 
 
 def test_two_servers_in_one_process_share_nothing() -> None:
-    with served(full()) as one, served() as other:
+    with run_server(full()) as one, run_server() as other:
         assert of(scraped(one), "livejoin_generation") == 7
         assert of(scraped(other), "livejoin_generation") == 0
 
 
 def test_the_histogram_counts_as_prometheus_does() -> None:
-    sent = Sent()
-    sent.frame()
+    sent = DeliveryStats()
+    sent.record_frame()
     for waited in (0.0, 0.005, 0.006, 3.0, 99.0):
-        sent.frame(waited)
+        sent.record_frame(waited)
     counts = dict(sent.buckets())
     assert [counts[bound] for bound in ("0.005", "0.01", "2.5", "5.0", "+Inf")] == [2, 3, 3, 4, 5]
     assert sent.frames == 6
-    assert sent.waited_s == pytest.approx(102.011)
+    assert sent.total_wait_s == pytest.approx(102.011)
     assert len(counts) == len(BUCKETS_S) + 1

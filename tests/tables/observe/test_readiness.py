@@ -3,11 +3,11 @@
 from typing import Any
 
 from livejoin import __version__
-from livejoin.core.state import SILENT_S
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.observe.liveness import Signs
+from livejoin.core.state import LEADER_TIMEOUT_S
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.observe.liveness import Liveness
 from tables.filled import live
-from tables.serving import Served, served
+from tables.serving import RunningServer, run_server
 
 NAMES = ["kafka", "ledger", "follower", "format", "leader", "live generation", "staleness", "lag"]
 
@@ -19,8 +19,8 @@ class Clock:
         return self.now
 
 
-def _checks(serving: Served, status: int) -> dict[str, dict[str, Any]]:
-    answer = serving.get("/readyz?verbose")
+def _checks(serving: RunningServer, status: int) -> dict[str, dict[str, Any]]:
+    answer = serving.request("/readyz?verbose")
     assert answer.status == status
     body = answer.json()
     kind = "application/json" if status == 200 else "application/problem+json"
@@ -31,19 +31,19 @@ def _checks(serving: Served, status: int) -> dict[str, dict[str, Any]]:
 
 
 def test_a_server_whose_loop_answers_is_alive() -> None:
-    with served() as serving:
-        answer = serving.get("/livez")
+    with run_server() as serving:
+        answer = serving.request("/livez")
     assert (answer.status, answer.json()) == (200, {"status": "alive", "version": __version__})
 
 
 def test_before_there_is_a_ledger_each_check_says_why_not() -> None:
-    with served() as serving:
-        serving.do(
-            lambda host: host.show_status(
+    with run_server() as serving:
+        serving.run_on_loop(
+            lambda host: host.set_status(
                 {"state": "waiting", "progress": 0, "message": "there is no ledger x.ledger"}
             )
         )
-        problem = serving.get("/readyz")
+        problem = serving.request("/readyz")
         checks = _checks(serving, 503)
     assert problem.status == 503
     assert (problem.json()["title"], problem.json()["detail"]) == (
@@ -61,7 +61,7 @@ def test_before_there_is_a_ledger_each_check_says_why_not() -> None:
 
 
 def test_a_ledger_that_was_read_is_ok_though_nothing_is_live() -> None:
-    with served() as serving:
+    with run_server() as serving:
         serving.follow(live(1, ready_at=5))
         checks = _checks(serving, 503)
     assert checks["ledger"]["ok"]
@@ -69,42 +69,42 @@ def test_a_ledger_that_was_read_is_ok_though_nothing_is_live() -> None:
 
 
 def test_a_server_with_rows_is_ready_and_says_what_is_wrong_with_them() -> None:
-    clock, host = Clock(), Host()
-    host.signs = Signs(clock)
-    with served(host) as serving:
+    clock, host = Clock(), Catalog()
+    host.liveness = Liveness(clock)
+    with run_server(host) as serving:
         serving.follow(live(3))
-        serving.do(lambda host: host.signs.led(1_790_000_000_000))
-        serving.do(lambda host: host.signs.read())
+        serving.run_on_loop(lambda host: host.liveness.record_leader(1_790_000_000_000))
+        serving.run_on_loop(lambda host: host.liveness.record_read())
         checks = _checks(serving, 200)
         assert [name for name, check in checks.items() if not check["ok"]] == ["lag"]
-        clock.now = SILENT_S
+        clock.now = LEADER_TIMEOUT_S
         checks = _checks(serving, 200)
         leads = "no orchestrator leads since 2026-09-21T14:13:20Z"
         assert checks["leader"]["why"] == checks["staleness"]["why"] == leads
         assert checks["follower"]["why"] == "has not read for 10 s"
-        serving.do(lambda host: host.trouble_with("no broker"))
+        serving.run_on_loop(lambda host: host.set_trouble("no broker"))
         checks = _checks(serving, 200)
         assert checks["kafka"]["why"] == checks["staleness"]["why"] == "no broker"
-        ready = serving.get("/readyz")
+        ready = serving.request("/readyz")
     assert (ready.status, ready.json()) == (200, {"status": "ready", "generation": 3})
 
 
 def test_kafka_out_of_reach_is_the_reason_where_nothing_can_be_shown() -> None:
-    with served() as serving:
-        serving.do(lambda host: host.trouble_with("no broker"))
-        assert serving.get("/readyz").json()["detail"] == "no broker"
+    with run_server() as serving:
+        serving.run_on_loop(lambda host: host.set_trouble("no broker"))
+        assert serving.request("/readyz").json()["detail"] == "no broker"
         assert _checks(serving, 503)["ledger"]["why"] == "no broker"
 
 
 def test_a_ledger_of_a_newer_livejoin_is_named_and_what_there_is_is_served() -> None:
     why = "the ledger has format 3, this livejoin knows up to 2"
-    with served() as serving:
-        serving.do(lambda host: host.refuse(why))
-        assert serving.get("/readyz").json()["detail"] == why
-        assert serving.get("/api/v1/status").json()["message"] == why
-        serving.do(lambda host: host.refuse(""))
+    with run_server() as serving:
+        serving.run_on_loop(lambda host: host.set_newer_format(why))
+        assert serving.request("/readyz").json()["detail"] == why
+        assert serving.request("/api/v1/status").json()["message"] == why
+        serving.run_on_loop(lambda host: host.set_newer_format(""))
         serving.follow(live(3))
-        serving.do(lambda host: host.refuse(why))
+        serving.run_on_loop(lambda host: host.set_newer_format(why))
         checks = _checks(serving, 200)
         assert checks["format"]["why"] == checks["staleness"]["why"] == why
-        assert serving.get("/api/v1/status").json()["stale"] == why
+        assert serving.request("/api/v1/status").json()["stale"] == why

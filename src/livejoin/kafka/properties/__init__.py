@@ -10,17 +10,25 @@ from livejoin import redaction
 from livejoin.core.suggest import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka.properties import certificates, login, table
-from livejoin.kafka.properties.file import read
-from livejoin.kafka.properties.spelling import EXTENSIONS, is_secret, spelt
-from livejoin.kafka.properties.values import Values, opened
+from livejoin.kafka.properties.file import read_file
+from livejoin.kafka.properties.spelling import EXTENSIONS, canonical_name, is_secret
+from livejoin.kafka.properties.values import Values, reveal
 
-__all__ = ["Clients", "Values", "is_secret", "opened", "read", "spelt", "understood"]
+__all__ = [
+    "ClientProperties",
+    "Values",
+    "canonical_name",
+    "client_properties",
+    "is_secret",
+    "read_file",
+    "reveal",
+]
 
-_IN_CAPITALS = ("security.protocol", "sasl.mechanism")
+_CASE_INSENSITIVE = ("security.protocol", "sasl.mechanism")
 
 
 @dataclass(frozen=True)
-class Clients:
+class ClientProperties:
     """What each family of clients is given, and what was wrong but bearable."""
 
     librdkafka: dict[str, str] = field(repr=False)
@@ -29,33 +37,33 @@ class Clients:
     warnings: tuple[str, ...] = ()
 
 
-def understood(given: Mapping[str, str]) -> Clients:
+def client_properties(given: Mapping[str, str]) -> ClientProperties:
     """What both families make of a block, or an error that says what is wrong with it."""
-    named = login.whole(_by_one_name(given))
-    who = login.read(named)
-    families = [login.families(who, certificates.provider(named))]
+    named = login.merge_jaas(_canonicalize(given))
+    who = login.parse_login(named)
+    families = [login.as_properties(who, certificates.token_endpoint_ca(named))]
     if who.encrypted:
-        families.append(certificates.families(certificates.read(named)))
+        families.append(certificates.as_properties(certificates.load(named)))
     rdkafka: dict[str, str] = {}
     java: dict[str, str] = {}
     for name, value in named.items():
-        to_rdkafka, to_java = _carried(name)
+        to_rdkafka, to_java = _target_names(name)
         rdkafka |= {to_rdkafka: value} if to_rdkafka else {}
         java |= {to_java: value} if to_java else {}
     for family in families:
         rdkafka |= family.librdkafka
         java |= family.java
     redaction.add_secrets(_secrets(named, rdkafka, java, who))
-    return Clients(rdkafka, java, _options(who), tuple(_warnings(named, who)))
+    return ClientProperties(rdkafka, java, _jvm_options(who), tuple(_warnings(named, who)))
 
 
-def _by_one_name(given: Mapping[str, str]) -> dict[str, str]:
+def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in given.items():
-        spelling = spelt(key)
+        spelling = canonical_name(key)
         _check_known(spelling)
         name = table.ALIASES.get(spelling, spelling)
-        said = value.upper() if name in _IN_CAPITALS else value
+        said = value.upper() if name in _CASE_INSENSITIVE else value
         if found.get(name, said) != said:
             raise SettingsError(f"kafka: {name} is given twice, with different values")
         found[name] = said
@@ -75,7 +83,7 @@ def _check_known(name: str) -> None:
     )
 
 
-def _carried(name: str) -> tuple[str, str]:
+def _target_names(name: str) -> tuple[str, str]:
     """The name under which librdkafka and the JVM get a property; empty: not at all."""
     if name in table.BOTH:
         return name, name
@@ -87,7 +95,7 @@ def _carried(name: str) -> tuple[str, str]:
     return (name, "") if name in table.LIBRDKAFKA_ONLY else ("", "")
 
 
-def _options(who: login.Login) -> tuple[str, ...]:
+def _jvm_options(who: login.Login) -> tuple[str, ...]:
     """Java asks no token endpoint that it was not told to trust."""
     if not who.token_url:
         return ()
@@ -112,7 +120,7 @@ def _secrets(
 def _warnings(named: Mapping[str, str], who: login.Login) -> list[str]:
     found = [
         f"kafka.{name} is not used: livejoin chooses it itself"
-        for name in sorted(table.OURS & named.keys())
+        for name in sorted(table.MANAGED & named.keys())
     ]
     if who.protocol == "SASL_PLAINTEXT":
         found.append("kafka: with SASL_PLAINTEXT passwords and data travel unencrypted")

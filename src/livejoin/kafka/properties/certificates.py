@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import Certificate, load_pem_x509_certificates
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties.login import Families
+from livejoin.kafka.properties.login import PropertySets
 
 _PEM = "-----BEGIN "
-_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _VERIFY = "ssl.endpoint.identification.algorithm"
 
 
@@ -30,37 +30,39 @@ class Certificates:
     key: str = field(default="", repr=False)
 
 
-def read(given: Mapping[str, str]) -> Certificates:
+def load(given: Mapping[str, str]) -> Certificates:
     """The certificates that a block means. Names are those of the table."""
-    _verifying(given)
-    own = _own(given)
-    return Certificates(trusted(given), *own)
+    _require_verification(given)
+    own = _client_certificate(given)
+    return Certificates(truststore_pem(given), *own)
 
 
-def trusted(given: Mapping[str, str]) -> str:
+def truststore_pem(given: Mapping[str, str]) -> str:
     """The certificates of those who vouch for brokers."""
-    _one_of(given, "ssl.ca.pem", "ssl.ca.location", "ssl.truststore.certificates",
+    _require_at_most_one(given, "ssl.ca.pem", "ssl.ca.location", "ssl.truststore.certificates",
             "ssl.truststore.location")  # fmt: skip
     for name in ("ssl.ca.pem", "ssl.truststore.certificates"):
         if text := given.get(name):
-            return _certificates(name, text.encode())
+            return _normalize_certificates(name, text.encode())
     for name in ("ssl.ca.location", "ssl.truststore.location"):
         location = given.get(name, "")
         if location and location != "probe":  # librdkafka's word for: look where it usually is
-            return _store(name, location, given.get("ssl.truststore.password", ""))
+            return _load_truststore(name, location, given.get("ssl.truststore.password", ""))
     return ""
 
 
-def provider(given: Mapping[str, str]) -> str:
+def token_endpoint_ca(given: Mapping[str, str]) -> str:
     """The certificates of those who vouch for the token endpoint."""
-    _one_of(given, "https.ca.pem", "https.ca.location")
+    _require_at_most_one(given, "https.ca.pem", "https.ca.location")
     if text := given.get("https.ca.pem"):
-        return _certificates("https.ca.pem", text.encode())
+        return _normalize_certificates("https.ca.pem", text.encode())
     location = given.get("https.ca.location", "")
-    return _store("https.ca.location", location, "") if location not in ("", "probe") else ""
+    return (
+        _load_truststore("https.ca.location", location, "") if location not in ("", "probe") else ""
+    )
 
 
-def families(found: Certificates) -> Families:
+def as_properties(found: Certificates) -> PropertySets:
     """The same certificates as each family spells them; host names are always verified."""
     rdkafka, java = {_VERIFY: "https"}, {_VERIFY: "https"}
     if found.ca:
@@ -73,10 +75,10 @@ def families(found: Certificates) -> Families:
             "ssl.keystore.certificate.chain": found.chain,
             "ssl.keystore.key": found.key,
         }
-    return Families(rdkafka, java)
+    return PropertySets(rdkafka, java)
 
 
-def _verifying(given: Mapping[str, str]) -> None:
+def _require_verification(given: Mapping[str, str]) -> None:
     algorithm = given.get(_VERIFY, "https").lower()
     if algorithm != "https":
         raise SettingsError(
@@ -91,63 +93,63 @@ def _verifying(given: Mapping[str, str]) -> None:
         )
 
 
-def _own(given: Mapping[str, str]) -> tuple[str, str]:
+def _client_certificate(given: Mapping[str, str]) -> tuple[str, str]:
     """Our chain and our key, which is not encrypted any more."""
     store = given.get("ssl.keystore.location", "")
     password = given.get("ssl.key.password") or given.get("ssl.keystore.password", "")
     if store:
-        data = _content("ssl.keystore.location", store)
+        data = _read_file("ssl.keystore.location", store)
         if _PEM.encode() not in data:
-            return _opened(store, data, given.get("ssl.keystore.password", ""))
+            return _load_keystore(store, data, given.get("ssl.keystore.password", ""))
         name = "ssl.keystore.location"
-        return _certificates(name, data), _key(name, data, password)
-    chain = _either(given, "ssl.keystore.certificate.chain", "ssl.certificate")
-    key = _either(given, "ssl.keystore.key", "ssl.key")
+        return _normalize_certificates(name, data), _decrypt_key(name, data, password)
+    chain = _text_or_file(given, "ssl.keystore.certificate.chain", "ssl.certificate")
+    key = _text_or_file(given, "ssl.keystore.key", "ssl.key")
     if chain is None and key is None:
         return "", ""
     if chain is None or key is None:
         missing = "ssl.certificate.location" if chain is None else "ssl.key.location"
         raise SettingsError(f"kafka: a certificate of one's own also needs {missing}")
-    return _certificates(*chain), _key(*key, password)
+    return _normalize_certificates(*chain), _decrypt_key(*key, password)
 
 
-def _either(given: Mapping[str, str], java: str, rdkafka: str) -> tuple[str, bytes] | None:
+def _text_or_file(given: Mapping[str, str], java: str, rdkafka: str) -> tuple[str, bytes] | None:
     """A text, or a file's content, with the property that gave it."""
     for name in (java, f"{rdkafka}.pem"):
         if text := given.get(name):
             return name, text.encode()
     name = f"{rdkafka}.location"
-    return (name, _content(name, given[name])) if given.get(name) else None
+    return (name, _read_file(name, given[name])) if given.get(name) else None
 
 
-def _one_of(given: Mapping[str, str], *names: str) -> None:
+def _require_at_most_one(given: Mapping[str, str], *names: str) -> None:
     if len(found := [name for name in names if given.get(name)]) > 1:
         raise SettingsError(
             f"kafka: {found[0]} and {found[1]} both name whom to trust", hint="Give one of them."
         )
 
 
-def _store(name: str, location: str, password: str) -> str:
-    data = _content(name, location)
+def _load_truststore(name: str, location: str, password: str) -> str:
+    data = _read_file(name, location)
     if _PEM.encode() in data:
-        return _certificates(name, data)
-    found = _pkcs12(location, data, password)
+        return _normalize_certificates(name, data)
+    found = _load_pkcs12(location, data, password)
     certificates = [one.certificate for one in found.additional_certs]
     if found.cert is not None:
         certificates.insert(0, found.cert.certificate)
     return _pem(*certificates)
 
 
-def _opened(location: str, data: bytes, password: str) -> tuple[str, str]:
-    found = _pkcs12(location, data, password)
+def _load_keystore(location: str, data: bytes, password: str) -> tuple[str, str]:
+    found = _load_pkcs12(location, data, password)
     if found.key is None or found.cert is None:
         raise SettingsError(f"kafka: {location} holds no key with its certificate")
     chain = [found.cert.certificate, *(one.certificate for one in found.additional_certs)]
-    return _pem(*chain), _plain(found.key)
+    return _pem(*chain), _unencrypted_pem(found.key)
 
 
-def _pkcs12(location: str, data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
-    if data[:4] in _JKS:
+def _load_pkcs12(location: str, data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
+    if data[:4] in _JKS_MAGIC:
         raise SettingsError(
             f"kafka: {location} is a JKS store, which only Java can read",
             hint=f"Turn it into PKCS12: keytool -importkeystore -srckeystore {location}"
@@ -162,14 +164,14 @@ def _pkcs12(location: str, data: bytes, password: str) -> pkcs12.PKCS12KeyAndCer
         ) from error
 
 
-def _certificates(name: str, data: bytes) -> str:
+def _normalize_certificates(name: str, data: bytes) -> str:
     try:
         return _pem(*load_pem_x509_certificates(data))
     except ValueError as error:
         raise SettingsError(f"kafka: {name} holds no certificate in PEM") from error
 
 
-def _key(name: str, data: bytes, password: str) -> str:
+def _decrypt_key(name: str, data: bytes, password: str) -> str:
     begin = data.find(_PEM.encode() + b"PRIVATE KEY")
     for kind in (b"ENCRYPTED PRIVATE KEY", b"RSA PRIVATE KEY", b"EC PRIVATE KEY"):
         begin = max(begin, data.find(_PEM.encode() + kind))
@@ -179,7 +181,7 @@ def _key(name: str, data: bytes, password: str) -> str:
         _wrong_password(name, "needs" if not password else "needs no")
     except ValueError:
         _wrong_password(name, "is no PEM, or needs another")
-    return _plain(found)
+    return _unencrypted_pem(found)
 
 
 def _wrong_password(name: str, why: str) -> NoReturn:
@@ -187,7 +189,7 @@ def _wrong_password(name: str, why: str) -> NoReturn:
     raise SettingsError(f"kafka: the key in {name} {why} ssl.key.password") from None
 
 
-def _plain(key: object) -> str:
+def _unencrypted_pem(key: object) -> str:
     assert hasattr(key, "private_bytes")
     pem: bytes = key.private_bytes(
         serialization.Encoding.PEM,
@@ -201,7 +203,7 @@ def _pem(*certificates: Certificate) -> str:
     return "".join(one.public_bytes(serialization.Encoding.PEM).decode() for one in certificates)
 
 
-def _content(name: str, location: str) -> bytes:
+def _read_file(name: str, location: str) -> bytes:
     try:
         return Path(location).expanduser().read_bytes()
     except OSError as error:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties.spelling import spelt
+from livejoin.kafka.properties.spelling import canonical_name
 
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_MEANT = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_ESCAPE_SEQUENCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
-def read(path: Path) -> dict[str, str]:
+def read_file(path: Path) -> dict[str, str]:
     """The properties in a file; of those that stand twice the last counts."""
     try:
         text = path.read_text()
@@ -24,7 +24,7 @@ def read(path: Path) -> dict[str, str]:
     found = {}
     for line in _lines(text):
         key, value = _KEY.findall(line)[0]
-        found[spelt(_meant(key))] = _meant(value)
+        found[canonical_name(_unescape(key))] = _unescape(value)
     return found
 
 
@@ -46,9 +46,9 @@ def _lines(text: str) -> Iterator[str]:
         yield begun
 
 
-def _meant(text: str) -> str:
+def _unescape(text: str) -> str:
     def one(found: re.Match[str]) -> str:
         it = found[1]
-        return chr(int(it[1:], 16)) if len(it) > 1 else _MEANT.get(it, it)
+        return chr(int(it[1:], 16)) if len(it) > 1 else _ESCAPES.get(it, it)
 
-    return _ESCAPED.sub(one, text)
+    return _ESCAPE_SEQUENCE.sub(one, text)

@@ -34,7 +34,7 @@ _OPTION = re.compile(
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def taken_apart(jaas: str) -> dict[str, str]:
+def parse_jaas(jaas: str) -> dict[str, str]:
     """A JAAS configuration as properties."""
     if not jaas.strip():
         return {}
@@ -70,11 +70,11 @@ def taken_apart(jaas: str) -> dict[str, str]:
     return found
 
 
-def made(mechanism: str, options: Mapping[str, str]) -> str:
+def format_jaas(mechanism: str, options: Mapping[str, str]) -> str:
     """A JAAS configuration; options without a value are left out."""
-    said = " ".join(f'{name}="{_quoted(value)}"' for name, value in options.items() if value)
+    said = " ".join(f'{name}="{_escape(value)}"' for name, value in options.items() if value)
     return f"{_MODULES[mechanism]} required {said};"
 
 
-def _quoted(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

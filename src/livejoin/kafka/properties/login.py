@@ -22,7 +22,7 @@ _HANDLERS = ("", _HANDLER, f"{jaas.PACKAGE}.oauthbearer.secured.OAuthBearerLogin
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Families(NamedTuple):
+class PropertySets(NamedTuple):
     """What each family of clients is given."""
 
     librdkafka: dict[str, str]
@@ -48,23 +48,23 @@ class Login:
         return self.protocol.endswith("SSL")
 
 
-def whole(given: Mapping[str, str]) -> dict[str, str]:
+def merge_jaas(given: Mapping[str, str]) -> dict[str, str]:
     """A block together with what its JAAS configuration says."""
-    of_jaas = jaas.taken_apart(given.get("sasl.jaas.config", ""))
+    of_jaas = jaas.parse_jaas(given.get("sasl.jaas.config", ""))
     for name, value in of_jaas.items():
         if given.get(name, value) != value:
             raise SettingsError(f"kafka: {name} and sasl.jaas.config say different things")
     return {**of_jaas, **given}
 
 
-def read(given: Mapping[str, str]) -> Login:
+def parse_login(given: Mapping[str, str]) -> Login:
     """The login that a block means, once it is whole. Names are those of the table."""
     protocol = _protocol(given)
     if not protocol.startswith("SASL"):
         return Login(protocol)
     mechanism = _mechanism(given)
     if mechanism != "OAUTHBEARER":
-        name, password = _needed(given, mechanism, "sasl.username", "sasl.password")
+        name, password = _require(given, mechanism, "sasl.username", "sasl.password")
         return Login(protocol, mechanism, name, password)
     return _oauth(given, protocol)
 
@@ -82,7 +82,7 @@ def _oauth(given: Mapping[str, str], protocol: str) -> Login:
             hint=f"Leave it out, or write {_HANDLER}.",
         )
     names = [f"{_OAUTH}{name}" for name in ("client.id", "client.secret", "token.endpoint.url")]
-    client, secret, url = _needed(given, "OAUTHBEARER", *names)
+    client, secret, url = _require(given, "OAUTHBEARER", *names)
     address = urlparse(url)
     if address.scheme != "https" and address.hostname not in _LOOPBACK:
         raise SettingsError(
@@ -101,20 +101,20 @@ def _oauth(given: Mapping[str, str], protocol: str) -> Login:
     )
 
 
-def families(login: Login, provider_ca: str) -> Families:
+def as_properties(login: Login, provider_ca: str) -> PropertySets:
     """The same login as each family spells it.
 
     `provider_ca` is PEM: who vouches for the token endpoint; empty: whom the machine trusts.
     """
     if not login.mechanism:
         same = {"security.protocol": login.protocol}
-        return Families(same, same)
+        return PropertySets(same, same)
     same = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism}
     if login.mechanism != "OAUTHBEARER":
         own = {"sasl.username": login.username, "sasl.password": login.password}
         options = {"username": login.username, "password": login.password}
-        return Families(
-            same | own, same | {"sasl.jaas.config": jaas.made(login.mechanism, options)}
+        return PropertySets(
+            same | own, same | {"sasl.jaas.config": jaas.format_jaas(login.mechanism, options)}
         )
     subject = {f"{_OAUTH}sub.claim.name": login.subject} if login.subject else {}
     same |= {f"{_OAUTH}token.endpoint.url": login.token_url, **subject}
@@ -139,10 +139,10 @@ def families(login: Login, provider_ca: str) -> Families:
         **(trusted if provider_ca else {}),
     }
     java = {
-        "sasl.jaas.config": jaas.made(login.mechanism, options),
+        "sasl.jaas.config": jaas.format_jaas(login.mechanism, options),
         "sasl.login.callback.handler.class": _HANDLER,
     }
-    return Families(same | {name: value for name, value in own.items() if value}, same | java)
+    return PropertySets(same | {name: value for name, value in own.items() if value}, same | java)
 
 
 def _protocol(given: Mapping[str, str]) -> str:
@@ -177,7 +177,7 @@ def _mechanism(given: Mapping[str, str]) -> str:
     return mechanism
 
 
-def _needed(given: Mapping[str, str], mechanism: str, *names: str) -> list[str]:
+def _require(given: Mapping[str, str], mechanism: str, *names: str) -> list[str]:
     for name in names:
         if not given.get(name):
             in_jaas = [option for option, known in jaas.OPTIONS.items() if known == name]

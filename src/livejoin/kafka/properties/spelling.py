@@ -5,7 +5,7 @@ from livejoin.kafka.properties import table
 EXTENSIONS = table.EXTENSIONS[0]
 
 
-def spelt(key: str) -> str:
+def canonical_name(key: str) -> str:
     """A property's name as the table has it; environment variables cannot hold its dots."""
     for prefix in table.EXTENSIONS:
         if key.lower().startswith(prefix) and len(key) > len(prefix):
@@ -16,4 +16,4 @@ def spelt(key: str) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether a property's value must not be shown."""
-    return spelt(name) in table.SECRET
+    return canonical_name(name) in table.SECRET

@@ -73,7 +73,7 @@ LIBRDKAFKA_ONLY = _names("""
 
 # Understood and of no use here: livejoin's readers and producers depend on their own choice of
 # these, or (the last line) they belong to other libraries whose settings stand in the same blocks.
-OURS = _names("""
+MANAGED = _names("""
     acks allow.auto.create.topics auto.commit.interval.ms batch.num.messages batch.size
     coordinator.query.interval.ms delivery.report.only.error enable.auto.commit
     enable.auto.offset.store enable.gapless.guarantee enable.idempotence enable.partition.eof
@@ -142,6 +142,6 @@ SECRET = _names("""
 """)
 
 KNOWN = frozenset().union(
-    BOTH, RENAMED, RENAMED.values(), ALIASES, JAVA_ONLY, LIBRDKAFKA_ONLY, OURS, [START], LOGIN,
+    BOTH, RENAMED, RENAMED.values(), ALIASES, JAVA_ONLY, LIBRDKAFKA_ONLY, MANAGED, [START], LOGIN,
     CERTIFICATES, REFUSED,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 Values = Mapping[str, str | SecretStr]
 
 
-def opened(values: Values) -> dict[str, str]:
+def reveal(values: Values) -> dict[str, str]:
     """Values with their secrets, for those who need them."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value

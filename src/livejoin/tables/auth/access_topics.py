@@ -18,19 +18,23 @@ from livejoin.kafka.writing import write
 
 _WRITE_S = 10
 _SECRET_BYTES = 32
-_AUDIT_BYTES = 64 << 20  # 10,000 rows are a few MB
-_ACCESS_S = 45 * 86400  # no session lives as long, and who signs says so every day
+_AUDIT_RETENTION_BYTES = 64 << 20  # 10,000 rows are a few MB
+_ACCESS_RETENTION_S = 45 * 86400  # no session lives as long, and who signs says so every day
 
 
-def make_topics(kafka: Kafka, names: Names) -> None:
+def create_topics(kafka: Kafka, names: Names) -> None:
     """Make the topics unless they are there."""
-    forgets = {"cleanup.policy": "compact,delete", "retention.ms": str(_ACCESS_S * 1000)}
-    kafka.make(names.access, forgets)  # first: whoever finds the others need not look for it
-    kafka.make(names.tokens, {"cleanup.policy": "compact"})
-    kafka.make(names.audit, {"retention.bytes": str(_AUDIT_BYTES), "retention.ms": "-1"})
+    forgets = {"cleanup.policy": "compact,delete", "retention.ms": str(_ACCESS_RETENTION_S * 1000)}
+    kafka.create_topic(
+        names.access, forgets
+    )  # first: whoever finds the others need not look for it
+    kafka.create_topic(names.tokens, {"cleanup.policy": "compact"})
+    kafka.create_topic(
+        names.audit, {"retention.bytes": str(_AUDIT_RETENTION_BYTES), "retention.ms": "-1"}
+    )
 
 
-def known(kafka: Kafka, names: Names) -> dict[str, Token]:
+def read_tokens(kafka: Kafka, names: Names) -> dict[str, Token]:
     """All tokens by id, revoked ones too; none where there is no topic yet."""
     if names.tokens not in kafka.describe([names.tokens]):
         return {}
@@ -39,13 +43,13 @@ def known(kafka: Kafka, names: Names) -> dict[str, Token]:
     try:
         consumer.assign([TopicPartition(names.tokens, 0, 0)])
         for record in read_to_end(consumer, names.tokens):
-            take(found, record.key, record.value)
+            apply_token_record(found, record.key, record.value)
     finally:
         consumer.close()
     return found
 
 
-def take(into: dict[str, Token], key: bytes, value: bytes) -> None:
+def apply_token_record(into: dict[str, Token], key: bytes, value: bytes) -> None:
     """Note one record. What is no token takes the place of one that was: it must not count."""
     name = key.decode(errors="replace")
     token = tokens.from_json(value, name) if value else None
@@ -55,31 +59,35 @@ def take(into: dict[str, Token], key: bytes, value: bytes) -> None:
         into.pop(name, None)
 
 
-def made(
+def new_token(
     role: tokens.Role, label: str, now: float, life_s: float | None = None
 ) -> tuple[Token, str]:
     """A new token, and its text: the only time that anybody sees it."""
     token_id = secrets.token_hex(4)
     text = f"{tokens.PREFIX}_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     until = None if life_s is None else int(now + life_s)
-    return Token(token_id, role, label, tokens.hashed(text), int(now), until), text
+    return Token(token_id, role, label, tokens.hash_token(text), int(now), until), text
 
 
-def make(kafka: Kafka, names: Names, role: tokens.Role, label: str, life_s: float | None) -> str:
+def create_token(
+    kafka: Kafka, names: Names, role: tokens.Role, label: str, life_s: float | None
+) -> str:
     """Make a token; its text, which nobody can see again."""
-    token, text = made(role, label, time.time(), life_s)
+    token, text = new_token(role, label, time.time(), life_s)
     _write(kafka, names.tokens, token.id.encode(), token.to_json())
     return text
 
 
 def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
     """Revoke a token for good, everywhere."""
-    token = known(kafka, names).get(token_id)
+    token = read_tokens(kafka, names).get(token_id)
     if token is None:
         raise AskError(f"there is no token {token_id!r}", hint="`livejoin token list` has all.")
-    if why := format_versions.newer(f"token {token_id}", token.format, format_versions.TOKEN):
+    if why := format_versions.unsupported_reason(
+        f"token {token_id}", token.format, format_versions.TOKEN
+    ):
         raise NewerFormat(why)
-    revoked = token.without_rights()
+    revoked = token.as_revoked()
     _write(kafka, names.tokens, token.id.encode(), revoked.to_json())
     return revoked
 
@@ -91,32 +99,32 @@ def write_access(kafka: Kafka, names: Names, key: bytes, value: bytes) -> None:
 
 def end_sessions(kafka: Kafka, names: Names, whose: str, now: float) -> None:
     """End all sessions of an identity that have begun until now."""
-    write_access(kafka, names, *ended_sessions.all_ended(whose, now))
+    write_access(kafka, names, *ended_sessions.identity_record(whose, now))
 
 
-def ended(kafka: Kafka, names: Names) -> ended_sessions.Ended:
+def read_ended_sessions(kafka: Kafka, names: Names) -> ended_sessions.EndedSessions:
     """Which sessions were ended; none where there is no topic yet."""
-    found = ended_sessions.Ended()
+    found = ended_sessions.EndedSessions()
     if names.access in kafka.describe([names.access]):
         consumer = kafka.reader(names.group("tokens"))
         try:
             consumer.assign([TopicPartition(names.access, 0, OFFSET_BEGINNING)])
             for record in read_to_end(consumer, names.access):
-                found.take(record.key, record.value)
+                found.apply_record(record.key, record.value)
         finally:
             consumer.close()
     return found
 
 
-def first(kafka: Kafka, names: Names) -> list[tuple[tokens.Role, str]]:
+def create_first_tokens(kafka: Kafka, names: Names) -> list[tuple[tokens.Role, str]]:
     """One token of each role, where there has never been any."""
-    if known(kafka, names):
+    if read_tokens(kafka, names):
         return []
     label = "made at the first start"
-    return [(role, make(kafka, names, role, label, None)) for role in tokens.ROLES]
+    return [(role, create_token(kafka, names, role, label, None)) for role in tokens.ROLES]
 
 
-def note(kafka: Kafka, names: Names, row: Mapping[str, Any]) -> None:
+def append_audit_row(kafka: Kafka, names: Names, row: Mapping[str, Any]) -> None:
     """Add a row to the audit, and wait until it stands."""
     _write(kafka, names.audit, b"", json.dumps(row).encode())
 

@@ -12,12 +12,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from livejoin.core.control_records import CLIENT_HEADER
-from livejoin.tables.auth.audit import Audit, row
+from livejoin.tables.auth.audit import Audit, audit_row
 from livejoin.tables.http.problems import problem
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_DEFAULT = {"http": 80, "https": 443}  # browsers leave them out
-HEADERS = {
+_DEFAULT_PORTS = {"http": 80, "https": 443}  # browsers leave them out
+SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self';"
     " script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:;"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:;"
@@ -28,16 +28,16 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",  # pages of named sites ask by CORS
 }
-_PREFLIGHT = {
+_PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST, DELETE",
     "access-control-allow-headers": f"authorization, content-type, if-none-match, {CLIENT_HEADER}",
     "access-control-max-age": "600",
 }
-_EXPOSED = "etag, livejoin-generation, livejoin-seq, livejoin-total"
+_EXPOSED_HEADERS = "etag, livejoin-generation, livejoin-seq, livejoin-total"
 
 
 @dataclass(frozen=True)
-class Names:
+class AllowedOrigins:
     """The names that we answer to, our own pages' origins, and those of others that may ask."""
 
     hosts: frozenset[str]
@@ -45,24 +45,24 @@ class Names:
     others: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(
+    def from_settings(
         port: int, *, tls: bool = False, hosts: Sequence[str] = (), others: Iterable[str] = ()
-    ) -> "Names":
+    ) -> "AllowedOrigins":
         """From what is set. A name without a port is also ours with our port.
 
         Without TLS of our own a proxy may have it: then pages under a name that was set are https.
         """
         scheme = "https" if tls else "http"
         here = {f"{name}:{port}" for name in LOOPBACK}
-        here |= set(LOOPBACK) if port == _DEFAULT[scheme] else set()
+        here |= set(LOOPBACK) if port == _DEFAULT_PORTS[scheme] else set()
         named = {name.lower() for name in hosts}
         named |= {f"{name}:{port}" for name in named if ":" not in name.rpartition("]")[2]}
         own = {f"{scheme}://{name}" for name in here | named} | {f"https://{n}" for n in named}
-        return Names(
+        return AllowedOrigins(
             frozenset(here | named), frozenset(own), frozenset(one.lower() for one in others)
         )
 
-    def wrong(self, headers: Headers) -> str:
+    def reject_reason(self, headers: Headers) -> str:
         """Why a request is not answered; empty: it is."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if host.lower() not in self.hosts:
@@ -73,12 +73,12 @@ class Names:
         return ""
 
 
-class SameSite:
+class OriginMiddleware:
     """Refuses a Host (a rebound name) and an Origin (another site's page) that are not ours."""
 
-    def __init__(self, app: ASGIApp, names: Names, audit: Audit) -> None:
+    def __init__(self, app: ASGIApp, names: AllowedOrigins, audit: Audit) -> None:
         self._app = app
-        self._names = names
+        self._origins = names
         self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,36 +88,43 @@ class SameSite:
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin", "").lower()
-        sending = _with_headers(send, origin if origin in self._names.others else "")
-        if why := self._names.wrong(headers):
-            self._audit.often(
-                row("", "", address(scope), f"{asked(scope)}", "refused: another site", detail=why)
+        sending = _with_headers(send, origin if origin in self._origins.others else "")
+        if why := self._origins.reject_reason(headers):
+            self._audit.append_counted(
+                audit_row(
+                    "",
+                    "",
+                    client_address(scope),
+                    f"{request_line(scope)}",
+                    "refused: another site",
+                    detail=why,
+                )
             )
             if scope["type"] == "websocket":
-                await refuse_socket(problem(403, "refused", why), scope, receive, sending)
+                await deny_websocket(problem(403, "refused", why), scope, receive, sending)
             else:
                 await problem(403, "refused", why)(scope, receive, sending)
         elif scope["type"] == "http" and scope["method"] == "OPTIONS" and origin:
-            allowed = _PREFLIGHT if origin in self._names.others else {}
+            allowed = _PREFLIGHT_HEADERS if origin in self._origins.others else {}
             await Response(status_code=204, headers=allowed)(scope, receive, sending)
         else:
             await self._app(scope, receive, sending)
 
 
-async def refuse_socket(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+async def deny_websocket(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a handshake with an error."""
     socket = WebSocket(scope, receive, send)
     await socket.receive()  # that somebody wants to connect
     await socket.send_denial_response(answer)
 
 
-def address(scope: Scope) -> str:
+def client_address(scope: Scope) -> str:
     """Where a request comes from. What a proxy says about that is not believed."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
-def asked(scope: Scope) -> str:
+def request_line(scope: Scope) -> str:
     """What a request is, for people; without its query, which may hold a ticket."""
     method = "SOCKET" if scope["type"] == "websocket" else scope["method"]
     return f"{method} {scope['path']}"
@@ -127,11 +134,11 @@ def _with_headers(send: Send, other: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = MutableHeaders(scope=message)
-            headers.update(HEADERS)
+            headers.update(SECURITY_HEADERS)
             headers.add_vary_header("origin")
             if other:
                 headers["access-control-allow-origin"] = other
-                headers["access-control-expose-headers"] = _EXPOSED
+                headers["access-control-expose-headers"] = _EXPOSED_HEADERS
         await send(message)
 
     return sending

@@ -14,44 +14,44 @@ from livejoin.tables.auth import access_topics
 
 log = structlog.get_logger()
 
-_AGAIN_S = 86400.0  # the topic forgets what is not said again for weeks
-_REFUSED_S = 60.0  # until it is tried again where the key could not be published
+_REPUBLISH_S = 86400.0  # the topic forgets what is not said again for weeks
+_RETRY_S = 60.0  # until it is tried again where the key could not be published
 
 Headers = list[tuple[str, str | bytes | None]]  # as the client is typed
 
 
-class Vouching:
+class RequestSigner:
     """Signs with a key that is published before it is first used. May be called by any thread."""
 
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
         self._names = names
         self._signer = Signer()
-        self._there = False
-        self._next = 0.0
+        self._topic_ready = False
+        self._next_publish_at = 0.0
         self._published = False
-        self._publishing = threading.Lock()
+        self._lock = threading.Lock()
 
-    def is_there(self) -> None:
+    def on_topic_ready(self) -> None:
         """The topic of access exists, so that nothing of ours makes it by writing to it."""
-        self._there = True
+        self._topic_ready = True
 
     def headers(self, topic: str, by: str, value: bytes) -> Headers:
         """Who asked; and our signature, unless nobody could check it."""
         said = by.encode()
         headers: Headers = [(BY_HEADER, said)]
-        if self._can_be_checked():
+        if self._ensure_key_published():
             signed = self._signer.sign(topic, said, value, int(time.time() * 1000))
             headers.append((SIGNATURE_HEADER, signed))
         return headers
 
-    def _can_be_checked(self) -> bool:
-        with self._publishing:
-            if self._there and time.monotonic() >= self._next:
+    def _ensure_key_published(self) -> bool:
+        with self._lock:
+            if self._topic_ready and time.monotonic() >= self._next_publish_at:
                 try:
-                    access_topics.write_access(self._kafka, self._names, *self._signer.record())
-                    self._published, self._next = True, time.monotonic() + _AGAIN_S
+                    access_topics.write_access(self._kafka, self._names, *self._signer.key_record())
+                    self._published, self._next_publish_at = True, time.monotonic() + _REPUBLISH_S
                 except LivejoinError as error:
                     log.warning("who asks cannot be vouched for", why=str(error))
-                    self._next = time.monotonic() + _REFUSED_S
+                    self._next_publish_at = time.monotonic() + _RETRY_S
             return self._published

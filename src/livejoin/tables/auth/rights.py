@@ -9,11 +9,11 @@ from starlette.routing import compile_path
 
 from livejoin.core.tokens import Role
 
-Need = Role | Literal["public"]
+RequiredRole = Role | Literal["public"]
 
 # Viewers see what the tables show. Who may change it also sees what a change would show: messages
 # of other topics, and what a request would do.
-RULES: dict[tuple[str, str], Need] = {
+RULES: dict[tuple[str, str], RequiredRole] = {
     ("GET", "/"): "public",
     ("GET", "/static"): "public",
     ("GET", "/engine"): "public",
@@ -39,14 +39,14 @@ RULES: dict[tuple[str, str], Need] = {
     ("POST", "/api/v1/rollback"): "operator",
     ("SOCKET", "/api/v1/live"): "viewer",
 }
-_FOLDERS = ("/static", "/engine")
+_PUBLIC_FOLDERS = ("/static", "/engine")
 _PATTERNS = [(method, path, compile_path(path)[0], need) for (method, path), need in RULES.items()]
 
 
-def needed(method: str, path: str, query: bytes = b"") -> Need:
+def required_role(method: str, path: str, query: bytes = b"") -> RequiredRole:
     """What one must be to ask for this. `method` is SOCKET for a socket."""
     asked = "GET" if method == "HEAD" else method
-    if asked == "GET" and path.startswith(tuple(f"{folder}/" for folder in _FOLDERS)):
+    if asked == "GET" and path.startswith(tuple(f"{folder}/" for folder in _PUBLIC_FOLDERS)):
         return "public"
     for known, route, pattern, need in _PATTERNS:
         if known == asked and pattern.match(path):

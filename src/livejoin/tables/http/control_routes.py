@@ -6,46 +6,48 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from livejoin.core.control_messages import MAX_BYTES, Invalid
+from livejoin.core.control_messages import MAX_BYTES, InvalidMessage
 from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.errors import LivejoinError
-from livejoin.tables.auth.audit import Audit, row
-from livejoin.tables.auth.identity import ANYBODY
-from livejoin.tables.auth.origin_check import address
-from livejoin.tables.auth.sign_in import who
+from livejoin.tables.auth.audit import Audit, audit_row
+from livejoin.tables.auth.identity import ANONYMOUS
+from livejoin.tables.auth.origin_check import client_address
+from livejoin.tables.auth.sign_in import identity_of
 from livejoin.tables.http import request_body
-from livejoin.tables.http.control_producer import Asking, rollback
+from livejoin.tables.http.control_producer import ControlProducer, rollback_message
 from livejoin.tables.http.problems import problem
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 
 
-class Requests:
+class ControlRoutes:
     """The routes that ask for a change. All of them write to the control topic."""
 
-    def __init__(self, asking: Asking, host: Host, audit: Audit) -> None:
-        self._asking = asking
-        self._host = host
+    def __init__(self, asking: ControlProducer, host: Catalog, audit: Audit) -> None:
+        self._producer = asking
+        self._catalog = host
         self._audit = audit
 
     async def control(self, request: Request) -> Response:
         """Ask for other topics or another join."""
-        return await self._send(request, "control", await _body(request))
+        return await self._send(request, "control", await _read_message(request))
 
     async def rollback(self, request: Request) -> Response:
         """Go back to what stands by."""
-        return await self._send(request, "roll back", rollback(await _body(request, empty=True)))
+        return await self._send(
+            request, "roll back", rollback_message(await _read_message(request, empty=True))
+        )
 
     async def preview(self, request: Request) -> Response:
         """Say what a request would do."""
-        raw = await _body(request)
-        with self._noted(request, "preview", raw) as note:
-            plan = await self._asking.preview(raw)
+        raw = await _read_message(request)
+        with self._audited(request, "preview", raw) as note:
+            plan = await self._producer.preview(raw)
             note["outcome"] = str(plan["outcome"])
         return JSONResponse(plan)
 
     async def _send(self, request: Request, action: str, raw: bytes) -> Response:
-        with self._noted(request, action, raw) as note:
-            outcome = await self._asking.send(raw, _by(request))
+        with self._audited(request, action, raw) as note:
+            outcome = await self._producer.send(raw, _requester(request))
             note["outcome"], note["detail"] = outcome["outcome"], outcome["reason"] or ""
             if outcome["generation"] is not None:
                 note["outcome"] += f": generation {outcome['generation']}"
@@ -54,9 +56,9 @@ class Requests:
         return JSONResponse(outcome, 202 if outcome["outcome"] == "written" else 200)
 
     @contextlib.contextmanager
-    def _noted(self, request: Request, action: str, raw: bytes) -> Iterator[dict[str, str]]:
+    def _audited(self, request: Request, action: str, raw: bytes) -> Iterator[dict[str, str]]:
         """A row of the audit for what is done here, whatever comes of it."""
-        one, live = who(request), self._host.state.live
+        one, live = identity_of(request), self._catalog.state.live
         before = f"generation {live.number}: {live.choice}" if live else "nothing is live"
         note = {"outcome": "failed", "detail": ""}
         try:
@@ -64,19 +66,21 @@ class Requests:
         except LivejoinError as error:
             note["detail"] = str(error)
             raise
-        except Invalid as error:
+        except InvalidMessage as error:
             note["outcome"], note["detail"] = "rejected", str(error)
             raise
         finally:
-            where, asked = address(request.scope), raw.decode(errors="backslashreplace")
-            self._audit.note(
-                row(one.name, one.role, where, action, before=before, after=asked, **note)
+            where, asked = client_address(request.scope), raw.decode(errors="backslashreplace")
+            self._audit.append(
+                audit_row(
+                    one.display_name, one.role, where, action, before=before, after=asked, **note
+                )
             )
 
 
-async def _body(request: Request, *, empty: bool = False) -> bytes:
+async def _read_message(request: Request, *, empty: bool = False) -> bytes:
     """A message as it came."""
-    return await request_body.read(
+    return await request_body.read_json_body(
         request,
         MAX_BYTES,
         too_large=f"a control message has at most {MAX_BYTES >> 10} KiB",
@@ -85,10 +89,10 @@ async def _body(request: Request, *, empty: bool = False) -> bytes:
     )
 
 
-def _by(request: Request) -> str:
+def _requester(request: Request) -> str:
     """Who asked, for `control_raw`: what they use, and from where."""
     client = request.headers.get(CLIENT_HEADER, "http")
     known = client if client in ("page", "cli", "python") else "http"
-    one = who(request)
-    named = [known] if one == ANYBODY else [known, one.name]
-    return " ".join([*named, address(request.scope)])
+    one = identity_of(request)
+    named = [known] if one == ANONYMOUS else [known, one.display_name]
+    return " ".join([*named, client_address(request.scope)])

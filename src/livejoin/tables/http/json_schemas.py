@@ -15,10 +15,10 @@ _TYPES: dict[str, Json] = {
 }
 TEXT: Json = {"type": "string"}
 COUNT: Json = {"type": "integer", "minimum": 0}
-_TRUTH: Json = {"type": "boolean"}
-_OR_NULL: Json = {"type": ["integer", "null"]}
+_BOOLEAN: Json = {"type": "boolean"}
+_NULLABLE_INTEGER: Json = {"type": ["integer", "null"]}
 _TIME: Json = _TYPES["timestamp"]
-_MAYBE: Json = _TYPES["string"]
+_NULLABLE_STRING: Json = _TYPES["string"]
 
 
 def ref(name: str) -> Json:
@@ -34,18 +34,18 @@ def _list(items: Json) -> Json:
     return {"type": "array", "items": items}
 
 
-def _row(columns: tuple[spec.Column, ...]) -> Json:
+def _row_schema(columns: tuple[spec.Column, ...]) -> Json:
     """Not required: a reader may have asked for some columns only."""
     return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
 
 
-def _checked(shape: Json) -> Json:
+def _with_checks(shape: Json) -> Json:
     """The same, with what each check says where that was asked for."""
-    checks = _list(_object(name=TEXT, why=TEXT, required=_TRUTH, ok=_TRUTH))
+    checks = _list(_object(name=TEXT, why=TEXT, required=_BOOLEAN, ok=_BOOLEAN))
     return {**shape, "properties": {**shape["properties"], "checks": checks}}
 
 
-def _rows_of(table: str) -> str:
+def _row_schema_name(table: str) -> str:
     return f"Row_{table}"
 
 
@@ -56,7 +56,7 @@ def schemas() -> Json:
     counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
     behind = _object(
         **counts["properties"],
-        lag={**_OR_NULL, "description": "records that are unread"},
+        lag={**_NULLABLE_INTEGER, "description": "records that are unread"},
         behind={"type": ["number", "null"], "description": "seconds the oldest has waited"},
     )
     problem = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
@@ -65,16 +65,19 @@ def schemas() -> Json:
             **problem,
             "description": "What is wrong, and what to do about it (RFC 9457).",
         },
-        **{_rows_of(name): _row(table.columns) for name, table in spec.ALL_TABLES.items()},
+        **{
+            _row_schema_name(name): _row_schema(table.columns)
+            for name, table in spec.ALL_TABLES.items()
+        },
         "Table": _object(
             table={"enum": list(spec.ALL_TABLES)},
-            generation=_OR_NULL,
+            generation=_NULLABLE_INTEGER,
             seq=COUNT,
             total={**COUNT, "description": "rows after the filter, before limit and offset"},
-            rows=_list({"anyOf": [ref(_rows_of(name)) for name in spec.ALL_TABLES]}),
+            rows=_list({"anyOf": [ref(_row_schema_name(name)) for name in spec.ALL_TABLES]}),
         ),
         "Tables": _object(
-            generation=_OR_NULL,
+            generation=_NULLABLE_INTEGER,
             seq=COUNT,
             tables=_list(
                 _object(
@@ -87,7 +90,7 @@ def schemas() -> Json:
         "Status": _object(
             **status,
             viewers=COUNT,
-            stale={**_MAYBE, "description": "why the rows may be old"},
+            stale={**_NULLABLE_STRING, "description": "why the rows may be old"},
             sources=_object(**{source.name: counts for source in spec.SOURCES}),
             capped={
                 "type": "object",
@@ -98,17 +101,20 @@ def schemas() -> Json:
             },
         ),
         "Figures": _object(
-            generation=_OR_NULL,
+            generation=_NULLABLE_INTEGER,
             seq=COUNT,
             viewers=COUNT,
             sources=_object(**{source.name: behind for source in spec.SOURCES}),
             matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
-            lagTrouble={**_MAYBE, "description": "why the lag is not known"},
-            standbyUntil={**_OR_NULL, "description": "ms; null: no standby, or no end to it"},
+            lagTrouble={**_NULLABLE_STRING, "description": "why the lag is not known"},
+            standbyUntil={
+                **_NULLABLE_INTEGER,
+                "description": "ms; null: no standby, or no end to it",
+            },
             standbySeconds={"type": ["number", "null"], "description": "left of it"},
-            sparkUi={**_MAYBE, "description": "address of Spark's own pages"},
+            sparkUi={**_NULLABLE_STRING, "description": "address of Spark's own pages"},
         ),
-        "Generations": _object(generations=_list(_row(generation))),
+        "Generations": _object(generations=_list(_row_schema(generation))),
         "Topics": _object(
             total=COUNT,
             topics=_list(
@@ -116,9 +122,9 @@ def schemas() -> Json:
                     name=TEXT,
                     kind={"enum": ["data", "control", "livejoin"]},
                     partitions=COUNT,
-                    records=_OR_NULL,
+                    records=_NULLABLE_INTEGER,
                     newest=_TIME,
-                    trouble={**_MAYBE, "description": "why nothing more is known of it"},
+                    trouble={**_NULLABLE_STRING, "description": "why nothing more is known of it"},
                 )
             ),
         ),
@@ -130,15 +136,17 @@ def schemas() -> Json:
                     partition=COUNT,
                     offset=COUNT,
                     timestamp=_TIME,
-                    key=_MAYBE,
-                    value=_MAYBE,
-                    valueBytes=_OR_NULL,
+                    key=_NULLABLE_STRING,
+                    value=_NULLABLE_STRING,
+                    valueBytes=_NULLABLE_INTEGER,
                     parsed={"type": ["object", "null"]},
-                    reason=_MAYBE,
+                    reason=_NULLABLE_STRING,
                 )
             ),
         ),
-        "Outcome": _object(offset=COUNT, outcome=TEXT, reason=_MAYBE, generation=_OR_NULL),
+        "Outcome": _object(
+            offset=COUNT, outcome=TEXT, reason=_NULLABLE_STRING, generation=_NULLABLE_INTEGER
+        ),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
         "ControlMessage": control_schema.CONTROL,
         "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
@@ -150,6 +158,6 @@ def schemas() -> Json:
         "Code": _object(code=TEXT),
         "Ticket": _object(ticket=TEXT),
         "Alive": _object(status={"const": "alive"}, version=TEXT),
-        "Ready": _checked(_object(status={"const": "ready"}, generation={"type": "integer"})),
-        "NotReady": _checked(problem),
+        "Ready": _with_checks(_object(status={"const": "ready"}, generation={"type": "integer"})),
+        "NotReady": _with_checks(problem),
     }

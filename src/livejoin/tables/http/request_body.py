@@ -4,7 +4,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 
-async def read(
+async def read_json_body(
     request: Request, most: int, *, too_large: str, not_json: str, empty: bool = False
 ) -> bytes:
     """A body as it came, if it is small and said to be JSON: a form of another site is not."""

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from livejoin.tables.http.query import Found
+from livejoin.tables.http.query import QueryResult
 
-Head = Mapping[str, Any]
+Metadata = Mapping[str, Any]
 
 ISO = "%Y-%m-%dT%H:%M:%SZ"  # with the milliseconds that a column has
 # Rows that become Python's objects and text at a time: meanwhile no other thread gets on, and
 # 10,000 of them took 16 ms.
-_RUN_ROWS = 500
-_RUNS = r"\A[=+\-@\t\r]"  # a cell that begins so is a formula to a spreadsheet
+_CHUNK_ROWS = 500
+_FORMULA = r"\A[=+\-@\t\r]"  # a cell that begins so is a formula to a spreadsheet
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Format:
     """How rows are written, and what the result is called."""
 
     media_type: str
-    write: Callable[[Found, Head], Iterator[bytes]]
+    write: Callable[[QueryResult, Metadata], Iterator[bytes]]
 
 
 def rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -39,53 +39,53 @@ def rows(table: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
-def _dumped(value: Any) -> str:
+def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _in_runs(batch: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    for start in range(0, batch.num_rows, _RUN_ROWS):
-        yield rows(batch.slice(start, _RUN_ROWS))
+def _row_chunks(batch: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    for start in range(0, batch.num_rows, _CHUNK_ROWS):
+        yield rows(batch.slice(start, _CHUNK_ROWS))
 
 
-def _json(found: Found, head: Head) -> Iterator[bytes]:
-    yield _dumped({**head, "total": found.total})[:-1].encode() + b',"rows":['
+def _write_json(found: QueryResult, head: Metadata) -> Iterator[bytes]:
+    yield _dump({**head, "total": found.total})[:-1].encode() + b',"rows":['
     between = ""
     for batch in found.batches():
-        yield (between + ",".join(_dumped(run)[1:-1] for run in _in_runs(batch))).encode()
+        yield (between + ",".join(_dump(run)[1:-1] for run in _row_chunks(batch))).encode()
         between = ","
     yield b"]}"
 
 
-def _ndjson(found: Found, _head: Head) -> Iterator[bytes]:
+def _write_ndjson(found: QueryResult, _head: Metadata) -> Iterator[bytes]:
     for batch in found.batches():
-        yield "".join(f"{_dumped(row)}\n" for run in _in_runs(batch) for row in run).encode()
+        yield "".join(f"{_dump(row)}\n" for run in _row_chunks(batch) for row in run).encode()
 
 
-def _csv(found: Found, _head: Head) -> Iterator[bytes]:
-    yield _csv_of(found.rows.schema.empty_table(), header=True)
+def _write_csv(found: QueryResult, _head: Metadata) -> Iterator[bytes]:
+    yield _encode_csv(found.rows.schema.empty_table(), header=True)
     for batch in found.batches():
-        yield _csv_of(_harmless(batch), header=False)
+        yield _encode_csv(_escape_formulas(batch), header=False)
 
 
-def _csv_of(table: pa.Table, *, header: bool) -> bytes:
+def _encode_csv(table: pa.Table, *, header: bool) -> bytes:
     out = io.BytesIO()
     pa.csv.write_csv(table, out, pa.csv.WriteOptions(include_header=header))
     return out.getvalue()
 
 
-def _harmless(table: pa.Table) -> pa.Table:
+def _escape_formulas(table: pa.Table) -> pa.Table:
     """Texts that a spreadsheet would run begin with an apostrophe."""
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
             cells = table.column(place)
             quoted = pc.binary_join_element_wise("'", cells, "")
-            runs = pc.match_substring_regex(cells, pattern=_RUNS)
+            runs = pc.match_substring_regex(cells, pattern=_FORMULA)
             table = table.set_column(place, field, pc.if_else(runs, quoted, cells))
     return table
 
 
-class _Pieces(io.RawIOBase):
+class _ChunkBuffer(io.RawIOBase):
     """Keeps what is written until it is taken."""
 
     def __init__(self) -> None:
@@ -99,23 +99,23 @@ class _Pieces(io.RawIOBase):
         self._parts.append(bytes(part))
         return len(part)
 
-    def taken(self) -> bytes:
+    def drain(self) -> bytes:
         found, self._parts = b"".join(self._parts), []
         return found
 
 
-def _arrow(found: Found, _head: Head) -> Iterator[bytes]:
-    out = _Pieces()
+def _write_arrow(found: QueryResult, _head: Metadata) -> Iterator[bytes]:
+    out = _ChunkBuffer()
     with pa.ipc.new_stream(out, found.rows.schema) as writer:
         for batch in found.batches():
             writer.write_table(batch)
-            yield out.taken()
-    yield out.taken()
+            yield out.drain()
+    yield out.drain()
 
 
 FORMATS = {
-    "json": Format("application/json", _json),
-    "csv": Format("text/csv; charset=utf-8", _csv),
-    "arrow": Format("application/vnd.apache.arrow.stream", _arrow),
-    "ndjson": Format("application/x-ndjson", _ndjson),
+    "json": Format("application/json", _write_json),
+    "csv": Format("text/csv; charset=utf-8", _write_csv),
+    "arrow": Format("application/vnd.apache.arrow.stream", _write_arrow),
+    "ndjson": Format("application/x-ndjson", _write_ndjson),
 }

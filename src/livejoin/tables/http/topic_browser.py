@@ -19,140 +19,142 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core.control_messages import Rules, shown, topic_name
+from livejoin.core.control_messages import TopicRules, excerpt, is_topic_name
 from livejoin.errors import AskError, KafkaUnavailable
-from livejoin.kafka.cluster import ANSWER_S, Kafka, Topic
-from livejoin.kafka.errors import forbidden, named
-from livejoin.kafka.reading import Place, Span
+from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
+from livejoin.kafka.errors import from_kafka_error, topic_not_authorized
+from livejoin.kafka.reading import OffsetRange, PartitionId
 from livejoin.tables.http.topic_rows import (
-    Measured,
-    Seen,
-    kind,
+    PeekedMessage,
+    TopicSize,
     message_row,
     newest_first,
-    row,
-    unknown,
+    topic_kind,
+    topic_row,
+    unknown_topic,
 )
 
 MOST_TOPICS = 1000
-MOST_MESSAGES = 100
+MAX_MESSAGES = 100
 _PEEK_S = 5
 _PEEK_BYTES = 64 << 20
-_AT_ONCE = 2  # a peek is a client of its own, and its threads are shared with requests
+_MAX_CONCURRENT = 2  # a peek is a client of its own, and its threads are shared with requests
 
 
-class Topics:
+class TopicBrowser:
     """Asks the users' Kafka about topics, a few questions at once."""
 
-    def __init__(self, kafka: Kafka, rules: Rules) -> None:
+    def __init__(self, kafka: Kafka, rules: TopicRules) -> None:
         self._kafka = kafka
         self._rules = rules
-        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def listed(self) -> dict[str, Any]:
+    async def list_topics(self) -> dict[str, Any]:
         """All topics that are shown, by name."""
-        async with self._free:
+        async with self._slots:
             return await asyncio.to_thread(self._list)
 
-    async def peeked(self, topic: str, count: int) -> dict[str, Any]:
+    async def peek(self, topic: str, count: int) -> dict[str, Any]:
         """The newest messages of a topic."""
-        if not topic_name(topic):
+        if not is_topic_name(topic):
             raise AskError(
-                f"{shown(topic)} is no topic name",
+                f"{excerpt(topic)} is no topic name",
                 hint="It has 1 to 249 letters, digits, '.', '_' or '-', and no '__' first.",
             )
-        async with self._free:
+        async with self._slots:
             return await asyncio.to_thread(self._peek, topic, count)
 
-    def _names(self) -> list[str]:
-        return [name for name in self._kafka.topics() if kind(name, self._rules)]
+    def _visible_names(self) -> list[str]:
+        return [name for name in self._kafka.topics() if topic_kind(name, self._rules)]
 
     def _list(self) -> dict[str, Any]:
-        names = self._names()
+        names = self._visible_names()
         found = self._kafka.describe(names[:MOST_TOPICS]) if names else {}
         topics = [found[name] for name in sorted(found)]
         measured = measure(self._kafka, topics)
-        rows = [row(topic, measured[topic.name], self._rules) for topic in topics]
+        rows = [topic_row(topic, measured[topic.name], self._rules) for topic in topics]
         return {"total": len(names), "topics": rows}
 
     def _peek(self, name: str, count: int) -> dict[str, Any]:
-        names = self._names()
+        names = self._visible_names()
         topic = self._kafka.describe([name]).get(name) if name in names else None
         if topic is None:
-            raise unknown(name, names)
+            raise unknown_topic(name, names)
         if not topic.readable:
-            raise forbidden(name)
+            raise topic_not_authorized(name)
         starts = self._kafka.offsets([topic], OffsetSpec.earliest())[name]
         ends = self._kafka.offsets([topic], OffsetSpec.latest())[name]
-        spans = {p: Span(start, ends[p]) for p, start in starts.items() if ends[p] > start}
+        spans = {p: OffsetRange(start, ends[p]) for p, start in starts.items() if ends[p] > start}
         consumer = self._kafka.reader(self._rules.names.group("peek"), fetch_wait_ms=1)
         try:
-            tails, complete = last(consumer, name, spans, count)
+            tails, complete = read_tails(consumer, name, spans, count)
         finally:
             consumer.close()
         messages = [message_row(seen) for seen in newest_first(tails.values(), count)]
         return {"topic": name, "complete": complete, "messages": messages}
 
 
-def measure(kafka: Kafka, topics: Iterable[Topic]) -> dict[str, Measured]:
+def measure(kafka: Kafka, topics: Iterable[Topic]) -> dict[str, TopicSize]:
     """What each topic holds. One that cannot be asked does not keep the others from answering."""
     topics = list(topics)
-    places = [Place(topic.name, p) for topic in topics for p in topic.partitions]
+    places = [PartitionId(topic.name, p) for topic in topics for p in topic.partitions]
     trouble: dict[str, str] = {}
     starts, ends, newest = (
-        _asked(kafka, places, spec, trouble)
+        _list_offsets(kafka, places, spec, trouble)
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp())
     )
     found = {}
     for topic in topics:
         if topic.name in trouble:
-            found[topic.name] = Measured(None, None, trouble[topic.name])
+            found[topic.name] = TopicSize(None, None, trouble[topic.name])
             continue
-        own = [Place(topic.name, p) for p in topic.partitions]
+        own = [PartitionId(topic.name, p) for p in topic.partitions]
         times = [newest[place][1] for place in own if newest[place][1] >= 0]
         records = sum(ends[place][0] - starts[place][0] for place in own)
-        found[topic.name] = Measured(records, max(times, default=None))
+        found[topic.name] = TopicSize(records, max(times, default=None))
     return found
 
 
-def _asked(
-    kafka: Kafka, places: list[Place], spec: OffsetSpec, trouble: dict[str, str]
-) -> dict[Place, tuple[int, int]]:
+def _list_offsets(
+    kafka: Kafka, places: list[PartitionId], spec: OffsetSpec, trouble: dict[str, str]
+) -> dict[PartitionId, tuple[int, int]]:
     """By place an offset and its time; what goes wrong is added to `trouble`, by topic."""
     if not places:
         return {}
     futures = kafka.admin.list_offsets(
         {TopicPartition(*place): spec for place in places},
         isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=ANSWER_S,
+        request_timeout=REQUEST_TIMEOUT_S,
     )
     found = {}
     for at, future in futures.items():
         try:
-            info = future.result(ANSWER_S)
+            info = future.result(REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            trouble[at.topic] = named(error, at.topic).message
+            trouble[at.topic] = from_kafka_error(error, at.topic).message
         except TimeoutError as error:
-            raise KafkaUnavailable(f"Kafka gives no answer within {ANSWER_S} s") from error
+            raise KafkaUnavailable(f"Kafka gives no answer within {REQUEST_TIMEOUT_S} s") from error
         else:
-            found[Place(at.topic, at.partition)] = info.offset, info.timestamp
+            found[PartitionId(at.topic, at.partition)] = info.offset, info.timestamp
     return found
 
 
-def last(
-    consumer: Consumer, topic: str, spans: Mapping[int, Span], count: int
-) -> tuple[dict[int, deque[Seen]], bool]:
+def read_tails(
+    consumer: Consumer, topic: str, spans: Mapping[int, OffsetRange], count: int
+) -> tuple[dict[int, deque[PeekedMessage]], bool]:
     """The last messages of each partition, and whether there was time for all of them.
 
     Of the last `count` offsets some may hold nothing that a reader gets: then more are read.
     """
     until = time.monotonic() + _PEEK_S
-    tails: dict[int, deque[Seen]] = {}
+    tails: dict[int, deque[PeekedMessage]] = {}
     left, step, complete = dict(spans), count, True
     while left and complete:
-        asked = {p: Span(max(span.start, span.end - step), span.end) for p, span in left.items()}
+        asked = {
+            p: OffsetRange(max(span.start, span.end - step), span.end) for p, span in left.items()
+        }
         tails |= {p: deque(maxlen=count) for p in asked}
-        complete = _read(consumer, topic, asked, tails, until)
+        complete = _read_spans(consumer, topic, asked, tails, until)
         left = {
             p: span
             for p, span in left.items()
@@ -162,11 +164,11 @@ def last(
     return tails, complete
 
 
-def _read(
+def _read_spans(
     consumer: Consumer,
     topic: str,
-    spans: Mapping[int, Span],
-    into: Mapping[int, deque[Seen]],
+    spans: Mapping[int, OffsetRange],
+    into: Mapping[int, deque[PeekedMessage]],
     until: float,
 ) -> bool:
     """Read spans, all together; False: time or room was over first."""
@@ -179,7 +181,7 @@ def _read(
             return False
         error, p, offset = message.error(), message.partition() or 0, message.offset() or 0
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - theirs
-            raise named(KafkaException(error), topic)
+            raise from_kafka_error(KafkaException(error), topic)
         if p not in reading:
             continue
         if error is None and offset < spans[p].end:
@@ -187,7 +189,7 @@ def _read(
             key, value = message.key(), message.value()
             room -= len(key or b"") + len(value or b"")
             time_ms = None if what == TIMESTAMP_NOT_AVAILABLE else at
-            into[p].append(Seen(p, offset, time_ms, key, value))
+            into[p].append(PeekedMessage(p, offset, time_ms, key, value))
         if error is not None or offset >= spans[p].end - 1:
             reading.discard(p)
     return True

@@ -7,12 +7,12 @@ from itertools import groupby
 
 from livejoin.core import changelog_bundles, spec
 from livejoin.tables.ingest import decode, marks
-from livejoin.tables.ingest.decode import Records
-from livejoin.tables.ingest.marks import Marks, Place
+from livejoin.tables.ingest.decode import ChangeBatch
+from livejoin.tables.ingest.marks import ReadOffsets, SourcePartition
 
-Pair = tuple[bytes, bytes]  # key and value of a record
+RawRecord = tuple[bytes, bytes]  # key and value of a record
 
-_BUNDLE = changelog_bundles.PREFIX.encode()
+_BUNDLE_PREFIX = changelog_bundles.BUNDLE_PREFIX.encode()
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Chunk:
 
     generation: int
     seq: int
-    records: Sequence[tuple[str, Records]]
-    marks: Mapping[Place, Marks] = field(default_factory=dict)
+    batches: Sequence[tuple[str, ChangeBatch]]
+    read_offsets: Mapping[SourcePartition, ReadOffsets] = field(default_factory=dict)
 
 
-def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
+def decode_chunk(generation: int, seq: int, records: Sequence[RawRecord]) -> Chunk:
     """Records of a changelog up to `seq`, as runs of a table each."""
-    runs: list[tuple[str, Records]] = []
+    runs: list[tuple[str, ChangeBatch]] = []
     all_ids: dict[str, list[str]] = defaultdict(list)
     for bundled, some in groupby(records, _is_bundle):
         if bundled:
             named = [(key.decode().split("/", 2)[1], value) for key, value in some]
-            runs += [(t, decode.bundle(t, value)) for t, value in named if t in spec.TABLES]
+            runs += [(t, decode.decode_bundle(t, value)) for t, value in named if t in spec.TABLES]
             continue
         ids: dict[str, list[str]] = defaultdict(list)
         values: dict[str, list[bytes]] = defaultdict(list)
@@ -43,9 +43,11 @@ def decoded(generation: int, seq: int, records: Sequence[Pair]) -> Chunk:
         for table, mine in ids.items():
             all_ids[table] += mine
         known = [table for table in ids if table in spec.TABLES]
-        runs += [(table, decode.records(table, ids[table], values[table])) for table in known]
-    return Chunk(generation, seq, runs, marks.marks(all_ids))
+        runs += [
+            (table, decode.decode_records(table, ids[table], values[table])) for table in known
+        ]
+    return Chunk(generation, seq, runs, marks.read_offsets(all_ids))
 
 
-def _is_bundle(record: Pair) -> bool:
-    return record[0].startswith(_BUNDLE)
+def _is_bundle(record: RawRecord) -> bool:
+    return record[0].startswith(_BUNDLE_PREFIX)

@@ -13,12 +13,12 @@ import structlog
 
 from livejoin.core import spec
 from livejoin.core.state import GENERATION_KEY
-from livejoin.tables.ingest.chunks import Pair
+from livejoin.tables.ingest.chunks import RawRecord
 
 log = structlog.get_logger()
 
 Row = dict[str, Any]
-_CELLS: Mapping[spec.Type, tuple[type, ...]] = {
+_CELL_TYPES: Mapping[spec.Type, tuple[type, ...]] = {
     "string": (str,),
     "int64": (int,),
     "timestamp": (int,),
@@ -27,66 +27,66 @@ _CELLS: Mapping[spec.Type, tuple[type, ...]] = {
 _YEAR_10000_MS = 253_402_300_800_000  # no clock of a leader shows it, and no date can
 
 
-class LeaderRecords:
+class LeaderRecordParser:
     """Parses records, and remembers of which topics it was said that some are left out."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._warned_topics: set[str] = set()
 
-    def beat_at(self, topic: str, value: bytes) -> int | None:
+    def parse_heartbeat(self, topic: str, value: bytes) -> int | None:
         """When a leader said that it leads, in ms; None where that cannot be read."""
-        at = (self._object(value) or {}).get("at")
+        at = (self._parse_object(value) or {}).get("at")
         if isinstance(at, int) and 0 <= at < _YEAR_10000_MS:
             return at
-        self._say(topic, "the time of a beat")
+        self._warn_once(topic, "the time of a beat")
         return None
 
-    def tables(self, topic: str, records: Iterable[Pair]) -> dict[str, list[Row]]:
+    def parse_logs(self, topic: str, records: Iterable[RawRecord]) -> dict[str, list[Row]]:
         """Rows of the tables that a log topic holds, by table."""
         tables: dict[str, list[Row]] = defaultdict(list)
         for key, value in records:
             table, _, row_id = key.decode(errors="replace").partition("/")
-            row = self._row(table, value) if table in (spec.LOGS, spec.CONTROL) else None
+            row = self._parse_row(table, value) if table in (spec.LOGS, spec.CONTROL) else None
             if row is None or (table == spec.CONTROL and row.get("offset") is None):
-                self._say(topic, f"the record with the key {key!r}")
+                self._warn_once(topic, f"the record with the key {key!r}")
             else:
                 tables[table].append({**row, "_id": row_id})
         return tables
 
-    def generations(self, topic: str, records: Sequence[Pair]) -> dict[int, Row]:
+    def parse_generations(self, topic: str, records: Sequence[RawRecord]) -> dict[int, Row]:
         """Rows of generations, by number."""
         rows: dict[int, Row] = {}
         for key, value in records:
-            row = self._row(spec.GENERATIONS, value)
+            row = self._parse_row(spec.GENERATIONS, value)
             if row is None or not isinstance(row.get("generation"), int):
-                self._say(topic, f"the record with the key {key!r}")
+                self._warn_once(topic, f"the record with the key {key!r}")
             else:
                 rows[row["generation"]] = row
         return rows
 
-    def _row(self, table: str, value: bytes) -> Row | None:
-        row = self._object(value)
-        return row if row is not None and _fits(table, row) else None
+    def _parse_row(self, table: str, value: bytes) -> Row | None:
+        row = self._parse_object(value)
+        return row if row is not None and _matches_columns(table, row) else None
 
-    def _object(self, value: bytes) -> Row | None:
+    def _parse_object(self, value: bytes) -> Row | None:
         try:
             found = json.loads(value)
         except ValueError:
             return None
         return found if isinstance(found, dict) else None
 
-    def _say(self, topic: str, what: str) -> None:
-        if topic not in self._said:
-            self._said.add(topic)
+    def _warn_once(self, topic: str, what: str) -> None:
+        if topic not in self._warned_topics:
+            self._warned_topics.add(topic)
             log.warning("left out what this livejoin cannot read", topic=topic, what=what)
 
 
-def is_generation(key: bytes) -> bool:
+def is_generation_key(key: bytes) -> bool:
     """Whether a record of the ledger is a generation's row."""
     return key.startswith(GENERATION_KEY)
 
 
-def _fits(table: str, row: Row) -> bool:
+def _matches_columns(table: str, row: Row) -> bool:
     """Whether a row's cells are of their columns' types. What has no column is left alone."""
-    cells = ((row.get(one.name), _CELLS[one.type]) for one in spec.TABLES[table].columns)
+    cells = ((row.get(one.name), _CELL_TYPES[one.type]) for one in spec.TABLES[table].columns)
     return all(cell is None or isinstance(cell, types) for cell, types in cells)

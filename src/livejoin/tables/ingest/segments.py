@@ -14,7 +14,7 @@ SEGMENT_ROWS = 1 << 16  # compacting one takes about 10 ms
 _SPARE = 10_000  # dead rows in an open segment that are not worth a compaction
 _MANY_BATCHES = 128  # of a few rows each, before they are combined
 
-Moved = Callable[[Sequence[str], Sequence[int]], None]
+OnMoved = Callable[[Sequence[str], Sequence[int]], None]
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Segment:
     used: int = 0
     sealed: bool = False
 
-    def cells(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def slices(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """The cells of a range of its rows."""
         at = 0
         for batch in self.batches:
@@ -37,7 +37,7 @@ class Segment:
             at += batch.num_rows
 
 
-class Frozen:
+class FrozenRows:
     """Rows as they are at one moment: taken at once, put together on any thread."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Frozen:
         return pa.Table.from_batches(found, self._schema).combine_chunks()
 
 
-class Rows:
+class SegmentedRows:
     """All rows of one table, dead ones included until their segment is compacted."""
 
     _ARRAYS = ("alive", "inside", "at", "ts", "group", "hash", "known", "summed", "version")
@@ -74,16 +74,16 @@ class Rows:
         self.known = np.zeros(0, bool)  # whether the hash is there
         self.summed = np.zeros(0, bool)  # whether it is in the table's sums
         self.version = np.zeros((0, 3), np.int64)
-        self._order: list[Segment] = []  # the last one is open
-        self._free: list[int] = []
-        self._alive_in = np.zeros(0, np.int64)  # by segment number
+        self._segments: list[Segment] = []  # the last one is open
+        self._free_numbers: list[int] = []
+        self._alive_counts = np.zeros(0, np.int64)  # by segment number
 
     def append(self, batch: pa.RecordBatch, seq: int) -> np.ndarray:
         """Room for new rows, not alive yet: their positions."""
         positions = np.zeros(batch.num_rows, np.int64)
         done = 0
         while done < batch.num_rows:
-            segment = self._open()
+            segment = self._open_segment()
             count = min(batch.num_rows - done, SEGMENT_ROWS - segment.used)
             base = segment.number * SEGMENT_ROWS + segment.used
             positions[done : done + count] = np.arange(base, base + count)
@@ -95,26 +95,26 @@ class Rows:
         self.at[positions] = seq
         return positions
 
-    def revive(self, positions: np.ndarray) -> None:
+    def mark_alive(self, positions: np.ndarray) -> None:
         """These rows are there now, and shown."""
         self.alive[positions] = self.inside[positions] = True
-        self._count(positions, 1)
+        self._adjust_counts(positions, 1)
 
-    def kill(self, positions: np.ndarray) -> None:
+    def mark_dead(self, positions: np.ndarray) -> None:
         """These rows are gone."""
         self.alive[positions] = self.inside[positions] = False
-        self._count(positions, -1)
+        self._adjust_counts(positions, -1)
 
-    def living(self, mask: np.ndarray, group: int | None = None) -> np.ndarray:
+    def positions_in(self, mask: np.ndarray, group: int | None = None) -> np.ndarray:
         """The positions of rows in a mask, of a group or of all."""
         return np.flatnonzero(mask if group is None else mask & (self.group == group))
 
-    def ids(self, positions: np.ndarray) -> pa.Array:
+    def ids_at(self, positions: np.ndarray) -> pa.Array:
         """The identities at these positions, in their order."""
         order = np.argsort(positions, kind="stable")
         numbers = positions[order] // SEGMENT_ROWS
         found = []
-        for segment in sorted(self._order, key=lambda one: one.number):
+        for segment in sorted(self._segments, key=lambda one: one.number):
             some = positions[order[numbers == segment.number]] % SEGMENT_ROWS
             if len(some):
                 column = pa.chunked_array([b.column("_id") for b in segment.batches], pa.string())
@@ -124,68 +124,68 @@ class Rows:
         texts = pa.chunked_array(found, pa.string()).combine_chunks()
         return texts.take(pa.array(back))
 
-    def cells(self, positions: np.ndarray) -> pa.Table:
+    def rows_at(self, positions: np.ndarray) -> pa.Table:
         """The rows at ascending positions that were appended together."""
         found: list[pa.RecordBatch] = []
-        for segment in self._order:
+        for segment in self._segments:
             mine = positions[positions // SEGMENT_ROWS == segment.number] % SEGMENT_ROWS
             if len(mine):
                 first, stop = int(mine[0]), int(mine[-1]) + 1
-                some = pa.Table.from_batches(segment.cells(first, stop), self.schema)
+                some = pa.Table.from_batches(segment.slices(first, stop), self.schema)
                 mask = np.zeros(stop - first, bool)
                 mask[mine - first] = True
                 found += some.filter(pa.array(mask)).to_batches()
         return pa.Table.from_batches(found, self.schema).combine_chunks()
 
-    def freeze(self, mask: np.ndarray, since: int = -1) -> Frozen:
+    def freeze(self, mask: np.ndarray, since: int = -1) -> FrozenRows:
         """The rows in a mask that came after a point of the changelog, as they are now."""
         parts = []
-        for segment in reversed(self._order):
+        for segment in reversed(self._segments):
             here = self._range(segment)
             if self.at[here].max(initial=0) <= since:
                 break  # and so are those before it
             chosen = mask[here] & (self.at[here] > since)
             parts.append((list(segment.batches), chosen))
-        return Frozen(self.schema, parts[::-1])
+        return FrozenRows(self.schema, parts[::-1])
 
-    def due(self) -> Segment | None:
+    def segment_to_compact(self) -> Segment | None:
         """A segment that has as many dead rows as living ones, if any."""
-        for segment in self._order:
-            living = int(self._alive_in[segment.number])
+        for segment in self._segments:
+            living = int(self._alive_counts[segment.number])
             if not segment.sealed and segment.used > 2 * living + _SPARE:
                 self._seal(segment)
             if segment.sealed and 2 * living <= segment.used:
                 return segment
         return None
 
-    def compact(self, segment: Segment, moved: Moved) -> None:
+    def compact(self, segment: Segment, moved: OnMoved) -> None:
         """Forget a segment's dead rows, and the next one's if both then fit into one."""
-        at = self._order.index(segment)
+        at = self._segments.index(segment)
         merged = [segment]
-        living = int(self._alive_in[segment.number])
-        after = self._order[at + 1] if at + 1 < len(self._order) else None
+        living = int(self._alive_counts[segment.number])
+        after = self._segments[at + 1] if at + 1 < len(self._segments) else None
         if after is not None and after.sealed:
-            both = living + int(self._alive_in[after.number])
+            both = living + int(self._alive_counts[after.number])
             merged += [after] if both <= SEGMENT_ROWS else []
-        old = np.concatenate([self._living_in(one) for one in merged])
-        cells = Frozen(
+        old = np.concatenate([self._alive_positions(one) for one in merged])
+        cells = FrozenRows(
             self.schema, [(one.batches, self.alive[self._range(one)]) for one in merged]
         ).table()
-        self._order[at : at + len(merged)] = []
+        self._segments[at : at + len(merged)] = []
         if not len(old):
             self._release(merged)
             return
         kept = {name: getattr(self, name)[old] for name in self._ARRAYS}
         self._release(merged)
-        fresh = Segment(self._free.pop(), cells.to_batches(), used=len(old), sealed=True)
-        self._order.insert(at, fresh)
+        fresh = Segment(self._free_numbers.pop(), cells.to_batches(), used=len(old), sealed=True)
+        self._segments.insert(at, fresh)
         here = self._range(fresh)
         for name, values in kept.items():
             getattr(self, name)[here] = values
-        self._alive_in[fresh.number] = len(old)
+        self._alive_counts[fresh.number] = len(old)
         moved(cells.column("_id").to_pylist(), range(here.start, here.stop))
 
-    def _living_in(self, segment: Segment) -> np.ndarray:
+    def _alive_positions(self, segment: Segment) -> np.ndarray:
         here = self._range(segment)
         living: np.ndarray = here.start + np.flatnonzero(self.alive[here])
         return living
@@ -195,30 +195,30 @@ class Rows:
         first = segment.number * SEGMENT_ROWS
         return slice(first, first + segment.used)
 
-    def _count(self, positions: np.ndarray, sign: int) -> None:
-        counts = np.bincount(positions // SEGMENT_ROWS, minlength=len(self._alive_in))
-        self._alive_in += sign * counts
+    def _adjust_counts(self, positions: np.ndarray, sign: int) -> None:
+        counts = np.bincount(positions // SEGMENT_ROWS, minlength=len(self._alive_counts))
+        self._alive_counts += sign * counts
 
     def _release(self, segments: Sequence[Segment]) -> None:
         for one in segments:
             here = slice(one.number * SEGMENT_ROWS, (one.number + 1) * SEGMENT_ROWS)
             self.alive[here] = self.inside[here] = False
-            self._alive_in[one.number] = 0
-            self._free.append(one.number)
+            self._alive_counts[one.number] = 0
+            self._free_numbers.append(one.number)
 
-    def _open(self) -> Segment:
+    def _open_segment(self) -> Segment:
         """The segment that takes new rows."""
-        last = self._order[-1] if self._order else None
+        last = self._segments[-1] if self._segments else None
         if last is not None and not last.sealed:
             if len(last.batches) - last.combined > _MANY_BATCHES:
                 self._combine(last, last.combined)
             if last.used < SEGMENT_ROWS:
                 return last
             self._seal(last)
-        if not self._free:
+        if not self._free_numbers:
             self._grow()
-        self._order.append(Segment(self._free.pop()))
-        return self._order[-1]
+        self._segments.append(Segment(self._free_numbers.pop()))
+        return self._segments[-1]
 
     def _seal(self, segment: Segment) -> None:
         self._combine(segment, 0)
@@ -231,10 +231,12 @@ class Rows:
 
     def _grow(self) -> None:
         """Room for more segments: twice as many."""
-        before = len(self._alive_in)
+        before = len(self._alive_counts)
         count = max(1, 2 * before)
-        self._free += range(count - 1, before - 1, -1)
-        self._alive_in = np.concatenate([self._alive_in, np.zeros(count - before, np.int64)])
+        self._free_numbers += range(count - 1, before - 1, -1)
+        self._alive_counts = np.concatenate(
+            [self._alive_counts, np.zeros(count - before, np.int64)]
+        )
         for name in self._ARRAYS:
             old = getattr(self, name)
             new = np.zeros((count * SEGMENT_ROWS, *old.shape[1:]), old.dtype)

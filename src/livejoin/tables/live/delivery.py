@@ -16,78 +16,78 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from livejoin.tables.live import frames
-from livejoin.tables.live.frame_cache import Showing
-from livejoin.tables.live.viewer import BUFFER_BYTES, Frame, Viewer
+from livejoin.tables.live.frame_cache import FrameCache
+from livejoin.tables.live.viewer import BUFFER_BYTES, OutgoingFrame, Viewer
 
 log = structlog.get_logger()
 
-FRAGMENT = 64 << 10
-_FRAGMENTS = 1000  # of a frame, at most; then they are larger. Clients take a few thousand
+FRAGMENT_BYTES = 64 << 10
+_MAX_FRAGMENTS = 1000  # of a frame, at most; then they are larger. Clients take a few thousand
 # A large frame is taken at least so fast while others wait for the memory that it holds. Two
 # hundred viewers that share 100 MB/s take twice as much each.
-LEAST_PER_S = 256 << 10
+MIN_BYTES_PER_S = 256 << 10
 TAKE_S = 10.0  # until it is looked at how fast it is taken
-_LOOK_S = 0.5
+_RECHECK_S = 0.5
 # Large parts that are not the newest any more, and are still being taken: so many bytes, and one
 # frame more, may be in memory.
 OLD_BYTES = 128 << 20
 
 
-_Piece = tuple[bytes | memoryview, bool]  # of a frame, and whether more follow
+_Fragment = tuple[bytes | memoryview, bool]  # of a frame, and whether more follow
 
 
 @dataclass(eq=False)
-class _Taking:
+class _LargeSend:
     """A large frame on its way."""
 
-    frame: Frame
+    frame: OutgoingFrame
     socket: WebSocket
-    taken: int = 0  # bytes
+    sent_bytes: int = 0  # bytes
 
     def __post_init__(self) -> None:
-        self.began = _now()
-        self.pieces = _pieces(self.frame)  # that are left
+        self.started_at = _now()
+        self.fragments = _fragments(self.frame)  # that are left
 
-    def next(self) -> _Piece | None:
+    def next_fragment(self) -> _Fragment | None:
         """What is to be sent next."""
-        piece = next(self.pieces, None)
-        self.taken += len(piece[0]) if piece else 0
+        piece = next(self.fragments, None)
+        self.sent_bytes += len(piece[0]) if piece else 0
         return piece
 
     @property
-    def per_s(self) -> float:
+    def bytes_per_s(self) -> float:
         """How fast it is taken, after a time in which nobody can tell."""
-        took_s = _now() - self.began
-        return self.taken / took_s if took_s > TAKE_S else math.inf
+        took_s = _now() - self.started_at
+        return self.sent_bytes / took_s if took_s > TAKE_S else math.inf
 
 
 class Delivery:
     """All frames of a server that are on their way."""
 
-    def __init__(self, showing: Showing) -> None:
-        self._showing = showing
-        self._turn, self._crowd = asyncio.Lock(), asyncio.Lock()
-        self._taking: list[_Taking] = []  # in the order in which they began
-        self._took = asyncio.Event()  # set whenever one has ended, then replaced
-        self._waiting: dict[Viewer, WebSocket] = {}  # who wait for theirs
+    def __init__(self, showing: FrameCache) -> None:
+        self._frame_cache = showing
+        self._send_lock, self._memory_lock = asyncio.Lock(), asyncio.Lock()
+        self._large_sends: list[_LargeSend] = []  # in the order in which they began
+        self._send_ended = asyncio.Event()  # set whenever one has ended, then replaced
+        self._waiting_viewers: dict[Viewer, WebSocket] = {}  # who wait for theirs
 
-    async def send(self, socket: WebSocket, viewer: Viewer, frame: Frame) -> None:
+    async def send(self, socket: WebSocket, viewer: Viewer, frame: OutgoingFrame) -> None:
         """Send a frame that waited."""
-        if frame.size <= FRAGMENT:
+        if frame.size <= FRAGMENT_BYTES:
             await socket.send_bytes(b"".join(frame.pieces))
             return
-        for piece in _pieces(frame):
-            if viewer.leaving:
+        for piece in _fragments(frame):
+            if viewer.closing:
                 return
-            await _send_some(socket, viewer, piece)
+            await _send_fragment(socket, viewer, piece)
 
     async def send_missed(
-        self, socket: WebSocket, viewer: Viewer, make: Callable[[], Frame]
-    ) -> Frame:
+        self, socket: WebSocket, viewer: Viewer, make: Callable[[], OutgoingFrame]
+    ) -> OutgoingFrame:
         """Send what was missed, which is made when it can be sent, and may be large."""
-        self._waiting[viewer] = socket
+        self._waiting_viewers[viewer] = socket
         try:
-            await self._room()
+            await self._wait_for_memory()
             frame = make()
             if frame.size > BUFFER_BYTES:
                 del frame  # it is made anew when its turn has come: rows change meanwhile
@@ -95,82 +95,89 @@ class Delivery:
             await self.send(socket, viewer, frame)
             return frame
         finally:
-            del self._waiting[viewer]
+            del self._waiting_viewers[viewer]
 
-    async def hold_on(self) -> None:
+    async def send_keepalives(self) -> None:
         """Send an empty frame to those who hold rows and wait for large ones: we are here."""
-        for viewer, socket in list(self._waiting.items()):
-            held = viewer.held
-            if held is None or viewer.fresh or viewer.midway or not socket.state.writable.is_set():
+        for viewer, socket in list(self._waiting_viewers.items()):
+            held = viewer.cursor
+            if (
+                held is None
+                or viewer.nothing_sent
+                or viewer.mid_frame
+                or not socket.state.writable.is_set()
+            ):
                 continue
             header = {"type": "data", **held._asdict(), "at": int(time.time() * 1000)}
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await socket.send_bytes(frames.frame(header))
+                await socket.send_bytes(frames.encode_frame(header))
 
     async def _send_large(
-        self, socket: WebSocket, viewer: Viewer, make: Callable[[], Frame]
-    ) -> Frame:
-        taking: _Taking | None = None
+        self, socket: WebSocket, viewer: Viewer, make: Callable[[], OutgoingFrame]
+    ) -> OutgoingFrame:
+        taking: _LargeSend | None = None
         writable: asyncio.Event = socket.state.writable
         try:
             while True:
                 await writable.wait()
-                async with self._turn:
-                    if taking is None and not self._crowded():
-                        taking = _Taking(make(), socket)
-                        self._taking.append(taking)
+                async with self._send_lock:
+                    if taking is None and not self._sends_to_wait_for():
+                        taking = _LargeSend(make(), socket)
+                        self._large_sends.append(taking)
                     while taking is not None and writable.is_set():
-                        piece = taking.next()
-                        if piece is None or viewer.leaving:
+                        piece = taking.next_fragment()
+                        if piece is None or viewer.closing:
                             return taking.frame
-                        await _send_some(socket, viewer, piece)
+                        await _send_fragment(socket, viewer, piece)
                 if taking is None:
-                    await self._room()
+                    await self._wait_for_memory()
         finally:
-            self._taking = [one for one in self._taking if one is not taking]
-            self._took.set()
-            self._took = asyncio.Event()
+            self._large_sends = [one for one in self._large_sends if one is not taking]
+            self._send_ended.set()
+            self._send_ended = asyncio.Event()
 
-    def _crowded(self) -> list[_Taking]:
+    def _sends_to_wait_for(self) -> list[_LargeSend]:
         """Those who hold what nobody else needs any more, if it is too much to make another one."""
         old: dict[int, int] = {}
         holders = []
-        for taking in self._taking:
-            mine = [part for part in taking.frame.parts if self._showing.is_old(part)]
+        for taking in self._large_sends:
+            mine = [part for part in taking.frame.parts if self._frame_cache.is_stale(part)]
             old |= {id(part): len(part.payload) for part in mine}
             holders += [taking] if mine else []
         return holders if sum(old.values()) > OLD_BYTES else []
 
-    async def _room(self) -> None:
+    async def _wait_for_memory(self) -> None:
         """Wait until there is memory for another large frame.
 
         Whoever takes an old one too slowly meanwhile is cut off, and may come back.
         """
-        async with self._crowd:  # one of those who wait sees to it
-            while holders := self._crowded():
-                slowest = min(holders, key=lambda one: one.per_s)
-                if slowest.per_s < LEAST_PER_S:
-                    log.warning("viewer is too slow", bytes_per_s=int(slowest.per_s))
+        async with self._memory_lock:  # one of those who wait sees to it
+            while holders := self._sends_to_wait_for():
+                slowest = min(holders, key=lambda one: one.bytes_per_s)
+                if slowest.bytes_per_s < MIN_BYTES_PER_S:
+                    log.warning("viewer is too slow", bytes_per_s=int(slowest.bytes_per_s))
                     slowest.socket.state.abort()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
-                        await self._took.wait()
+                    async with asyncio.timeout(_RECHECK_S):
+                        await self._send_ended.wait()
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def _send_some(socket: WebSocket, viewer: Viewer, piece: _Piece) -> None:
+async def _send_fragment(socket: WebSocket, viewer: Viewer, piece: _Fragment) -> None:
     data, more = piece
     await socket.send({"type": "websocket.send", "bytes": data, "more": more})
-    viewer.midway = more
+    viewer.mid_frame = more
     await asyncio.sleep(0)
 
 
-def _pieces(frame: Frame) -> Iterator[_Piece]:
+def _fragments(frame: OutgoingFrame) -> Iterator[_Fragment]:
     """The fragments of a frame, and whether more follow."""
     left = frame.size
-    for data in frames.fragments(frame.pieces, max(FRAGMENT, frame.size // _FRAGMENTS)):
+    for data in frames.split_fragments(
+        frame.pieces, max(FRAGMENT_BYTES, frame.size // _MAX_FRAGMENTS)
+    ):
         left -= len(data)
         yield data, left > 0

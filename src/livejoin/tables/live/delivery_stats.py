@@ -5,19 +5,19 @@ from bisect import bisect_left
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
-class Sent:
+class DeliveryStats:
     """Counts of one server. A frame for two viewers is two."""
 
     def __init__(self) -> None:
         self.frames = 0
-        self.waited_s = 0.0
+        self.total_wait_s = 0.0
         self._counts = [0] * (len(BUCKETS_S) + 1)
 
-    def frame(self, waited_s: float | None = None) -> None:
+    def record_frame(self, waited_s: float | None = None) -> None:
         """One was sent; how long its first change had waited, where it carries changes."""
         self.frames += 1
         if waited_s is not None:
-            self.waited_s += waited_s
+            self.total_wait_s += waited_s
             self._counts[bisect_left(BUCKETS_S, waited_s)] += 1
 
     def buckets(self) -> list[tuple[str, int]]:

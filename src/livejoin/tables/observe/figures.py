@@ -18,15 +18,15 @@ from starlette.responses import JSONResponse, Response
 
 from livejoin.core import spec
 from livejoin.core.state import Limits
-from livejoin.tables.ingest.catalog import Host
+from livejoin.tables.ingest.catalog import Catalog
 
-_KEPT_S = 5.0  # matching a million users takes a tenth of a second
+_CACHE_S = 5.0  # matching a million users takes a tenth of a second
 
 
-def sources(host: Host) -> dict[str, dict[str, Any]]:
+def source_figures(host: Catalog) -> dict[str, dict[str, Any]]:
     """By source what became of its records, and how far it is behind, where that is known."""
-    shown = host.shown
-    lag = host.lag.of(shown) if shown else {}
+    shown = host.served
+    lag = host.lag.by_source(shown) if shown else {}
     found = {}
     for source, counts in host.counts().items():
         left, behind_s = lag.get(source, (None, None))
@@ -34,10 +34,10 @@ def sources(host: Host) -> dict[str, dict[str, Any]]:
     return found
 
 
-def matched(users: pa.Table, accounts: pa.Table) -> dict[str, int]:
+def count_matches(users: pa.Table, accounts: pa.Table) -> dict[str, int]:
     """How many users rows have an account, and how many have none. A null matches nothing."""
-    known = pc.unique(accounts.column(spec.KEY)).drop_null()
-    found = pc.is_in(users.column(spec.KEY), value_set=known)
+    known = pc.unique(accounts.column(spec.JOIN_KEY)).drop_null()
+    found = pc.is_in(users.column(spec.JOIN_KEY), value_set=known)
     count = pc.sum(found).as_py() or 0
     return {"users": users.num_rows, "matched": count, "unmatched": users.num_rows - count}
 
@@ -47,30 +47,30 @@ class Figures:
 
     def __init__(
         self,
-        host: Host,
+        host: Catalog,
         viewers: Callable[[], int],
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._host = host
+        self._catalog = host
         self._viewers = viewers
         self._limits = limits
         self._clock = clock
-        self._matching = asyncio.Lock()
+        self._match_lock = asyncio.Lock()
         # when it was made, of which generation and place in its changelog
-        self._known: tuple[float, tuple[int | None, int], dict[str, int]] | None = None
+        self._last_matches: tuple[float, tuple[int | None, int], dict[str, int]] | None = None
 
     async def serve(self, _request: Request) -> Response:
         """All of them."""
-        host = self._host
+        host = self._catalog
         until = replace(host.state, limits=self._limits).standby_until
         return JSONResponse(
             {
                 "generation": host.generation,
                 "seq": host.seq,
                 "viewers": self._viewers(),
-                "sources": sources(host),
-                "matched": await self._matched(),
+                "sources": source_figures(host),
+                "matched": await self._cached_matches(),
                 "lagTrouble": host.lag.trouble or None,
                 "standbyUntil": None if until is None else int(until * 1000),
                 # for who counts down: a viewer's clock may show another time than ours
@@ -79,15 +79,15 @@ class Figures:
             }
         )
 
-    async def _matched(self) -> dict[str, int]:
-        async with self._matching:  # whoever comes meanwhile takes the same answer
-            host, now = self._host, self._clock()
+    async def _cached_matches(self) -> dict[str, int]:
+        async with self._match_lock:  # whoever comes meanwhile takes the same answer
+            host, now = self._catalog, self._clock()
             at = host.generation, host.seq
-            if self._known:
-                made, of, found = self._known
-                if of == at or (of[0] == at[0] and now - made < _KEPT_S):
+            if self._last_matches:
+                made, of, found = self._last_matches
+                if of == at or (of[0] == at[0] and now - made < _CACHE_S):
                     return found
             tables = [host.store(s.table).freeze() for s in (spec.USERS, spec.ACCOUNTS)]
-            found = await run_in_threadpool(lambda: matched(*(one.table() for one in tables)))
-            self._known = now, at, found
+            found = await run_in_threadpool(lambda: count_matches(*(one.table() for one in tables)))
+            self._last_matches = now, at, found
             return found

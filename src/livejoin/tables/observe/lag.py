@@ -19,31 +19,31 @@ from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, TopicUnusable
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.errors import missing
-from livejoin.kafka.reading import Place, Span, last_readable
-from livejoin.tables.ingest.marks import BySource
+from livejoin.kafka.errors import topic_not_found
+from livejoin.kafka.reading import OffsetRange, PartitionId, last_readable
+from livejoin.tables.ingest.marks import SourceOffsets
 
 log = structlog.get_logger()
 
 _LOOK_S = 5.0
-_KEPT = 720  # looks, an hour of them; after that every other one is let go
+_MAX_SAMPLES = 720  # looks, an hour of them; after that every other one is let go
 
 
 @dataclass(frozen=True)
-class Shown:
+class ServedGeneration:
     """The generation that is shown, and what it has read."""
 
     generation: Generation
-    reached: BySource
+    positions: SourceOffsets
 
-    def at(self, source: str, partition: int) -> int:
+    def position(self, source: str, partition: int) -> int:
         """The next offset of a partition."""
         start = self.generation.sources[source].start.get(partition, 0)
-        return self.reached.get(source, {}).get(partition, start)
+        return self.positions.get(source, {}).get(partition, start)
 
-    def left(self, source: str, ends: Offsets) -> int:
+    def unread(self, source: str, ends: Offsets) -> int:
         """How many offsets of a source are unread."""
-        return sum(max(0, end - self.at(source, p)) for p, end in ends.items())
+        return sum(max(0, end - self.position(source, p)) for p, end in ends.items())
 
 
 class Lag:
@@ -54,130 +54,143 @@ class Lag:
         self.trouble = "not asked yet"  # why the ends are not known
         self._generation = 0
         # by source, since it was last read to its end: when its topic ended where
-        self._looks: dict[str, list[tuple[float, Offsets]]] = {}
+        self._samples: dict[str, list[tuple[float, Offsets]]] = {}
 
-    def looked(self, shown: Shown, ends: BySource) -> None:
+    def record_ends(self, shown: ServedGeneration, ends: SourceOffsets) -> None:
         """Where the topics of a generation end now."""
         if shown.generation.number != self._generation:
-            self._generation, self._looks = shown.generation.number, {}
+            self._generation, self._samples = shown.generation.number, {}
         self.trouble = ""
         for source, offsets in ends.items():
-            behind = shown.left(source, offsets) > 0
-            before = self._looks.get(source, []) if behind else []
-            unread = [look for look in before if shown.left(source, look[1])]
-            if len(unread) > _KEPT:
+            behind = shown.unread(source, offsets) > 0
+            before = self._samples.get(source, []) if behind else []
+            unread = [look for look in before if shown.unread(source, look[1])]
+            if len(unread) > _MAX_SAMPLES:
                 unread = unread[::2]  # a coarser memory, and still the oldest
-            self._looks[source] = [*unread, (self._clock(), offsets)]
+            self._samples[source] = [*unread, (self._clock(), offsets)]
 
-    def failed(self, why: str) -> None:
+    def record_failure(self, why: str) -> None:
         """The ends could not be asked for."""
         self.trouble = why
 
-    def of(self, shown: Shown) -> dict[str, tuple[int, float]]:
+    def by_source(self, shown: ServedGeneration) -> dict[str, tuple[int, float]]:
         """By source: records that are unread, and for how long the oldest of them has been there.
 
         Nothing while it is not known.
         """
         if self.trouble or shown.generation.number != self._generation:
             return {}
-        return {source: self._of(shown, source, looks) for source, looks in self._looks.items()}
+        return {
+            source: self._source_lag(shown, source, looks)
+            for source, looks in self._samples.items()
+        }
 
-    def _of(
-        self, shown: Shown, source: str, looks: Sequence[tuple[float, Offsets]]
+    def _source_lag(
+        self, shown: ServedGeneration, source: str, looks: Sequence[tuple[float, Offsets]]
     ) -> tuple[int, float]:
-        left = shown.left(source, looks[-1][1])
+        left = shown.unread(source, looks[-1][1])
         if not left:
             return 0, 0.0
-        since = next(at for at, ends in looks if shown.left(source, ends))
+        since = next(at for at, ends in looks if shown.unread(source, ends))
         return left, self._clock() - since
 
 
-class Server(Protocol):
+class LagTarget(Protocol):
     """What is shown, and who is told."""
 
     lag: Lag
 
     @property
-    def shown(self) -> Shown | None:
+    def served(self) -> ServedGeneration | None:
         """What is shown now; may be asked from any thread."""
 
 
-class Ends:
+class EndOffsetPoller:
     """Asks Kafka where the topics end, every few seconds, until told to stop."""
 
     def __init__(
-        self, kafka: Kafka, names: Names, host: Server, post: Callable[[Callable[[], None]], object]
+        self,
+        kafka: Kafka,
+        names: Names,
+        host: LagTarget,
+        post: Callable[[Callable[[], None]], object],
     ) -> None:
         self._kafka = kafka
         self._names = names
-        self._host = host
+        self._target = host
         self._post = post
-        self._last: dict[Place, Span] = {}  # what was unread at the last look
-        self._blank: dict[Place, Span] = {}  # spans in which nothing can be read
-        self._records: dict[Place, Span] = {}  # spans in which something can
-        self._said = ""
+        self._last_unread: dict[PartitionId, OffsetRange] = {}  # what was unread at the last look
+        self._empty_spans: dict[PartitionId, OffsetRange] = {}  # spans in which nothing can be read
+        self._record_spans: dict[PartitionId, OffsetRange] = {}  # spans in which something can
+        self._last_error = ""
 
     def run(self, stop: threading.Event) -> None:
         """Ask. Trouble is told and tried again."""
         while not stop.wait(_LOOK_S):
-            shown = self._host.shown
+            shown = self._target.served
             if shown is not None and shown.generation.resolved:
-                self._look(shown)
+                self._poll(shown)
 
-    def _look(self, shown: Shown) -> None:
+    def _poll(self, shown: ServedGeneration) -> None:
         try:
-            ends = self._ends(shown)
+            ends = self._fetch_ends(shown)
         except (LivejoinError, KafkaException) as error:
             why = str(error)
-            if why != self._said:
+            if why != self._last_error:
                 log.warning("the lag is not known", why=why)
-            self._said = why
-            self._post(partial(self._host.lag.failed, why))
+            self._last_error = why
+            self._post(partial(self._target.lag.record_failure, why))
         else:
-            self._said = ""
-            self._post(partial(self._host.lag.looked, shown, ends))
+            self._last_error = ""
+            self._post(partial(self._target.lag.record_ends, shown, ends))
 
-    def _ends(self, shown: Shown) -> BySource:
+    def _fetch_ends(self, shown: ServedGeneration) -> SourceOffsets:
         readings = shown.generation.sources
         topics = self._kafka.describe(reading.topic for reading in readings.values())
         for reading in readings.values():
             if reading.topic not in topics:
-                raise missing(reading.topic)
+                raise topic_not_found(reading.topic)
             if topics[reading.topic].id != reading.topic_id:
                 raise TopicUnusable(f'topic "{reading.topic}" was deleted and made again')
         found = self._kafka.offsets(topics.values(), OffsetSpec.latest())
         unread = {
-            Place(reading.topic, partition): Span(shown.at(source, partition), end)
+            PartitionId(reading.topic, partition): OffsetRange(
+                shown.position(source, partition), end
+            )
             for source, reading in readings.items()
             for partition, end in found[reading.topic].items()
-            if end > shown.at(source, partition)
+            if end > shown.position(source, partition)
         }
-        blank = self._without_records(unread)
+        blank = self._find_empty(unread)
         return {
             source: {
-                p: shown.at(source, p) if Place(reading.topic, p) in blank else end
+                p: shown.position(source, p) if PartitionId(reading.topic, p) in blank else end
                 for p, end in found[reading.topic].items()
             }
             for source, reading in readings.items()
         }
 
-    def _without_records(self, unread: Mapping[Place, Span]) -> set[Place]:
+    def _find_empty(self, unread: Mapping[PartitionId, OffsetRange]) -> set[PartitionId]:
         """Where nothing is left but markers of transactions and what was aborted.
 
         An end offset does not tell: it is looked up once, where nothing moves from look to look.
         """
         # what has moved since tells nothing any more
-        self._blank = {p: span for p, span in self._blank.items() if unread.get(p) == span}
-        self._records = {p: span for p, span in self._records.items() if unread.get(p) == span}
-        known = self._blank.keys() | self._records.keys()
+        self._empty_spans = {
+            p: span for p, span in self._empty_spans.items() if unread.get(p) == span
+        }
+        self._record_spans = {
+            p: span for p, span in self._record_spans.items() if unread.get(p) == span
+        }
+        known = self._empty_spans.keys() | self._record_spans.keys()
         asked = {
             place: span
             for place, span in unread.items()
-            if self._last.get(place) == span and place not in known
+            if self._last_unread.get(place) == span and place not in known
         }
-        self._last = dict(unread)
+        self._last_unread = dict(unread)
         if asked:
             found = last_readable(self._kafka, self._names.group("lag"), asked)
             for place, span in asked.items():
-                (self._records if place in found else self._blank)[place] = span
-        return set(self._blank)
+                (self._record_spans if place in found else self._empty_spans)[place] = span
+        return set(self._empty_spans)

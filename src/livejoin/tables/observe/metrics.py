@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from livejoin import __version__
 from livejoin.core import spec
-from livejoin.tables.ingest.catalog import Host
-from livejoin.tables.live.socket import Live
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.live.socket import LiveSocket
 
 STATES = ("starting", "waiting", "live", "building", "restarting", "failed")
 OUTCOMES = ("live", "failed", "superseded", "cancelled", "rejected", "rolled-back")
-_COUNTS = (
+_SOURCE_COUNTERS = (
     ("livejoin_source_read", "read", "Records read: rows, rejects and tombstones"),
     ("livejoin_source_rows", "rows", "Records that are rows"),
     ("livejoin_source_rejects", "rejected", "Records that were rejected"),
@@ -37,8 +37,8 @@ class Metrics(Collector):
     its value would look like a burst.
     """
 
-    def __init__(self, host: Host, live: Live) -> None:
-        self._host = host
+    def __init__(self, host: Catalog, live: LiveSocket) -> None:
+        self._catalog = host
         self._live = live
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -55,13 +55,13 @@ class Metrics(Collector):
         yield InfoMetricFamily(
             "livejoin_build", "The version that runs", value={"version": __version__}
         )
-        yield from self._of_control()
-        yield from self._of_tables()
-        yield from self._of_sources()
-        yield from self._of_viewers()
+        yield from self._control_metrics()
+        yield from self._table_metrics()
+        yield from self._source_metrics()
+        yield from self._viewer_metrics()
 
-    def _of_control(self) -> Iterator[Metric]:
-        host = self._host
+    def _control_metrics(self) -> Iterator[Metric]:
+        host = self._catalog
         state = GaugeMetricFamily(
             "livejoin_state", "1 for the state of orchestrator_status", labels=["state"]
         )
@@ -69,10 +69,10 @@ class Metrics(Collector):
             state.add_metric([name], host.status["state"] == name)
         yield state
         yield _gauge("livejoin_generation", "The generation shown, 0: none", host.generation)
-        yield _gauge("livejoin_stale", "1 where the rows may be old", bool(host.stale))
-        if (silence := host.signs.silence_s) is not None:
+        yield _gauge("livejoin_stale", "1 where the rows may be old", bool(host.stale_reason))
+        if (silence := host.liveness.leader_silence_s) is not None:
             yield _gauge("livejoin_leader_silence_seconds", "Since a leader was heard", silence)
-        if not host.followed:
+        if not host.has_ledger:
             return
         tally = host.state.tally
         swaps = CounterMetricFamily(
@@ -87,19 +87,19 @@ class Metrics(Collector):
             tally.get("restarted", 0),
         )
 
-    def _of_tables(self) -> Iterator[Metric]:
-        host = self._host
+    def _table_metrics(self) -> Iterator[Metric]:
+        host = self._catalog
         rows = GaugeMetricFamily("livejoin_table_rows", "Rows of a table", labels=["table"])
         for table in spec.TABLES:
             rows.add_metric([table], len(host.store(table)))
         yield rows
-        if host.newest is not None:
+        if host.newest_ts is not None:
             yield _gauge(
                 "livejoin_freshness_seconds",
                 "Since the newest source time that is shown",
-                max(0.0, time.time() - host.newest / 1000),
+                max(0.0, time.time() - host.newest_ts / 1000),
             )
-        shown = host.shown
+        shown = host.served
         if shown is not None and shown.generation.took_s is not None:
             yield _gauge(
                 "livejoin_catch_up_seconds",
@@ -107,13 +107,13 @@ class Metrics(Collector):
                 shown.generation.took_s,
             )
 
-    def _of_sources(self) -> Iterator[Metric]:
-        host, shown = self._host, self._host.shown
+    def _source_metrics(self) -> Iterator[Metric]:
+        host, shown = self._catalog, self._catalog.served
         if shown is None:
             return
         of = "of the generation that is shown"
         counts = host.counts()
-        for name, column, what in _COUNTS:
+        for name, column, what in _SOURCE_COUNTERS:
             family = CounterMetricFamily(name, f"{what}, {of}", labels=["source"])
             for source, count in counts.items():
                 family.add_metric([source], count[column])
@@ -128,21 +128,21 @@ class Metrics(Collector):
             f"How long the oldest unread record has been there, {of}",
             labels=["source"],
         )
-        for source, (left, since_s) in host.lag.of(shown).items():
+        for source, (left, since_s) in host.lag.by_source(shown).items():
             records.add_metric([source], left)
             seconds.add_metric([source], since_s)
         yield records
         yield seconds
 
-    def _of_viewers(self) -> Iterator[Metric]:
-        sent = self._live.sent
+    def _viewer_metrics(self) -> Iterator[Metric]:
+        sent = self._live.stats
         yield _gauge("livejoin_viewers", "Open sockets that subscribed", len(self._live))
         yield CounterMetricFamily("livejoin_frames", "Frames sent to viewers", sent.frames)
         yield HistogramMetricFamily(
             "livejoin_frame_age_seconds",
             "From the first change that waited to its frame being sent, per viewer",
             buckets=sent.buckets(),
-            sum_value=sent.waited_s,
+            sum_value=sent.total_wait_s,
         )
 
 
