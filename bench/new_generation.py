@@ -25,7 +25,7 @@ from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.runtime import broker, processes
 
 PAIRS = (("one.users", "one.accounts"), ("two.users", "two.accounts"))

@@ -39,7 +39,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import poll_batch
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.runtime import broker, processes
 from rig.running import Running, descendants, is_java, memory_kib, running, until
 

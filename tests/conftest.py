@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from livejoin.config.sections import SparkSettings
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.runtime import processes
 from rig import brokers, figures
 from rig.reporting import case, pytest_runtest_makereport, pytest_runtest_setup

@@ -37,7 +37,7 @@ from livejoin.errors import (
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.runtime import jars, processes
 from livejoin.serving import Announce, TableServer, ThreadGroup
 from livejoin.tables.auth import access_topics

@@ -16,7 +16,7 @@ from livejoin.core.names import Names
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.errors import LivejoinError
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline import spark_session
+from livejoin.pipeline import spark_driver
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.runtime import broker, jars, processes
@@ -36,7 +36,7 @@ def prepare() -> None:
     """Have jars and archives; the archives come from a rehearsal of everything, with one record."""
     java = processes.find_java()
     jars.jars("spark")
-    if spark_session.class_archive(java).exists() and broker.class_archive(java).exists():
+    if spark_driver.class_archive(java).exists() and broker.class_archive(java).exists():
         return
     processes.print_progress("Rehearsing once, so that later starts are quick …")
     with tempfile.TemporaryDirectory() as work:
@@ -44,14 +44,14 @@ def prepare() -> None:
         with (
             broker.embedded_broker(folder / "broker", archive_classes=True) as kafka,
             processes.file_lock(folder / "lock", "folder") as lock,
-            spark_session.SparkDriver(
+            spark_driver.SparkDriver(
                 _SETTINGS, lock=lock, log=folder / "spark.log", archive_classes=True
             ) as spark,
         ):
             _rehearse(kafka, spark, folder)
 
 
-def _rehearse(kafka: Kafka, spark: spark_session.SparkDriver, folder: Path) -> None:
+def _rehearse(kafka: Kafka, spark: spark_driver.SparkDriver, folder: Path) -> None:
     names, choice = Names("rehearsal"), Choice("users", "accounts")
     producer = kafka.producer()
     for topic in (choice.users, choice.accounts):

@@ -24,7 +24,7 @@ from livejoin.core.state import Limits, State, from_json, to_json
 from livejoin.kafka.cluster import Topic
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
-from tables.serving import RULES, RunningServer, run_server
+from tables.live_server import RULES, RunningServer, run_server
 
 PAIRS = {"users_a": "accounts_a", "users_b": "accounts_b"}
 KINDS = ("checking", "savings", "gold")

@@ -13,8 +13,8 @@ from browser.ordering import EVERY, all_in_order, change, in_order
 from browser.staged import staged
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
-from tables.filled import chunk, final, live
-from tables.serving import LIMIT_S, run_server
+from tables.live_server import LIMIT_S, run_server
+from tables.samples import chunk, final, live
 
 BEFORE = [f"name {n}" for n in range(10)]
 

@@ -17,8 +17,8 @@ from livejoin.tables.http import server
 from livejoin.tables.http.routes import api
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
-from tables.filled import chunk, final, live
-from tables.serving import LIMIT_S, RunningServer, run_server
+from tables.live_server import LIMIT_S, RunningServer, run_server
+from tables.samples import chunk, final, live
 
 PLAIN = Path(__file__).parents[2] / "clients" / "plain"
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -16,9 +16,9 @@ from browser.looking import says
 from livejoin.tables.auth.identity import CONSOLE
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
-from tables.filled import chunk, final, live
-from tables.letting_in import AuthFixture
-from tables.serving import LIMIT_S, run_server
+from tables.auth_fixture import AuthFixture
+from tables.live_server import LIMIT_S, run_server
+from tables.samples import chunk, final, live
 
 NAMES = """async () => {
     const viewer = document.querySelector("perspective-viewer[data-table=final_ui]");

@@ -16,8 +16,8 @@ from livejoin import __version__
 from livejoin.cli import main
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import chunk, live, reject, user
-from tables.serving import run_server
+from tables.live_server import run_server
+from tables.samples import chunk, live, reject, user
 
 Java = Callable[[str], Path]
 COMMANDS = [

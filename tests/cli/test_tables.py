@@ -23,8 +23,8 @@ from livejoin.core import control_schema, spec
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
-from tables.filled import chunk, live, user
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import chunk, live, user
 
 LIVEJOIN = str(Path(sys.executable).with_name("livejoin"))
 LIMIT_S = 30

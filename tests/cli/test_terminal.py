@@ -21,8 +21,8 @@ from livejoin.cli import main
 from livejoin.errors import AskError
 from livejoin.runtime.terminal import escape_unprintable
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import chunk, final, live
-from tables.serving import run_server
+from tables.live_server import run_server
+from tables.samples import chunk, final, live
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 

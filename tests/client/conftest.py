@@ -4,8 +4,8 @@ import pytest
 
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket as live_socket
-from tables.filled import chunk, final, live, user
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import chunk, final, live, user
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket as live_socket
 from rig.running import until
-from tables.filled import building, chunk, final, live, user
-from tables.serving import LIMIT_S, RunningServer, run_server
+from tables.live_server import LIMIT_S, RunningServer, run_server
+from tables.samples import building, chunk, final, live, user
 
 
 @pytest.fixture

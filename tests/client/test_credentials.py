@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from livejoin.cli import main
 from livejoin.client import credentials, http
 from livejoin.errors import AskError
-from tables.letting_in import AuthFixture
-from tables.serving import RunningServer, run_server
+from tables.auth_fixture import AuthFixture
+from tables.live_server import RunningServer, run_server
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 

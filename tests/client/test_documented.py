@@ -12,8 +12,8 @@ import pytest
 from livejoin import client
 from livejoin.client import async_connection, connection
 from livejoin.tables.http.control_producer import ControlProducer
-from tables.filled import final, live
-from tables.serving import RunningServer
+from tables.live_server import RunningServer
+from tables.samples import final, live
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "python-client.md").read_text()

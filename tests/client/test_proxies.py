@@ -12,14 +12,14 @@ from websockets.sync.client import connect
 
 from livejoin import client
 from livejoin.client import proxies
-from livejoin.client.address import Endpoint
-from livejoin.client.base import BaseConnection
+from livejoin.client.base_connection import BaseConnection
+from livejoin.client.endpoint import Endpoint
 from livejoin.errors import Unreachable
 from livejoin.tables.ingest.catalog import Catalog
 from rig.proxy import Noted, proxy
-from tables.filled import chunk, final, live
-from tables.letting_in import AuthFixture
-from tables.serving import RunningServer, run_server
+from tables.auth_fixture import AuthFixture
+from tables.live_server import RunningServer, run_server
+from tables.samples import chunk, final, live
 
 ELSEWHERE = "livejoin.invalid"  # a name that nobody has
 LIVEJOIN = Path(sys.executable).with_name("livejoin")

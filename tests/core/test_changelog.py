@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.changelog import DATA, TEXT, TS, VERSIONS, changes
+from core.changelog_strategies import DATA, TEXT, TS, VERSIONS, changes
 from livejoin.core import changelog, spec
 from livejoin.core.changelog import ChangelogRecord, Position, ReferenceFollower, Version, is_newer
 

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given
 
-from core.changelog import bundled
+from core.changelog_strategies import bundled
 from livejoin.core import changelog, changelog_bundles
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.changelog_bundles import Bundle

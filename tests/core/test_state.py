@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import histories as h
-from core.changelog import TEXT
+from core.changelog_strategies import TEXT
 from livejoin.core.generation import Generation, Origin, Reading
 from livejoin.core.outbox import LogLine
 from livejoin.core.spec import Choice, Join
@@ -46,12 +46,12 @@ DURABLE = st.builds(
     topic_id=TEXT,
     position=COUNTS,
     ids=st.lists(TEXT, max_size=3).map(tuple),
-    wanted=st.none() | CHOICES,
+    desired=st.none() | CHOICES,
     live=st.none() | GENERATIONS,
     standby=st.none() | GENERATIONS,
     building=st.none() | GENERATIONS,
-    moved_at=TIMES,
-    lines=COUNTS,
+    swapped_at=TIMES,
+    line_count=COUNTS,
     tally=st.dictionaries(TEXT, COUNTS, max_size=3),
 )
 

@@ -87,7 +87,7 @@ def test_a_quoted_reason_is_one_that_the_core_gives(reason: str) -> None:
 
 def test_every_reason_of_the_core_is_on_the_page() -> None:
     raised = re.findall(
-        r'raise Invalid\(\s*f?"([^"]+)"', (CORE / "control_messages.py").read_text()
+        r'raise InvalidMessage\(\s*f?"([^"]+)"', (CORE / "control_messages.py").read_text()
     )
     assert len(raised) > 10
     pieces = [max(re.split(r"\{[^}]*\}", text), key=len) for text in raised]

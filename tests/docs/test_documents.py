@@ -128,15 +128,11 @@ def test_the_limits_are_as_described() -> None:
     assert f"| headers | {connection_limits.MAX_HEADER_BYTES >> 10} KiB |" in text
     assert f"its first byte to its last | {connection_limits.ASK_S:g} s |" in text
     assert f"that nobody takes | {connection_limits.TAKE_S:g} s |" in text
-    assert (
-        f"| {viewer.SUBSCRIPTION_BURST} at once, then one every {viewer.SUBSCRIPTION_INTERVAL_S:g} s |"
-        in text
-    )
+    burst, interval_s = viewer.SUBSCRIPTION_BURST, viewer.SUBSCRIPTION_INTERVAL_S
+    assert f"| {burst} at once, then one every {interval_s:g} s |" in text
     http = sections.HttpSettings()
-    assert (
-        f"{connection_limits.NEW_CONNECTION_BURST} at once, then {http.connections_per_second:g} a second"
-        in text
-    )
+    burst, rate = connection_limits.NEW_CONNECTION_BURST, http.connections_per_second
+    assert f"{burst} at once, then {rate:g} a second" in text
     assert f"{http.connections:,}, of one address {http.connections_per_address:,}" in text
 
 

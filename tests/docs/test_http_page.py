@@ -13,8 +13,8 @@ from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from tables.fake_kafka import FakeKafka, Message
-from tables.filled import chunk, final, live
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import chunk, final, live
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
 COMMANDS = re.findall(r"^    (curl .*)$", PAGE, re.MULTILINE)

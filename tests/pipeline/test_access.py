@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from rig.spark_rpc import RESPONSE, ask, block, request
 
 _LIMIT_S = 20

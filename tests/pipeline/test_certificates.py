@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from rig.authority import Authority
 from rig.secure import Secure, secure
 

@@ -8,7 +8,7 @@ import pytest
 
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.pipeline.checkpoints import Checkpoints
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"u":{"0":%d,"1":7}}\n{"a":{"0":1}}'
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from livejoin.core import changelog_bundles as written
 from livejoin.pipeline import emit_bundles
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 KEPT = "array<struct<ts:bigint,offset:bigint,text:string>>"
 FULL = ["x"] * written.BUNDLE_MIN_ROWS

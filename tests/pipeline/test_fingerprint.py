@@ -16,7 +16,7 @@ from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.pipeline import join
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 SOURCES = {
     name: Reading(f"{name}_a", f"id-{name}", {0: 0}, {0: 9}) for name in ("users", "accounts")

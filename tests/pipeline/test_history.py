@@ -21,7 +21,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from rig.examples import SEED, Example, check, examples, fold, small_bundles
 from rig.produce import Producers
 from rig.running import until

@@ -24,7 +24,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.reading import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.tables.ingest.catalog import GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle

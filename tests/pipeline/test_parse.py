@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from livejoin.core import spec
 from livejoin.pipeline import parse, strict_json
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from rig import oracle
 
 SEED = 7

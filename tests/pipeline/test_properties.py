@@ -1,7 +1,7 @@
 """The table of Kafka's properties against the Java client that Spark runs."""
 
 from livejoin.kafka.properties import table
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 
 def test_java_knows_all_that_it_is_given_and_nothing_of_its_own_is_missing(

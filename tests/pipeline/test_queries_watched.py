@@ -12,7 +12,7 @@ from livejoin.errors import QueryFailed
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import queries
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 
 def test_a_query_that_was_started_meanwhile_is_kept(

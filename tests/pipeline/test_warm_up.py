@@ -14,7 +14,7 @@ from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.pipeline.warm_up import BatchWarmUp
 from rig.running import until
 

@@ -39,8 +39,8 @@ from rig.storm_actions import KINDS
 from rig.storm_validate import Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
 from rig.world import watched
-from tables.filled import chunk, live
-from tables.serving import run_server
+from tables.live_server import run_server
+from tables.samples import chunk, live
 
 NOW = 1_700_000_000_000
 RECORDS = {

@@ -12,7 +12,7 @@ from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from rig.produce import Producers
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
 
 TOPICS = {"users": "peek.users", "accounts": "peek.accounts"}
 RULES = TopicRules(Names("peek"), "peek.control", ("peek.*",))

@@ -18,8 +18,8 @@ from pathlib import Path
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import chunks
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import live
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import live
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 _RUN = 10_000  # as many as the follower takes at once

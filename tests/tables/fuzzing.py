@@ -7,9 +7,9 @@ from websockets.exceptions import ConnectionClosed
 
 from livejoin.core import spec
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import chunk, final, live, user
-from tables.letting_in import AuthFixture
-from tables.serving import RunningServer, run_server
+from tables.auth_fixture import AuthFixture
+from tables.live_server import RunningServer, run_server
+from tables.samples import chunk, final, live, user
 
 SEED = 5
 TALK = (

@@ -6,8 +6,8 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import chunk, final, reject, tombstone, user
-from tables.serving import RunningServer
+from tables.live_server import RunningServer
+from tables.samples import chunk, final, reject, tombstone, user
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 READINGS = {

@@ -14,8 +14,8 @@ from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import chunks
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
-from tables.filled import final, live
-from tables.serving import LIMIT_S, run_server
+from tables.live_server import LIMIT_S, run_server
+from tables.samples import final, live
 
 ROWS = 100_000
 _RUN = 10_000  # as many as the follower takes at once

@@ -15,9 +15,9 @@ from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import WebSocketException
 
 from livejoin.client import dataframes, requests
-from livejoin.client.address import DEFAULT_URL, Endpoint
-from livejoin.client.base import READ_TIMEOUT_S, SWAP_TIMEOUT_S, BaseConnection
+from livejoin.client.base_connection import READ_TIMEOUT_S, SWAP_TIMEOUT_S, BaseConnection
 from livejoin.client.change_queue import ChangeQueue
+from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.client.protocol import (
     Change,
     Send,
@@ -43,7 +43,7 @@ def aconnect(url: str = DEFAULT_URL, token: str | None = None) -> "AsyncConnecti
 class AsyncConnection(BaseConnection):
     """One livejoin: its tables, and requests to change what they show."""
 
-    _made_by = "aconnect"
+    _constructor = "aconnect"
 
     def __init__(self, address: Endpoint) -> None:
         super().__init__(address)

@@ -15,9 +15,14 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
 from livejoin.client import dataframes, requests
-from livejoin.client.address import DEFAULT_URL, Endpoint
-from livejoin.client.base import OPEN_TIMEOUT_S, READ_TIMEOUT_S, SWAP_TIMEOUT_S, BaseConnection
+from livejoin.client.base_connection import (
+    OPEN_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    SWAP_TIMEOUT_S,
+    BaseConnection,
+)
 from livejoin.client.change_queue import ChangeQueue
+from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.client.protocol import (
     Change,
     Send,
@@ -44,7 +49,7 @@ def connect(url: str = DEFAULT_URL, token: str | None = None) -> "Connection":
 class Connection(BaseConnection):
     """One livejoin: its tables, and requests to change what they show."""
 
-    _made_by = "connect"
+    _constructor = "connect"
 
     def __init__(self, address: Endpoint, names: frozenset[str]) -> None:
         super().__init__(address)

@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 from py4j.protocol import Py4JError
 
 from livejoin.errors import GenerationUnrecoverable, QueryFailed, first_line
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 _METADATA = "metadata"  # the first file of a checkpoint
 CommittedOffsets = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset

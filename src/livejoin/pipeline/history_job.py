@@ -18,7 +18,7 @@ from livejoin.core.names import Names
 from livejoin.errors import QueryFailed, first_line
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join, kafka_options
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 log = structlog.get_logger()
 

@@ -24,7 +24,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join, kafka_options, query_errors
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
 from livejoin.pipeline.history_job import HistoryJob
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 
 _WATCH_S = 0.5
 _MIN_BATCH_S = 5  # batch that Spark takes

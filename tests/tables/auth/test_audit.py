@@ -13,10 +13,10 @@ from livejoin.kafka.reading import Record
 from livejoin.tables.auth.audit import Audit, RepeatCounter, audit_row
 from livejoin.tables.auth.token_follower import _decode_audit_row
 from livejoin.tables.ingest.catalog import Catalog
+from tables.auth_fixture import AuthFixture
 from tables.fake_kafka import FakeKafka, Message
-from tables.filled import live, plain
-from tables.letting_in import AuthFixture
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import live, plain
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 JSON = {"content-type": "application/json"}

@@ -9,8 +9,8 @@ from websockets.exceptions import InvalidStatus
 from livejoin.tables.auth.origin_check import AllowedOrigins
 from livejoin.tables.http.server import listen
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import live
-from tables.serving import RunningServer, insecure_access, run_server
+from tables.live_server import RunningServer, insecure_access, run_server
+from tables.samples import live
 
 FOREIGN_ORIGINS = [
     "http://evil.example",

@@ -17,10 +17,10 @@ from livejoin.tables.auth import access_topics, rights
 from livejoin.tables.auth.request_signing import RequestSigner
 from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.ingest.catalog import Catalog
+from tables.auth_fixture import AuthFixture
 from tables.fake_kafka import FakeKafka, Message
-from tables.filled import chunk, final, live, user
-from tables.letting_in import AuthFixture
-from tables.serving import RULES, HttpResponse, RunningServer, Viewer, application, run_server
+from tables.live_server import RULES, HttpResponse, RunningServer, Viewer, application, run_server
+from tables.samples import chunk, final, live, user
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"userId": "canary-of-a-topic"}', 5)]}})

@@ -23,9 +23,9 @@ from livejoin.tables.auth.identity import (
     Unauthenticated,
 )
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import chunk, final, live
-from tables.letting_in import AuthFixture
-from tables.serving import HttpResponse, RunningServer, run_server
+from tables.auth_fixture import AuthFixture
+from tables.live_server import HttpResponse, RunningServer, run_server
+from tables.samples import chunk, final, live
 
 JSON = {"content-type": "application/json"}
 OTHER = "https://app.example.com"

@@ -18,8 +18,14 @@ from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import viewer
 from rig.running import until
-from tables.filled import chunk, final, live, user
-from tables.serving import LIMIT_S, RunningServer, insecure_access, read_until_closed, run_server
+from tables.live_server import (
+    LIMIT_S,
+    RunningServer,
+    insecure_access,
+    read_until_closed,
+    run_server,
+)
+from tables.samples import chunk, final, live, user
 
 MOST_OF_ONE = 8
 

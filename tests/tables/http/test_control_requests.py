@@ -17,7 +17,7 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.kafka.cluster import Kafka
 from rig.running import until
-from tables.serving import HttpResponse, RunningServer, run_server
+from tables.live_server import HttpResponse, RunningServer, run_server
 
 JSON = {"content-type": "application/json"}
 TOPICS = ("asking.users", "asking.accounts")

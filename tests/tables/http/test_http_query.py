@@ -15,8 +15,8 @@ import pytest
 from livejoin.core import spec
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
-from tables.filled import chunk, final, line, live, user
-from tables.serving import LIMIT_S, HttpResponse, RunningServer, run_server
+from tables.live_server import LIMIT_S, HttpResponse, RunningServer, run_server
+from tables.samples import chunk, final, line, live, user
 
 NAMES = ["Ada", "=1+1", "+1", "-1", "@x", "\tx", "\rx", "'x", "a=b", ""]
 

@@ -18,8 +18,8 @@ from livejoin.tables.http.query import PARAMETERS
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
-from tables.filled import chunk, final, line, live, reject, user
-from tables.serving import RULES, HttpResponse, RunningServer, application, run_server
+from tables.live_server import RULES, HttpResponse, RunningServer, application, run_server
+from tables.samples import chunk, final, line, live, reject, user
 
 DOCUMENT = openapi.document()
 UNDESCRIBED = {"/"}  # the page; what is mounted (its files) and the socket are no routes of HTTP

@@ -15,8 +15,8 @@ from livejoin.tables.http import query, row_formats
 from livejoin.tables.http.row_formats import FORMATS, Format
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.segments import FrozenRows
-from tables.filled import chunk, final, live
-from tables.serving import LIMIT_S, RunningServer, run_server
+from tables.live_server import LIMIT_S, RunningServer, run_server
+from tables.samples import chunk, final, live
 
 COUNT = 100
 STEPS = ("put together", "sorted and filtered", "written")

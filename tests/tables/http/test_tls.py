@@ -15,9 +15,9 @@ from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.ingest.catalog import Catalog
 from rig.authority import Authority
 from rig.running import until
-from tables.filled import chunk, final, live
-from tables.letting_in import AuthFixture
-from tables.serving import LIMIT_S, RunningServer, run_server
+from tables.auth_fixture import AuthFixture
+from tables.live_server import LIMIT_S, RunningServer, run_server
+from tables.samples import chunk, final, live
 
 MOST_OF_ONE = 4
 

@@ -27,7 +27,7 @@ from livejoin.tables.http.topic_rows import (
     unknown_topic,
 )
 from tables.fake_kafka import FakeConsumer, FakeKafka, Message, Partitions
-from tables.serving import run_server
+from tables.live_server import run_server
 
 RULES = TopicRules(Names("livejoin"), "control")
 FEW = TopicRules(Names("livejoin"), "control", ("crm.*",))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
 from livejoin.tables.ingest import decode, rank, removals, segments, store
 from livejoin.tables.ingest.store import Cap, Store
-from tables.filled import plain
+from tables.samples import plain
 
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]

@@ -11,7 +11,7 @@ from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.state import State
 from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Delta
-from tables.filled import (
+from tables.samples import (
     building,
     chunk,
     final,

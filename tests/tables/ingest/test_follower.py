@@ -19,7 +19,7 @@ from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower
 from rig.running import until
-from tables.filled import CHOICE, user
+from tables.samples import CHOICE, user
 
 NAMES = Names("crm")
 LIMIT_S = 20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.changelog import INT64, TEXT
+from core.changelog_strategies import INT64, TEXT
 from livejoin import row_hash
 
 BASE, ODD = 0x100000001B3, 0x9E3779B97F4A7C15

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
 from livejoin.tables.ingest import decode, segments
 from livejoin.tables.ingest.store import Delta, Store
-from tables.filled import final, plain
+from tables.samples import final, plain
 
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]

@@ -19,8 +19,8 @@ from livejoin.tables.live.frames import EncodedPart
 from livejoin.tables.live.viewer import BUFFER_BYTES, OutgoingFrame, Subscription, Viewer
 from rig.lean import Lean, lean, leave, read_slowly
 from rig.running import until
-from tables.filled import chunk, final, live, user
-from tables.serving import LIMIT_S, RunningServer, run_server
+from tables.live_server import LIMIT_S, RunningServer, run_server
+from tables.samples import chunk, final, live, user
 
 MANY = 20_000  # rows: 2 MB
 NARROW = 16 << 10

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.changelog import TEXT
+from core.changelog_strategies import TEXT
 from livejoin.core import format_versions
 from livejoin.tables.live import frames
 from livejoin.tables.live.frames import EncodedPart
-from tables.filled import chunk, plain, user
+from tables.samples import chunk, plain, user
 
 PARTS = st.builds(
     EncodedPart,

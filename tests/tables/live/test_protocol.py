@@ -20,8 +20,8 @@ from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import frames
 from livejoin.tables.live import socket as live_socket
 from rig.protocol import Replica, table_hash
-from tables.filled import chunk, final, live, user
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import chunk, final, live, user
 
 VECTORS = Path(__file__).parents[3] / "docs" / "live-protocol-vectors.json"
 SEED = 11

@@ -14,8 +14,8 @@ from livejoin.tables.ingest import decode, removals
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.store import Cap, Delta, Store
 from livejoin.tables.live import socket as live_socket
-from tables.filled import building, chunk, final, live, plain, user
-from tables.serving import LIMIT_S, RunningServer, Viewer, run_server
+from tables.live_server import LIMIT_S, RunningServer, Viewer, run_server
+from tables.samples import building, chunk, final, live, plain, user
 
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]

@@ -18,8 +18,8 @@ from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import socket as live_socket
 from livejoin.tables.live import viewer as viewer_buffer
 from livejoin.tables.live.delivery import Delivery
-from tables.filled import building, chunk, final, line, live, user
-from tables.serving import LIMIT_S, RunningServer, Viewer, run_server
+from tables.live_server import LIMIT_S, RunningServer, Viewer, run_server
+from tables.samples import building, chunk, final, line, live, user
 
 
 @pytest.fixture

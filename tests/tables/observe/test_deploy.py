@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tables.filled import user
+from tables.live_server import run_server
 from tables.promql import Exported, find_faults, parse_names
+from tables.samples import user
 from tables.scraping import full, scraped
-from tables.serving import run_server
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "livejoin.json").read_text())

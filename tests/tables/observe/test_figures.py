@@ -13,8 +13,8 @@ from livejoin.core.state import Limits
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket
 from rig.running import until
-from tables.filled import chunk, live, reject, tombstone, user
-from tables.serving import LIMIT_S, RunningServer, run_server
+from tables.live_server import LIMIT_S, RunningServer, run_server
+from tables.samples import chunk, live, reject, tombstone, user
 
 
 def account(offset: int, user_id: str | None) -> ChangelogRecord:

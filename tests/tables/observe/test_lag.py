@@ -18,10 +18,10 @@ from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Topic
 from livejoin.kafka.reading import OffsetRange, PartitionId
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.marks import max_positions, positions_of, read_offsets
+from livejoin.tables.ingest.read_progress import max_positions, positions_of, read_offsets
 from livejoin.tables.observe import lag
 from livejoin.tables.observe.lag import EndOffsetPoller, Lag, ServedGeneration
-from tables.filled import chunk, reject, tombstone, user
+from tables.samples import chunk, reject, tombstone, user
 
 READINGS = {
     "users": Reading("u", "id-u", {0: 0, 1: 100}, {}),

@@ -17,7 +17,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower
 from livejoin.tables.observe.liveness import Liveness
-from tables.filled import live
+from tables.samples import live
 
 AT_MS = 1_790_000_000_000
 SAID = "no orchestrator leads since 2026-09-21T14:13:20Z"

@@ -11,9 +11,9 @@ from livejoin.core import spec
 from livejoin.core.state import State
 from livejoin.tables.live.delivery_stats import BUCKETS_S, DeliveryStats
 from livejoin.tables.observe.metrics import OUTCOMES, STATES
-from tables.filled import live, user
+from tables.live_server import RunningServer, run_server
+from tables.samples import live, user
 from tables.scraping import LIVE, TALLY, Sample, full, scraped
-from tables.serving import RunningServer, run_server
 
 
 def of(found: dict[Sample, float], name: str, **labels: str) -> float:

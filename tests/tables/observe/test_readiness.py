@@ -6,8 +6,8 @@ from livejoin import __version__
 from livejoin.core.state import LEADER_TIMEOUT_S
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.observe.liveness import Liveness
-from tables.filled import live
-from tables.serving import RunningServer, run_server
+from tables.live_server import RunningServer, run_server
+from tables.samples import live
 
 NAMES = ["kafka", "ledger", "follower", "format", "leader", "live generation", "staleness", "lag"]
 

@@ -10,7 +10,7 @@ from livejoin import redaction
 from livejoin.core.suggest import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka.properties import certificates, login, table
-from livejoin.kafka.properties.file import read_file
+from livejoin.kafka.properties.properties_file import read_file
 from livejoin.kafka.properties.spelling import EXTENSIONS, canonical_name, is_secret
 from livejoin.kafka.properties.values import Values, reveal
 

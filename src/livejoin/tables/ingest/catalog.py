@@ -18,7 +18,7 @@ from livejoin.core.generation import Generation
 from livejoin.core.state import State
 from livejoin.tables.ingest.chunks import Chunk
 from livejoin.tables.ingest.decode import SCHEMAS
-from livejoin.tables.ingest.marks import ReadProgress
+from livejoin.tables.ingest.read_progress import ReadProgress
 from livejoin.tables.ingest.store import Cap, Delta, Store
 from livejoin.tables.ingest.system_tables import SystemTables
 from livejoin.tables.observe.lag import Lag, ServedGeneration

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from livejoin.core import changelog_bundles, spec
-from livejoin.tables.ingest import decode, marks
+from livejoin.tables.ingest import decode, read_progress
 from livejoin.tables.ingest.decode import ChangeBatch
-from livejoin.tables.ingest.marks import ReadOffsets, SourcePartition
+from livejoin.tables.ingest.read_progress import ReadOffsets, SourcePartition
 
 RawRecord = tuple[bytes, bytes]  # key and value of a record
 
@@ -46,7 +46,7 @@ def decode_chunk(generation: int, seq: int, records: Sequence[RawRecord]) -> Chu
         runs += [
             (table, decode.decode_records(table, ids[table], values[table])) for table in known
         ]
-    return Chunk(generation, seq, runs, marks.read_offsets(all_ids))
+    return Chunk(generation, seq, runs, read_progress.read_offsets(all_ids))
 
 
 def _is_bundle(record: RawRecord) -> bool:

@@ -174,7 +174,7 @@ class LiveSocket:
             await asyncio.sleep(HEARTBEAT_S)
             self._open_sockets.close_revoked()
             self._notify_progress()  # reading on does not always change a row
-            self._catalog.update_figures()  # not only for viewers: the leader looks at the figures too
+            self._catalog.update_figures()  # the leader reads the figures as well
             self._catalog.find_rewrites()
             if not self._viewers:
                 continue

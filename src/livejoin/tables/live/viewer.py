@@ -139,7 +139,8 @@ class SubscriptionLimit:
         self._at = now
         if self._left < 0:
             raise AskError(
-                f"too many subscriptions: {SUBSCRIPTION_BURST} at once, then one every {SUBSCRIPTION_INTERVAL_S:g} s"
+                f"too many subscriptions: {SUBSCRIPTION_BURST} at once,"
+                f" then one every {SUBSCRIPTION_INTERVAL_S:g} s"
             )
 
 

@@ -21,7 +21,7 @@ from livejoin.errors import LivejoinError, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.errors import topic_not_found
 from livejoin.kafka.reading import OffsetRange, PartitionId, last_readable
-from livejoin.tables.ingest.marks import SourceOffsets
+from livejoin.tables.ingest.read_progress import SourceOffsets
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from livejoin.core.names import Names
 from livejoin.core.state import State
 from livejoin.errors import LeadershipLost, QueryFailed
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline.spark_driver import SparkDriver
 from rig.running import until
 
 LIMIT_S = 30

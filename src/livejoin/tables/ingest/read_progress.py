@@ -172,7 +172,7 @@ class ReadProgress:
     def __init__(self) -> None:
         self._offsets: dict[SourcePartition, OffsetSet] = {}
         self._counts = {source.name: np.zeros(len(KINDS), np.int64) for source in spec.SOURCES}
-        self.positions: SourceOffsets = {}  # replaced as a whole: others look at it from their threads
+        self.positions: SourceOffsets = {}  # replaced whole: other threads read it
 
     def add(self, found: Mapping[SourcePartition, ReadOffsets]) -> None:
         """These marks were seen."""

@@ -8,7 +8,7 @@ import pytest
 from livejoin import redaction
 from livejoin.config.sections import SparkSettings
 from livejoin.errors import MachineError
-from livejoin.pipeline.spark_session import SparkDriver, _listen_on_loopback_only, _properties_file
+from livejoin.pipeline.spark_driver import SparkDriver, _listen_on_loopback_only, _properties_file
 
 FLAG = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example/token"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.tables.ingest import marks as module
-from livejoin.tables.ingest.marks import OffsetSet, RangeSet, ReadProgress, read_offsets
+from livejoin.tables.ingest import read_progress as module
+from livejoin.tables.ingest.read_progress import OffsetSet, RangeSet, ReadProgress, read_offsets
 
 NUMBERS = st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=12)
 

@@ -9,8 +9,8 @@ from pyspark.java_gateway import launch_gateway
 
 from livejoin.config.sections import SparkSettings
 from livejoin.errors import QueryFailed
-from livejoin.pipeline import spark_session as sessions
-from livejoin.pipeline.spark_session import SparkDriver
+from livejoin.pipeline import spark_driver as sessions
+from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.runtime import processes
 
 

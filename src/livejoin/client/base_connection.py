@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from websockets.exceptions import InvalidStatus
 
-from livejoin.client.address import Endpoint
 from livejoin.client.change_queue import ChangeQueue
+from livejoin.client.endpoint import Endpoint
 from livejoin.client.frames import SUBPROTOCOL
 from livejoin.client.protocol import ClientSession
 from livejoin.core import spec

@@ -33,7 +33,7 @@ from livejoin.tables.http.routes import api
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from livejoin.tables.live.socket import LiveSocket
-from tables.filled import chunk, plain
+from tables.samples import chunk, plain
 
 LIMIT_S = 20
 SUBPROTOCOL = "livejoin.v1"
