@@ -20,6 +20,13 @@ from livejoin.tables.live import viewer
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FOLDERS = [one for one in ROOT.iterdir() if one.is_dir() and one.name[0] != "."]
+EVERY_MARKDOWN_FILE = sorted(
+    file
+    for file in [*ROOT.glob("*.md"), *(md for one in FOLDERS for md in one.rglob("*.md"))]
+    if "node_modules" not in file.parts
+)
+COLUMNS = 120
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -37,6 +44,22 @@ def _headings(document: Path) -> set[str]:
     """The headings of a page, as links name them."""
     found = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+@pytest.mark.parametrize(
+    "document", EVERY_MARKDOWN_FILE, ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_lines_fit_120_columns(document: Path) -> None:
+    prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", document.read_text())
+    long = [line for line in prose.splitlines() if len(line) > COLUMNS and _can_be_broken(line)]
+    assert long == []
+
+
+def _can_be_broken(line: str) -> bool:
+    """Tables, indented code, quoted outcomes (→), and a link alone on its line cannot."""
+    if re.match(r" *\||    |→ ", line):
+        return False
+    return len(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "link", line).removeprefix("- ").split()) > 1
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
