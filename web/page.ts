@@ -1,23 +1,23 @@
 /** The page: frames from the socket go to the replicas, and what they tell to the strip, the views and the swap panel. */
 
-import { Checker } from "./checking.js";
-import { Control } from "./control.js";
-import { byId, put } from "./dom.js";
-import { Health } from "./health.js";
-import { icon } from "./icons.js";
-import { keys } from "./keys.js";
-import { Latency } from "./latency.js";
-import { Layouts } from "./layout.js";
-import { Subscription } from "./live.js";
-import type { Frame, Header } from "./live.js";
-import { prefs } from "./prefs.js";
-import { person } from "./role.js";
-import { Strip } from "./strip.js";
-import { Told } from "./telling.js";
-import { Timeline } from "./timeline.js";
-import { views } from "./views.js";
-import type { Answer, Generation, Status } from "./words.js";
-import { SPLIT, Workspace } from "./workspace.js";
+import { Checker } from "./protocol/verification.js";
+import { Control } from "./page/swap/swap_panel.js";
+import { byId, put } from "./page/ui/dom.js";
+import { Health } from "./page/health/health.js";
+import { icon } from "./page/ui/icons.js";
+import { keys } from "./page/ui/shortcuts.js";
+import { Latency } from "./page/health/latency.js";
+import { Layouts } from "./page/ui/layout.js";
+import { Subscription } from "./protocol/frame.js";
+import type { Frame, Header } from "./protocol/frame.js";
+import { prefs } from "./page/ui/preferences.js";
+import { person } from "./page/ui/signed_in_user.js";
+import { Strip } from "./page/ui/status_bar.js";
+import { Told } from "./page/ui/toast.js";
+import { Timeline } from "./page/timeline/timeline.js";
+import { views } from "./page/ui/views.js";
+import type { Answer, Generation, Status } from "./protocol/api_types.js";
+import { SPLIT, Workspace } from "./page/grid/workspace.js";
 
 const DATA = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const HISTORY = ["control_raw", "generations", "orchestrator_logs"];

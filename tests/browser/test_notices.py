@@ -28,7 +28,7 @@ HURRY = """() => {
 }"""
 # a frame's rows were made but not shown, and there is no room for those of the next
 UNMADE = f"""async () => {{
-    const {{ Replica }} = await import("/static/replica.js");
+    const {{ Replica }} = await import("/static/page/grid/grid_table.js");
     const engine = await {VIEWER}.getClient();
     const {{ table: shown }} = await {VIEWER}.save();
     const view = await (await engine.open_table(shown)).view();

@@ -91,7 +91,7 @@ def _detail(page: Page) -> None:
 def test_rates_quantiles_and_clocks_are_reckoned_right(page: Page) -> None:
     found = page.evaluate(
         """async () => {
-            const { Histogram, Rate, Skew } = await import("/static/figures.js");
+            const { Histogram, Rate, Skew } = await import("/static/page/health/statistics.js");
             const [rate, histogram, skew] = [new Rate(), new Histogram(), new Skew()];
             const rates = [[0, 100], [1000, 110], [2000, 140], [30000, 140], [31000, 5]].map(
                 ([at, count]) => (rate.add(at, count), rate.perSecond));

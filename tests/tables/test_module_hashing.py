@@ -1,4 +1,4 @@
-"""static/hashing.js in Node: the hash of rows that src/livejoin/hashing.py defines, bit by bit."""
+"""static/protocol/table_hash.js in Node: the hash of rows that src/livejoin/hashing.py defines, bit by bit."""
 
 import base64
 import json
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
 def follow() -> Iterator[Follow]:
     """Follows a table in one Node process, from nothing each time."""
     assert NODE is not None
-    command = [NODE, str(DRIVER), str(STATIC / "hashing.js")]
+    command = [NODE, str(DRIVER), str(STATIC / "protocol" / "table_hash.js")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
         assert node.stdin is not None
         assert node.stdout is not None
