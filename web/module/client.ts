@@ -5,10 +5,10 @@
 
 import { readArrow } from "../protocol/arrow.js";
 import type { Cell, Field } from "../protocol/arrow.js";
-import { Checker } from "../protocol/verification.js";
-import type { Told } from "../protocol/verification.js";
-import { UnknownFormat, readFrame } from "../protocol/frame.js";
-import type { Header } from "../protocol/frame.js";
+import { UnsupportedFormat, readFrame } from "../protocol/frame.js";
+import type { FrameHeader, PartKind } from "../protocol/frame.js";
+import { Verifier } from "../protocol/verification.js";
+import type { TableDigests } from "../protocol/verification.js";
 import type { Change, Row, Status } from "../../src/livejoin/tables/static/livejoin.js";
 
 type Listener = { changed: (change: Change) => void; status: (status: Status) => void };
@@ -31,7 +31,7 @@ class Replica {
     return this.columns.some(({ name }) => name === "_ts");
   }
 
-  apply(kind: string, payload: ArrayBuffer): Row[] {
+  apply(kind: PartKind, payload: ArrayBuffer): Row[] {
     const { fields, columns, length } = readArrow(payload);
     const rows = new Array<Row>(length);
     for (let i = 0; i < length; i++) {
@@ -75,7 +75,7 @@ export class Client {
   #state: Status["state"] = "connecting";
   #wait = SHORTEST_MS;
   #beatAt: number | null = null; // by performance.now(): the wall clock can be set
-  #checker = new Checker((afresh) => this.#differed(afresh));
+  #verifier = new Verifier((resubscribe) => this.#differed(resubscribe));
   #closed = false;
   #due = false;
   #silence: ReturnType<typeof setTimeout> | undefined;
@@ -101,7 +101,7 @@ export class Client {
       known.users -= 1;
       if (known.users === 0 && this.#tables.get(name) === known) {
         this.#tables.delete(name);
-        this.#checker.forget(name);
+        this.#verifier.forget(name);
         this.#soon();
       }
     };
@@ -174,7 +174,7 @@ export class Client {
         this.#receive(readFrame(data));
         if (socket === this.#socket) this.#listen(socket);
       } catch (error) {
-        if (error instanceof UnknownFormat) return this.#refuse(error.message);
+        if (error instanceof UnsupportedFormat) return this.#refuse(error.message);
         this.#complete = null; // half a frame may have been applied
         this.#lost(socket, `what came cannot be read: ${error}`);
       }
@@ -237,7 +237,7 @@ export class Client {
     socket?.close();
   }
 
-  #receive({ header, payloads }: { header: Header; payloads: ArrayBuffer[] }) {
+  #receive({ header, payloads }: { header: FrameHeader; payloads: ArrayBuffer[] }) {
     if (header.type === "error") {
       this.#why = header.message ?? "";
       this.#tell("refused");
@@ -248,7 +248,7 @@ export class Client {
     }
   }
 
-  #apply(header: Header, payloads: ArrayBuffer[]) {
+  #apply(header: FrameHeader, payloads: ArrayBuffer[]) {
     const whole = new Set(header.parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
     const first = this.#awaiting === "first";
     const brings = (tables: string[]) => tables.every((table) => whole.has(table));
@@ -262,7 +262,7 @@ export class Client {
       if (!replica) continue; // nobody wants it any more
       if (this.#vacant && replica.come && replica.data) continue; // a server that has just started shows nothing yet
       const rows = replica.apply(kind, payloads[i]!);
-      this.#checker.take(table, kind, payloads[i]!);
+      this.#verifier.applied(table, kind, payloads[i]!);
       if (kind === "snapshot") replica.total = header.limited?.[table]?.total ?? null;
       const moved = header.type === "cutover" || (this.#generation !== null && header.generation !== this.#generation);
       const cutover = kind === "snapshot" && replica.data && moved;
@@ -287,13 +287,13 @@ export class Client {
     return this.#opened.every((table) => whole.has(table) || (this.#tables.get(table)?.replica.data ?? true));
   }
 
-  #beat(header: Header) {
+  #beat(header: FrameHeader) {
     this.#beatAt = performance.now();
     this.#stale = header.stale ?? "";
     this.#wait = SHORTEST_MS;
     if (this.#awaiting) return;
     this.#move(header);
-    const told: Told = {};
+    const told: TableDigests = {};
     const rows: Record<string, number> = {};
     for (const [name, { replica }] of this.#tables) {
       const one = header.tables?.[name];
@@ -302,7 +302,7 @@ export class Client {
       told[name] = one;
       rows[name] = replica.rows.size;
     }
-    this.#checker.expect(told, rows);
+    this.#verifier.heartbeat(told, rows);
     this.#tell("following");
   }
 
@@ -313,7 +313,7 @@ export class Client {
     if (this.#state === "following") this.#tell("following");
   }
 
-  #move({ generation, seq }: Header) {
+  #move({ generation, seq }: FrameHeader) {
     if (generation === null) return;
     this.#generation = generation;
     this.#seq = seq;
@@ -349,7 +349,7 @@ export class Client {
       rows: replica.rows.size,
       total: replica.total ?? replica.rows.size,
       heartbeatAgeMs: this.#beatAt === null ? null : Math.round(performance.now() - this.#beatAt),
-      mismatches: this.#checker.mismatches,
+      mismatches: this.#verifier.mismatches,
     };
   }
 }

@@ -1,8 +1,10 @@
-/** What livejoin answers, in words. Plain text throughout: whoever shows it must not take it for HTML. */
+/** JSON bodies of the HTTP API, and rows of livejoin's own tables. */
 
-export type Chosen = { usersTopic: string; accountsTopic: string; joinType: string };
+/** Topics and join of a generation. */
+export type Choice = { usersTopic: string; accountsTopic: string; joinType: string };
+
 /** A row of `generations`. */
-export type Generation = Chosen & {
+export type Generation = Choice & {
   generation: number;
   state: string;
   by: string | null;
@@ -16,92 +18,85 @@ export type Generation = Chosen & {
   rows: number | null;
   message: string | null;
 };
-/** A row of `orchestrator_status`. */
-export type Status = Partial<Chosen> & {
+
+/** The row of `orchestrator_status`. */
+export type StatusRow = Partial<Choice> & {
   state: string;
   generation: number | null;
   progress: number;
   message: string | null;
 };
-export type Answer = { offset: number; outcome: string; reason: string | null; generation?: number | null };
-export type Topic = { exists: boolean; reason?: string; partitions?: number; records?: number };
+
+/** A row of `control_raw`. */
+export type ControlRow = Partial<Choice> & {
+  offset: number;
+  ts: number;
+  by: string | null;
+  outcome: string;
+  reason: string | null;
+  raw: string | null;
+};
+
+/** A row of `orchestrator_logs`. */
+export type LogRow = { _id: string; ts: number; level: string; msg: string };
+
+/** A row of `rejects_ui`. */
+export type RejectRow = {
+  _id: string;
+  source: string;
+  topic: string;
+  partition: number;
+  offset: number;
+  ts: number;
+  reason: string;
+  raw: string | null;
+};
+
+/** Response to a control message or a rollback. */
+export type ControlReply = { offset: number; outcome: string; reason: string | null; generation?: number | null };
+
+export type PreviewTopic = { exists: boolean; reason?: string; partitions?: number; records?: number };
 export type Preview = {
   outcome: string;
   reason: string | null;
   build: string | null;
-  topics: Record<string, Topic>;
+  topics: Record<string, PreviewTopic>;
   slots: { needed: number | null; held: number; total: number };
   stopped: number[];
   resolvesTo: { usersTopic: string; accountsTopic: string } | null;
   afterwards: { live: string | null; standby: string | null };
 };
 
-export const counted = (count: number, one: string) => `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
+/** An entry of `api/v1/topics`. */
+export type TopicInfo = {
+  name: string;
+  kind: string;
+  partitions: number;
+  records: number | null;
+  newest: string | null;
+  trouble: string | null;
+};
 
-export const choice = ({ usersTopic, accountsTopic, joinType }: Chosen) => `${usersTopic} ${joinType} ${accountsTopic}`;
+/** Newest records of a topic, raw and as a source would parse them. */
+export type TopicPeek = { topic: string; complete: boolean; messages: TopicRecord[] };
+export type TopicRecord = {
+  partition: number;
+  offset: number;
+  timestamp: string | null;
+  key: string | null;
+  value: string | null;
+  parsed: Record<string, unknown> | null;
+  reason: string | null;
+};
 
-export const newestOf = (table: string, shown: number, total: number) =>
-  `${table}: the newest ${shown.toLocaleString("en")} of ${counted(total, "row")}`;
+export type Figures = {
+  matched: { users: number; matched: number; unmatched: number };
+  lagTrouble: string | null;
+  sparkUi: string | null;
+  standbySeconds: number | null;
+};
 
-export const cappedAt = (table: string, rows: number, from: string) =>
-  `${table} is full: ${counted(rows, "row")}, from ${from} on`;
+/** One check of `/readyz`. */
+export type ReadinessCheck = { name: string; ok: boolean; why: string };
 
-export const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-
-/** How many per second, in few characters. */
-export function perSecond(rate: number | null): string {
-  if (rate === null) return "–";
-  if (rate >= 10_000) return `${(rate / 1000).toFixed(0)} k/s`;
-  return `${rate >= 100 || rate === 0 ? rate.toFixed(0) : rate.toFixed(1)}/s`;
-}
-
-const UNDER_WAY = ["accepted", "building", "caught-up", "written"];
-const BAD = ["rejected", "failed", "superseded", "cancelled"];
-
-export function kindOf(outcome: string): "good" | "busy" | "bad" {
-  return UNDER_WAY.includes(outcome) ? "busy" : BAD.includes(outcome) ? "bad" : "good";
-}
-
-/** What became of a message. */
-export function answered({ offset, outcome, reason, generation }: Answer): string {
-  const what = generation ? `generation ${generation}` : `control message ${offset}`;
-  const said: Record<string, string> = {
-    accepted: `Accepted: ${what} is being built`,
-    building: `${what} is being built`,
-    "caught-up": `${what} has caught up`,
-    live: `${what} is live`,
-    written: `Written as control message ${offset}`,
-  };
-  return `${sentence([said[outcome] ?? `${what}: ${outcome}`, reason].filter(Boolean).join("; "))}.`;
-}
-
-function read(name: string, topic?: Topic): string {
-  if (!topic?.exists) return `${name}: ${topic?.reason ?? "nothing is known of it"}`;
-  return `${name}: ${counted(topic.records ?? 0, "record")} in ${counted(topic.partitions ?? 0, "partition")}`;
-}
-
-/** What, and how it would be. */
-export function previewed({
-  outcome,
-  reason,
-  build,
-  topics,
-  slots,
-  afterwards,
-  stopped,
-  resolvesTo,
-}: Preview): [string, string][] {
-  if (outcome === "rejected") return [["Rejected", reason ?? ""]];
-  const names = resolvesTo ? [resolvesTo.usersTopic, resolvesTo.accountsTopic] : [];
-  const cost: [string, string][] = [
-    ...names.map((name): [string, string] => ["Reads", read(name, topics[name])]),
-    ["Needs", `${counted(slots.needed ?? 0, "task slot")}; ${slots.held} of ${slots.total} are held`],
-  ];
-  return [
-    ["Builds", build ?? `nothing${reason ? `: ${reason}` : ""}`],
-    ...(build ? cost : []),
-    ["Then live", afterwards.live ?? "nothing"],
-    ["Standby", afterwards.standby ?? "nothing"],
-    ["Stops", stopped.length ? stopped.map((number) => `generation ${number}`).join(", ") : "nothing"],
-  ];
-}
+export type User = { id: string; role: "viewer" | "operator"; label: string };

@@ -1,30 +1,32 @@
 /**
- * Reads an Arrow IPC stream of the four types that livejoin uses: utf8, int64, float64 and timestamp in ms.
- * Dictionaries, compression and nested types are refused by name. Knows nothing of livejoin.
- * A stream is a row of messages: 0xFFFFFFFF, the length of the metadata, the metadata (a FlatBuffer, padded to
- * 8 bytes), the body. The first is the schema, the others are record batches; a length of 0, or no more bytes, ends it.
+ * Reader for Arrow IPC streams of the four types that livejoin uses: utf8, int64, float64 and timestamp[ms].
+ * Anything else (dictionaries, compression, nested types) is an error. Independent of livejoin.
+ *
+ * A stream is a sequence of messages: 0xFFFFFFFF, metadata length, metadata (a FlatBuffer padded to 8 bytes), body.
+ * The first message is the schema, the others are record batches. A length of 0, or the end of the bytes, ends it.
  */
 
-export type Type = "string" | "int64" | "double" | "timestamp";
-export type Field = { name: string; type: Type };
+export type ColumnType = "string" | "int64" | "double" | "timestamp";
+export type Field = { name: string; type: ColumnType };
 export type Cell = string | number | bigint | null;
-export type Table = { fields: Field[]; columns: Cell[][]; length: number };
-/** Where something stands in a stream. */
+export type ArrowTable = { fields: Field[]; columns: Cell[][]; length: number };
+/** A byte range of the stream. */
 export type Buffer = { at: number; size: number };
-/** A column of a batch, as it stands in the stream; without `validity` no cell is null, without `offsets` each has 8 bytes. */
-export type Column = { type: Type; validity: Buffer | null; offsets: Buffer | null; data: Buffer };
-export type Batch = { length: number; columns: Column[] };
-export type Stream = { view: DataView; fields: Field[]; batches: Batch[] };
+/** Undecoded column of a batch. No `validity`: no cell is null. No `offsets`: each cell has 8 bytes. */
+export type ColumnBuffers = { type: ColumnType; validity: Buffer | null; offsets: Buffer | null; data: Buffer };
+export type RecordBatch = { length: number; columns: ColumnBuffers[] };
+export type ArrowStream = { view: DataView; fields: Field[]; batches: RecordBatch[] };
 
-const CONTINUES = 0xffffffff;
-const HEADER = { schema: 1, batch: 3 }; // of the union MessageHeader
-const NAMES = ["", "null", "int", "float", "binary", "utf8", "bool", "decimal", "date", "time", "timestamp"]; // of Type
-const DOUBLE = 2; // of Precision
-const MILLISECOND = 1; // of TimeUnit
-const utf8 = new TextDecoder("utf-8", { ignoreBOM: true }); // a cell may begin with one
+const CONTINUATION = 0xffffffff;
+const HEADER = { schema: 1, batch: 3 }; // values of the union MessageHeader
+// by value of the union Type
+const TYPE_NAMES = ["", "null", "int", "float", "binary", "utf8", "bool", "decimal", "date", "time", "timestamp"];
+const DOUBLE = 2; // value of the enum Precision
+const MILLISECOND = 1; // value of the enum TimeUnit
+const utf8 = new TextDecoder("utf-8", { ignoreBOM: true }); // a cell may start with U+FEFF
 
-/** A FlatBuffers table: it points back to its vtable, which tells where each field stands, or 0 for one that is absent. */
-class Flat {
+/** A FlatBuffers table. Its vtable holds the offset of each field, 0 if the field is absent. */
+class FlatTable {
   readonly view: DataView;
   readonly at: number;
   readonly vtable: number;
@@ -35,85 +37,85 @@ class Flat {
     this.vtable = at - view.getInt32(at, true);
   }
 
-  /** Where a field stands, or 0. */
-  find(field: number): number {
-    const slot = 4 + 2 * field; // after the sizes of the vtable and of the table
+  /** Position of a field, 0 if absent. */
+  position(field: number): number {
+    const slot = 4 + 2 * field; // the first 4 bytes are the sizes of vtable and table
     const offset = slot < this.view.getUint16(this.vtable, true) ? this.view.getUint16(this.vtable + slot, true) : 0;
     return offset && this.at + offset;
   }
 
-  /** Where that stands which is kept elsewhere (the field is its offset from here), or 0. */
-  follow(field: number): number {
-    const at = this.find(field);
+  /** Position that an offset field points to, 0 if absent. */
+  target(field: number): number {
+    const at = this.position(field);
     return at && at + this.view.getUint32(at, true);
   }
 
-  table(field: number): Flat {
-    const at = this.follow(field);
+  table(field: number): FlatTable {
+    const at = this.target(field);
     if (!at) throw new Error(`Arrow metadata lacks field ${field}`);
-    return new Flat(this.view, at);
+    return new FlatTable(this.view, at);
   }
 
   byte(field: number): number {
-    const at = this.find(field);
+    const at = this.position(field);
     return at && this.view.getUint8(at);
   }
 
   short(field: number): number {
-    const at = this.find(field);
+    const at = this.position(field);
     return at && this.view.getInt16(at, true);
   }
 
   int(field: number): number {
-    const at = this.find(field);
+    const at = this.position(field);
     return at && this.view.getInt32(at, true);
   }
 
   long(field: number): number {
-    const at = this.find(field);
+    const at = this.position(field);
     return at && long(this.view, at);
   }
 
   string(field: number): string {
-    const at = this.follow(field);
+    const at = this.target(field);
     if (!at) return "";
     return utf8.decode(bytes(this.view, at + 4, this.view.getUint32(at, true)));
   }
 
-  /** Where each element of a vector stands; `size` is that of an element. */
+  /** Positions of a vector's elements of `size` bytes each. */
   vector(field: number, size: number): number[] {
-    const at = this.follow(field);
+    const at = this.target(field);
     const count = at && this.view.getUint32(at, true);
     return Array.from({ length: count }, (_, i) => at + 4 + i * size);
   }
 }
 
-/** Whole numbers are numbers where those are exact, else BigInts; timestamps are ms since 1970 UTC. */
-export function readArrow(data: ArrayBuffer | Uint8Array): Table {
-  const { view, fields, batches } = readStream(data);
+/** Decode all cells. An int64 beyond the safe integers becomes a BigInt; timestamps are ms since 1970 UTC. */
+export function readArrow(data: ArrayBuffer | Uint8Array): ArrowTable {
+  const { view, fields, batches } = readArrowStream(data);
   const columns = fields.map((): Cell[] => []);
   for (const batch of batches) {
     for (const [i, column] of batch.columns.entries()) {
-      const [cell, valid] = [reader(view, column, batch.length), validity(view, column)];
+      const [cell, valid] = [cellReader(view, column, batch.length), validityReader(view, column)];
       for (let row = 0; row < batch.length; row++) columns[i]!.push(valid(row) ? cell(row) : null);
     }
   }
   return { fields, columns, length: batches.reduce((sum, { length }) => sum + length, 0) };
 }
 
-/** The batches of a stream, with their cells left as bytes. */
-export function readStream(data: ArrayBuffer | Uint8Array): Stream {
+/** Parse a stream into batches without decoding the cells. */
+export function readArrowStream(data: ArrayBuffer | Uint8Array): ArrowStream {
   const view = ArrayBuffer.isView(data)
     ? new DataView(data.buffer, data.byteOffset, data.byteLength)
     : new DataView(data);
   let fields: Field[] | null = null;
-  const batches: Batch[] = [];
+  const batches: RecordBatch[] = [];
   for (let at = 0; at + 8 <= view.byteLength;) {
-    if (view.getUint32(at, true) !== CONTINUES) throw new Error("not an Arrow stream");
+    if (view.getUint32(at, true) !== CONTINUATION) throw new Error("not an Arrow IPC stream");
     const size = view.getInt32(at + 4, true);
     if (size === 0) break;
     const metadata = new DataView(view.buffer, view.byteOffset + at + 8, size);
-    const message = new Flat(metadata, metadata.getUint32(0, true));
+    const message = new FlatTable(metadata, metadata.getUint32(0, true));
     const kind = message.byte(1);
     const body = at + 8 + size;
     at = body + message.long(3);
@@ -122,36 +124,36 @@ export function readStream(data: ArrayBuffer | Uint8Array): Stream {
     } else if (kind === HEADER.batch && fields) {
       batches.push(readBatch(message.table(2), body, fields));
     } else {
-      throw new Error(`an Arrow message of kind ${kind} is not understood`);
+      throw new Error(`unsupported Arrow message type ${kind}`);
     }
   }
-  if (!fields) throw new Error("an Arrow stream without a schema");
+  if (!fields) throw new Error("Arrow stream has no schema");
   return { view, fields, batches };
 }
 
-function readFields(schema: Flat): Field[] {
-  if (schema.short(0)) throw new Error("big-endian Arrow is not understood");
+function readFields(schema: FlatTable): Field[] {
+  if (schema.short(0)) throw new Error("big-endian Arrow data is not supported");
   return schema.vector(1, 4).map((at) => {
-    const field = new Flat(schema.view, at + schema.view.getUint32(at, true));
+    const field = new FlatTable(schema.view, at + schema.view.getUint32(at, true));
     const name = field.string(0);
-    if (field.find(4)) throw new Error(`column ${name} has a dictionary`);
+    if (field.position(4)) throw new Error(`column ${name} is dictionary-encoded, which is not supported`);
     return { name, type: typeOf(field, name) };
   });
 }
 
-function typeOf(field: Flat, name: string): Type {
-  const kind = NAMES[field.byte(2)] ?? "unknown";
+function typeOf(field: FlatTable, name: string): ColumnType {
+  const kind = TYPE_NAMES[field.byte(2)] ?? "unknown";
   const type = field.table(3);
   if (kind === "utf8") return "string";
   if (kind === "int" && type.int(0) === 64 && type.byte(1)) return "int64";
   if (kind === "float" && type.short(0) === DOUBLE) return "double";
   if (kind === "timestamp" && type.short(0) === MILLISECOND) return "timestamp";
-  throw new Error(`column ${name} is of a type that is not understood: ${kind}`);
+  throw new Error(`column ${name} has an unsupported type: ${kind}`);
 }
 
-/** A batch whose buffers begin at `body`. */
-function readBatch(batch: Flat, body: number, fields: Field[]): Batch {
-  if (batch.find(3)) throw new Error("compressed Arrow is not understood");
+/** `body` is the position of the batch's buffers. */
+function readBatch(batch: FlatTable, body: number, fields: Field[]): RecordBatch {
+  if (batch.position(3)) throw new Error("compressed Arrow data is not supported");
   const nodes = batch.vector(1, 16).map((at) => ({ nulls: long(batch.view, at + 8) }));
   const buffers = batch
     .vector(2, 16)
@@ -159,10 +161,10 @@ function readBatch(batch: Flat, body: number, fields: Field[]): Batch {
   let next = 0;
   const buffer = (): Buffer => {
     const found = buffers[next++];
-    if (!found) throw new Error("an Arrow batch lacks a buffer");
+    if (!found) throw new Error("Arrow record batch lacks a buffer");
     return found;
   };
-  const columns = fields.map(({ type }, i): Column => {
+  const columns = fields.map(({ type }, i): ColumnBuffers => {
     const validity = buffer();
     const offsets = type === "string" ? buffer() : null;
     return { type, validity: nodes[i]?.nulls && validity.size ? validity : null, offsets, data: buffer() };
@@ -170,29 +172,30 @@ function readBatch(batch: Flat, body: number, fields: Field[]): Batch {
   return { length: batch.long(0), columns };
 }
 
-/** Whether a cell is not null, row by row. */
-export function validity(view: DataView, { validity }: Column): (row: number) => boolean {
+/** Function that tells whether the cell of a row is not null. */
+function validityReader(view: DataView, { validity }: ColumnBuffers): (row: number) => boolean {
   if (!validity) return () => true;
   return (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1);
 }
 
-/** What a cell that is not null holds, row by row. */
-export function reader(view: DataView, { type, offsets, data }: Column, count: number): (row: number) => Cell {
-  return offsets ? strings(view, offsets, data, count) : numbers(view, data, type);
+/** Function that decodes the cell of a row; call it for cells that are not null. */
+export function cellReader(view: DataView, column: ColumnBuffers, count: number): (row: number) => Cell {
+  const { type, offsets, data } = column;
+  return offsets ? stringReader(view, offsets, data, count) : numberReader(view, data, type);
 }
 
-function strings(view: DataView, offsets: Buffer, data: Buffer, count: number): (row: number) => Cell {
+function stringReader(view: DataView, offsets: Buffer, data: Buffer, count: number): (row: number) => Cell {
   if (!count) return () => null;
   const start = (row: number) => view.getInt32(offsets.at + 4 * row, true);
   const base = start(0);
   const size = start(count) - base;
   const all = utf8.decode(bytes(view, data.at + base, size));
-  // as many characters as bytes: each is one, and cutting a string costs a tenth of decoding its cells
+  // all ASCII: slicing one string costs a tenth of decoding each cell
   if (all.length === size) return (row) => all.slice(start(row) - base, start(row + 1) - base);
   return (row) => utf8.decode(bytes(view, data.at + start(row), start(row + 1) - start(row)));
 }
 
-function numbers(view: DataView, { at }: Buffer, type: Type): (row: number) => Cell {
+function numberReader(view: DataView, { at }: Buffer, type: ColumnType): (row: number) => Cell {
   if (type === "double") return (row) => view.getFloat64(at + 8 * row, true);
   return (row) => {
     const number = long(view, at + 8 * row);
@@ -200,7 +203,7 @@ function numbers(view: DataView, { at }: Buffer, type: Type): (row: number) => C
   };
 }
 
-/** Exact if it is a safe integer. */
+/** Little-endian int64, exact within the safe integers. */
 function long(view: DataView, at: number): number {
   return view.getInt32(at + 4, true) * 0x1_0000_0000 + view.getUint32(at, true);
 }

@@ -1,12 +1,9 @@
-/**
- * The client's side of `livejoin.v1`: one socket, frames taken apart, reconnecting by itself.
- * Knows nothing of grids: whoever uses it is given headers and Arrow payloads, in order.
- */
+/** Frames of the live protocol, and a subscription that reconnects by itself. See docs/live-protocol.md. */
 
-export type Kind = "snapshot" | "upsert" | "remove";
-export type PartHeader = { table: string; kind: Kind; bytes: number };
-/** What became of a source's records; `lag` is how many are unread, `behind` for how many seconds, if that is known. */
-export type Source = {
+export type PartKind = "snapshot" | "upsert" | "remove";
+export type PartHeader = { table: string; kind: PartKind; bytes: number };
+/** Record counts of a source; `lag` is the number of unread records, `behind` the age of the oldest in seconds. */
+export type SourceCounts = {
   read: number;
   rows: number;
   rejected: number;
@@ -14,7 +11,7 @@ export type Source = {
   lag: number | null;
   behind: number | null;
 };
-export type Header = {
+export type FrameHeader = {
   format?: number; // absent means 1
   type: "data" | "cutover" | "heartbeat" | "error";
   generation: number | null;
@@ -26,13 +23,13 @@ export type Header = {
   message?: string;
   tables?: Record<string, { rows: number; hash: string }>;
   limited?: Record<string, { total: number }>;
-  /** Tables that hold as many rows as they may, and the oldest `_ts` that is there. */
+  /** Tables that are at their row limit, with the oldest `_ts` in them. */
   capped?: Record<string, { rows: number; from: number }>;
   resumed?: boolean;
   viewers?: number;
-  sources?: Record<string, Source>;
+  sources?: Record<string, SourceCounts>;
 };
-export type Frame = { header: Header; payloads: ArrayBuffer[] };
+export type Frame = { header: FrameHeader; payloads: ArrayBuffer[] };
 export type Listener = {
   frame: (frame: Frame) => void;
   connected: () => void;
@@ -43,21 +40,21 @@ export type Listener = {
 };
 
 const SUBPROTOCOL = "livejoin.v1";
-const FORMAT = 1; // of frames: the newest that is known here
+const FORMAT = 1; // the newest frame format that this client knows
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
 
-/** A frame of a format that is not known here: nothing else of it need mean what it did, nor will the next one. */
-export class UnknownFormat extends Error {}
+/** The frame's format is newer than this client: nothing else in it can be relied on. */
+export class UnsupportedFormat extends Error {}
 
 export function readFrame(data: ArrayBuffer): Frame {
   const size = new DataView(data).getUint32(0);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size))) as Header;
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size))) as FrameHeader;
   const format: unknown = header.format ?? 1;
   if (!Number.isInteger(format) || Number(format) < 1 || Number(format) > FORMAT) {
-    throw new UnknownFormat(
-      `a frame has format ${format}, this page knows up to ${FORMAT}: it is older than its server, load it again`,
+    throw new UnsupportedFormat(
+      `a frame has format ${format}, this page knows up to ${FORMAT}: the server is newer, reload the page`,
     );
   }
   let at = 4 + size;
@@ -115,7 +112,7 @@ export class Subscription {
       try {
         frame = readFrame(data);
       } catch (error) {
-        if (!(error instanceof UnknownFormat)) throw error;
+        if (!(error instanceof UnsupportedFormat)) throw error;
         clearTimeout(silence);
         socket.onclose = null; // trying again is of no use
         socket.close();
@@ -133,12 +130,12 @@ export class Subscription {
       const wait = this.#wait * (0.5 + Math.random()); // spread, so that a thousand do not come back at once
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT_MS);
       this.#tell.lost(why, Date.now() + wait);
-      dispatchEvent(new Event("livejoin-lost")); // maybe since livejoin does not know us any more
+      dispatchEvent(new Event("livejoin-disconnected")); // the session may have ended
       setTimeout(() => this.#open(), wait);
     };
   }
 
-  #hold({ type, generation, seq, parts }: Header): void {
+  #hold({ type, generation, seq, parts }: FrameHeader): void {
     if (type === "data" || type === "cutover") this.#answered = true;
     if (type === "error" || generation === null) return;
     const whole = new Set(parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));

@@ -1,25 +1,25 @@
 /**
- * A table's hash, as the live protocol defines it: the same for the same rows in any order. Taken from Arrow streams
- * as they come, so that whole numbers of 64 bits and the bits of a double are never rounded. Knows nothing of sockets.
- * A number of 64 bits is two of 32, `high` and `low`: with BigInt 100,000 rows take seconds.
+ * Order-independent hash of a table's rows, as the live protocol defines it (docs/live-protocol.md#hashes).
+ * Computed from the bytes of the Arrow streams, so that int64 and double values are never rounded.
+ * A 64-bit number is held as two 32-bit halves, `high` and `low`: with BigInt, 100,000 rows take seconds.
  */
 
-import { reader, readStream } from "./arrow.js";
-import type { Batch, Column } from "./arrow.js";
-import type { Kind } from "./frame.js";
+import { cellReader, readArrowStream } from "./arrow.js";
+import type { ColumnBuffers, RecordBatch } from "./arrow.js";
+import type { PartKind } from "./frame.js";
 
-const BASE_LOW = 0x1b3; // BASE is this and 2^40
+const BASE_LOW = 0x1b3; // BASE is 2^40 plus this
 const ODD = { high: 0x9e3779b9, low: 0x7f4a7c15 };
-const ROWS = 256; // between two chances to pause
+const ROWS_PER_SLICE = 256; // rows between two yields
 const WORD = 0x1_0000_0000;
 
-// the number that is being worked on: returning two numbers would cost an object each time
+// Accumulator of the functions below: returning both halves would allocate an object per call.
 let high = 0;
 let low = 0;
 
-/** Times another number. */
+/** Multiply the accumulator, modulo 2^64. */
 function multiply(otherHigh: number, otherLow: number): void {
-  const a = low >>> 16; // halves of 16 bits: no product exceeds 32
+  const a = low >>> 16; // 16-bit halves: no product exceeds 32 bits
   const b = low & 0xffff;
   const c = otherLow >>> 16;
   const d = otherLow & 0xffff;
@@ -30,7 +30,7 @@ function multiply(otherHigh: number, otherLow: number): void {
   low = Math.imul(low, otherLow) >>> 0;
 }
 
-/** Spread its bits over all of it: the finaliser of splitmix64. */
+/** The finaliser of splitmix64. */
 function mix(): void {
   low = (low ^ ((low >>> 30) | (high << 2))) >>> 0;
   high = (high ^ (high >>> 30)) >>> 0;
@@ -42,14 +42,14 @@ function mix(): void {
   high = (high ^ (high >>> 31)) >>> 0;
 }
 
-/** Plus another number. */
+/** Add to the accumulator, modulo 2^64. */
 function add(otherHigh: number, otherLow: number): void {
   const sum = low + otherLow;
   high = (high + otherHigh + (sum >= WORD ? 1 : 0)) >>> 0;
   low = sum >>> 0;
 }
 
-/** Plus ODD, so many times. */
+/** Add `times` times ODD. */
 function addOdd(times: number): void {
   const before = { high, low };
   high = 0;
@@ -58,7 +58,7 @@ function addOdd(times: number): void {
   add(before.high, before.low);
 }
 
-/** The number of a cell that is not null. */
+/** Set the accumulator to the hash of a cell that is not null. */
 function hashBytes(bytes: Uint8Array, from: number, to: number): void {
   let above = 0;
   let below = 0;
@@ -74,11 +74,11 @@ function hashBytes(bytes: Uint8Array, from: number, to: number): void {
   mix();
 }
 
-/** Puts the numbers of a batch's rows into `into`, in pairs. Pauses now and then. */
-function* hashRows(view: DataView, { length, columns }: Batch, into: Uint32Array): Generator<void> {
+/** Write the row hashes of a batch into `into`, as (high, low) pairs. Yields between slices. */
+function* hashRows(view: DataView, { length, columns }: RecordBatch, into: Uint32Array): Generator<void> {
   const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-  for (let from = 0; from < length; from += ROWS) {
-    const to = Math.min(from + ROWS, length);
+  for (let from = 0; from < length; from += ROWS_PER_SLICE) {
+    const to = Math.min(from + ROWS_PER_SLICE, length);
     for (const [c, column] of columns.entries()) {
       addCells(view, bytes, column, c + 1, from, to, into);
     }
@@ -93,8 +93,16 @@ function* hashRows(view: DataView, { length, columns }: Batch, into: Uint32Array
   }
 }
 
-/** Adds a column's cells to the numbers of their rows. */
-function addCells(view: DataView, bytes: Uint8Array, column: Column, place: number, from: number, to: number, into: Uint32Array): void {
+/** Add a column's cell hashes to the row hashes. */
+function addCells(
+  view: DataView,
+  bytes: Uint8Array,
+  column: ColumnBuffers,
+  place: number,
+  from: number,
+  to: number,
+  into: Uint32Array,
+): void {
   const { validity, offsets, data } = column;
   for (let row = from; row < to; row++) {
     high = low = 0;
@@ -113,11 +121,11 @@ function addCells(view: DataView, bytes: Uint8Array, column: Column, place: numb
   }
 }
 
-/** How many rows a table has, and their hash. It follows the same parts as the table. */
+/** Row count and hash of one table, maintained from the same parts as the table itself. */
 export class TableHash {
-  #slots: Map<string, number> = new Map(); // where each row's number is
+  #slots: Map<string, number> = new Map(); // by row id: position of the row's hash
   #free: number[] = [];
-  #numbers = new Uint32Array(128);
+  #hashes = new Uint32Array(128);
   #high = 0;
   #low = 0;
 
@@ -125,25 +133,25 @@ export class TableHash {
     return this.#slots.size;
   }
 
-  /** As everybody writes it. */
-  get text(): string {
+  /** 16 hexadecimal digits. */
+  get hex(): string {
     return [this.#high, this.#low].map((half) => half.toString(16).padStart(8, "0")).join("");
   }
 
-  /** Take a part. Pauses now and then; what is told above holds when it has ended. */
-  *apply(kind: Kind, payload: ArrayBuffer): Generator<void> {
+  /** Apply a part. Yields between slices; `rows` and `hex` are valid once it has finished. */
+  *apply(kind: PartKind, payload: ArrayBuffer): Generator<void> {
     if (kind === "snapshot") this.#clear();
-    const { view, fields, batches } = readStream(payload);
+    const { view, fields, batches } = readArrowStream(payload);
     const place = fields.findIndex(({ name }) => name === "_id");
     for (const batch of batches) {
-      const id = reader(view, batch.columns[place]!, batch.length);
-      const numbers = new Uint32Array(2 * batch.length);
-      if (kind !== "remove") yield* hashRows(view, batch, numbers);
+      const id = cellReader(view, batch.columns[place]!, batch.length);
+      const hashes = new Uint32Array(2 * batch.length);
+      if (kind !== "remove") yield* hashRows(view, batch, hashes);
       for (let row = 0; row < batch.length; row++) {
-        const name = id(row) as string;
-        if (kind === "remove") this.#remove(name);
-        else this.#put(name, numbers[2 * row]!, numbers[2 * row + 1]!);
-        if (row % ROWS === ROWS - 1) yield;
+        const rowId = id(row) as string;
+        if (kind === "remove") this.#remove(rowId);
+        else this.#put(rowId, hashes[2 * row]!, hashes[2 * row + 1]!);
+        if (row % ROWS_PER_SLICE === ROWS_PER_SLICE - 1) yield;
       }
     }
   }
@@ -151,7 +159,7 @@ export class TableHash {
   #clear(): void {
     this.#slots = new Map();
     this.#free = [];
-    this.#numbers = new Uint32Array(128);
+    this.#hashes = new Uint32Array(128);
     this.#high = this.#low = 0;
   }
 
@@ -160,13 +168,13 @@ export class TableHash {
     const slot = known ?? this.#free.pop() ?? this.#slots.size;
     if (known === undefined) this.#slots.set(id, slot);
     else this.#subtract(slot);
-    if (2 * slot >= this.#numbers.length) {
-      const larger = new Uint32Array(2 * this.#numbers.length);
-      larger.set(this.#numbers);
-      this.#numbers = larger;
+    if (2 * slot >= this.#hashes.length) {
+      const larger = new Uint32Array(2 * this.#hashes.length);
+      larger.set(this.#hashes);
+      this.#hashes = larger;
     }
-    this.#numbers[2 * slot] = rowHigh;
-    this.#numbers[2 * slot + 1] = rowLow;
+    this.#hashes[2 * slot] = rowHigh;
+    this.#hashes[2 * slot + 1] = rowLow;
     const sum = this.#low + rowLow;
     this.#high = (this.#high + rowHigh + (sum >= WORD ? 1 : 0)) >>> 0;
     this.#low = sum >>> 0;
@@ -181,8 +189,8 @@ export class TableHash {
   }
 
   #subtract(slot: number): void {
-    const rest = this.#low - this.#numbers[2 * slot + 1]!;
-    this.#high = (this.#high - this.#numbers[2 * slot]! - (rest < 0 ? 1 : 0)) >>> 0;
+    const rest = this.#low - this.#hashes[2 * slot + 1]!;
+    this.#high = (this.#high - this.#hashes[2 * slot]! - (rest < 0 ? 1 : 0)) >>> 0;
     this.#low = rest >>> 0;
   }
 }

@@ -1,75 +1,76 @@
 /**
- * Whether what came is what the server has: rows and hash of each table, against every heartbeat.
- * Works through what came in its order, a few milliseconds at a time, so that a page with large tables stays quick.
- * Asks for fresh snapshots where something differs, ever more rarely if that does not help.
+ * Verifies the replicated tables: row count and hash of each table against every heartbeat.
+ * Works through the parts in order, a few milliseconds at a time, so that large tables do not block the page.
+ * Asks for new snapshots after a mismatch, with back-off if they do not help.
  */
 
+import type { FrameHeader, PartKind } from "./frame.js";
 import { TableHash } from "./table_hash.js";
-import type { Header, Kind } from "./frame.js";
 
-const SLICE_MS = 4; // a quarter of a picture
-const LONGEST_MS = 60_000; // what never fits must not become a stream of snapshots
+const SLICE_MS = 4; // a quarter of a display frame
+const MAX_RETRY_MS = 60_000; // a hash that never matches must not cause a stream of snapshots
 
-export type Told = NonNullable<Header["tables"]>;
+/** Row count and hash of each table, as a heartbeat reports them. */
+export type TableDigests = NonNullable<FrameHeader["tables"]>;
 
-export class Checker {
-  mismatches = 0; // heartbeats that did not fit
-  #tables: Map<string, TableHash> = new Map();
+export class Verifier {
+  mismatches = 0; // heartbeats that did not match
+  #hashes: Map<string, TableHash> = new Map();
   #work: Generator<void>[] = [];
-  #due = false;
-  #inARow = 0;
-  #afreshAt = 0;
-  #differed: (afresh: boolean) => void;
+  #scheduled = false;
+  #attempts = 0; // snapshots requested since the last match
+  #retryAt = 0;
+  #onMismatch: (resubscribe: boolean) => void;
 
-  /** `differed` is told of each heartbeat that does not fit, and whether it is time to ask for fresh snapshots. */
-  constructor(differed: (afresh: boolean) => void) {
-    this.#differed = differed;
+  /** `onMismatch` is called for each heartbeat that does not match; `resubscribe` asks for new snapshots. */
+  constructor(onMismatch: (resubscribe: boolean) => void) {
+    this.#onMismatch = onMismatch;
   }
 
   /** A part has been applied to a table. */
-  take(table: string, kind: Kind, payload: ArrayBuffer): void {
-    let hash = this.#tables.get(table);
-    if (!hash) this.#tables.set(table, (hash = new TableHash()));
-    this.#add(hash.apply(kind, payload));
+  applied(table: string, kind: PartKind, payload: ArrayBuffer): void {
+    let hash = this.#hashes.get(table);
+    if (!hash) this.#hashes.set(table, (hash = new TableHash()));
+    this.#enqueue(hash.apply(kind, payload));
   }
 
-  /** Nobody follows this table any more. */
+  /** The table is no longer subscribed to. */
   forget(table: string): void {
-    this.#tables.delete(table);
+    this.#hashes.delete(table);
   }
 
-  /** A heartbeat has come after the parts above. `rows` is how many there are where the tables are kept. */
-  expect(told: Told, rows: Record<string, number>): void {
-    this.#add(this.#compare(told, rows));
+  /** A heartbeat came after the parts applied so far. `rows` are the row counts of the replicas. */
+  heartbeat(expected: TableDigests, rows: Record<string, number>): void {
+    this.#enqueue(this.#compare(expected, rows));
   }
 
-  *#compare(told: Told, rows: Record<string, number>): Generator<void> {
-    const differs = Object.entries(told).some(([table, { rows: count, hash }]) => {
-      const held = this.#tables.get(table);
-      return held && (rows[table] !== count || held.rows !== count || held.text !== hash);
+  *#compare(expected: TableDigests, rows: Record<string, number>): Generator<void> {
+    const differs = Object.entries(expected).some(([table, { rows: count, hash }]) => {
+      const own = this.#hashes.get(table);
+      return own && (rows[table] !== count || own.rows !== count || own.hex !== hash);
     });
     if (!differs) {
-      this.#inARow = 0;
+      this.#attempts = 0;
       return;
     }
     this.mismatches += 1;
-    const now = performance.now(); // the wall clock can be set
-    const afresh = now >= this.#afreshAt;
-    if (afresh) {
-      this.#afreshAt = now + Math.min(1000 * 2 ** this.#inARow, LONGEST_MS);
-      this.#inARow += 1;
+    const now = performance.now(); // monotonic, unlike the wall clock
+    const resubscribe = now >= this.#retryAt;
+    if (resubscribe) {
+      this.#retryAt = now + Math.min(1000 * 2 ** this.#attempts, MAX_RETRY_MS);
+      this.#attempts += 1;
     }
-    this.#differed(afresh);
+    this.#onMismatch(resubscribe);
   }
 
-  #add(work: Generator<void>): void {
+  #enqueue(work: Generator<void>): void {
     this.#work.push(work);
-    if (!this.#due) this.#run();
+    if (!this.#scheduled) this.#run();
   }
 
   #run(): void {
-    this.#due = false;
-    // a page that nobody sees has its timers slowed down, and need not be quick
+    this.#scheduled = false;
+    // a hidden page has its timers throttled, and does not have to stay responsive
     const end = globalThis.document?.hidden ? Infinity : performance.now() + SLICE_MS;
     try {
       while (this.#work.length && performance.now() < end) if (this.#work[0]!.next().done) this.#work.shift();
@@ -78,7 +79,7 @@ export class Checker {
       throw error;
     } finally {
       if (this.#work.length) {
-        this.#due = true;
+        this.#scheduled = true;
         setTimeout(() => this.#run());
       }
     }

@@ -1,8 +1,8 @@
-/** As much of the page's engine as is used here. It is undocumented, so that what is relied on stands in one place. */
+/** The part of Perspective's API that this page uses. It is undocumented; all assumptions about it are here. */
 
 export type Sort = [string, string];
 export type Filter = [string, string, unknown];
-/** What a viewer shows and how, as it is saved and restored. */
+/** Configuration of a viewer, as it is saved and restored. */
 export type Config = {
   table?: string;
   theme?: string;
@@ -20,14 +20,14 @@ export type Config = {
   plugin_config?: Record<string, unknown>;
   columns_config?: Record<string, Record<string, unknown>>;
 };
-/** Cells of a view, the ends not included. */
-export type Window = { start_row: number; end_row: number; start_col: number; end_col: number };
-export type Cells = Record<string, unknown[]>;
+/** A range of cells of a view, without its end. */
+export type CellRange = { start_row: number; end_row: number; start_col: number; end_col: number };
+export type Columns = Record<string, unknown[]>;
 
 export interface View {
-  to_json(window?: Window): Promise<Record<string, unknown>[]>;
-  to_columns(window?: Window): Promise<Cells>;
-  to_arrow(window?: Window): Promise<ArrayBuffer>;
+  to_json(range?: CellRange): Promise<Record<string, unknown>[]>;
+  to_columns(range?: CellRange): Promise<Columns>;
+  to_arrow(range?: CellRange): Promise<ArrayBuffer>;
   num_rows(): Promise<number>;
   schema(): Promise<Record<string, string>>;
   delete(): Promise<void>;
@@ -47,7 +47,7 @@ export interface Engine {
   table(data: ArrayBuffer, options?: { index?: string; name?: string }): Promise<EngineTable>;
 }
 
-/** What draws: a grid, which has a `regular_table`, or a chart. */
+/** A grid, which has a `regular_table`, or a chart. */
 export interface Plugin {
   regular_table?: HTMLElement;
   update(view: View): Promise<void>;
@@ -59,8 +59,8 @@ export interface Viewer extends HTMLElement {
   save(): Promise<Config>;
   getView(): Promise<View>;
   getPlugin(): Promise<Plugin>;
-  getSelection(): Window | null;
-  setSelection(window: Window): void;
+  getSelection(): CellRange | null;
+  setSelection(range: CellRange): void;
   toggleConfig(open?: boolean): Promise<void>;
   resize(force?: boolean): Promise<void>;
 }

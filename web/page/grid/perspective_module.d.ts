@@ -1,4 +1,4 @@
-/** The engine's own module, out of the installed wheel. */
+/** Perspective's own module, served from the installed wheel. */
 declare module "*/perspective-anywidget.js" {
   export const ready: Promise<unknown>;
   export function worker(): Promise<import("./perspective.js").Engine>;

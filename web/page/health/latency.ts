@@ -1,35 +1,33 @@
-/** From Kafka to this page: the Kafka time of rows that have just come, against livejoin's clock as it is here. */
+/** Measures latency: from a record's Kafka timestamp until its row is in this page, by livejoin's clock. */
 
 import { readArrow } from "../../protocol/arrow.js";
-import { Skew } from "./statistics.js";
-import type { Histogram } from "./statistics.js";
 import type { Frame } from "../../protocol/frame.js";
+import { ClockOffset } from "./statistics.js";
+import type { Histogram } from "./statistics.js";
 
-const SOURCES = ["users_ui", "accounts_ui"]; // each record is a row in one of them
-const LARGEST = 64 << 10; // a run that long is history that is caught up with, and reading it again would cost time
+const SOURCE_TABLES = ["users_ui", "accounts_ui"]; // each record is one row of one of them
+const MAX_BYTES = 64 << 10; // larger parts are backlog, and decoding them again would cost time
 
-export class Latency {
-  #skew = new Skew();
-  #into: Histogram;
+export class LatencyMeter {
+  #offset = new ClockOffset();
+  #histogram: Histogram;
 
-  constructor(into: Histogram) {
-    this.#into = into;
+  constructor(histogram: Histogram) {
+    this.#histogram = histogram;
   }
 
-  /** A frame has just arrived. */
-  arrived({ header }: Frame): void {
-    this.#skew.add(header.at, Date.now());
+  frameReceived({ header }: Frame): void {
+    this.#offset.add(header.at, Date.now());
   }
 
-  /** A frame's rows are in the page. */
-  applied({ header, payloads }: Frame): void {
+  frameApplied({ header, payloads }: Frame): void {
     if (header.type !== "data" || header.resumed) return;
-    const now = Date.now() + this.#skew.ms;
+    const now = Date.now() + this.#offset.ms;
     for (const [i, { table, kind, bytes }] of header.parts.entries()) {
-      if (kind !== "upsert" || !SOURCES.includes(table) || bytes > LARGEST) continue;
+      if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || bytes > MAX_BYTES) continue;
       const { fields, columns } = readArrow(payloads[i]!);
       const times = columns[fields.findIndex(({ name }) => name === "_ts")] ?? [];
-      for (const time of times) if (typeof time === "number") this.#into.add(now - time);
+      for (const time of times) if (typeof time === "number") this.#histogram.add(now - time);
     }
   }
 }

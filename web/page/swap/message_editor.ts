@@ -1,50 +1,49 @@
-/** The message as JSON, for those who want to write it: checked against the published schema as one types. */
+/** JSON editor of the control message, validated against the published schema while typing. */
 
-import { ask } from "../../protocol/http.js";
-import { make } from "../ui/dom.js";
-import { check } from "./json_schema.js";
+import { get } from "../../protocol/http.js";
+import { element } from "../ui/dom.js";
+import { checkMessage } from "./json_schema.js";
 import type { Schema } from "./json_schema.js";
 
-const PUBLISHED = "api/v1/schema/control.json";
+const SCHEMA_PATH = "api/v1/schema/control.json";
 
-export class Editor {
-  #text: HTMLTextAreaElement;
+export class MessageEditor {
+  #textarea: HTMLTextAreaElement;
   #findings: HTMLElement;
   #schema: Schema | null = null;
 
-  constructor(text: HTMLTextAreaElement, findings: HTMLElement) {
-    this.#text = text;
+  constructor(textarea: HTMLTextAreaElement, findings: HTMLElement) {
+    this.#textarea = textarea;
     this.#findings = findings;
-    text.addEventListener("input", () => this.#check());
+    textarea.addEventListener("input", () => this.#check());
   }
 
   async open(message: object): Promise<void> {
-    this.#text.value = JSON.stringify(message, null, 2);
+    this.#textarea.value = JSON.stringify(message, null, 2);
     if (this.#schema === null) {
-      const answer = await ask<Schema>(PUBLISHED);
-      if (answer.ok) this.#schema = answer.body;
-      else
-        this.#say([{ level: "warning", text: `The schema cannot be had, so nothing is checked here. ${answer.why}` }]);
+      const response = await get<Schema>(SCHEMA_PATH);
+      if (response.ok) this.#schema = response.body;
+      else this.#show([{ level: "warning", text: `Not validated: the schema is not available. ${response.error}` }]);
     }
     this.#check();
   }
 
-  /** The message as it was written, or null where it cannot be sent. */
+  /** The text as written, or null if it is not valid. */
   get message(): string | null {
-    return this.#check() ? this.#text.value : null;
+    return this.#check() ? this.#textarea.value : null;
   }
 
   #check(): boolean {
     if (this.#schema === null) return true;
-    const found = check(this.#text.value, this.#schema);
-    this.#say(found);
-    const good = !found.some(({ level }) => level === "error");
-    this.#text.setAttribute("aria-invalid", String(!good));
-    return good;
+    const findings = checkMessage(this.#textarea.value, this.#schema);
+    this.#show(findings);
+    const valid = !findings.some(({ level }) => level === "error");
+    this.#textarea.setAttribute("aria-invalid", String(!valid));
+    return valid;
   }
 
-  #say(found: { level: string; text: string }[]): void {
-    const all = found.length ? found : [{ level: "good", text: "Fits the schema." }];
-    this.#findings.replaceChildren(...all.map(({ level, text }) => make("li", { "data-level": level }, text)));
+  #show(findings: { level: string; text: string }[]): void {
+    const all = findings.length ? findings : [{ level: "good", text: "Matches the schema." }];
+    this.#findings.replaceChildren(...all.map(({ level, text }) => element("li", { "data-level": level }, text)));
   }
 }

@@ -1,43 +1,44 @@
-/** The way back: one button, for as long as the generation that was live before stands by. */
+/** The rollback button, enabled while a generation is on standby. */
 
-import { ask } from "../../protocol/http.js";
-import { byId, put } from "../ui/dom.js";
-import { span } from "../ui/time_format.js";
-import { choice } from "../../protocol/api_types.js";
-import type { Generation } from "../../protocol/api_types.js";
+import type { Figures, Generation } from "../../protocol/api_types.js";
+import { get } from "../../protocol/http.js";
+import { byId, setText } from "../ui/dom.js";
+import { describeChoice } from "../ui/format.js";
+import { formatDuration } from "../ui/time_format.js";
 
-export class WayBack {
+export class RollbackButton {
   #button = byId<HTMLButtonElement>("rollback");
   #live: Generation | undefined;
   #standby: Generation | undefined;
-  #until: number | null = null; // by the page's own clock that only goes on
+  #standbyEndsAt: number | null = null; // by performance.now()
   #forbidden = "";
 
-  /** `back` is told which generation is live: two who go back at the same time do not undo each other. */
-  constructor(back: (expected: number | null) => void) {
-    this.#button.addEventListener("click", () => back(this.#live?.generation ?? null));
+  /** `onRollback` gets the live generation, so that the second of two simultaneous rollbacks does not undo the first. */
+  constructor(onRollback: (expectedGeneration: number | null) => void) {
+    this.#button.addEventListener("click", () => onRollback(this.#live?.generation ?? null));
     setInterval(() => this.#show(), 1000);
   }
 
-  forbid(why: string): void {
-    this.#forbidden = why;
+  /** Disable the button for this reason; "" allows it. */
+  forbid(reason: string): void {
+    this.#forbidden = reason;
     this.#show();
   }
 
-  generations(live: Generation | undefined, standby: Generation | undefined): void {
-    const other = standby?.generation !== this.#standby?.generation || live?.generation !== this.#live?.generation;
+  setGenerations(live: Generation | undefined, standby: Generation | undefined): void {
+    const changed = standby?.generation !== this.#standby?.generation || live?.generation !== this.#live?.generation;
     this.#live = live;
     this.#standby = standby;
-    if (other) this.#until = null;
-    if (other && standby) void this.#ask();
+    if (changed) this.#standbyEndsAt = null;
+    if (changed && standby) void this.#fetchStandbyEnd();
     this.#show();
   }
 
-  async #ask(): Promise<void> {
-    const answer = await ask<{ standbySeconds: number | null }>("api/v1/figures");
-    if (answer.ok) {
-      const left = answer.body.standbySeconds;
-      this.#until = left === null ? null : performance.now() + 1000 * left;
+  async #fetchStandbyEnd(): Promise<void> {
+    const response = await get<Figures>("api/v1/figures");
+    if (response.ok) {
+      const { standbySeconds } = response.body;
+      this.#standbyEndsAt = standbySeconds === null ? null : performance.now() + 1000 * standbySeconds;
     }
     this.#show();
   }
@@ -46,9 +47,10 @@ export class WayBack {
     const standby = this.#standby;
     this.#button.disabled = !standby || Boolean(this.#forbidden);
     this.#button.title = this.#forbidden;
-    put(this.#button, standby ? `Roll back to generation ${standby.generation}` : "Roll back");
-    const left = this.#until === null ? "" : ` for another ${span(Math.max(0, this.#until - performance.now()))}`;
-    const none = "No generation stands by: there was no swap yet, or its time is over.";
-    put(byId("rollback-to"), standby ? `${choice(standby)}, standing by${left}` : none);
+    setText(this.#button, standby ? `Roll back to generation ${standby.generation}` : "Roll back");
+    const left = this.#standbyEndsAt === null ? null : Math.max(0, this.#standbyEndsAt - performance.now());
+    const time = left === null ? "" : ` for another ${formatDuration(left)}`;
+    const none = "No generation is on standby: there was no swap yet, or its standby time is over.";
+    setText(byId("rollback-to"), standby ? `${describeChoice(standby)}, on standby${time}` : none);
   }
 }

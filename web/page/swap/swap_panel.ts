@@ -1,184 +1,184 @@
-/** The swap panel: asks for a change or a preview of it, and tells what becomes of it until it is live. */
+/** The swap panel: sends or previews a control message and follows its outcome until it is live. */
 
-import { ask, post } from "../../protocol/http.js";
-import { byId, facts, make, put } from "../ui/dom.js";
-import { Editor } from "./message_editor.js";
-import { Peek } from "./topic_peek.js";
-import { Picker, holds } from "./topic_picker.js";
-import type { Topic } from "./topic_picker.js";
-import type { Person } from "../ui/signed_in_user.js";
-import { clock, moment, span } from "../ui/time_format.js";
-import { answered, kindOf, previewed } from "../../protocol/api_types.js";
-import type { Answer, Generation, Preview, Status } from "../../protocol/api_types.js";
-import { WayBack } from "./rollback_button.js";
+import type { ControlReply, Generation, Preview, StatusRow, TopicInfo, User } from "../../protocol/api_types.js";
+import { get, post } from "../../protocol/http.js";
+import { byId, descriptionList, element, setText } from "../ui/dom.js";
+import { outcomeKind } from "../ui/format.js";
+import { formatClock, formatDuration, formatTime } from "../ui/time_format.js";
+import { MessageEditor } from "./message_editor.js";
+import { describePreview, describeReply } from "./reply_text.js";
+import { RollbackButton } from "./rollback_button.js";
+import { TopicPeekView } from "./topic_peek.js";
+import { TopicPicker, describeTopic } from "./topic_picker.js";
 
-const JOINS: Record<string, string> = {
-  "": "As it is now.",
+const JOIN_DESCRIPTIONS: Record<string, string> = {
+  "": "The current join.",
   left: "Every user once, with the newest account.",
-  inner: "Every pair of a user and an account; users without one are left out.",
-  left_outer: "Every pair, and users without an account once.",
+  inner: "Every pair of a user and an account; users without an account are left out.",
+  left_outer: "Every pair, and each user without an account once.",
 };
-const TOPICS = ["usersTopic", "accountsTopic"] as const;
-const LEFT = /about (\d+) s left/;
+const TOPIC_FIELDS = ["usersTopic", "accountsTopic"] as const;
+const TIME_LEFT = /about (\d+) s left/;
 
-export class Control {
+type SentMessage = ControlReply & { sentAt: number }; // performance.now(): the wall clock can be set
+
+export class SwapPanel {
   #panel = byId("control");
   #form = byId<HTMLFormElement>("ask");
-  #opener = byId("change");
-  #topics: Topic[] = [];
-  #pickers: Map<string, Picker>;
-  #editor = new Editor(byId("raw"), byId("findings"));
-  #peek = new Peek(byId("peek"));
-  #wayBack: WayBack;
-  #json = false;
-  #busy = false;
-  #followed: (Answer & { askedAt: number }) | null = null;
+  #openButton = byId("change");
+  #topics: TopicInfo[] = [];
+  #pickers: Map<string, TopicPicker>;
+  #editor = new MessageEditor(byId("message-json"), byId("schema-findings"));
+  #peek = new TopicPeekView(byId("peek"));
+  #rollback: RollbackButton;
+  #editsJson = false;
+  #sending = false;
+  #pending: SentMessage | null = null; // its outcome is still open
 
   constructor() {
-    this.#wayBack = new WayBack(
-      (expected) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration: expected })),
+    this.#rollback = new RollbackButton(
+      (expectedGeneration) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration })),
     );
-    this.#pickers = new Map(TOPICS.map((name) => [name, new Picker(this.#field(name), () => this.#topics)]));
-    this.#opener.addEventListener("click", () => this.toggle());
-    byId("close").addEventListener("click", () => this.#open(false));
+    this.#pickers = new Map(
+      TOPIC_FIELDS.map((name) => [name, new TopicPicker(this.#field(name), () => this.#topics)]),
+    );
+    this.#openButton.addEventListener("click", () => this.toggle());
+    byId("close").addEventListener("click", () => this.#setOpen(false));
     this.#panel.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.#open(false);
+      if (event.key === "Escape") this.#setOpen(false);
     });
-    for (const one of this.#panel.querySelectorAll<HTMLElement>("[data-peek]")) {
-      one.addEventListener(
-        "click",
-        () => void this.#peek.look(this.#pickers.get(one.dataset["peek"] ?? "")?.topic ?? ""),
-      );
+    for (const button of this.#panel.querySelectorAll<HTMLElement>("[data-peek]")) {
+      const picker = this.#pickers.get(button.dataset["peek"] ?? "");
+      button.addEventListener("click", () => void this.#peek.load(picker?.topic ?? ""));
     }
-    for (const [name, picker] of this.#pickers) picker.input.addEventListener("change", () => this.#holds(name));
+    for (const [name, picker] of this.#pickers) {
+      picker.input.addEventListener("change", () => this.#describeTopic(name));
+    }
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const how = (event.submitter as HTMLButtonElement | null)?.value;
-      void (how === "preview" ? this.#preview() : this.#apply());
+      const action = (event.submitter as HTMLButtonElement | null)?.value;
+      void (action === "preview" ? this.#preview() : this.#apply());
     });
-    byId("as-form").addEventListener("click", () => this.#write(false));
-    byId("as-json").addEventListener("click", () => this.#write(true));
-    this.#field("joinType").addEventListener("change", () => this.#explain());
-    this.#explain();
+    byId("edit-form").addEventListener("click", () => this.#editAs(false));
+    byId("edit-json").addEventListener("click", () => this.#editAs(true));
+    this.#field("joinType").addEventListener("change", () => this.#describeJoin());
+    this.#describeJoin();
   }
 
   toggle(): void {
-    this.#open(Boolean(this.#panel.hidden));
+    this.#setOpen(Boolean(this.#panel.hidden));
   }
 
-  /** Who may only look is told so, and cannot press what would be refused. */
-  person({ role, label }: Person): void {
-    const may = role === "operator";
-    const why = may
-      ? ""
-      : `You may look but not change what is live${label ? ` (signed in as ${label})` : ""}. Ask somebody with the role operator, or sign in with an operator's token.`;
-    put(byId("only-look"), why);
-    byId("only-look").hidden = may;
-    byId<HTMLFieldSetElement>("fields").disabled = !may;
-    this.#wayBack.forbid(why);
-    this.#opener.title = may ? "Change topics or join (s)" : why;
+  /** Disable the form for viewers, with the reason. */
+  setUser({ role, label }: User): void {
+    const allowed = role === "operator";
+    const who = label ? ` (signed in as ${label})` : "";
+    const reason = allowed ? "" : `Read-only: your role is ${role}${who}. Swaps and rollbacks require the role operator.`;
+    setText(byId("read-only-note"), reason);
+    byId("read-only-note").hidden = allowed;
+    byId<HTMLFieldSetElement>("fields").disabled = !allowed;
+    this.#rollback.forbid(reason);
+    this.#openButton.title = allowed ? "Change topics or join (s)" : reason;
   }
 
-  /** The offset of the message whose outcome is still open, if any. */
-  get followed(): number | null {
-    return this.#followed?.offset ?? null;
+  /** Offset of the control message whose outcome is still open, or null. */
+  get pendingOffset(): number | null {
+    return this.#pending?.offset ?? null;
   }
 
-  /** What became of the message since, from `control_raw`. */
-  became(row: Answer | undefined): void {
-    const before = this.#followed;
-    if (row === undefined || before === null || row.outcome === before.outcome) return;
-    this.#answer({ ...before, outcome: row.outcome, reason: row.reason });
+  /** The pending message's row of `control_raw` has changed. */
+  updatePending(row: ControlReply | undefined): void {
+    const pending = this.#pending;
+    if (row === undefined || pending === null || row.outcome === pending.outcome) return;
+    this.#showReply({ ...pending, outcome: row.outcome, reason: row.reason });
   }
 
-  /** Generations that exist: at most one each is live, standing by, being built. */
-  generations(generations: Generation[]): void {
-    const find = (state: string) => generations.find((one) => one.state === state);
-    const kept = find("building") ?? find("live"); // what a field that is left blank stands for
-    this.#wayBack.generations(find("live"), find("standby"));
-    for (const name of TOPICS) this.#field(name).placeholder = kept?.[name] ?? "";
-    put(this.#field<HTMLSelectElement>("joinType").options[0]!, kept ? `keep ${kept.joinType}` : "keep");
-    for (const name of TOPICS) this.#holds(name);
+  /** The existing generations: at most one each is live, standby and building. */
+  setGenerations(generations: Generation[]): void {
+    const inState = (state: string) => generations.find((generation) => generation.state === state);
+    const current = inState("building") ?? inState("live"); // blank fields keep its values
+    this.#rollback.setGenerations(inState("live"), inState("standby"));
+    for (const name of TOPIC_FIELDS) this.#field(name).placeholder = current?.[name] ?? "";
+    setText(
+      this.#field<HTMLSelectElement>("joinType").options[0]!,
+      current ? `keep ${current.joinType}` : "keep",
+    );
+    for (const name of TOPIC_FIELDS) this.#describeTopic(name);
   }
 
-  status({ state, progress, message }: Status): void {
+  setStatus({ state, progress, message }: StatusRow): void {
     const building = state === "building";
-    const left = LEFT.exec(message ?? "")?.[1];
+    const secondsLeft = TIME_LEFT.exec(message ?? "")?.[1];
+    const left = secondsLeft === undefined ? "" : `, about ${formatDuration(1000 * Number(secondsLeft))} left`;
     byId("build").hidden = !building;
     byId<HTMLProgressElement>("build-progress").value = Number(progress);
-    put(
-      byId("build-text"),
-      building ? `${progress} %${left === undefined ? "" : `, about ${span(1000 * Number(left))} left`}` : "",
-    );
-    put(byId("build-what"), building ? ((message ?? "").split(":")[0] ?? "") : "");
+    setText(byId("build-text"), building ? `${progress} %${left}` : "");
+    setText(byId("build-title"), building ? ((message ?? "").split(":")[0] ?? "") : "");
   }
 
-  #open(yes: boolean): void {
-    this.#panel.hidden = !yes;
-    this.#opener.setAttribute("aria-expanded", String(yes));
-    (yes ? this.#field("usersTopic") : this.#opener).focus();
-    if (yes) void this.#list();
+  #setOpen(open: boolean): void {
+    this.#panel.hidden = !open;
+    this.#openButton.setAttribute("aria-expanded", String(open));
+    (open ? this.#field("usersTopic") : this.#openButton).focus();
+    if (open) void this.#loadTopics();
   }
 
-  async #list(): Promise<void> {
-    const answer = await ask<{ topics: Topic[] }>("api/v1/topics");
-    if (answer.ok) this.#topics = answer.body.topics;
-    put(
-      byId("topics-trouble"),
-      answer.ok ? "" : `The topics cannot be listed; names can still be typed. ${answer.why}`,
-    );
-    for (const name of TOPICS) this.#holds(name);
+  async #loadTopics(): Promise<void> {
+    const response = await get<{ topics: TopicInfo[] }>("api/v1/topics");
+    if (response.ok) this.#topics = response.body.topics;
+    const error = response.ok ? "" : `Topics could not be listed; names can still be entered. ${response.error}`;
+    setText(byId("topics-error"), error);
+    for (const name of TOPIC_FIELDS) this.#describeTopic(name);
   }
 
-  #holds(name: string): void {
-    const chosen = this.#pickers.get(name)?.topic ?? "";
-    const topic = this.#topics.find((one) => one.name === chosen);
-    const unknown = chosen && this.#topics.length ? `there is no topic ${chosen}` : "";
-    put(byId(`${name}-holds`), topic ? holds(topic) : unknown);
+  #describeTopic(field: string): void {
+    const name = this.#pickers.get(field)?.topic ?? "";
+    const topic = this.#topics.find((known) => known.name === name);
+    const unknown = name && this.#topics.length ? `there is no topic ${name}` : "";
+    setText(byId(`${field}-info`), topic ? describeTopic(topic) : unknown);
   }
 
-  #explain(): void {
-    put(byId("join-means"), JOINS[this.#field("joinType").value] ?? "");
+  #describeJoin(): void {
+    setText(byId("join-description"), JOIN_DESCRIPTIONS[this.#field("joinType").value] ?? "");
   }
 
-  #write(json: boolean): void {
-    this.#json = json;
+  #editAs(json: boolean): void {
+    this.#editsJson = json;
     byId("form-fields").hidden = json;
     byId("json-fields").hidden = !json;
-    byId("as-form").setAttribute("aria-pressed", String(!json));
-    byId("as-json").setAttribute("aria-pressed", String(json));
-    if (json) void this.#editor.open(this.#filled());
+    byId("edit-form").setAttribute("aria-pressed", String(!json));
+    byId("edit-json").setAttribute("aria-pressed", String(json));
+    if (json) void this.#editor.open(this.#formValues());
   }
 
   #field<T extends HTMLElement = HTMLInputElement>(name: string): T {
     return this.#form.elements.namedItem(name) as unknown as T;
   }
 
-  #filled(): Record<string, string> {
-    const names = [...TOPICS, "joinType"];
-    return Object.fromEntries(
-      names.map((name) => [name, this.#field(name).value.trim()] as const).filter(([, value]) => value),
-    );
+  /** The fields that are not blank. */
+  #formValues(): Record<string, string> {
+    const values = [...TOPIC_FIELDS, "joinType"].map((name) => [name, this.#field(name).value.trim()] as const);
+    return Object.fromEntries(values.filter(([, value]) => value));
   }
 
-  /** The message to send, or null after saying why there is none. */
+  /** The message to send, or null after showing what is wrong. */
   #message(): string | null {
-    if (this.#json) {
+    if (this.#editsJson) {
       const written = this.#editor.message;
-      if (written === null) this.#say("bad", "The message does not fit the schema; see below it.");
+      if (written === null) this.#show("bad", "The message does not match the schema; see below.");
       return written;
     }
-    const filled = this.#filled();
-    if (Object.keys(filled).length) return JSON.stringify(filled);
-    this.#say("bad", "Nothing is filled in: name a topic or choose a join.");
+    const values = this.#formValues();
+    if (Object.keys(values).length) return JSON.stringify(values);
+    this.#show("bad", "Nothing is filled in: enter a topic or choose a join.");
     return null;
   }
 
   async #apply(): Promise<void> {
     const message = this.#message();
-    if (message === null || !(await this.#send("api/v1/control", message)) || this.#json) return;
+    if (message === null || !(await this.#send("api/v1/control", message)) || this.#editsJson) return;
     this.#form.reset();
-    this.#explain();
+    this.#describeJoin();
   }
 
   async #preview(): Promise<void> {
@@ -186,52 +186,47 @@ export class Control {
     const preview = message === null ? null : await this.#post<Preview>("api/v1/preview", message);
     if (!preview) return;
     const rejected = preview.outcome === "rejected";
-    this.#say(
-      rejected ? "bad" : "",
-      rejected ? "Apply would do nothing:" : "Nothing is changed yet. Apply would do this:",
-    );
-    byId("answer").append(facts(previewed(preview)));
+    const heading = rejected ? "Apply would be rejected:" : "Nothing is changed yet. Apply would do this:";
+    this.#show(rejected ? "bad" : "", heading);
+    byId("answer").append(descriptionList(describePreview(preview)));
   }
 
-  /** Whether it was taken. */
+  /** Returns whether livejoin accepted it. */
   async #send(path: string, message: string): Promise<boolean> {
-    const askedAt = performance.now(); // the wall clock can be set
-    const answer = await this.#post<Answer>(path, message);
-    if (answer) this.#answer({ ...answer, askedAt });
-    return answer !== null;
+    const sentAt = performance.now();
+    const reply = await this.#post<ControlReply>(path, message);
+    if (reply) this.#showReply({ ...reply, sentAt });
+    return reply !== null;
   }
 
-  /** The answer, or null after saying why there is none. */
+  /** The response, or null after showing the error. */
   async #post<T>(path: string, message: string): Promise<T | null> {
-    if (this.#busy) return null;
-    this.#busy = true;
-    this.#followed = null;
-    this.#say("busy", "Asking …");
-    const answer = await post<T>(path, message);
-    this.#busy = false;
-    if (answer.ok) return answer.body;
-    const lost = answer.status === 0 ? " Once it is back, control_raw shows whether the message arrived." : "";
-    this.#say("bad", answer.why + lost);
+    if (this.#sending) return null;
+    this.#sending = true;
+    this.#pending = null;
+    this.#show("busy", "Waiting for livejoin …");
+    const response = await post<T>(path, message);
+    this.#sending = false;
+    if (response.ok) return response.body;
+    const hint = response.status === 0 ? " After reconnecting, control_raw shows whether the message arrived." : "";
+    this.#show("bad", response.error + hint);
     return null;
   }
 
-  #answer(answer: Answer & { askedAt: number }): void {
-    const kind = kindOf(answer.outcome);
-    this.#followed = kind === "busy" ? answer : null;
-    this.#say(kind, answered(answer));
-    if (answer.outcome !== "live") return;
+  #showReply(reply: SentMessage): void {
+    const kind = outcomeKind(reply.outcome);
+    this.#pending = kind === "busy" ? reply : null;
+    this.#show(kind, describeReply(reply));
+    if (reply.outcome !== "live") return;
     const now = Date.now();
-    const cut = make(
-      "p",
-      { id: "cutover", title: moment(now) },
-      `Cut over at ${clock(now)}, ${span(performance.now() - answer.askedAt)} after you asked. Every open table shows it.`,
-    );
-    byId("answer").append(cut);
+    const took = formatDuration(performance.now() - reply.sentAt);
+    const text = `Cut over at ${formatClock(now)}, ${took} after the request. Every open table shows it.`;
+    byId("answer").append(element("p", { id: "cutover", title: formatTime(now) }, text));
   }
 
-  #say(kind: string, text: string): void {
-    const answer = byId("answer");
-    answer.dataset["kind"] = kind;
-    answer.replaceChildren(make("p", {}, text));
+  #show(kind: string, text: string): void {
+    const target = byId("answer");
+    target.dataset["kind"] = kind;
+    target.replaceChildren(element("p", {}, text));
   }
 }

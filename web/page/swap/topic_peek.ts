@@ -1,74 +1,72 @@
-/** The newest messages of a topic, raw or as a source would take them. */
+/** Shows the newest messages of a topic, raw or as a source would parse them. */
 
-import { ask } from "../../protocol/http.js";
-import { button, make } from "../ui/dom.js";
-import { moment } from "../ui/time_format.js";
+import type { TopicPeek, TopicRecord } from "../../protocol/api_types.js";
+import { get } from "../../protocol/http.js";
+import { button, element } from "../ui/dom.js";
+import { formatTime } from "../ui/time_format.js";
 
-type Message = {
-  partition: number;
-  offset: number;
-  timestamp: string | null;
-  key: string | null;
-  value: string | null;
-  parsed: Record<string, unknown> | null;
-  reason: string | null;
-};
-type Answer = { topic: string; complete: boolean; messages: Message[] };
 const COUNT = 10;
 
-export class Peek {
-  #place: HTMLElement;
+export class TopicPeekView {
+  #target: HTMLElement;
   #parsed = true;
-  #answer: Answer | null = null;
 
-  constructor(place: HTMLElement) {
-    this.#place = place;
+  constructor(target: HTMLElement) {
+    this.#target = target;
   }
 
-  async look(topic: string): Promise<void> {
-    this.#place.hidden = false;
-    this.#place.replaceChildren(make("p", { class: "soft" }, `Reading ${topic} …`));
-    const answer = await ask<Answer>(`api/v1/topics/${encodeURIComponent(topic)}/peek?count=${COUNT}`);
-    this.#answer = answer.ok ? answer.body : null;
-    if (answer.ok) this.#draw(answer.body);
-    else this.#place.replaceChildren(make("p", { class: "bad" }, answer.why));
+  async load(topic: string): Promise<void> {
+    this.#target.hidden = false;
+    this.#target.replaceChildren(element("p", { class: "muted" }, `Reading ${topic} …`));
+    const response = await get<TopicPeek>(`api/v1/topics/${encodeURIComponent(topic)}/peek?count=${COUNT}`);
+    if (response.ok) this.#draw(response.body);
+    else this.#target.replaceChildren(element("p", { class: "bad" }, response.error));
   }
 
-  #draw({ topic, complete, messages }: Answer): void {
-    const choose = (parsed: boolean) => () => {
+  #draw(peek: TopicPeek): void {
+    const { topic, complete, messages } = peek;
+    const show = (parsed: boolean) => () => {
       this.#parsed = parsed;
-      if (this.#answer) this.#draw(this.#answer);
+      this.#draw(peek);
     };
-    const how = make(
+    const modes = element(
       "span",
       { class: "segments" },
-      button("Parsed", { "aria-pressed": this.#parsed }, choose(true)),
-      button("Raw", { "aria-pressed": !this.#parsed }, choose(false)),
+      button("Parsed", { "aria-pressed": this.#parsed }, show(true)),
+      button("Raw", { "aria-pressed": !this.#parsed }, show(false)),
     );
-    const close = button(
-      "✕",
-      { class: "quiet", "aria-label": "Close the messages" },
-      () => (this.#place.hidden = true),
+    const hide = () => (this.#target.hidden = true);
+    const close = button("✕", { class: "flat", "aria-label": "Close the messages" }, hide);
+    const heading = element("h3", {}, `Newest of ${topic}`, element("span", { class: "spacer" }), modes, close);
+    const notes = [
+      ...(messages.length ? [] : ["No records yet."]),
+      ...(complete ? [] : ["Timed out before all partitions were read."]),
+    ];
+    this.#target.replaceChildren(
+      heading,
+      ...notes.map((note) => element("p", { class: "muted" }, note)),
+      ...messages.map((message) => this.#message(message)),
     );
-    const head = make("h3", {}, `Newest of ${topic}`, make("span", { class: "gap" }), how, close);
-    const none = messages.length ? [] : [make("p", { class: "soft" }, "No records yet.")];
-    const partly = complete ? [] : [make("p", { class: "soft" }, "There was no time to read all partitions.")];
-    this.#place.replaceChildren(head, ...none, ...partly, ...messages.map((one) => this.#message(one)));
   }
 
-  #message({ partition, offset, timestamp, key, value, parsed, reason }: Message): HTMLElement {
-    const when = timestamp ? moment(Date.parse(timestamp)) : "no time";
-    const head = make("div", { class: "soft" }, `${partition}-${offset}, ${when}${key === null ? "" : `, key ${key}`}`);
-    if (!this.#parsed) return make("div", { class: "message" }, head, make("pre", { class: "raw" }, value ?? "(null)"));
-    if (parsed === null) return make("div", { class: "message" }, head, make("p", { class: "bad" }, reason ?? ""));
-    const fields = Object.entries(parsed).map(([name, found]) =>
-      make(
+  #message({ partition, offset, timestamp, key, value, parsed, reason }: TopicRecord): HTMLElement {
+    const time = timestamp ? formatTime(Date.parse(timestamp)) : "no timestamp";
+    const position = `${partition}-${offset}, ${time}${key === null ? "" : `, key ${key}`}`;
+    const heading = element("div", { class: "muted" }, position);
+    return element("div", { class: "message" }, heading, this.#content(value, parsed, reason));
+  }
+
+  #content(value: string | null, parsed: TopicRecord["parsed"], reason: string | null): HTMLElement {
+    if (!this.#parsed) return element("pre", { class: "raw" }, value ?? "(null)");
+    if (parsed === null) return element("p", { class: "bad" }, reason ?? "");
+    const fields = Object.entries(parsed).map(([name, field]) =>
+      element(
         "tr",
         {},
-        make("th", { scope: "row" }, name),
-        make("td", {}, typeof found === "string" ? found : JSON.stringify(found)),
+        element("th", { scope: "row" }, name),
+        element("td", {}, typeof field === "string" ? field : JSON.stringify(field)),
       ),
     );
-    return make("div", { class: "message" }, head, make("table", { class: "plain" }, make("tbody", {}, ...fields)));
+    return element("table", { class: "plain" }, element("tbody", {}, ...fields));
   }
 }

@@ -1,106 +1,90 @@
 /**
- * What has happened, from the tables that tell of it: control messages, generations, the log. Pure.
- * A message and the generation that it asked for are one event.
+ * History events derived from the tables `control_raw`, `generations` and `orchestrator_logs`. Pure.
+ * A control message and the generation built for it are one event.
  */
 
-import type { Chosen, Generation } from "../../protocol/api_types.js";
+import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 
-/** A row of `control_raw`. */
-export type Message = Partial<Chosen> & {
-  offset: number;
-  ts: number;
-  by: string | null;
-  outcome: string;
-  reason: string | null;
-  raw: string | null;
-};
-/** A row of `orchestrator_logs`. */
-export type Line = { _id: string; ts: number; level: string; msg: string };
-/** A time that a generation spent in one state; without an end it still does. */
+/** A period that a generation spent in one state; `to` is null while it lasts. */
 export type Stage = { name: "build" | "live" | "standby"; from: number; to: number | null };
-export type Event = {
+export type HistoryEvent = {
   id: string;
   at: number;
   by: string;
   outcome: string;
   reason: string;
-  message: Message | null;
+  message: ControlRow | null;
   generation: Generation | null;
-  back: Generation | null; // what it went back to
-  before: Chosen | null; // what was live then
+  rolledBackTo: Generation | null;
+  previous: Choice | null; // live before the event
   stages: Stage[];
 };
+/** A generation went live: time, generation. */
+type Cutover = [number, number];
 
+// texts of livejoin's log lines
 const BUILT_FOR = /^control (\d+): building generation (\d+)\b/;
-const BACK = /^control (\d+): generation (\d+) is live again$/;
-const MOVED = /^(?:live|rolled back): .*\bgeneration (\d+), [^→]*$/;
+const ROLLED_BACK = /^control (\d+): generation (\d+) is live again$/;
+const WENT_LIVE = /^(?:live|rolled back): .*\bgeneration (\d+), [^→]*$/;
 
-/** When the names moved to which generation, the oldest first. */
-export function moves(lines: Line[]): [number, number][] {
-  const found: [number, number][] = [];
-  for (const { ts, msg } of [...lines].sort(inOrder)) {
-    const moved = MOVED.exec(msg);
-    if (moved) found.push([ts, Number(moved[1])]);
+/** All cutovers in the log, oldest first. */
+function cutovers(lines: LogRow[]): Cutover[] {
+  const found: Cutover[] = [];
+  for (const { ts, msg } of [...lines].sort(byTime)) {
+    const match = WENT_LIVE.exec(msg);
+    if (match) found.push([ts, Number(match[1])]);
   }
   return found;
 }
 
-/** How a generation spent its time. */
-export function stages(generation: Generation, moved: [number, number][]): Stage[] {
+function stagesOf(generation: Generation, allCutovers: Cutover[]): Stage[] {
   const { generation: number, requestedAt, catchUpSeconds, retiredAt } = generation;
   const readyAt = catchUpSeconds === null ? null : requestedAt + 1000 * catchUpSeconds;
-  const ended = retiredAt ?? null;
-  const built: Stage = { name: "build", from: requestedAt, to: readyAt ?? ended };
-  if (readyAt === null) return [built];
-  const found = [built];
-  // what the log has let go by now is taken for a move at the time of being ready
-  const known = moved.some(([, to]) => to === number)
-    ? moved
-    : [...moved, [readyAt, number] as [number, number]].sort((a, b) => a[0] - b[0]);
-  let now = null as Stage | null;
+  const build: Stage = { name: "build", from: requestedAt, to: readyAt ?? retiredAt };
+  if (readyAt === null) return [build];
+  const stages = [build];
+  // if the log no longer has its cutover, assume that it went live when it was ready
+  const known = allCutovers.some(([, to]) => to === number)
+    ? allCutovers
+    : [...allCutovers, [readyAt, number] as Cutover].sort((a, b) => a[0] - b[0]);
+  let current = null as Stage | null;
   for (const [at, to] of known) {
-    const name: Stage["name"] | null = to === number ? "live" : now ? "standby" : null;
-    if (name === null || now?.name === name) continue;
-    if (now) now.to = at;
-    now = { name, from: at, to: null };
-    found.push(now);
+    const name: Stage["name"] | null = to === number ? "live" : current ? "standby" : null;
+    if (name === null || current?.name === name) continue;
+    if (current) current.to = at;
+    current = { name, from: at, to: null };
+    stages.push(current);
   }
-  if (now) now.to = ended;
-  return found;
+  if (current) current.to = retiredAt;
+  return stages;
 }
 
-const inOrder = (a: Line, b: Line) => a.ts - b.ts || (a._id < b._id ? -1 : 1);
+const byTime = (a: LogRow, b: LogRow) => a.ts - b.ts || (a._id < b._id ? -1 : 1);
 
-/** Whether a line speaks of a message, or of a generation. */
-export function speaksOf(line: Line, message: Message | null, generation: Generation | null): boolean {
-  if (message && new RegExp(`^control ${message.offset}\\b`).test(line.msg)) return true;
-  return generation !== null && new RegExp(`\\bgeneration ${generation.generation}\\b`).test(line.msg);
-}
-
-/** All events, the newest first. */
-export function events(messages: Message[], generations: Generation[], lines: Line[]): Event[] {
-  const builtFor = new Map<number, number>(); // by message
-  const backTo = new Map<number, number>();
+/** All events, newest first. */
+export function historyEvents(messages: ControlRow[], generations: Generation[], lines: LogRow[]): HistoryEvent[] {
+  const builtFor = new Map<number, number>(); // generation by control offset
+  const rolledBack = new Map<number, number>(); // the same
   for (const { msg } of lines) {
     const built = BUILT_FOR.exec(msg);
-    const back = BACK.exec(msg);
+    const back = ROLLED_BACK.exec(msg);
     if (built) builtFor.set(Number(built[1]), Number(built[2]));
-    if (back) backTo.set(Number(back[1]), Number(back[2]));
+    if (back) rolledBack.set(Number(back[1]), Number(back[2]));
   }
-  const moved = moves(lines);
-  const byNumber = new Map(generations.map((one) => [one.generation, one]));
-  const before = (at: number, own: number | undefined): Chosen | null => {
-    const last = moved.filter(([when, to]) => when <= at && to !== own).at(-1);
+  const allCutovers = cutovers(lines);
+  const byNumber = new Map(generations.map((row) => [row.generation, row]));
+  const liveBefore = (at: number, own: number | undefined): Choice | null => {
+    const last = allCutovers.filter(([when, to]) => when <= at && to !== own).at(-1);
     return last ? (byNumber.get(last[1]) ?? null) : null;
   };
-  const found: Event[] = [];
-  const asked = new Set<number>();
+  const events: HistoryEvent[] = [];
+  const requested = new Set<number>(); // generations with a control message
   for (const message of messages) {
     const number = builtFor.get(message.offset);
     const generation = number === undefined ? null : (byNumber.get(number) ?? null);
-    const back = byNumber.get(backTo.get(message.offset) ?? 0) ?? null;
-    if (generation) asked.add(generation.generation);
-    found.push({
+    const rolledBackTo = byNumber.get(rolledBack.get(message.offset) ?? 0) ?? null;
+    if (generation) requested.add(generation.generation);
+    events.push({
       id: `m${message.offset}`,
       at: message.ts,
       by: message.by ?? "kafka",
@@ -108,14 +92,14 @@ export function events(messages: Message[], generations: Generation[], lines: Li
       reason: message.reason ?? "",
       message,
       generation,
-      back,
-      before: before(message.ts, number ?? back?.generation),
-      stages: generation ? stages(generation, moved) : [],
+      rolledBackTo,
+      previous: liveBefore(message.ts, number ?? rolledBackTo?.generation),
+      stages: generation ? stagesOf(generation, allCutovers) : [],
     });
   }
   for (const generation of generations) {
-    if (asked.has(generation.generation)) continue;
-    found.push({
+    if (requested.has(generation.generation)) continue;
+    events.push({
       id: `g${generation.generation}`,
       at: generation.requestedAt,
       by: generation.by ?? "",
@@ -123,16 +107,19 @@ export function events(messages: Message[], generations: Generation[], lines: Li
       reason: generation.message ?? "",
       message: null,
       generation,
-      back: null,
-      before: before(generation.requestedAt, generation.generation),
-      stages: stages(generation, moved),
+      rolledBackTo: null,
+      previous: liveBefore(generation.requestedAt, generation.generation),
+      stages: stagesOf(generation, allCutovers),
     });
   }
-  found.sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
-  return found;
+  return events.sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
 }
 
-/** The lines of the log that belong to an event, the oldest first. */
-export function linesOf({ message, generation }: Event, lines: Line[]): Line[] {
-  return lines.filter((line) => speaksOf(line, message, generation)).sort(inOrder);
+/** Log lines about an event's message or generation, oldest first. */
+export function logLinesOf({ message, generation }: HistoryEvent, lines: LogRow[]): LogRow[] {
+  const patterns = [
+    ...(message ? [new RegExp(`^control ${message.offset}\\b`)] : []),
+    ...(generation ? [new RegExp(`\\bgeneration ${generation.generation}\\b`)] : []),
+  ];
+  return lines.filter(({ msg }) => patterns.some((pattern) => pattern.test(msg))).sort(byTime);
 }

@@ -1,62 +1,62 @@
-/** Elements, found and made. What is given is put there as text and never as HTML. */
+/** Finding and creating elements. Content is always inserted as text, never as HTML. */
 
 export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   const found = document.getElementById(id);
-  if (found === null) throw new Error(`the page lacks #${id}`);
+  if (found === null) throw new Error(`the page has no element #${id}`);
   return found as T;
 }
 
-/** Set a text, if it is another one: what stays is not drawn again, nor read out again. */
-export function put(element: Element, text: string): void {
-  if (element.textContent !== text) element.textContent = text;
+/** Set the text only if it differs, so that it is not rendered or announced again. */
+export function setText(target: Element, text: string): void {
+  if (target.textContent !== text) target.textContent = text;
 }
 
-/** The same for a text that may be cut, which is then there to be read by pointing at it. */
-export function putWhole(element: HTMLElement, text: string): void {
-  put(element, text);
-  if (element.title !== text) element.title = text;
+/** The same for a text that may be cut off: the title shows all of it. */
+export function setTextAndTitle(target: HTMLElement, text: string): void {
+  setText(target, text);
+  if (target.title !== text) target.title = text;
 }
 
 type Attributes = Record<string, string | number | boolean>;
 
-/** Attributes that are true or false stand there or not. */
-export function make<K extends keyof HTMLElementTagNameMap>(
+export function element<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
   ...children: (Node | string)[]
 ): HTMLElementTagNameMap[K] {
-  const element = document.createElement(tag);
-  give(element, attributes);
-  element.append(...children);
-  return element;
+  const created = document.createElement(tag);
+  setAttributes(created, attributes);
+  created.append(...children);
+  return created;
 }
 
-export function draw<K extends keyof SVGElementTagNameMap>(
+export function svgElement<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
   ...children: (Node | string)[]
 ): SVGElementTagNameMap[K] {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  give(element, attributes);
-  element.append(...children);
-  return element;
+  const created = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setAttributes(created, attributes);
+  created.append(...children);
+  return created;
 }
 
-function give(element: Element, attributes: Attributes): void {
+/** A boolean attribute is present or absent; ARIA attributes are "true" or "false". */
+function setAttributes(target: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
-    const told = typeof value !== "boolean" || name.startsWith("aria-"); // those say true or false
-    if (told) element.setAttribute(name, String(value));
-    else if (value) element.setAttribute(name, "");
+    if (typeof value !== "boolean" || name.startsWith("aria-")) target.setAttribute(name, String(value));
+    else if (value) target.setAttribute(name, "");
   }
 }
 
-export function button(text: string, attributes: Attributes, click: (event: MouseEvent) => void): HTMLButtonElement {
-  const element = make("button", { type: "button", ...attributes }, text);
-  element.addEventListener("click", click);
-  return element;
+export function button(text: string, attributes: Attributes, onClick: (event: MouseEvent) => void): HTMLButtonElement {
+  const created = element("button", { type: "button", ...attributes }, text);
+  created.addEventListener("click", onClick);
+  return created;
 }
 
-/** Pairs of what and how much. */
-export function facts(pairs: [string, string | Node][]): HTMLDListElement {
-  return make("dl", { class: "facts" }, ...pairs.flatMap(([what, how]) => [make("dt", {}, what), make("dd", {}, how)]));
+/** Labels and values as a `<dl>`. */
+export function descriptionList(pairs: [string, string | Node][]): HTMLDListElement {
+  const items = pairs.flatMap(([label, value]) => [element("dt", {}, label), element("dd", {}, value)]);
+  return element("dl", { class: "facts" }, ...items);
 }

@@ -1,6 +1,6 @@
 /**
- * How a person has arranged the page: kept in the browser, and in the address, so that it can be sent to somebody.
- * An address counts over what the browser keeps. Other things in the address are left alone.
+ * The user's layout, saved in the browser and in the address, so that a link shows the same view to somebody else.
+ * The address wins over the saved layout. Other parameters of the address are left alone.
  */
 
 import type { Config } from "../grid/perspective.js";
@@ -8,78 +8,77 @@ import type { Config } from "../grid/perspective.js";
 export type Layout = {
   view: string;
   tab: string;
-  wide: string; // the table that has the workspace for itself
+  wide: string; // the table that fills the workspace, or ""
   split: Record<string, number>;
   tables: Record<string, Config>;
 };
 
-const KEY = "livejoin.layout.v2";
-const PART = "layout"; // of the address
-const SETTLE_MS = 300;
+const STORAGE_KEY = "livejoin.layout.v2";
+const PARAMETER = "layout"; // of the address
+const SAVE_DELAY_MS = 300;
 
-export class Layouts {
-  #start: Layout;
-  #now: Layout;
+export class SavedLayout {
+  #defaults: Layout;
+  #current: Layout;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(start: Layout) {
-    this.#start = start;
-    const found = fromAddress() ?? parsed(localStorage.getItem(KEY)) ?? {};
-    this.#now = { ...start, ...found, split: { ...start.split, ...found.split } };
+  constructor(defaults: Layout) {
+    this.#defaults = defaults;
+    const found = fromAddress() ?? parse(localStorage.getItem(STORAGE_KEY)) ?? {};
+    this.#current = { ...defaults, ...found, split: { ...defaults.split, ...found.split } };
   }
 
-  get now(): Readonly<Layout> {
-    return this.#now;
+  get current(): Readonly<Layout> {
+    return this.#current;
   }
 
-  set(change: Partial<Layout>): void {
-    this.#now = { ...this.#now, ...change };
+  update(change: Partial<Layout>): void {
+    this.#current = { ...this.#current, ...change };
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#save(), SETTLE_MS);
+    this.#timer = setTimeout(() => this.#save(), SAVE_DELAY_MS);
   }
 
-  /** As for somebody new. */
   reset(): void {
-    this.set(this.#start);
+    this.update(this.#defaults);
   }
 
   #save(): void {
-    const text = JSON.stringify(this.#now);
-    if (text === JSON.stringify(this.#start)) {
-      localStorage.removeItem(KEY);
+    const json = JSON.stringify(this.#current);
+    if (json === JSON.stringify(this.#defaults)) {
+      localStorage.removeItem(STORAGE_KEY);
       toAddress(null);
     } else {
-      localStorage.setItem(KEY, text);
-      toAddress(text);
+      localStorage.setItem(STORAGE_KEY, json);
+      toAddress(json);
     }
   }
 }
 
 function fromAddress(): Partial<Layout> | null {
-  const part = new URLSearchParams(location.hash.slice(1)).get(PART);
-  if (part === null) return null;
+  const encoded = new URLSearchParams(location.hash.slice(1)).get(PARAMETER);
+  if (encoded === null) return null;
   try {
-    const bytes = Uint8Array.from(atob(part.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
-    return parsed(new TextDecoder().decode(bytes));
+    const binary = atob(encoded.replaceAll("-", "+").replaceAll("_", "/"));
+    return parse(new TextDecoder().decode(Uint8Array.from(binary, (char) => char.charCodeAt(0))));
   } catch {
-    return null; // cut off on its way here: the person's own is better than none
+    return null; // a truncated link: fall back to the user's own layout
   }
 }
 
-function toAddress(text: string | null): void {
-  const parts = new URLSearchParams(location.hash.slice(1));
-  parts.delete(PART);
-  if (text !== null) {
-    const bytes = String.fromCharCode(...new TextEncoder().encode(text));
-    parts.set(PART, btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""));
+function toAddress(json: string | null): void {
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  parameters.delete(PARAMETER);
+  if (json !== null) {
+    const binary = String.fromCharCode(...new TextEncoder().encode(json));
+    parameters.set(PARAMETER, btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""));
   }
-  const rest = parts.toString();
+  const rest = parameters.toString();
   history.replaceState(history.state, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
 }
 
-function parsed(text: string | null): Partial<Layout> | null {
+function parse(json: string | null): Partial<Layout> | null {
   try {
-    const found: unknown = JSON.parse(text ?? "null");
+    const found: unknown = JSON.parse(json ?? "null");
     return typeof found === "object" ? found : null;
   } catch {
     return null;

@@ -1,59 +1,60 @@
-/** A button that opens a list of things to do. The browser closes it: by Escape, or by a click elsewhere. */
+/** Popup menu of a button. The browser closes it on Escape or a click outside. */
 
-import { make } from "./dom.js";
+import { element } from "./dom.js";
 
-export type Item = { text: string; hint?: string; do: () => void } | { heading: string };
+type MenuAction = { label: string; hint: string; action: () => void };
+export type MenuItem = MenuAction | { heading: string };
 
-let made = 0;
+let menuCount = 0;
 
-export function menu(opener: HTMLButtonElement, items: () => Item[]): void {
-  const list = make("div", { class: "menu", role: "menu", popover: "auto", id: `menu-${(made += 1)}` });
+export function attachMenu(opener: HTMLButtonElement, items: () => MenuItem[]): void {
+  const menu = element("div", { class: "menu", role: "menu", popover: "auto", id: `menu-${(menuCount += 1)}` });
   opener.setAttribute("aria-haspopup", "menu");
   opener.setAttribute("aria-expanded", "false");
   opener.addEventListener("click", () => {
-    list.replaceChildren(...items().map((item) => ("heading" in item ? heading(item.heading) : entry(item, list))));
-    document.body.append(list);
-    list.showPopover();
-    place(list, opener);
-    entries(list)[0]?.focus();
+    menu.replaceChildren(...items().map((item) => ("heading" in item ? heading(item.heading) : entry(item, menu))));
+    document.body.append(menu);
+    menu.showPopover();
+    placeBeside(menu, opener);
+    entries(menu)[0]?.focus();
   });
-  list.addEventListener("toggle", (event) => {
+  menu.addEventListener("toggle", (event) => {
     const open = (event as ToggleEvent).newState === "open";
     opener.setAttribute("aria-expanded", String(open));
     if (open) return;
-    list.remove();
+    menu.remove();
     if (document.activeElement === document.body) opener.focus();
   });
-  list.addEventListener("keydown", (event) => move(event, list));
+  menu.addEventListener("keydown", (event) => moveFocus(event, menu));
 }
 
-const heading = (text: string) => make("div", { class: "heading", role: "presentation" }, text);
-const entries = (list: HTMLElement) => [...list.querySelectorAll<HTMLElement>("[role=menuitem]")];
+const heading = (text: string) => element("div", { class: "heading", role: "presentation" }, text);
+const entries = (menu: HTMLElement) => [...menu.querySelectorAll<HTMLElement>("[role=menuitem]")];
 
-function entry(item: { text: string; hint?: string; do: () => void }, list: HTMLElement): HTMLElement {
-  const made = make("button", { type: "button", role: "menuitem" }, item.text);
-  if (item.hint) made.append(make("span", { class: "soft" }, item.hint));
-  made.addEventListener("click", () => {
-    list.hidePopover();
-    item.do();
+function entry({ label, hint, action }: MenuAction, menu: HTMLElement): HTMLElement {
+  const created = element("button", { type: "button", role: "menuitem" }, label);
+  created.append(element("span", { class: "muted" }, hint));
+  created.addEventListener("click", () => {
+    menu.hidePopover();
+    action();
   });
-  return made;
+  return created;
 }
 
-/** Below the opener, inside the window. */
-function place(list: HTMLElement, opener: HTMLElement): void {
+/** Below the opener, or above it if there is no room, inside the window. */
+function placeBeside(menu: HTMLElement, opener: HTMLElement): void {
   const at = opener.getBoundingClientRect();
-  const { offsetWidth, offsetHeight } = list;
-  const below = at.bottom + 2 + offsetHeight <= innerHeight;
-  list.style.left = `${Math.max(4, Math.min(at.left, innerWidth - offsetWidth - 4))}px`;
-  list.style.top = `${below ? at.bottom + 2 : Math.max(4, at.top - 2 - offsetHeight)}px`;
+  const { offsetWidth, offsetHeight } = menu;
+  const fitsBelow = at.bottom + 2 + offsetHeight <= innerHeight;
+  menu.style.left = `${Math.max(4, Math.min(at.left, innerWidth - offsetWidth - 4))}px`;
+  menu.style.top = `${fitsBelow ? at.bottom + 2 : Math.max(4, at.top - 2 - offsetHeight)}px`;
 }
 
-function move(event: KeyboardEvent, list: HTMLElement): void {
-  const all = entries(list);
+function moveFocus(event: KeyboardEvent, menu: HTMLElement): void {
+  const all = entries(menu);
   const at = all.indexOf(document.activeElement as HTMLElement);
-  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
-  if (to === undefined) return;
+  const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+  if (next === undefined) return;
   event.preventDefault();
-  all.at(to % all.length)?.focus();
+  all.at(next % all.length)?.focus();
 }

@@ -1,31 +1,34 @@
-/** Keys that do things, and the list of them. They are left alone while somebody types. */
+/** Keyboard shortcuts and the dialog that lists them. Inactive while the user types into a field. */
 
-import { byId, make } from "./dom.js";
+import { byId, element } from "./dom.js";
 
-export type Key = { key: string; does: string; do: () => void };
+export type Shortcut = { key: string; description: string; action: () => void };
 
-export function keys(all: Key[]): void {
+/** Keys that the browser or single elements handle, for the list only. */
+const BUILT_IN: [string, string][] = [
+  ["Ctrl C", "copy the selected cells"],
+  ["Escape", "close the open dialog, menu or panel"],
+  ["Tab, arrows", "move between and within parts of the page"],
+  ["Enter", "press the focused button"],
+];
+
+export function registerShortcuts(shortcuts: Shortcut[]): void {
   const help = byId<HTMLDialogElement>("help");
-  const every: Key[] = [...all, { key: "?", does: "show this list", do: () => toggle(help) }];
-  const more: [string, string][] = [
-    ["Ctrl C", "copy the cells that are selected"],
-    ["Escape", "close what is open"],
-    ["Tab, arrows", "move between and inside parts"],
-    ["Enter", "press what has the frame around it"],
-  ];
+  const all: Shortcut[] = [...shortcuts, { key: "?", description: "show this list", action: () => toggle(help) }];
+  const listed = [...all.map(({ key, description }): [string, string] => [key, description]), ...BUILT_IN];
   byId("keys").replaceChildren(
-    ...[...every.map(({ key, does }): [string, string] => [key, does]), ...more].flatMap(([key, does]) => [
-      make("dt", {}, make("kbd", {}, key)),
-      make("dd", {}, does),
+    ...listed.flatMap(([key, description]) => [
+      element("dt", {}, element("kbd", {}, key)),
+      element("dd", {}, description),
     ]),
   );
   byId("help-open").addEventListener("click", () => toggle(help));
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event)) return;
-    const found = every.find(({ key }) => key === event.key);
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event)) return;
+    const found = all.find(({ key }) => key === event.key);
     if (!found || (help.open && found.key !== "?")) return;
     event.preventDefault();
-    found.do();
+    found.action();
   });
 }
 
@@ -34,12 +37,13 @@ function toggle(help: HTMLDialogElement): void {
   else help.showModal();
 }
 
-/** Whether the key goes into a field, also into one inside the engine's own elements. */
-export function typing(event: KeyboardEvent): boolean {
+/** Whether the key goes into a field, including fields inside the grid's shadow roots. */
+export function isTyping(event: KeyboardEvent): boolean {
   return event
     .composedPath()
     .some(
-      (one) =>
-        one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)),
+      (node) =>
+        node instanceof HTMLElement &&
+        (node.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName)),
     );
 }

@@ -1,75 +1,70 @@
-/** Lines between panels that can be moved, by pointer and by arrow keys. The shares are kept as CSS variables. */
+/** Draggable separators between panels, also moved by the arrow keys. Sizes are CSS variables in `fr`. */
 
-const STEP = 0.05; // of both neighbours, by a key
-const LEAST = 0.12;
+const KEY_STEP = 0.05; // share of the pair that an arrow key moves
+const MIN_SHARE = 0.12;
 
-type Shares = Record<string, number>;
+type Sizes = Record<string, number>;
 
 /**
- * Each `role="separator"` names in `data-between` the two whose shares it moves: `users accounts`.
- * `orientation` vertical is a line that stands, so that it moves left and right.
+ * Each `role="separator"` names in `data-between` the two panels that it resizes: `users accounts`.
+ * Returns the function that sets all sizes.
  */
-export function splitters(
+export function enableSplitters(
   root: HTMLElement,
-  start: Shares,
-  changed: (shares: Shares) => void,
-): (shares: Shares) => void {
-  let shares = { ...start };
-  const lines = [...root.querySelectorAll<HTMLElement>("[role=separator]")];
-  const pair = (line: HTMLElement) => (line.dataset["between"] ?? "").split(" ") as [string, string];
+  initial: Sizes,
+  onChange: (sizes: Sizes) => void,
+): (sizes: Sizes) => void {
+  let sizes = { ...initial };
+  const separators = [...root.querySelectorAll<HTMLElement>("[role=separator]")];
+  const neighbours = (separator: HTMLElement) => (separator.dataset["between"] ?? "").split(" ") as [string, string];
+  const share = (separator: HTMLElement) => {
+    const [first, second] = neighbours(separator);
+    return (sizes[first] ?? 1) / ((sizes[first] ?? 1) + (sizes[second] ?? 1));
+  };
 
-  const show = () => {
-    for (const [name, share] of Object.entries(shares)) root.style.setProperty(`--${name}`, `${share}fr`);
-    for (const line of lines) {
-      const [a, b] = pair(line);
-      line.setAttribute(
-        "aria-valuenow",
-        String(Math.round((100 * (shares[a] ?? 1)) / ((shares[a] ?? 1) + (shares[b] ?? 1)))),
-      );
+  const apply = () => {
+    for (const [name, size] of Object.entries(sizes)) root.style.setProperty(`--${name}`, `${size}fr`);
+    for (const separator of separators) {
+      separator.setAttribute("aria-valuenow", String(Math.round(100 * share(separator))));
     }
   };
-  /** Give the first of a pair this part of what both have. */
-  const part = (line: HTMLElement, of: number) => {
-    const [a, b] = pair(line);
-    const both = (shares[a] ?? 1) + (shares[b] ?? 1);
-    const kept = Math.min(1 - LEAST, Math.max(LEAST, of));
-    shares = { ...shares, [a]: both * kept, [b]: both * (1 - kept) };
-    show();
+  /** Give the first neighbour this share of the pair. */
+  const resize = (separator: HTMLElement, newShare: number) => {
+    const [first, second] = neighbours(separator);
+    const both = (sizes[first] ?? 1) + (sizes[second] ?? 1);
+    const clamped = Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, newShare));
+    sizes = { ...sizes, [first]: both * clamped, [second]: both * (1 - clamped) };
+    apply();
   };
 
-  for (const line of lines) {
-    const upright = line.getAttribute("aria-orientation") === "vertical";
-    line.addEventListener("pointerdown", (event) => {
-      line.setPointerCapture(event.pointerId);
-      const before = line.previousElementSibling?.getBoundingClientRect();
-      const after = line.nextElementSibling?.getBoundingClientRect();
+  for (const separator of separators) {
+    const vertical = separator.getAttribute("aria-orientation") === "vertical";
+    separator.addEventListener("pointerdown", (event) => {
+      separator.setPointerCapture(event.pointerId);
+      const before = separator.previousElementSibling?.getBoundingClientRect();
+      const after = separator.nextElementSibling?.getBoundingClientRect();
       if (!before || !after) return;
-      const [from, to] = upright ? [before.left, after.right] : [before.top, after.bottom];
-      const move = (now: PointerEvent) => part(line, ((upright ? now.clientX : now.clientY) - from) / (to - from));
-      line.addEventListener("pointermove", move);
-      line.addEventListener(
-        "lostpointercapture",
-        () => {
-          line.removeEventListener("pointermove", move);
-          changed(shares);
-        },
-        { once: true },
-      );
+      const [start, end] = vertical ? [before.left, after.right] : [before.top, after.bottom];
+      const drag = ({ clientX, clientY }: PointerEvent) =>
+        resize(separator, ((vertical ? clientX : clientY) - start) / (end - start));
+      const drop = () => {
+        separator.removeEventListener("pointermove", drag);
+        onChange(sizes);
+      };
+      separator.addEventListener("pointermove", drag);
+      separator.addEventListener("lostpointercapture", drop, { once: true });
     });
-    line.addEventListener("keydown", (event) => {
-      const less = upright ? "ArrowLeft" : "ArrowUp";
-      const more = upright ? "ArrowRight" : "ArrowDown";
+    separator.addEventListener("keydown", (event) => {
+      const [less, more] = vertical ? ["ArrowLeft", "ArrowRight"] : ["ArrowUp", "ArrowDown"];
       if (event.key !== less && event.key !== more) return;
       event.preventDefault();
-      const [a, b] = pair(line);
-      const now = (shares[a] ?? 1) / ((shares[a] ?? 1) + (shares[b] ?? 1));
-      part(line, now + (event.key === more ? STEP : -STEP));
-      changed(shares);
+      resize(separator, share(separator) + (event.key === more ? KEY_STEP : -KEY_STEP));
+      onChange(sizes);
     });
   }
-  show();
-  return (again) => {
-    shares = { ...again };
-    show();
+  apply();
+  return (restored) => {
+    sizes = { ...restored };
+    apply();
   };
 }

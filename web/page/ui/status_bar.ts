@@ -1,148 +1,156 @@
-/** The status strip: what is shown, what is going on, how fresh it is. Quiet, unless something moves. */
+/** The status bar: what is live, what is being done, how fresh the rows are, and the connection. */
 
-import { byId, put, putWhole } from "./dom.js";
+import type { Generation, StatusRow } from "../../protocol/api_types.js";
+import type { FrameHeader } from "../../protocol/frame.js";
 import { Rate } from "../health/statistics.js";
-import type { Header } from "../../protocol/frame.js";
-import { age, clock, moment } from "./time_format.js";
-import { cappedAt, choice, newestOf, perSecond } from "../../protocol/api_types.js";
-import type { Generation, Status } from "../../protocol/api_types.js";
+import { byId, setText, setTextAndTitle } from "./dom.js";
+import { describeChoice, formatCount, formatRate, plural } from "./format.js";
+import { formatAge, formatClock, formatTime } from "./time_format.js";
 
 const LATE_MS = 3000; // heartbeats come every second
 
-export class Strip {
-  #status: Status | null = null;
+export class StatusBar {
+  #status: StatusRow | null = null;
   #stale = "";
-  #limited = "";
-  #gone = false;
+  #limits = "";
+  #nothingLive = false; // the rows of the last generation are kept
   #shown: number | null | undefined = undefined;
-  #beatAt = 0; // as it is shown
-  #beat = 0; // the same by performance.now(), for how long ago it was: the wall clock can be set
-  #againAt: number | null = null; // when the next try is to connect
-  #refused = ""; // why there is no next try
-  #paused = 0;
-  #in = new Rate();
-  #out = new Rate();
+  #heartbeatTime = 0; // wall clock, for display
+  #heartbeatAt = 0; // performance.now(), for the age: the wall clock can be set
+  #disconnected = true;
+  #refused = ""; // why it does not reconnect
+  #pausedTime = 0;
+  #recordsIn = new Rate();
+  #changesOut = new Rate();
 
   constructor() {
-    setInterval(() => this.#connection(), 1000);
+    setInterval(() => this.#showConnection(), 1000);
   }
 
   /** The generation whose rows are on the page. */
-  get shown(): number | null | undefined {
+  get shownGeneration(): number | null | undefined {
     return this.#shown;
   }
 
   connected(): void {
-    if (this.#againAt === null && this.#beatAt) return;
-    this.#againAt = null;
-    if (!this.#beatAt) this.#heard();
-    this.#connection();
+    if (!this.#disconnected) return;
+    this.#disconnected = false;
+    if (!this.#heartbeatTime) this.#heard();
+    this.#showConnection();
   }
 
-  lost(againAt: number): void {
-    this.#againAt = againAt;
-    this.#in.clear();
-    this.#out.clear();
-    for (const id of ["rate-in", "rate-out", "freshness", "viewers"]) put(byId(id), "–");
-    this.#connection();
+  disconnected(): void {
+    this.#disconnected = true;
+    this.#recordsIn.clear();
+    this.#changesOut.clear();
+    for (const id of ["rate-in", "rate-out", "freshness", "viewers"]) setText(byId(id), "–");
+    this.#showConnection();
   }
 
-  /** Nothing comes any more. */
-  refused(why: string): void {
-    this.#refused = why;
-    this.lost(Infinity);
-    this.#message();
+  /** The connection ended for good. */
+  refused(reason: string): void {
+    this.#refused = reason;
+    this.disconnected();
+    this.#showMessage();
   }
 
-  /** When the rows were held, or 0 for rows that move. */
-  paused(at: number): void {
-    this.#paused = at;
-    this.#message();
+  /** Wall-clock time of the pause, or 0 if not paused. */
+  paused(time: number): void {
+    this.#pausedTime = time;
+    this.#showMessage();
   }
 
-  status(row: Status): void {
+  setStatus(row: StatusRow): void {
     const building = row.state === "building";
     const progress = byId<HTMLProgressElement>("progress");
     this.#status = row;
     byId("strip").dataset["state"] = row.state;
-    put(byId("state"), building ? `building ${row.progress} %` : row.state);
+    setText(byId("state"), building ? `building ${row.progress} %` : row.state);
     progress.value = Number(row.progress);
     progress.hidden = !building;
     document.title = `livejoin: ${row.state}`;
-    this.#message();
+    this.#showMessage();
   }
 
-  heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }: Header): void {
+  heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }: FrameHeader): void {
     this.#heard();
-    put(byId("freshness"), newest ? `${age(at - newest)} ago` : "–");
-    put(byId("viewers"), viewers === undefined ? "–" : viewers.toLocaleString("en"));
+    setText(byId("freshness"), newest ? `${formatAge(at - newest)} ago` : "–");
+    setText(byId("viewers"), viewers === undefined ? "–" : formatCount(viewers));
     const read = Object.values(sources ?? {}).reduce((sum, { read }) => sum + read, 0);
-    this.#in.add(at, read);
-    this.#out.add(at, seq);
-    put(byId("rate-in"), perSecond(this.#in.perSecond));
-    put(byId("rate-out"), perSecond(this.#out.perSecond));
+    this.#recordsIn.add(at, read);
+    this.#changesOut.add(at, seq);
+    setText(byId("rate-in"), formatRate(this.#recordsIn.perSecond));
+    setText(byId("rate-out"), formatRate(this.#changesOut.perSecond));
     this.#stale = stale ?? "";
-    const some = Object.entries(limited ?? {}).map(([table, { total }]) =>
-      newestOf(table, tables?.[table]?.rows ?? 0, total),
+    const limitedTexts = Object.entries(limited ?? {}).map(
+      ([table, { total }]) =>
+        `${table}: the newest ${formatCount(tables?.[table]?.rows ?? 0)} of ${plural(total, "row")}`,
     );
-    const full = Object.entries(capped ?? {}).map(([table, { rows, from }]) => cappedAt(table, rows, moment(from)));
-    this.#limited = [...some, ...full].join("; ");
-    this.#connection();
-    this.#message();
+    const cappedTexts = Object.entries(capped ?? {}).map(
+      ([table, { rows, from }]) => `${table} is full: ${plural(rows, "row")}, oldest from ${formatTime(from)}`,
+    );
+    this.#limits = [...limitedTexts, ...cappedTexts].join("; ");
+    this.#showConnection();
+    this.#showMessage();
   }
 
-  /** Why the socket was closed. */
-  error(message: string): void {
-    putWhole(byId("message"), message);
+  /** Show an error until the next message. */
+  showError(message: string): void {
+    setTextAndTitle(byId("message"), message);
   }
 
-  #heard(): void {
-    this.#beatAt = Date.now();
-    this.#beat = performance.now();
-  }
-
-  #connection(): void {
-    const pill = byId("connection");
-    const late = this.#beatAt > 0 && performance.now() - this.#beat > LATE_MS;
-    const since = this.#beatAt ? `stale since ${clock(this.#beatAt)}` : "";
-    const lost = this.#againAt !== null || !this.#beatAt;
-    pill.dataset["connected"] = String(!lost);
-    pill.dataset["late"] = String(late);
-    byId("strip").dataset["late"] = String(late || (lost && this.#beatAt > 0));
-    if (this.#refused) put(pill, since ? `stopped, ${since}` : "stopped");
-    else if (lost) put(pill, this.#beatAt ? `reconnecting, ${since}` : "connecting");
-    else put(pill, late ? since : "connected");
-  }
-
-  #message(): void {
-    const why = this.#refused || this.#stale || (this.#gone ? "the last rows are shown until something is live again" : "");
-    const said = why ? `stale: ${why}` : (this.#status?.message ?? "");
-    const held = this.#paused ? `paused: rows as of ${clock(this.#paused)}` : "";
-    putWhole(byId("message"), [held, said, this.#limited].filter(Boolean).join(" · "));
-    byId("message").dataset["kind"] = why ? "bad" : held ? "busy" : "";
-  }
-
-  /** Which generation livejoin shows, or none. It is said when it is another one than before. */
-  shows(number: number | null, generations: Generation[]): void {
-    this.#gone = number === null && Boolean(this.#shown);
-    this.#message();
-    if (this.#gone) return;
+  /** Show the live generation, if any, and announce a change of it. */
+  showGeneration(number: number | null, generations: Generation[]): void {
+    this.#nothingLive = number === null && Boolean(this.#shown);
+    this.#showMessage();
+    if (this.#nothingLive) return;
     const row = generations.find(({ generation }) => generation === number);
     const badge = byId("generation");
-    const known = number === this.#shown ? (byId("choice").textContent ?? "") : ""; // it may have been retired since
-    const what = row ? choice(row) : known;
+    const previous = number === this.#shown ? (byId("choice").textContent ?? "") : ""; // its row may be gone by now
+    const choice = row ? describeChoice(row) : previous;
     badge.hidden = number === null;
-    put(badge, number === null ? "" : `generation ${number}`);
-    putWhole(byId("choice"), what);
+    setText(badge, number === null ? "" : `generation ${number}`);
+    setTextAndTitle(byId("choice"), choice);
     if (this.#shown !== undefined && number !== this.#shown) {
-      put(byId("said"), `now showing generation ${number}${what && `: ${what}`}`);
-      this.#in.clear();
-      this.#out.clear();
-      if (!matchMedia("(prefers-reduced-motion: reduce)").matches) {
-        const lit = { background: "var(--main)", color: "var(--on-main)" };
-        badge.animate([lit, { ...lit, offset: 0.4 }, {}], { duration: 1800, easing: "ease-out" });
-      }
+      setText(byId("said"), `now showing generation ${number}${choice && `: ${choice}`}`);
+      this.#recordsIn.clear();
+      this.#changesOut.clear();
+      highlight(badge);
     }
     this.#shown = number;
   }
+
+  #heard(): void {
+    this.#heartbeatTime = Date.now();
+    this.#heartbeatAt = performance.now();
+  }
+
+  #showConnection(): void {
+    const pill = byId("connection");
+    const heard = this.#heartbeatTime > 0;
+    const late = heard && performance.now() - this.#heartbeatAt > LATE_MS;
+    const since = heard ? `stale since ${formatClock(this.#heartbeatTime)}` : "";
+    const disconnected = this.#disconnected || !heard;
+    pill.dataset["connected"] = String(!disconnected);
+    pill.dataset["late"] = String(late);
+    byId("strip").dataset["late"] = String(late || (disconnected && heard));
+    if (this.#refused) setText(pill, since ? `stopped, ${since}` : "stopped");
+    else if (disconnected) setText(pill, heard ? `reconnecting, ${since}` : "connecting");
+    else setText(pill, late ? since : "connected");
+  }
+
+  #showMessage(): void {
+    const kept = this.#nothingLive ? "nothing is live; the last rows are kept" : "";
+    const stale = this.#refused || this.#stale || kept;
+    const status = stale ? `stale: ${stale}` : (this.#status?.message ?? "");
+    const paused = this.#pausedTime ? `paused: rows as of ${formatClock(this.#pausedTime)}` : "";
+    setTextAndTitle(byId("message"), [paused, status, this.#limits].filter(Boolean).join(" · "));
+    byId("message").dataset["kind"] = stale ? "bad" : paused ? "busy" : "";
+  }
+}
+
+function highlight(badge: HTMLElement): void {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const lit = { background: "var(--accent)", color: "var(--on-accent)" };
+  badge.animate([lit, { ...lit, offset: 0.4 }, {}], { duration: 1800, easing: "ease-out" });
 }

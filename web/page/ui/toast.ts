@@ -1,26 +1,26 @@
-/** Short words to the person, at the edge of the page, gone after a while. */
+/** Short messages at the edge of the page that disappear after a few seconds. */
 
-import { put } from "./dom.js";
+import { setText } from "./dom.js";
 
 const SHOWN_MS = 4000;
 
-export class Told {
-  #place: HTMLElement;
+export class Toast {
+  #target: HTMLElement;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(place: HTMLElement) {
-    this.#place = place;
+  constructor(target: HTMLElement) {
+    this.#target = target;
   }
 
-  say(text: string): void {
-    put(this.#place, text);
-    this.#place.classList.add("shown");
+  show(text: string): void {
+    setText(this.#target, text);
+    this.#target.classList.add("shown");
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#place.classList.remove("shown"), SHOWN_MS);
+    this.#timer = setTimeout(() => this.#target.classList.remove("shown"), SHOWN_MS);
   }
 
-  /** Say it if something that was asked for fails. */
-  trying(what: string, work: Promise<unknown>): void {
-    work.catch((error: unknown) => this.say(`${what}: ${error instanceof Error ? error.message : String(error)}`));
+  /** Show `prefix` and the error if the work fails. */
+  showFailure(prefix: string, work: Promise<unknown>): void {
+    work.catch((error: unknown) => this.show(`${prefix}: ${error instanceof Error ? error.message : String(error)}`));
   }
 }

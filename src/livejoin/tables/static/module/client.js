@@ -3,8 +3,8 @@
  * Knows nothing of how they are shown. Types for those who use it: livejoin.d.ts.
  */
 import { readArrow } from "../protocol/arrow.js";
-import { Checker } from "../protocol/verification.js";
-import { UnknownFormat, readFrame } from "../protocol/frame.js";
+import { UnsupportedFormat, readFrame } from "../protocol/frame.js";
+import { Verifier } from "../protocol/verification.js";
 const SUBPROTOCOL = "livejoin.v1";
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_MS = 30_000; // a snapshot of a large table over a slow line
@@ -69,7 +69,7 @@ export class Client {
     #state = "connecting";
     #wait = SHORTEST_MS;
     #beatAt = null; // by performance.now(): the wall clock can be set
-    #checker = new Checker((afresh) => this.#differed(afresh));
+    #verifier = new Verifier((resubscribe) => this.#differed(resubscribe));
     #closed = false;
     #due = false;
     #silence;
@@ -95,7 +95,7 @@ export class Client {
             known.users -= 1;
             if (known.users === 0 && this.#tables.get(name) === known) {
                 this.#tables.delete(name);
-                this.#checker.forget(name);
+                this.#verifier.forget(name);
                 this.#soon();
             }
         };
@@ -178,7 +178,7 @@ export class Client {
                     this.#listen(socket);
             }
             catch (error) {
-                if (error instanceof UnknownFormat)
+                if (error instanceof UnsupportedFormat)
                     return this.#refuse(error.message);
                 this.#complete = null; // half a frame may have been applied
                 this.#lost(socket, `what came cannot be read: ${error}`);
@@ -263,7 +263,7 @@ export class Client {
             if (this.#vacant && replica.come && replica.data)
                 continue; // a server that has just started shows nothing yet
             const rows = replica.apply(kind, payloads[i]);
-            this.#checker.take(table, kind, payloads[i]);
+            this.#verifier.applied(table, kind, payloads[i]);
             if (kind === "snapshot")
                 replica.total = header.limited?.[table]?.total ?? null;
             const moved = header.type === "cutover" || (this.#generation !== null && header.generation !== this.#generation);
@@ -308,7 +308,7 @@ export class Client {
             told[name] = one;
             rows[name] = replica.rows.size;
         }
-        this.#checker.expect(told, rows);
+        this.#verifier.heartbeat(told, rows);
         this.#tell("following");
     }
     /** What is here is not what the server has. */
@@ -355,7 +355,7 @@ export class Client {
             rows: replica.rows.size,
             total: replica.total ?? replica.rows.size,
             heartbeatAgeMs: this.#beatAt === null ? null : Math.round(performance.now() - this.#beatAt),
-            mismatches: this.#checker.mismatches,
+            mismatches: this.#verifier.mismatches,
         };
     }
 }

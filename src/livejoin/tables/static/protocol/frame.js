@@ -1,21 +1,18 @@
-/**
- * The client's side of `livejoin.v1`: one socket, frames taken apart, reconnecting by itself.
- * Knows nothing of grids: whoever uses it is given headers and Arrow payloads, in order.
- */
+/** Frames of the live protocol, and a subscription that reconnects by itself. See docs/live-protocol.md. */
 const SUBPROTOCOL = "livejoin.v1";
-const FORMAT = 1; // of frames: the newest that is known here
+const FORMAT = 1; // the newest frame format that this client knows
 const SILENCE_MS = 5000; // heartbeats come every second
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
-/** A frame of a format that is not known here: nothing else of it need mean what it did, nor will the next one. */
-export class UnknownFormat extends Error {
+/** The frame's format is newer than this client: nothing else in it can be relied on. */
+export class UnsupportedFormat extends Error {
 }
 export function readFrame(data) {
     const size = new DataView(data).getUint32(0);
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size)));
     const format = header.format ?? 1;
     if (!Number.isInteger(format) || Number(format) < 1 || Number(format) > FORMAT) {
-        throw new UnknownFormat(`a frame has format ${format}, this page knows up to ${FORMAT}: it is older than its server, load it again`);
+        throw new UnsupportedFormat(`a frame has format ${format}, this page knows up to ${FORMAT}: the server is newer, reload the page`);
     }
     let at = 4 + size;
     const payloads = header.parts.map(({ bytes }) => data.slice(at, (at += bytes)));
@@ -69,7 +66,7 @@ export class Subscription {
                 frame = readFrame(data);
             }
             catch (error) {
-                if (!(error instanceof UnknownFormat))
+                if (!(error instanceof UnsupportedFormat))
                     throw error;
                 clearTimeout(silence);
                 socket.onclose = null; // trying again is of no use
@@ -89,7 +86,7 @@ export class Subscription {
             const wait = this.#wait * (0.5 + Math.random()); // spread, so that a thousand do not come back at once
             this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT_MS);
             this.#tell.lost(why, Date.now() + wait);
-            dispatchEvent(new Event("livejoin-lost")); // maybe since livejoin does not know us any more
+            dispatchEvent(new Event("livejoin-disconnected")); // the session may have ended
             setTimeout(() => this.#open(), wait);
         };
     }

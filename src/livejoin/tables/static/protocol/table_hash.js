@@ -1,19 +1,19 @@
 /**
- * A table's hash, as the live protocol defines it: the same for the same rows in any order. Taken from Arrow streams
- * as they come, so that whole numbers of 64 bits and the bits of a double are never rounded. Knows nothing of sockets.
- * A number of 64 bits is two of 32, `high` and `low`: with BigInt 100,000 rows take seconds.
+ * Order-independent hash of a table's rows, as the live protocol defines it (docs/live-protocol.md#hashes).
+ * Computed from the bytes of the Arrow streams, so that int64 and double values are never rounded.
+ * A 64-bit number is held as two 32-bit halves, `high` and `low`: with BigInt, 100,000 rows take seconds.
  */
-import { reader, readStream } from "./arrow.js";
-const BASE_LOW = 0x1b3; // BASE is this and 2^40
+import { cellReader, readArrowStream } from "./arrow.js";
+const BASE_LOW = 0x1b3; // BASE is 2^40 plus this
 const ODD = { high: 0x9e3779b9, low: 0x7f4a7c15 };
-const ROWS = 256; // between two chances to pause
+const ROWS_PER_SLICE = 256; // rows between two yields
 const WORD = 0x1_0000_0000;
-// the number that is being worked on: returning two numbers would cost an object each time
+// Accumulator of the functions below: returning both halves would allocate an object per call.
 let high = 0;
 let low = 0;
-/** Times another number. */
+/** Multiply the accumulator, modulo 2^64. */
 function multiply(otherHigh, otherLow) {
-    const a = low >>> 16; // halves of 16 bits: no product exceeds 32
+    const a = low >>> 16; // 16-bit halves: no product exceeds 32 bits
     const b = low & 0xffff;
     const c = otherLow >>> 16;
     const d = otherLow & 0xffff;
@@ -23,7 +23,7 @@ function multiply(otherHigh, otherLow) {
     high = (carry + Math.imul(high, otherLow) + Math.imul(low, otherHigh)) >>> 0;
     low = Math.imul(low, otherLow) >>> 0;
 }
-/** Spread its bits over all of it: the finaliser of splitmix64. */
+/** The finaliser of splitmix64. */
 function mix() {
     low = (low ^ ((low >>> 30) | (high << 2))) >>> 0;
     high = (high ^ (high >>> 30)) >>> 0;
@@ -34,13 +34,13 @@ function mix() {
     low = (low ^ ((low >>> 31) | (high << 1))) >>> 0;
     high = (high ^ (high >>> 31)) >>> 0;
 }
-/** Plus another number. */
+/** Add to the accumulator, modulo 2^64. */
 function add(otherHigh, otherLow) {
     const sum = low + otherLow;
     high = (high + otherHigh + (sum >= WORD ? 1 : 0)) >>> 0;
     low = sum >>> 0;
 }
-/** Plus ODD, so many times. */
+/** Add `times` times ODD. */
 function addOdd(times) {
     const before = { high, low };
     high = 0;
@@ -48,7 +48,7 @@ function addOdd(times) {
     multiply(ODD.high, ODD.low);
     add(before.high, before.low);
 }
-/** The number of a cell that is not null. */
+/** Set the accumulator to the hash of a cell that is not null. */
 function hashBytes(bytes, from, to) {
     let above = 0;
     let below = 0;
@@ -63,11 +63,11 @@ function hashBytes(bytes, from, to) {
     addOdd(to - from + 1);
     mix();
 }
-/** Puts the numbers of a batch's rows into `into`, in pairs. Pauses now and then. */
+/** Write the row hashes of a batch into `into`, as (high, low) pairs. Yields between slices. */
 function* hashRows(view, { length, columns }, into) {
     const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-    for (let from = 0; from < length; from += ROWS) {
-        const to = Math.min(from + ROWS, length);
+    for (let from = 0; from < length; from += ROWS_PER_SLICE) {
+        const to = Math.min(from + ROWS_PER_SLICE, length);
         for (const [c, column] of columns.entries()) {
             addCells(view, bytes, column, c + 1, from, to, into);
         }
@@ -81,7 +81,7 @@ function* hashRows(view, { length, columns }, into) {
         yield;
     }
 }
-/** Adds a column's cells to the numbers of their rows. */
+/** Add a column's cell hashes to the row hashes. */
 function addCells(view, bytes, column, place, from, to, into) {
     const { validity, offsets, data } = column;
     for (let row = from; row < to; row++) {
@@ -101,38 +101,38 @@ function addCells(view, bytes, column, place, from, to, into) {
         into[2 * row + 1] = low;
     }
 }
-/** How many rows a table has, and their hash. It follows the same parts as the table. */
+/** Row count and hash of one table, maintained from the same parts as the table itself. */
 export class TableHash {
-    #slots = new Map(); // where each row's number is
+    #slots = new Map(); // by row id: position of the row's hash
     #free = [];
-    #numbers = new Uint32Array(128);
+    #hashes = new Uint32Array(128);
     #high = 0;
     #low = 0;
     get rows() {
         return this.#slots.size;
     }
-    /** As everybody writes it. */
-    get text() {
+    /** 16 hexadecimal digits. */
+    get hex() {
         return [this.#high, this.#low].map((half) => half.toString(16).padStart(8, "0")).join("");
     }
-    /** Take a part. Pauses now and then; what is told above holds when it has ended. */
+    /** Apply a part. Yields between slices; `rows` and `hex` are valid once it has finished. */
     *apply(kind, payload) {
         if (kind === "snapshot")
             this.#clear();
-        const { view, fields, batches } = readStream(payload);
+        const { view, fields, batches } = readArrowStream(payload);
         const place = fields.findIndex(({ name }) => name === "_id");
         for (const batch of batches) {
-            const id = reader(view, batch.columns[place], batch.length);
-            const numbers = new Uint32Array(2 * batch.length);
+            const id = cellReader(view, batch.columns[place], batch.length);
+            const hashes = new Uint32Array(2 * batch.length);
             if (kind !== "remove")
-                yield* hashRows(view, batch, numbers);
+                yield* hashRows(view, batch, hashes);
             for (let row = 0; row < batch.length; row++) {
-                const name = id(row);
+                const rowId = id(row);
                 if (kind === "remove")
-                    this.#remove(name);
+                    this.#remove(rowId);
                 else
-                    this.#put(name, numbers[2 * row], numbers[2 * row + 1]);
-                if (row % ROWS === ROWS - 1)
+                    this.#put(rowId, hashes[2 * row], hashes[2 * row + 1]);
+                if (row % ROWS_PER_SLICE === ROWS_PER_SLICE - 1)
                     yield;
             }
         }
@@ -140,7 +140,7 @@ export class TableHash {
     #clear() {
         this.#slots = new Map();
         this.#free = [];
-        this.#numbers = new Uint32Array(128);
+        this.#hashes = new Uint32Array(128);
         this.#high = this.#low = 0;
     }
     #put(id, rowHigh, rowLow) {
@@ -150,13 +150,13 @@ export class TableHash {
             this.#slots.set(id, slot);
         else
             this.#subtract(slot);
-        if (2 * slot >= this.#numbers.length) {
-            const larger = new Uint32Array(2 * this.#numbers.length);
-            larger.set(this.#numbers);
-            this.#numbers = larger;
+        if (2 * slot >= this.#hashes.length) {
+            const larger = new Uint32Array(2 * this.#hashes.length);
+            larger.set(this.#hashes);
+            this.#hashes = larger;
         }
-        this.#numbers[2 * slot] = rowHigh;
-        this.#numbers[2 * slot + 1] = rowLow;
+        this.#hashes[2 * slot] = rowHigh;
+        this.#hashes[2 * slot + 1] = rowLow;
         const sum = this.#low + rowLow;
         this.#high = (this.#high + rowHigh + (sum >= WORD ? 1 : 0)) >>> 0;
         this.#low = sum >>> 0;
@@ -170,8 +170,8 @@ export class TableHash {
         this.#free.push(slot);
     }
     #subtract(slot) {
-        const rest = this.#low - this.#numbers[2 * slot + 1];
-        this.#high = (this.#high - this.#numbers[2 * slot] - (rest < 0 ? 1 : 0)) >>> 0;
+        const rest = this.#low - this.#hashes[2 * slot + 1];
+        this.#high = (this.#high - this.#hashes[2 * slot] - (rest < 0 ? 1 : 0)) >>> 0;
         this.#low = rest >>> 0;
     }
 }

@@ -1,76 +1,74 @@
-/** What a viewer shows, as a file or on the clipboard: just its rows and columns, filtered, sorted, grouped as they are. */
-const TYPES = {
+/** Export and copy what a viewer shows: its rows and columns as they are filtered, sorted and grouped. */
+const MEDIA_TYPES = {
     csv: "text/csv;charset=utf-8",
     json: "application/json",
     arrow: "application/vnd.apache.arrow.file",
 };
-const PATH = "__ROW_PATH__"; // how the engine names the groups of a row
-const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would run it
+const ROW_PATH = "__ROW_PATH__"; // Perspective's column for the groups of a row
+const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would evaluate it
+const REVOKE_MS = 10_000; // the download has started by then
 export async function download(viewer, name, format) {
     const view = await viewer.getView();
     const data = format === "arrow"
         ? await view.to_arrow()
         : format === "csv"
-            ? lines(await columns(view), ",", cell)
-            : JSON.stringify(rows(await columns(view)), null, 1);
-    save(new Blob([data], { type: TYPES[format] }), `${name}.${format}`);
+            ? toText(await readColumns(view), ",", csvCell)
+            : JSON.stringify(toRows(await readColumns(view)), null, 1);
+    saveFile(new Blob([data], { type: MEDIA_TYPES[format] }), `${name}.${format}`);
 }
-/** The cells that are selected, or else all, as a spreadsheet takes them: with tabs between. Returns how many rows. */
+/** Copy the selected cells, or all rows, separated by tabs as spreadsheets expect. Returns the number of rows. */
 export async function copy(viewer) {
-    const view = await viewer.getView();
-    const cells = await columns(view, selected(viewer));
-    await toClipboard(lines(cells, "\t", (value) => typeof value === "string" ? harmless(value).replace(/[\t\r\n]+/g, " ") : text(value)));
-    return height(cells);
+    const columns = await readColumns(await viewer.getView(), selection(viewer));
+    const text = toText(columns, "\t", (value) => typeof value === "string" ? escapeFormula(value).replace(/[\t\r\n]+/g, " ") : plainText(value));
+    if (!navigator.clipboard) {
+        throw new Error("without TLS the browser denies access to the clipboard; export a file instead");
+    }
+    await navigator.clipboard.writeText(text);
+    return rowCount(columns);
 }
-/** What a person has drawn a frame around in the grid, if anything. */
-export function selected(viewer) {
-    const found = viewer.getSelection();
-    return found && found.end_row > found.start_row ? found : undefined;
+/** The cells that the user has selected in the grid, if any. */
+export function selection(viewer) {
+    const range = viewer.getSelection();
+    return range && range.end_row > range.start_row ? range : undefined;
 }
-async function toClipboard(what) {
-    if (navigator.clipboard)
-        return navigator.clipboard.writeText(what);
-    throw new Error("the browser gives no clipboard to pages without TLS; export a file instead");
+/** The columns of a view, with times as ISO strings. */
+async function readColumns(view, range) {
+    const [columns, schema] = await Promise.all([range ? view.to_columns(range) : view.to_columns(), view.schema()]);
+    const toIso = (value) => (typeof value === "number" ? new Date(value).toISOString() : value);
+    // names in a pivot are paths that end with the column
+    const isTime = (name) => schema[name.split("|").at(-1) ?? name] === "datetime";
+    return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, isTime(name) ? values.map(toIso) : values]));
 }
-/** The cells of a view, its times as ISO texts. */
-async function columns(view, window) {
-    const [cells, schema] = await Promise.all([window ? view.to_columns(window) : view.to_columns(), view.schema()]);
-    const time = (value) => (typeof value === "number" ? new Date(value).toISOString() : value);
-    // of a pivot the names are paths, the last part of which is the column's
-    const timed = (name) => schema[name.split("|").at(-1) ?? name] === "datetime";
-    return Object.fromEntries(Object.entries(cells).map(([name, column]) => [name, timed(name) ? column.map(time) : column]));
+function toRows(columns) {
+    const names = Object.keys(columns);
+    return Array.from({ length: rowCount(columns) }, (_, row) => Object.fromEntries(names.map((name) => [name, columns[name]?.[row] ?? null])));
 }
-function rows(cells) {
-    const names = Object.keys(cells);
-    return Array.from({ length: height(cells) }, (_, row) => Object.fromEntries(names.map((name) => [name, cells[name]?.[row] ?? null])));
+/** A header line and one line per row. */
+function toText(columns, separator, format) {
+    const names = Object.keys(columns).filter((name) => name === ROW_PATH || !name.startsWith("_"));
+    const values = names.map((name) => columns[name] ?? []);
+    const lines = [names.map((name) => format(name === ROW_PATH ? "group" : name)).join(separator)];
+    for (let row = 0; row < rowCount(columns); row++) {
+        lines.push(values.map((column) => format(column[row])).join(separator));
+    }
+    return `${lines.join("\n")}\n`;
 }
-/** A header and a line per row. */
-export function lines(cells, between, shown) {
-    const names = Object.keys(cells).filter((name) => name === PATH || !name.startsWith("_"));
-    const found = names.map((name) => cells[name] ?? []);
-    const out = [names.map((name) => shown(name === PATH ? "group" : name)).join(between)];
-    for (let row = 0; row < height(cells); row++)
-        out.push(found.map((column) => shown(column[row])).join(between));
-    return `${out.join("\n")}\n`;
+function csvCell(value) {
+    const text = typeof value === "string" ? escapeFormula(value) : plainText(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
-/** A cell of a CSV file. Texts that a spreadsheet would take for a formula get an apostrophe, as livejoin's own CSV has it. */
-export function cell(value) {
-    if (typeof value !== "string")
-        return cellOf(text(value));
-    return cellOf(harmless(value));
-}
-const harmless = (value) => (FORMULA.test(value) ? `'${value}` : value);
-const cellOf = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
-const height = (cells) => Math.max(0, ...Object.values(cells).map((column) => column.length));
-function text(value) {
+/** Prefix an apostrophe to text that a spreadsheet would run, as the server's CSV does. */
+const escapeFormula = (value) => (FORMULA.test(value) ? `'${value}` : value);
+const rowCount = (columns) => Math.max(0, ...Object.values(columns).map((values) => values.length));
+function plainText(value) {
     if (value === null || value === undefined)
         return "";
     return Array.isArray(value) ? value.map(String).join(" / ") : String(value);
 }
-function save(blob, name) {
+function saveFile(blob, name) {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
     link.download = name;
     link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // it has begun by then
+    setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_MS);
 }

@@ -1,38 +1,57 @@
-/** The replicas of all tables. Frames are applied in order, one after the other; grids that show other rows move together. */
-import { atOnce } from "./view_transition.js";
-export class Replicas {
-    all;
+/** All tables of the page. Frames are applied in order; tables that switch to a snapshot switch together. */
+// 30,000 rows per table take 0.7 s; beyond this limit the page freezes longer than a single-step switch is worth
+const MAX_TRANSITION_MS = 2000;
+export class GridTables {
+    byName;
     #queue = Promise.resolve();
-    constructor(replicas) {
-        this.all = new Map([...replicas].map((one) => [one.name, one]));
+    constructor(tables) {
+        this.byName = new Map([...tables].map((table) => [table.name, table]));
     }
-    /** `then` belongs to the same step. */
-    take(frame, then) {
-        this.#queue = this.#queue.then(() => this.#apply(frame, then)).catch((error) => console.error(error));
+    /** Apply a frame after those before it. `afterwards` runs in the same visual step. */
+    enqueue(frame, afterwards) {
+        this.#queue = this.#queue
+            .then(() => this.#apply(frame, afterwards))
+            .catch((error) => console.error(error));
     }
-    async #apply(frame, then) {
+    async #apply({ header, payloads }, afterwards) {
         const parts = new Map();
-        for (const [i, { table, kind }] of frame.header.parts.entries()) {
-            const replica = this.all.get(table);
-            if (replica)
-                parts.set(replica, [...(parts.get(replica) ?? []), { kind, payload: frame.payloads[i] }]);
+        for (const [i, { table: name, kind }] of header.parts.entries()) {
+            const table = this.byName.get(name);
+            if (table)
+                parts.set(table, [...(parts.get(table) ?? []), { kind, payload: payloads[i] }]);
         }
-        // rows that take the place of others are put into the engine beside them: the picture stands still for the rest only
-        const moves = await Promise.all([...parts].map(([one, some]) => one.make(some)));
+        // snapshots are loaded beforehand, so that the page is frozen for the switch only
+        const switches = await Promise.all([...parts].map(([table, its]) => table.prepare(its)));
         const step = async () => {
-            await Promise.all([...parts].map(([one, some]) => one.apply(some)));
-            await then();
+            await Promise.all([...parts].map(([table, its]) => table.apply(its)));
+            await afterwards();
         };
-        await (moves.includes(true) ? atOnce(step) : step());
+        await (switches.includes(true) ? inOneVisualStep(step) : step());
     }
-    /** How many rows each table has. */
-    async sizes() {
-        const names = [...this.all.keys()];
-        const sizes = await Promise.all(names.map((name) => this.all.get(name).size()));
+    async rowCounts() {
+        const names = [...this.byName.keys()];
+        const sizes = await Promise.all(names.map((name) => this.byName.get(name).size()));
         return Object.fromEntries(names.map((name, i) => [name, sizes[i]]));
     }
-    /** A table's rows; `config` is the engine's, of a view. */
-    async rows(table, config) {
-        return this.all.get(table)?.rows(config) ?? [];
+    /** Rows of a table; `viewConfig` filters and sorts, as Perspective's views do. */
+    async rows(table, viewConfig) {
+        return this.byName.get(table)?.rows(viewConfig) ?? [];
+    }
+}
+/** Freeze the rendered page by a view transition until the change is complete. */
+async function inOneVisualStep(change) {
+    if (!document.startViewTransition)
+        return change();
+    const transition = document.startViewTransition(change);
+    // skipped below, which rejects both; a failure of `change` is reported by `updateCallbackDone`
+    for (const promise of [transition.ready, transition.finished])
+        promise.catch(() => { });
+    const limit = setTimeout(() => transition.skipTransition(), MAX_TRANSITION_MS);
+    try {
+        await transition.updateCallbackDone;
+    }
+    finally {
+        clearTimeout(limit);
+        transition.skipTransition();
     }
 }

@@ -1,147 +1,148 @@
-/** One table's panel: its name and count, what can be done with it, and what it says while it is empty. */
-import { button, make, put } from "../ui/dom.js";
-import { copy, download, selected } from "./export.js";
-import { icon } from "../ui/icons.js";
-import { menu } from "../ui/menu.js";
-import { counted } from "../../protocol/api_types.js";
-/** How a table is drawn as a chart at first: a chart of every single row says nothing. */
-const CHARTED = {
+/** One table's panel: row count, tools, and a message while it is empty. */
+import { button, element, setText } from "../ui/dom.js";
+import { formatCount, plural } from "../ui/format.js";
+import { icon, iconButton } from "../ui/icons.js";
+import { attachMenu } from "../ui/menu.js";
+import { copy, download, selection } from "./export.js";
+/** Initial configuration of charts: a chart of single rows is of no use. */
+const CHART_DEFAULTS = {
     users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
     accounts_ui: { group_by: ["accountType"], columns: ["balance"], aggregates: { balance: "sum" } },
     final_ui: {
         group_by: ["accountType"],
         columns: ["balance"],
         aggregates: { balance: "sum" },
-        filter: [["accountType", "is not null", null]], // the engine's charts give a group without a name the name of another
+        filter: [["accountType", "is not null", null]], // Perspective's charts label the null group with another one's name
     },
     rejects_ui: { group_by: ["reason"], columns: ["offset"], aggregates: { offset: "count" } },
     orchestrator_logs: { group_by: ["level"], columns: ["msg"], aggregates: { msg: "count" } },
     control_raw: { group_by: ["outcome"], columns: ["offset"], aggregates: { offset: "count" } },
     generations: { group_by: ["generation"], columns: ["catchUpSeconds"] },
 };
-const NAMES = { csv: "CSV", json: "JSON", arrow: "Arrow" };
-const FORMATS = Object.keys(NAMES);
+const FORMAT_LABELS = { csv: "CSV", json: "JSON", arrow: "Arrow" };
+const FORMATS = Object.keys(FORMAT_LABELS);
 const GRID = "Datagrid";
 const CHARTS = ["Y Bar", "X Bar", "Y Line", "Y Area", "Y Scatter", "Treemap", "Sunburst", "Heatmap"];
-export class Panel {
-    tools = make("div", { class: "tools" });
-    #replica;
+export class TablePanel {
+    tools = element("div", { class: "tools" });
+    #table;
     #body;
-    #told;
-    #empty = make("div", { class: "empty", hidden: true });
-    #count = make("span", { class: "count" });
-    #chart = make("select", { class: "quiet", "aria-label": "grid or chart" });
-    #grid = null; // as it was before it became a chart
-    #wide;
-    /** `body` is around the viewer; `widen` gives this table the workspace, or takes it back. */
-    constructor(replica, body, told, widen) {
-        this.#replica = replica;
+    #toast;
+    #emptyMessage = element("div", { class: "empty", hidden: true });
+    #count = element("span", { class: "count" });
+    #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
+    #gridConfig = null; // to restore when a chart becomes a grid again
+    #widenButton;
+    /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
+    constructor(table, body, toast, onWiden) {
+        const { name, viewer } = table;
+        this.#table = table;
         this.#body = body;
-        this.#told = told;
-        body.append(this.#empty);
-        for (const name of [GRID, ...CHARTS])
-            this.#chart.append(make("option", { value: name }, name === GRID ? "Grid" : name));
-        this.#chart.addEventListener("change", () => this.#draw(this.#chart.value));
-        replica.viewer.addEventListener("perspective-config-update", () => replica.ready && this.#follow());
-        const name = replica.name;
-        const settings = button("", { class: "quiet", title: `Sort, filter, columns, group, pivot of ${name}` }, () => replica.ready && void replica.viewer.toggleConfig());
-        settings.append(icon("settings"), make("span", { class: "text" }, "Arrange"));
-        const copying = iconButton("copy", `Copy the selected cells of ${name}, or else all rows`, () => this.#copy());
-        const exporting = iconButton("download", `Export ${name}`, () => { });
-        menu(exporting, () => this.#exports());
-        this.#wide = iconButton("widen", `Widen ${name}`, () => widen(name));
-        this.tools.append(this.#count, make("span", { class: "gap" }), this.#chart, settings, copying, exporting, this.#wide);
+        this.#toast = toast;
+        body.append(this.#emptyMessage);
+        for (const plugin of [GRID, ...CHARTS]) {
+            this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
+        }
+        this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
+        viewer.addEventListener("perspective-config-update", () => table.ready && this.#showPlugin());
+        const arrange = button("", { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` }, () => table.ready && void viewer.toggleConfig());
+        arrange.append(icon("settings"), element("span", { class: "text" }, "Arrange"));
+        const copyButton = iconButton("copy", `Copy the selected cells of ${name}, or all rows`, () => this.#copy());
+        const exportButton = iconButton("download", `Export ${name}`, () => { });
+        attachMenu(exportButton, () => this.#exportMenu());
+        this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
+        const spacer = element("span", { class: "spacer" });
+        this.tools.append(this.#count, spacer, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
     }
-    /** Whether this table has the workspace for itself. */
-    set wide(yes) {
-        this.#wide.replaceChildren(icon(yes ? "narrow" : "widen"));
-        this.#wide.setAttribute("aria-pressed", String(yes));
+    /** Whether this table fills the workspace. */
+    set wide(wide) {
+        this.#widenButton.replaceChildren(icon(wide ? "narrow" : "widen"));
+        this.#widenButton.setAttribute("aria-pressed", String(wide));
     }
-    /** How many rows there are here, and in all, if that is more. */
-    count(rows, total) {
-        const all = total !== undefined && total > rows ? ` newest of ${total.toLocaleString("en")}` : "";
-        put(this.#count, rows.toLocaleString("en") + all);
+    /** `total` is the server's row count, if it has more than it sends. */
+    showCount(rows, total) {
+        const suffix = total !== undefined && total > rows ? ` newest of ${formatCount(total)}` : "";
+        setText(this.#count, formatCount(rows) + suffix);
     }
-    /** Say why there is nothing to see; nothing: there is. */
-    async empty(rows, why) {
-        const hidden = await this.#filtered(rows);
-        const text = rows === 0 ? why : hidden ? "No row passes the filter." : "";
-        this.#empty.hidden = !text;
+    /** Show `reason` if the table has no rows, or that the filter hides all of them. */
+    async showEmptyMessage(rows, reason) {
+        const filtered = await this.#filterHidesAll(rows);
+        const text = rows === 0 ? reason : filtered ? "No row matches the filter." : "";
+        this.#emptyMessage.hidden = !text;
         this.#body.classList.toggle("is-empty", Boolean(text));
-        if (this.#empty.dataset["text"] === text)
+        if (this.#emptyMessage.dataset["text"] === text)
             return;
-        this.#empty.dataset["text"] = text;
-        this.#empty.replaceChildren(make("p", {}, text));
-        if (hidden)
-            this.#empty.append(button("Clear the filter", {}, () => this.#replica.viewer.restore({ filter: [] })));
+        this.#emptyMessage.dataset["text"] = text;
+        this.#emptyMessage.replaceChildren(element("p", {}, text));
+        if (!filtered)
+            return;
+        this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
     }
-    async #filtered(rows) {
-        if (!rows || !this.#replica.ready || !this.#replica.visible)
+    async #filterHidesAll(rows) {
+        if (!rows || !this.#table.ready || !this.#table.visible)
             return false;
-        const { filter = [] } = await this.#replica.viewer.save();
+        const { filter = [] } = await this.#table.viewer.save();
         if (!filter.length)
             return false;
-        return this.#replica.reading(async () => (await (await this.#replica.view())?.num_rows()) === 0);
+        return this.#table.reading(async () => (await (await this.#table.view())?.num_rows()) === 0);
     }
-    async #draw(plugin) {
-        const { viewer, name, ready } = this.#replica;
+    async #setPlugin(plugin) {
+        const { viewer, name, ready } = this.#table;
         if (!ready)
             return;
-        const now = await viewer.save();
+        const config = await viewer.save();
         if (plugin === GRID) {
-            await viewer.restore({ plugin, ...(this.#grid ?? {}) });
-            this.#grid = null;
+            await viewer.restore({ plugin, ...(this.#gridConfig ?? {}) });
+            this.#gridConfig = null;
             return;
         }
-        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = now; // charts change the last
-        const plain = now.plugin === GRID && !group_by.length;
-        if (plain)
-            this.#grid = { columns, group_by, aggregates, filter, group_rollup_mode };
-        const charted = plain ? CHARTED[name] : {};
-        await viewer.restore({ plugin, ...charted, filter: [...filter, ...(charted?.filter ?? [])] });
-        this.#replica.fit();
+        // charts change group_rollup_mode
+        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
+        const plainGrid = config.plugin === GRID && !group_by.length;
+        if (plainGrid)
+            this.#gridConfig = { columns, group_by, aggregates, filter, group_rollup_mode };
+        const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
+        await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
+        this.#table.fit();
     }
-    async #follow() {
-        const { plugin = GRID } = await this.#replica.viewer.save();
-        if (![...this.#chart.options].some(({ value }) => value === plugin)) {
-            this.#chart.append(make("option", { value: plugin }, plugin)); // chosen in the engine's own panel
+    async #showPlugin() {
+        const { plugin = GRID } = await this.#table.viewer.save();
+        if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {
+            this.#pluginSelect.append(element("option", { value: plugin }, plugin)); // chosen in Perspective's own panel
         }
-        this.#chart.value = plugin;
+        this.#pluginSelect.value = plugin;
     }
-    #exports() {
-        const { name, viewer } = this.#replica;
-        const file = (format) => ({
-            text: NAMES[format],
+    #exportMenu() {
+        const { name, viewer } = this.#table;
+        const shown = (format) => ({
+            label: FORMAT_LABELS[format],
             hint: `${name}.${format}`,
-            do: () => this.#told.trying(`${name} could not be exported`, this.#replica.reading(() => download(viewer, name, format))),
+            action: () => this.#toast.showFailure(`${name} could not be exported`, this.#table.reading(() => download(viewer, name, format))),
         });
-        const whole = (format) => ({
-            text: NAMES[format],
+        const complete = (format) => ({
+            label: FORMAT_LABELS[format],
             hint: "every row and column",
-            do: () => window.open(`api/v1/tables/${name}?format=${format}`, "_blank", "noopener"),
+            action: () => window.open(`api/v1/tables/${name}?format=${format}`, "_blank", "noopener"),
         });
         return [
-            { heading: "As it is shown here" },
-            ...FORMATS.map(file),
+            { heading: "As shown here" },
+            ...FORMATS.map(shown),
             { heading: "From the server" },
-            ...FORMATS.map(whole),
+            ...FORMATS.map(complete),
         ];
     }
-    /** Copy the cells that are selected. Whether there are any. */
-    copySelected() {
-        if (!this.#replica.ready || !selected(this.#replica.viewer))
+    /** Copy the selected cells. Returns false if there is no selection. */
+    copySelection() {
+        if (!this.#table.ready || !selection(this.#table.viewer))
             return false;
         this.#copy();
         return true;
     }
     #copy() {
-        const { viewer, name } = this.#replica;
-        const copied = this.#replica.reading(() => copy(viewer)).then((rows) => this.#told.say(`Copied ${counted(rows, "row")} of ${name}.`));
-        this.#told.trying(`${name} could not be copied`, copied);
+        const { viewer, name } = this.#table;
+        const copied = this.#table
+            .reading(() => copy(viewer))
+            .then((rows) => this.#toast.show(`Copied ${plural(rows, "row")} of ${name}.`));
+        this.#toast.showFailure(`${name} could not be copied`, copied);
     }
-}
-export function iconButton(name, title, click) {
-    const made = button("", { class: "quiet icon-only", title, "aria-label": title }, click);
-    made.append(icon(name));
-    return made;
 }

@@ -1,93 +1,95 @@
-/** The workspace: tables side by side, livejoin's own in tabs, lines between them, one of them wide if wanted. */
-import { byId, make } from "../ui/dom.js";
-import { typing } from "../ui/shortcuts.js";
-import { Panel } from "./table_panel.js";
-import { Replica } from "./grid_table.js";
-import { Replicas } from "./grid_tables.js";
-import { splitters } from "../ui/splitters.js";
-import { tabs } from "../ui/tabs.js";
-export const SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
-const START = {
-    orchestrator_logs: {
-        sort: [
-            ["ts", "desc"],
-            ["_id", "desc"],
-        ],
-    }, // what was decided at once has one time
+/** The Tables view: data tables side by side, livejoin's own tables in tabs, with separators between them. */
+import { byId, element, setText } from "../ui/dom.js";
+import { describeChoice, formatCount } from "../ui/format.js";
+import { createTabs } from "../ui/navigation.js";
+import { isTyping } from "../ui/shortcuts.js";
+import { enableSplitters } from "../ui/splitters.js";
+import { GridTable } from "./grid_table.js";
+import { GridTables } from "./grid_tables.js";
+import { TablePanel } from "./table_panel.js";
+export const DEFAULT_SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
+const NEWEST_LOG_FIRST = [
+    ["ts", "desc"],
+    ["_id", "desc"], // lines of one decision share a timestamp
+];
+const DEFAULTS = {
+    orchestrator_logs: { sort: NEWEST_LOG_FIRST },
     control_raw: { sort: [["offset", "desc"]] },
     generations: { sort: [["generation", "desc"]] },
     rejects_ui: { sort: [["ts", "desc"]] },
 };
 export class Workspace {
-    replicas;
-    #layouts;
+    tables;
+    #layout;
     #panels = new Map();
-    #used = null; // in which the person last pressed
-    #split;
-    #tabs;
+    #lastUsed = null; // the panel of the last pointer press
+    #setSplit;
+    #showTab;
     #main = byId("view-tables");
     #live;
     #status = null;
-    constructor(engine, layouts, told) {
-        this.#layouts = layouts;
+    constructor(engine, layout, toast) {
+        this.#layout = layout;
         const viewers = [...this.#main.querySelectorAll("perspective-viewer")];
-        this.replicas = new Replicas(viewers.map((viewer) => {
-            const name = viewer.dataset["table"] ?? "";
-            const changed = (different) => {
-                const { [name]: _before, ...others } = layouts.now.tables;
-                layouts.set({ tables: different ? { ...others, [name]: different } : others });
-            };
-            const start = { plugin_config: { edit_mode: "SELECT_REGION" }, ...START[name] };
-            return new Replica(engine, viewer, { start, saved: layouts.now.tables[name], changed });
-        }));
-        for (const replica of this.replicas.all.values())
-            this.#panel(replica, told);
-        this.#split = splitters(this.#main, layouts.now.split, (split) => layouts.set({ split }));
-        this.#tabs = tabs(byId("tabs"), layouts.now.tab, (tab) => {
+        this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
+        for (const table of this.tables.byName.values())
+            this.#addPanel(table, toast);
+        this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
+        this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
             for (const tools of byId("tab-tools").children)
                 tools.hidden = tools.id !== `tools-${tab.id}`;
-            layouts.set({ tab: tab.id });
+            layout.update({ tab: tab.id });
         });
-        this.#widened();
+        this.#showWidened();
         document.addEventListener("keydown", (event) => {
             const copies = event.key === "c" &&
                 (event.ctrlKey || event.metaKey) &&
-                !typing(event) &&
+                !isTyping(event) &&
                 getSelection()?.isCollapsed !== false;
-            if (copies && this.#used?.copySelected())
+            if (copies && this.#lastUsed?.copySelection())
                 event.preventDefault();
         });
     }
-    #panel(replica, told) {
-        const body = replica.viewer.parentElement;
-        const panel = new Panel(replica, body, told, (name) => this.widen(name));
-        this.#panels.set(replica.name, panel);
-        body.addEventListener("pointerdown", () => (this.#used = panel));
-        const tab = byId("tabs").querySelector(`[data-table=${replica.name}]`);
+    #createTable(engine, viewer) {
+        const name = viewer.dataset["table"] ?? "";
+        const layout = this.#layout;
+        const onChange = (changes) => {
+            const { [name]: _previous, ...others } = layout.current.tables;
+            layout.update({ tables: changes ? { ...others, [name]: changes } : others });
+        };
+        const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, ...DEFAULTS[name] };
+        return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange });
+    }
+    #addPanel(table, toast) {
+        const body = table.viewer.parentElement;
+        const panel = new TablePanel(table, body, toast, (name) => this.widen(name));
+        this.#panels.set(table.name, panel);
+        body.addEventListener("pointerdown", () => (this.#lastUsed = panel));
+        const tab = byId("tabs").querySelector(`[data-table=${table.name}]`);
         if (tab) {
             panel.tools.id = `tools-${tab.id}`;
             byId("tab-tools").append(panel.tools);
-            tab.append(make("span", {}, replica.name), make("span", { class: "count" }));
+            tab.append(element("span", {}, table.name), element("span", { class: "count" }));
         }
         else {
-            body.before(make("header", { class: "bar" }, make("h2", {}, replica.name), panel.tools));
+            body.before(element("header", { class: "bar" }, element("h2", {}, table.name), panel.tools));
         }
     }
-    /** Give a table all of the workspace, or take it back. */
+    /** Let a table fill the workspace, or undo that. */
     widen(name) {
-        this.#layouts.set({ wide: this.#layouts.now.wide === name ? "" : name });
-        this.#widened();
+        this.#layout.update({ wide: this.#layout.current.wide === name ? "" : name });
+        this.#showWidened();
     }
-    /** Widen the table that has the focus, or else the join. */
+    /** Widen the focused table, by default the join. */
     widenFocused() {
         const section = document.activeElement?.closest("section[data-area]");
         const viewer = section?.querySelector("[role=tabpanel]:not([hidden]) perspective-viewer") ??
             section?.querySelector("perspective-viewer");
-        this.widen(this.#layouts.now.wide || viewer?.dataset["table"] || "final_ui");
+        this.widen(this.#layout.current.wide || viewer?.dataset["table"] || "final_ui");
     }
-    #widened() {
-        const { wide } = this.#layouts.now;
-        const viewer = this.replicas.all.get(wide)?.viewer;
+    #showWidened() {
+        const { wide } = this.#layout.current;
+        const viewer = this.tables.byName.get(wide)?.viewer;
         const area = viewer?.closest("section[data-area]")?.dataset["area"] ?? "";
         if (area)
             this.#main.dataset["wide"] = area;
@@ -95,20 +97,20 @@ export class Workspace {
             delete this.#main.dataset["wide"];
         for (const [name, panel] of this.#panels)
             panel.wide = name === wide && area !== "";
-        for (const one of this.replicas.all.values())
-            one.fit();
+        for (const table of this.tables.byName.values())
+            table.fit();
     }
     async reset() {
-        this.#layouts.reset();
-        this.#split(this.#layouts.now.split);
-        this.#tabs.show(this.#layouts.now.tab);
-        this.#widened();
-        await Promise.all([...this.replicas.all.values()].map((one) => one.reset()));
+        this.#layout.reset();
+        this.#setSplit(this.#layout.current.split);
+        this.#showTab(this.#layout.current.tab);
+        this.#showWidened();
+        await Promise.all([...this.tables.byName.values()].map((table) => table.reset()));
     }
-    live(generation) {
+    setLive(generation) {
         this.#live = generation;
     }
-    status(status) {
+    setStatus(status) {
         this.#status = status;
     }
     heartbeat({ tables = {}, limited = {} }) {
@@ -116,28 +118,28 @@ export class Workspace {
             const rows = tables[name]?.rows;
             if (rows === undefined)
                 continue;
-            panel.count(rows, limited[name]?.total);
-            void panel.empty(rows, this.#why(name));
+            panel.showCount(rows, limited[name]?.total);
+            void panel.showEmptyMessage(rows, this.#emptyReason(name));
             const count = byId("tabs").querySelector(`[data-table=${name}] .count`);
-            if (count && count.textContent !== rows.toLocaleString("en"))
-                count.textContent = rows.toLocaleString("en");
+            if (count)
+                setText(count, formatCount(rows));
         }
     }
     /** Why a table is empty, and what to do about it. */
-    #why(table) {
+    #emptyReason(table) {
         const live = this.#live;
         if (table === "control_raw")
-            return "No control message has come yet. Swap… writes one, and so does anything that writes to the control topic.";
+            return "No control messages yet. Swap… writes one; so does any producer to the control topic.";
         if (table === "rejects_ui" && live)
-            return "No rejects: every record read so far fits.";
+            return "No rejects: every record read so far is valid.";
         if (!live)
-            return `Nothing is live yet: ${this.#status?.message || "livejoin is starting"}. Rows appear by themselves; Swap… names other topics.`;
+            return `Nothing is live yet: ${this.#status?.message || "livejoin is starting"}. Swap… chooses other topics.`;
         if (table === "users_ui")
             return `No records yet. Reading from ${live.usersTopic}; rows appear as they are written.`;
         if (table === "accounts_ui")
             return `No records yet. Reading from ${live.accountsTopic}; rows appear as they are written.`;
         if (table === "final_ui")
-            return `No joined rows yet: ${live.usersTopic} ${live.joinType} ${live.accountsTopic}. Look at the tables beside it for what was read.`;
-        return "Nothing yet.";
+            return `No joined rows yet: ${describeChoice(live)}. The source tables show which records were read.`;
+        return "No rows yet.";
     }
 }

@@ -1,31 +1,29 @@
-/** From Kafka to this page: the Kafka time of rows that have just come, against livejoin's clock as it is here. */
+/** Measures latency: from a record's Kafka timestamp until its row is in this page, by livejoin's clock. */
 import { readArrow } from "../../protocol/arrow.js";
-import { Skew } from "./statistics.js";
-const SOURCES = ["users_ui", "accounts_ui"]; // each record is a row in one of them
-const LARGEST = 64 << 10; // a run that long is history that is caught up with, and reading it again would cost time
-export class Latency {
-    #skew = new Skew();
-    #into;
-    constructor(into) {
-        this.#into = into;
+import { ClockOffset } from "./statistics.js";
+const SOURCE_TABLES = ["users_ui", "accounts_ui"]; // each record is one row of one of them
+const MAX_BYTES = 64 << 10; // larger parts are backlog, and decoding them again would cost time
+export class LatencyMeter {
+    #offset = new ClockOffset();
+    #histogram;
+    constructor(histogram) {
+        this.#histogram = histogram;
     }
-    /** A frame has just arrived. */
-    arrived({ header }) {
-        this.#skew.add(header.at, Date.now());
+    frameReceived({ header }) {
+        this.#offset.add(header.at, Date.now());
     }
-    /** A frame's rows are in the page. */
-    applied({ header, payloads }) {
+    frameApplied({ header, payloads }) {
         if (header.type !== "data" || header.resumed)
             return;
-        const now = Date.now() + this.#skew.ms;
+        const now = Date.now() + this.#offset.ms;
         for (const [i, { table, kind, bytes }] of header.parts.entries()) {
-            if (kind !== "upsert" || !SOURCES.includes(table) || bytes > LARGEST)
+            if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || bytes > MAX_BYTES)
                 continue;
             const { fields, columns } = readArrow(payloads[i]);
             const times = columns[fields.findIndex(({ name }) => name === "_ts")] ?? [];
             for (const time of times)
                 if (typeof time === "number")
-                    this.#into.add(now - time);
+                    this.#histogram.add(now - time);
         }
     }
 }

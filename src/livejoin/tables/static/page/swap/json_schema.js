@@ -1,74 +1,75 @@
-/** Checks a message against the JSON Schema that livejoin publishes: as much of it as that schema uses. Pure. */
-/** What is wrong with a text that should be a message; nothing: it can be sent. */
-export function check(text, schema) {
+/** Validates a message against the published JSON Schema. Supports the keywords that this schema uses. Pure. */
+/** Errors and warnings about a message; without an error it can be sent. */
+export function checkMessage(json, schema) {
     let value;
     try {
-        value = JSON.parse(text);
+        value = JSON.parse(json);
     }
     catch (error) {
-        return [{ level: "error", text: `not JSON: ${where(text, error instanceof Error ? error.message : "")}` }];
+        return [{ level: "error", text: `not valid JSON: ${locate(json, error instanceof Error ? error.message : "")}` }];
     }
-    const found = wrong(value, schema, "").map((one) => ({ level: "error", text: one }));
+    const findings = validate(value, schema, "").map((text) => ({ level: "error", text }));
     if (typeof value !== "object" || value === null || Array.isArray(value))
-        return found;
+        return findings;
     const known = Object.keys(schema.properties ?? {});
-    for (const name of Object.keys(value)) {
-        if (known.includes(name))
-            continue;
-        const near = known.find((one) => one.toLowerCase() === name.toLowerCase());
-        found.push({
-            level: "warning",
-            text: `"${name}" is not known and will be ignored${near ? `; did you mean ${near}?` : ""}`,
-        });
+    const names = Object.keys(value);
+    if (!findings.length && !names.some((name) => known.includes(name))) {
+        findings.push({ level: "error", text: `no known field; the fields are ${known.join(", ")}` });
     }
-    const none = !found.some(({ level }) => level === "error") && !Object.keys(value).some((name) => known.includes(name));
-    return none ? [{ level: "error", text: `no known field: there are ${known.join(", ")}` }, ...found] : found;
+    return [...findings, ...names.filter((name) => !known.includes(name)).map((name) => unknownField(name, known))];
 }
-/** A parser's message with line and column, which it tells as a position, if at all. */
-function where(text, message) {
-    const at = /position (\d+)/.exec(message);
-    if (!at || /line \d+/.test(message))
-        return message || "it cannot be read";
-    const before = text.slice(0, Number(at[1])).split("\n");
-    return `${message} (line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1})`;
+function unknownField(name, known) {
+    const similar = known.find((field) => field.toLowerCase() === name.toLowerCase());
+    const hint = similar ? `; did you mean ${similar}?` : "";
+    return { level: "warning", text: `"${name}" is unknown and will be ignored${hint}` };
 }
-function wrong(value, schema, name) {
-    const at = name ? `${name}: ` : "";
+/** Add line and column to a parser error that has only a position. */
+function locate(json, message) {
+    const position = /position (\d+)/.exec(message);
+    if (!position || /line \d+/.test(message))
+        return message || "it cannot be parsed";
+    const lines = json.slice(0, Number(position[1])).split("\n");
+    return `${message} (line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1})`;
+}
+function validate(value, schema, path) {
+    const prefix = path ? `${path}: ` : "";
     if (schema.oneOf) {
-        const fits = schema.oneOf.some((one) => !wrong(value, one, name).length);
-        return fits ? [] : [`${at}${schema.description ?? "fits none of what is allowed"}`];
+        const matches = schema.oneOf.some((option) => !validate(value, option, path).length);
+        return matches ? [] : [`${prefix}${schema.description ?? "matches none of the allowed forms"}`];
     }
     const types = schema.type === undefined ? [] : [schema.type].flat();
-    if (types.length && !types.includes(typeOf(value)) && !(types.includes("number") && typeOf(value) === "integer")) {
-        return [`${at}expected ${types.join(" or ")}, got ${typeOf(value)}`];
+    const type = typeOf(value);
+    if (types.length && !types.includes(type) && !(types.includes("number") && type === "integer")) {
+        return [`${prefix}expected ${types.join(" or ")}, got ${type}`];
     }
     if (typeof value === "string")
-        return wrongText(value, schema, at);
-    if (typeof value === "object" && value !== null)
-        return wrongObject(value, schema, at);
-    return [];
+        return validateString(value, schema, prefix);
+    if (typeof value !== "object" || value === null)
+        return [];
+    return validateObject(value, schema, path);
 }
-function wrongText(value, { pattern, maxLength, description }, at) {
+function validateString(value, { pattern, maxLength, description }, prefix) {
     if (maxLength !== undefined && value.length > maxLength)
-        return [`${at}has more than ${maxLength} characters`];
+        return [`${prefix}longer than ${maxLength} characters`];
     if (pattern !== undefined && !new RegExp(pattern, "u").test(value)) {
-        return [`${at}"${value}" does not fit${description ? `: ${description}` : ""}; it should match ${pattern}`];
+        return [`${prefix}"${value}" is not valid${description ? `: ${description}` : ""}; it must match ${pattern}`];
     }
     return [];
 }
-function wrongObject(value, schema, at) {
+function validateObject(value, schema, path) {
+    const prefix = path ? `${path}: ` : "";
     const names = Object.keys(value);
     if (schema.minProperties !== undefined && names.length < schema.minProperties)
-        return [`${at}holds nothing`];
-    const found = [];
+        return [`${prefix}is empty`];
+    const errors = [];
     for (const name of names) {
-        const own = schema.properties?.[name];
-        if (own)
-            found.push(...wrong(value[name], own, at ? `${at.slice(0, -2)}.${name}` : name));
+        const property = schema.properties?.[name];
+        if (property)
+            errors.push(...validate(value[name], property, path ? `${path}.${name}` : name));
         else if (schema.additionalProperties === false)
-            found.push(`${at}"${name}" is not allowed here`);
+            errors.push(`${prefix}"${name}" is not allowed here`);
     }
-    return found;
+    return errors;
 }
 function typeOf(value) {
     if (value === null)

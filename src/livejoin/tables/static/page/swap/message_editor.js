@@ -1,43 +1,43 @@
-/** The message as JSON, for those who want to write it: checked against the published schema as one types. */
-import { ask } from "../../protocol/http.js";
-import { make } from "../ui/dom.js";
-import { check } from "./json_schema.js";
-const PUBLISHED = "api/v1/schema/control.json";
-export class Editor {
-    #text;
+/** JSON editor of the control message, validated against the published schema while typing. */
+import { get } from "../../protocol/http.js";
+import { element } from "../ui/dom.js";
+import { checkMessage } from "./json_schema.js";
+const SCHEMA_PATH = "api/v1/schema/control.json";
+export class MessageEditor {
+    #textarea;
     #findings;
     #schema = null;
-    constructor(text, findings) {
-        this.#text = text;
+    constructor(textarea, findings) {
+        this.#textarea = textarea;
         this.#findings = findings;
-        text.addEventListener("input", () => this.#check());
+        textarea.addEventListener("input", () => this.#check());
     }
     async open(message) {
-        this.#text.value = JSON.stringify(message, null, 2);
+        this.#textarea.value = JSON.stringify(message, null, 2);
         if (this.#schema === null) {
-            const answer = await ask(PUBLISHED);
-            if (answer.ok)
-                this.#schema = answer.body;
+            const response = await get(SCHEMA_PATH);
+            if (response.ok)
+                this.#schema = response.body;
             else
-                this.#say([{ level: "warning", text: `The schema cannot be had, so nothing is checked here. ${answer.why}` }]);
+                this.#show([{ level: "warning", text: `Not validated: the schema is not available. ${response.error}` }]);
         }
         this.#check();
     }
-    /** The message as it was written, or null where it cannot be sent. */
+    /** The text as written, or null if it is not valid. */
     get message() {
-        return this.#check() ? this.#text.value : null;
+        return this.#check() ? this.#textarea.value : null;
     }
     #check() {
         if (this.#schema === null)
             return true;
-        const found = check(this.#text.value, this.#schema);
-        this.#say(found);
-        const good = !found.some(({ level }) => level === "error");
-        this.#text.setAttribute("aria-invalid", String(!good));
-        return good;
+        const findings = checkMessage(this.#textarea.value, this.#schema);
+        this.#show(findings);
+        const valid = !findings.some(({ level }) => level === "error");
+        this.#textarea.setAttribute("aria-invalid", String(!valid));
+        return valid;
     }
-    #say(found) {
-        const all = found.length ? found : [{ level: "good", text: "Fits the schema." }];
-        this.#findings.replaceChildren(...all.map(({ level, text }) => make("li", { "data-level": level }, text)));
+    #show(findings) {
+        const all = findings.length ? findings : [{ level: "good", text: "Matches the schema." }];
+        this.#findings.replaceChildren(...all.map(({ level, text }) => element("li", { "data-level": level }, text)));
     }
 }

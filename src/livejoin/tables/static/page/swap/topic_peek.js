@@ -1,46 +1,51 @@
-/** The newest messages of a topic, raw or as a source would take them. */
-import { ask } from "../../protocol/http.js";
-import { button, make } from "../ui/dom.js";
-import { moment } from "../ui/time_format.js";
+/** Shows the newest messages of a topic, raw or as a source would parse them. */
+import { get } from "../../protocol/http.js";
+import { button, element } from "../ui/dom.js";
+import { formatTime } from "../ui/time_format.js";
 const COUNT = 10;
-export class Peek {
-    #place;
+export class TopicPeekView {
+    #target;
     #parsed = true;
-    #answer = null;
-    constructor(place) {
-        this.#place = place;
+    constructor(target) {
+        this.#target = target;
     }
-    async look(topic) {
-        this.#place.hidden = false;
-        this.#place.replaceChildren(make("p", { class: "soft" }, `Reading ${topic} …`));
-        const answer = await ask(`api/v1/topics/${encodeURIComponent(topic)}/peek?count=${COUNT}`);
-        this.#answer = answer.ok ? answer.body : null;
-        if (answer.ok)
-            this.#draw(answer.body);
+    async load(topic) {
+        this.#target.hidden = false;
+        this.#target.replaceChildren(element("p", { class: "muted" }, `Reading ${topic} …`));
+        const response = await get(`api/v1/topics/${encodeURIComponent(topic)}/peek?count=${COUNT}`);
+        if (response.ok)
+            this.#draw(response.body);
         else
-            this.#place.replaceChildren(make("p", { class: "bad" }, answer.why));
+            this.#target.replaceChildren(element("p", { class: "bad" }, response.error));
     }
-    #draw({ topic, complete, messages }) {
-        const choose = (parsed) => () => {
+    #draw(peek) {
+        const { topic, complete, messages } = peek;
+        const show = (parsed) => () => {
             this.#parsed = parsed;
-            if (this.#answer)
-                this.#draw(this.#answer);
+            this.#draw(peek);
         };
-        const how = make("span", { class: "segments" }, button("Parsed", { "aria-pressed": this.#parsed }, choose(true)), button("Raw", { "aria-pressed": !this.#parsed }, choose(false)));
-        const close = button("✕", { class: "quiet", "aria-label": "Close the messages" }, () => (this.#place.hidden = true));
-        const head = make("h3", {}, `Newest of ${topic}`, make("span", { class: "gap" }), how, close);
-        const none = messages.length ? [] : [make("p", { class: "soft" }, "No records yet.")];
-        const partly = complete ? [] : [make("p", { class: "soft" }, "There was no time to read all partitions.")];
-        this.#place.replaceChildren(head, ...none, ...partly, ...messages.map((one) => this.#message(one)));
+        const modes = element("span", { class: "segments" }, button("Parsed", { "aria-pressed": this.#parsed }, show(true)), button("Raw", { "aria-pressed": !this.#parsed }, show(false)));
+        const hide = () => (this.#target.hidden = true);
+        const close = button("✕", { class: "flat", "aria-label": "Close the messages" }, hide);
+        const heading = element("h3", {}, `Newest of ${topic}`, element("span", { class: "spacer" }), modes, close);
+        const notes = [
+            ...(messages.length ? [] : ["No records yet."]),
+            ...(complete ? [] : ["Timed out before all partitions were read."]),
+        ];
+        this.#target.replaceChildren(heading, ...notes.map((note) => element("p", { class: "muted" }, note)), ...messages.map((message) => this.#message(message)));
     }
     #message({ partition, offset, timestamp, key, value, parsed, reason }) {
-        const when = timestamp ? moment(Date.parse(timestamp)) : "no time";
-        const head = make("div", { class: "soft" }, `${partition}-${offset}, ${when}${key === null ? "" : `, key ${key}`}`);
+        const time = timestamp ? formatTime(Date.parse(timestamp)) : "no timestamp";
+        const position = `${partition}-${offset}, ${time}${key === null ? "" : `, key ${key}`}`;
+        const heading = element("div", { class: "muted" }, position);
+        return element("div", { class: "message" }, heading, this.#content(value, parsed, reason));
+    }
+    #content(value, parsed, reason) {
         if (!this.#parsed)
-            return make("div", { class: "message" }, head, make("pre", { class: "raw" }, value ?? "(null)"));
+            return element("pre", { class: "raw" }, value ?? "(null)");
         if (parsed === null)
-            return make("div", { class: "message" }, head, make("p", { class: "bad" }, reason ?? ""));
-        const fields = Object.entries(parsed).map(([name, found]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, typeof found === "string" ? found : JSON.stringify(found))));
-        return make("div", { class: "message" }, head, make("table", { class: "plain" }, make("tbody", {}, ...fields)));
+            return element("p", { class: "bad" }, reason ?? "");
+        const fields = Object.entries(parsed).map(([name, field]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, typeof field === "string" ? field : JSON.stringify(field))));
+        return element("table", { class: "plain" }, element("tbody", {}, ...fields));
     }
 }

@@ -1,17 +1,17 @@
-/** A field for a topic: what there is, searched as one types, with what each topic holds. Any name may be typed. */
-import { make } from "../ui/dom.js";
-import { age } from "../ui/time_format.js";
-import { counted } from "../../protocol/api_types.js";
-const MOST = 200; // in the list; who has more types more
-export class Picker {
+/** Combobox for a topic: filters the known topics while typing and describes each. Any name may be entered. */
+import { element } from "../ui/dom.js";
+import { plural } from "../ui/format.js";
+import { formatAge } from "../ui/time_format.js";
+const MAX_OPTIONS = 200;
+export class TopicPicker {
     input;
     #list;
     #topics;
-    #at = -1;
+    #active = -1; // index of the highlighted option
     constructor(input, topics) {
         this.input = input;
         this.#topics = topics;
-        this.#list = make("div", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
+        this.#list = element("div", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
         input.after(this.#list);
         for (const [name, value] of Object.entries({
             role: "combobox",
@@ -23,78 +23,75 @@ export class Picker {
         }
         input.addEventListener("input", () => this.#open());
         input.addEventListener("click", () => this.#open());
-        input.addEventListener("blur", () => this.#close());
-        input.addEventListener("keydown", (event) => this.#key(event));
-        // the field keeps the focus, so that it does not close before the click
+        input.addEventListener("blur", () => this.#setOpen(false));
+        input.addEventListener("keydown", (event) => this.#onKey(event));
+        // keep the focus in the field, or `blur` would close the list before the click
         this.#list.addEventListener("pointerdown", (event) => event.preventDefault());
     }
-    /** The topic whose name stands in the field, or that is kept if it is blank. */
+    /** The entered topic, or the current one if the field is blank. */
     get topic() {
         return this.input.value.trim() || this.input.placeholder;
     }
     #open() {
-        const typed = this.input.value.trim().toLowerCase();
-        const all = this.#topics().filter(({ kind }) => kind === "data");
-        const found = all.filter(({ name }) => name.toLowerCase().includes(typed));
-        const chosen = found.length === 1 && found[0]?.name === this.input.value.trim();
-        this.#at = -1;
-        this.#list.replaceChildren(...found.slice(0, MOST).map((topic) => this.#option(topic)));
-        this.#show(found.length > 0 && !chosen);
+        const typed = this.input.value.trim();
+        const matches = this.#topics().filter(({ kind, name }) => kind === "data" && name.toLowerCase().includes(typed.toLowerCase()));
+        const complete = matches.length === 1 && matches[0]?.name === typed;
+        this.#active = -1;
+        this.#list.replaceChildren(...matches.slice(0, MAX_OPTIONS).map((topic) => this.#option(topic)));
+        this.#setOpen(matches.length > 0 && !complete);
     }
     #option(topic) {
-        const option = make("div", {
+        const option = element("div", {
             role: "option",
             id: `${this.#list.id}-${topic.name}`,
             "data-name": topic.name,
             "aria-selected": "false",
         });
-        option.append(make("span", {}, topic.name), make("span", { class: "soft" }, holds(topic)));
+        option.append(element("span", {}, topic.name), element("span", { class: "muted" }, describeTopic(topic)));
         option.addEventListener("click", () => this.#choose(topic.name));
         return option;
     }
     #choose(name) {
         this.input.value = name;
-        this.#close();
+        this.#setOpen(false);
         this.input.dispatchEvent(new Event("change", { bubbles: true }));
     }
-    #key(event) {
+    #onKey(event) {
         const options = [...this.#list.children];
-        if (event.key === "ArrowDown" && this.#list.hidden)
+        const closed = this.#list.hidden;
+        if (event.key === "ArrowDown" && closed)
             this.#open();
         else if (event.key === "ArrowDown")
-            this.#mark(options, Math.min(options.length - 1, this.#at + 1));
+            this.#activate(options, Math.min(options.length - 1, this.#active + 1));
         else if (event.key === "ArrowUp")
-            this.#mark(options, Math.max(0, this.#at - 1));
-        else if (event.key === "Enter" && !this.#list.hidden && this.#at >= 0)
-            this.#choose(options[this.#at]?.dataset["name"] ?? "");
-        else if (event.key === "Escape" && !this.#list.hidden)
-            this.#close();
+            this.#activate(options, Math.max(0, this.#active - 1));
+        else if (event.key === "Enter" && !closed && this.#active >= 0)
+            this.#choose(options[this.#active]?.dataset["name"] ?? "");
+        else if (event.key === "Escape" && !closed)
+            this.#setOpen(false);
         else
             return;
         event.preventDefault();
-        event.stopPropagation(); // an Escape that closes the list does not close the panel
+        event.stopPropagation(); // an Escape that closes the list must not close the panel
     }
-    #mark(options, at) {
-        this.#at = at;
+    #activate(options, index) {
+        this.#active = index;
         for (const [i, option] of options.entries())
-            option.setAttribute("aria-selected", String(i === at));
-        options[at]?.scrollIntoView({ block: "nearest" });
-        this.input.setAttribute("aria-activedescendant", options[at]?.id ?? "");
+            option.setAttribute("aria-selected", String(i === index));
+        options[index]?.scrollIntoView({ block: "nearest" });
+        this.input.setAttribute("aria-activedescendant", options[index]?.id ?? "");
     }
-    #close() {
-        this.#show(false);
-    }
-    #show(yes) {
-        this.#list.hidden = !yes;
-        this.input.setAttribute("aria-expanded", String(yes));
+    #setOpen(open) {
+        this.#list.hidden = !open;
+        this.input.setAttribute("aria-expanded", String(open));
     }
 }
-/** What a topic holds, in a line. */
-export function holds({ partitions, records, newest, trouble }) {
+/** `1 partition, 300 records, newest 2.0 s ago`, or why that is unknown. */
+export function describeTopic({ partitions, records, newest, trouble }) {
     if (trouble)
         return trouble;
-    const last = newest ? `newest ${age(Date.now() - Date.parse(newest))} ago` : "empty";
-    return [counted(partitions, "partition"), records === null ? "" : counted(records, "record"), last]
+    const age = newest ? `newest ${formatAge(Date.now() - Date.parse(newest))} ago` : "empty";
+    return [plural(partitions, "partition"), records === null ? "" : plural(records, "record"), age]
         .filter(Boolean)
         .join(", ");
 }

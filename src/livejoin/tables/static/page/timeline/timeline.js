@@ -1,126 +1,137 @@
-/** The Timeline view: control messages and generations, the newest first; one of them in detail. */
-import { button, byId, facts, make } from "../ui/dom.js";
-import { events, linesOf } from "./history_events.js";
-import { moment, span } from "../ui/time_format.js";
-import { choice, kindOf } from "../../protocol/api_types.js";
-const SHOWN = 200;
+/** The Timeline view: control messages and generations, newest first, with details of the selected one. */
+import { button, byId, descriptionList, element } from "../ui/dom.js";
+import { describeChoice, formatCount, outcomeKind } from "../ui/format.js";
+import { formatDuration, formatTime } from "../ui/time_format.js";
+import { historyEvents, logLinesOf } from "./history_events.js";
+const MAX_EVENTS = 200;
+const REDRAW_MS = 5000; // durations of current stages grow
 export class Timeline {
-    #replicas;
+    #tables;
     #events = [];
     #lines = [];
-    #chosen = "";
+    #selected = "";
     #drawing = null;
-    #again = false;
-    constructor(replicas) {
-        this.#replicas = replicas;
-        setInterval(() => this.changed(), 5000); // what goes on gets longer
+    #redraw = false;
+    constructor(tables) {
+        this.#tables = tables;
+        setInterval(() => this.refresh(), REDRAW_MS);
     }
-    /** Rows that it is made of have changed. */
-    changed() {
+    /** The rows of the events have changed. */
+    refresh() {
         if (!byId("view-timeline").hidden)
             this.draw();
     }
-    /** Drawn once at a time: a burst of changes is drawn once more at its end. */
+    /** Never runs twice at once: a burst of changes is followed by one more run. */
     draw() {
         if (this.#drawing) {
-            this.#again = true;
+            this.#redraw = true;
             return;
         }
         this.#drawing = this.#draw().finally(() => {
             this.#drawing = null;
-            if (this.#again)
+            if (this.#redraw)
                 this.draw();
-            this.#again = false;
+            this.#redraw = false;
         });
     }
     async #draw() {
         const [messages, generations, lines] = await Promise.all([
-            this.#replicas.rows("control_raw"),
-            this.#replicas.rows("generations"),
-            this.#replicas.rows("orchestrator_logs"),
+            this.#tables.rows("control_raw"),
+            this.#tables.rows("generations"),
+            this.#tables.rows("orchestrator_logs"),
         ]);
         this.#lines = lines;
-        this.#events = events(messages, generations, lines).slice(0, SHOWN);
-        const chosen = this.#events.find(({ id }) => id === this.#chosen) ?? this.#events[0];
-        this.#chosen = chosen?.id ?? "";
+        this.#events = historyEvents(messages, generations, lines).slice(0, MAX_EVENTS);
+        const selected = this.#events.find(({ id }) => id === this.#selected) ?? this.#events[0];
+        this.#selected = selected?.id ?? "";
         const list = byId("events");
         const focused = document.activeElement?.dataset["event"];
         list.replaceChildren(...this.#events.map((event) => this.#item(event)));
         if (focused)
             list.querySelector(`[data-event="${focused}"]`)?.focus();
         if (!this.#events.length) {
-            list.replaceChildren(make("p", { class: "soft" }, "Nothing has happened yet. The first build appears here as soon as livejoin starts it."));
+            list.replaceChildren(element("p", { class: "muted" }, "No events yet. The first build appears here."));
         }
-        if (chosen)
-            this.#detail(chosen);
+        if (selected)
+            this.#showDetail(selected);
     }
     #item(event) {
-        const { id, at, by, outcome, generation, back, message } = event;
-        const item = button("", { class: "event", "data-event": id, "data-kind": kindOf(outcome), "aria-pressed": id === this.#chosen }, () => {
-            this.#chosen = id;
-            for (const other of byId("events").querySelectorAll("[aria-pressed]"))
+        const { id, at, by, outcome, reason } = event;
+        const kind = outcomeKind(outcome);
+        const attributes = { class: "event", "data-event": id, "data-kind": kind, "aria-pressed": id === this.#selected };
+        const item = button("", attributes, () => {
+            this.#selected = id;
+            for (const other of byId("events").querySelectorAll("[aria-pressed]")) {
                 other.setAttribute("aria-pressed", String(other === item));
-            this.#detail(event);
+            }
+            this.#showDetail(event);
         });
-        const returned = back ? `, back to generation ${back.generation}` : "";
-        const number = generation
-            ? `generation ${generation.generation}`
-            : message
-                ? `message ${message.offset}${returned}`
-                : "";
-        item.append(make("span", { class: "when" }, moment(at)), make("span", { class: "outcome", "data-kind": kindOf(outcome) }, outcome), make("span", { class: "what" }, ...whatOf(event)), make("span", { class: "who soft" }, `${number}${by && `, by ${by}`}`), ...(kindOf(outcome) === "bad" && event.reason ? [make("span", { class: "why bad" }, event.reason)] : []), make("span", { class: "stages" }, ...event.stages.map(stage)));
+        item.append(element("span", { class: "when" }, formatTime(at)), element("span", { class: "outcome", "data-kind": kind }, outcome), element("span", { class: "what" }, ...changeOf(event)), element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`), ...(kind === "bad" && reason ? [element("span", { class: "why bad" }, reason)] : []), element("span", { class: "stages" }, ...event.stages.map(stageLabel)));
         return item;
     }
-    #detail(event) {
-        const { generation, message, before, reason } = event;
-        const parts = [make("h2", {}, ...whatOf(event))];
-        const told = [
-            ["When", moment(event.at)],
+    #showDetail(event) {
+        const { generation, message, previous, reason } = event;
+        const facts = [
+            ["When", formatTime(event.at)],
             ["By", event.by],
             ["Outcome", event.outcome],
         ];
         if (reason)
-            told.push(["Reason", reason]);
-        if (before)
-            told.push(["Live before", choice(before)]);
-        parts.push(facts(told));
+            facts.push(["Reason", reason]);
+        if (previous)
+            facts.push(["Live before", describeChoice(previous)]);
+        const parts = [element("h2", {}, ...changeOf(event)), descriptionList(facts)];
         if (generation)
-            parts.push(...generationParts(generation, event.stages));
-        if (message)
-            parts.push(make("h3", {}, `Message ${message.offset}`), make("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)"));
-        const lines = linesOf(event, this.#lines);
-        parts.push(make("h3", {}, "Log"));
+            parts.push(...generationDetail(generation, event.stages));
+        if (message) {
+            const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
+            parts.push(element("h3", {}, `Message ${message.offset}`), raw);
+        }
+        const lines = logLinesOf(event, this.#lines);
+        parts.push(element("h3", {}, "Log"));
         if (!lines.length)
-            parts.push(make("p", { class: "soft" }, "No line of the log that is kept speaks of it."));
-        parts.push(make("ol", { class: "lines" }, ...lines.map(({ ts, level, msg }) => make("li", { "data-level": level }, make("span", { class: "soft" }, moment(ts)), ` ${msg}`))));
+            parts.push(element("p", { class: "muted" }, "The log has no lines about it, or not any more."));
+        parts.push(element("ol", { class: "log-lines" }, ...lines.map(logLine)));
         byId("event-detail").replaceChildren(...parts);
     }
 }
-/** Old → new, or what was asked for where nothing came of it. */
-function whatOf({ generation, back, message, before }) {
-    const after = generation ?? back;
-    if (after) {
-        const now = choice(after);
-        return before && choice(before) !== now ? [make("span", { class: "soft" }, `${choice(before)} → `), now] : [now];
+/** `generation 2`, or the message that led to none. */
+function subjectOf({ generation, rolledBackTo, message }) {
+    if (generation)
+        return `generation ${generation.generation}`;
+    const rollback = rolledBackTo ? `, back to generation ${rolledBackTo.generation}` : "";
+    return message ? `message ${message.offset}${rollback}` : "";
+}
+/** Old → new, or the request if it changed nothing. */
+function changeOf({ generation, rolledBackTo, message, previous }) {
+    const next = generation ?? rolledBackTo;
+    if (next) {
+        const [before, after] = [previous ? describeChoice(previous) : "", describeChoice(next)];
+        return before && before !== after ? [element("span", { class: "muted" }, `${before} → `), after] : [after];
     }
-    const asked = { ...message };
-    const named = [asked.usersTopic, asked.joinType, asked.accountsTopic].filter(Boolean).join(" ");
+    const request = { ...message };
+    const named = [request.usersTopic, request.joinType, request.accountsTopic].filter(Boolean).join(" ");
     return [named || (message?.raw ?? "").slice(0, 120) || "(empty)"];
 }
-function stage({ name, from, to }) {
-    return make("span", { class: "stage", "data-stage": name }, `${name} ${span((to ?? Date.now()) - from)}${to === null ? " …" : ""}`);
+const durationOf = ({ from, to }) => formatDuration((to ?? Date.now()) - from);
+function stageLabel(stage) {
+    const text = `${stage.name} ${durationOf(stage)}${stage.to === null ? " …" : ""}`;
+    return element("span", { class: "stage", "data-stage": stage.name }, text);
 }
-function generationParts({ generation, state, rows, read, rejected, tombstones }, all) {
-    const number = (count) => (count === null ? "–" : count.toLocaleString("en"));
-    const rowsOf = all.map(({ name, from, to }) => make("tr", {}, make("td", {}, name), make("td", {}, moment(from)), make("td", { class: "number" }, span((to ?? Date.now()) - from)), make("td", {}, to === null ? "goes on" : "")));
+function logLine({ ts, level, msg }) {
+    return element("li", { "data-level": level }, element("span", { class: "muted" }, formatTime(ts)), ` ${msg}`);
+}
+function generationDetail(row, stages) {
+    const count = (value) => (value === null ? "–" : formatCount(value));
+    const stageRows = stages.map((stage) => element("tr", {}, element("td", {}, stage.name), element("td", {}, formatTime(stage.from)), element("td", { class: "number" }, durationOf(stage)), element("td", {}, stage.to === null ? "current" : "")));
     return [
-        make("h3", {}, `Generation ${generation}, ${state}`),
-        make("table", { class: "plain" }, make("tbody", {}, ...rowsOf)),
-        facts([
-            ["Records read", number(read)],
-            ["Rows joined", number(rows)],
-            ["Rejects", number(rejected)],
-            ["Tombstones", number(tombstones)],
+        element("h3", {}, `Generation ${row.generation}, ${row.state}`),
+        element("table", { class: "plain" }, element("tbody", {}, ...stageRows)),
+        descriptionList([
+            ["Records read", count(row.read)],
+            ["Rows joined", count(row.rows)],
+            ["Rejects", count(row.rejected)],
+            ["Tombstones", count(row.tombstones)],
         ]),
     ];
 }

@@ -1,49 +1,49 @@
-/** Elements, found and made. What is given is put there as text and never as HTML. */
+/** Finding and creating elements. Content is always inserted as text, never as HTML. */
 export function byId(id) {
     const found = document.getElementById(id);
     if (found === null)
-        throw new Error(`the page lacks #${id}`);
+        throw new Error(`the page has no element #${id}`);
     return found;
 }
-/** Set a text, if it is another one: what stays is not drawn again, nor read out again. */
-export function put(element, text) {
-    if (element.textContent !== text)
-        element.textContent = text;
+/** Set the text only if it differs, so that it is not rendered or announced again. */
+export function setText(target, text) {
+    if (target.textContent !== text)
+        target.textContent = text;
 }
-/** The same for a text that may be cut, which is then there to be read by pointing at it. */
-export function putWhole(element, text) {
-    put(element, text);
-    if (element.title !== text)
-        element.title = text;
+/** The same for a text that may be cut off: the title shows all of it. */
+export function setTextAndTitle(target, text) {
+    setText(target, text);
+    if (target.title !== text)
+        target.title = text;
 }
-/** Attributes that are true or false stand there or not. */
-export function make(tag, attributes = {}, ...children) {
-    const element = document.createElement(tag);
-    give(element, attributes);
-    element.append(...children);
-    return element;
+export function element(tag, attributes = {}, ...children) {
+    const created = document.createElement(tag);
+    setAttributes(created, attributes);
+    created.append(...children);
+    return created;
 }
-export function draw(tag, attributes = {}, ...children) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    give(element, attributes);
-    element.append(...children);
-    return element;
+export function svgElement(tag, attributes = {}, ...children) {
+    const created = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    setAttributes(created, attributes);
+    created.append(...children);
+    return created;
 }
-function give(element, attributes) {
+/** A boolean attribute is present or absent; ARIA attributes are "true" or "false". */
+function setAttributes(target, attributes) {
     for (const [name, value] of Object.entries(attributes)) {
-        const told = typeof value !== "boolean" || name.startsWith("aria-"); // those say true or false
-        if (told)
-            element.setAttribute(name, String(value));
+        if (typeof value !== "boolean" || name.startsWith("aria-"))
+            target.setAttribute(name, String(value));
         else if (value)
-            element.setAttribute(name, "");
+            target.setAttribute(name, "");
     }
 }
-export function button(text, attributes, click) {
-    const element = make("button", { type: "button", ...attributes }, text);
-    element.addEventListener("click", click);
-    return element;
+export function button(text, attributes, onClick) {
+    const created = element("button", { type: "button", ...attributes }, text);
+    created.addEventListener("click", onClick);
+    return created;
 }
-/** Pairs of what and how much. */
-export function facts(pairs) {
-    return make("dl", { class: "facts" }, ...pairs.flatMap(([what, how]) => [make("dt", {}, what), make("dd", {}, how)]));
+/** Labels and values as a `<dl>`. */
+export function descriptionList(pairs) {
+    const items = pairs.flatMap(([label, value]) => [element("dt", {}, label), element("dd", {}, value)]);
+    return element("dl", { class: "facts" }, ...items);
 }

@@ -1,5 +1,5 @@
-/** Small drawings for buttons, each a path in a square of 16. They take the colour of the text around them. */
-import { draw } from "./dom.js";
+/** Line icons on a 16 by 16 grid, in the colour of the surrounding text. */
+import { button, svgElement } from "./dom.js";
 const PATHS = {
     settings: "M2 4h7M13 4h1M2 8h2M8 8h6M2 12h6M12 12h2M11 2.5v3M6 6.5v3M10 10.5v3",
     copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
@@ -16,6 +16,11 @@ const PATHS = {
     swap: "M2.5 5.5h10M10 3l2.5 2.5L10 8M13.5 10.5h-10M6 8l-2.5 2.5L6 13",
 };
 export function icon(name) {
-    const path = draw("path", { d: PATHS[name] });
-    return draw("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, path);
+    const path = svgElement("path", { d: PATHS[name] });
+    return svgElement("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, path);
+}
+export function iconButton(name, title, onClick) {
+    const created = button("", { class: "flat icon-only", title, "aria-label": title }, onClick);
+    created.append(icon(name));
+    return created;
 }

@@ -1,68 +1,67 @@
 /**
- * How a person has arranged the page: kept in the browser, and in the address, so that it can be sent to somebody.
- * An address counts over what the browser keeps. Other things in the address are left alone.
+ * The user's layout, saved in the browser and in the address, so that a link shows the same view to somebody else.
+ * The address wins over the saved layout. Other parameters of the address are left alone.
  */
-const KEY = "livejoin.layout.v2";
-const PART = "layout"; // of the address
-const SETTLE_MS = 300;
-export class Layouts {
-    #start;
-    #now;
+const STORAGE_KEY = "livejoin.layout.v2";
+const PARAMETER = "layout"; // of the address
+const SAVE_DELAY_MS = 300;
+export class SavedLayout {
+    #defaults;
+    #current;
     #timer;
-    constructor(start) {
-        this.#start = start;
-        const found = fromAddress() ?? parsed(localStorage.getItem(KEY)) ?? {};
-        this.#now = { ...start, ...found, split: { ...start.split, ...found.split } };
+    constructor(defaults) {
+        this.#defaults = defaults;
+        const found = fromAddress() ?? parse(localStorage.getItem(STORAGE_KEY)) ?? {};
+        this.#current = { ...defaults, ...found, split: { ...defaults.split, ...found.split } };
     }
-    get now() {
-        return this.#now;
+    get current() {
+        return this.#current;
     }
-    set(change) {
-        this.#now = { ...this.#now, ...change };
+    update(change) {
+        this.#current = { ...this.#current, ...change };
         clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => this.#save(), SETTLE_MS);
+        this.#timer = setTimeout(() => this.#save(), SAVE_DELAY_MS);
     }
-    /** As for somebody new. */
     reset() {
-        this.set(this.#start);
+        this.update(this.#defaults);
     }
     #save() {
-        const text = JSON.stringify(this.#now);
-        if (text === JSON.stringify(this.#start)) {
-            localStorage.removeItem(KEY);
+        const json = JSON.stringify(this.#current);
+        if (json === JSON.stringify(this.#defaults)) {
+            localStorage.removeItem(STORAGE_KEY);
             toAddress(null);
         }
         else {
-            localStorage.setItem(KEY, text);
-            toAddress(text);
+            localStorage.setItem(STORAGE_KEY, json);
+            toAddress(json);
         }
     }
 }
 function fromAddress() {
-    const part = new URLSearchParams(location.hash.slice(1)).get(PART);
-    if (part === null)
+    const encoded = new URLSearchParams(location.hash.slice(1)).get(PARAMETER);
+    if (encoded === null)
         return null;
     try {
-        const bytes = Uint8Array.from(atob(part.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
-        return parsed(new TextDecoder().decode(bytes));
+        const binary = atob(encoded.replaceAll("-", "+").replaceAll("_", "/"));
+        return parse(new TextDecoder().decode(Uint8Array.from(binary, (char) => char.charCodeAt(0))));
     }
     catch {
-        return null; // cut off on its way here: the person's own is better than none
+        return null; // a truncated link: fall back to the user's own layout
     }
 }
-function toAddress(text) {
-    const parts = new URLSearchParams(location.hash.slice(1));
-    parts.delete(PART);
-    if (text !== null) {
-        const bytes = String.fromCharCode(...new TextEncoder().encode(text));
-        parts.set(PART, btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""));
+function toAddress(json) {
+    const parameters = new URLSearchParams(location.hash.slice(1));
+    parameters.delete(PARAMETER);
+    if (json !== null) {
+        const binary = String.fromCharCode(...new TextEncoder().encode(json));
+        parameters.set(PARAMETER, btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", ""));
     }
-    const rest = parts.toString();
+    const rest = parameters.toString();
     history.replaceState(history.state, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
 }
-function parsed(text) {
+function parse(json) {
     try {
-        const found = JSON.parse(text ?? "null");
+        const found = JSON.parse(json ?? "null");
         return typeof found === "object" ? found : null;
     }
     catch {

@@ -1,44 +1,44 @@
-/** What a person prefers on every livejoin: light or dark, local time or UTC. */
-const KEY = "livejoin.prefs.v1";
+/** The user's preferences: light or dark, local time or UTC. Dispatches `theme` and `timezone` events. */
+const STORAGE_KEY = "livejoin.prefs.v1";
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const NEXT = { system: "light", light: "dark", dark: "system" };
 class Preferences extends EventTarget {
-    #now = { theme: "system", utc: false };
+    #settings = { theme: "system", utc: false };
     constructor() {
         super();
         try {
-            const { theme, utc } = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-            this.#now = { theme: theme in NEXT ? theme : "system", utc: utc === true };
+            const { theme, utc } = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}");
+            this.#settings = { theme: theme in NEXT ? theme : "system", utc: utc === true };
         }
         catch {
-            // somebody else's, or cut off: the defaults are fine
+            // not ours, or damaged: keep the defaults
         }
         DARK.addEventListener("change", () => this.dispatchEvent(new Event("theme")));
-        this.#apply();
+        this.#applyTheme();
     }
     get theme() {
-        return this.#now.theme;
+        return this.#settings.theme;
     }
     get dark() {
-        return this.#now.theme === "dark" || (this.#now.theme === "system" && DARK.matches);
+        return this.theme === "dark" || (this.theme === "system" && DARK.matches);
     }
     get utc() {
-        return this.#now.utc;
+        return this.#settings.utc;
     }
     nextTheme() {
-        this.#set({ ...this.#now, theme: NEXT[this.#now.theme] }, "theme");
+        this.#update({ ...this.#settings, theme: NEXT[this.theme] }, "theme");
     }
     toggleUtc() {
-        this.#set({ ...this.#now, utc: !this.#now.utc }, "times");
+        this.#update({ ...this.#settings, utc: !this.utc }, "timezone");
     }
-    #set(now, what) {
-        this.#now = now;
-        localStorage.setItem(KEY, JSON.stringify(now));
-        this.#apply();
-        this.dispatchEvent(new Event(what));
+    #update(settings, event) {
+        this.#settings = settings;
+        localStorage.setItem(STORAGE_KEY, JSON.stringify(settings));
+        this.#applyTheme();
+        this.dispatchEvent(new Event(event));
     }
-    #apply() {
-        document.documentElement.dataset["theme"] = this.#now.theme;
+    #applyTheme() {
+        document.documentElement.dataset["theme"] = this.theme;
     }
 }
-export const prefs = new Preferences();
+export const preferences = new Preferences();

@@ -1,27 +1,29 @@
-/** Keys that do things, and the list of them. They are left alone while somebody types. */
-import { byId, make } from "./dom.js";
-export function keys(all) {
+/** Keyboard shortcuts and the dialog that lists them. Inactive while the user types into a field. */
+import { byId, element } from "./dom.js";
+/** Keys that the browser or single elements handle, for the list only. */
+const BUILT_IN = [
+    ["Ctrl C", "copy the selected cells"],
+    ["Escape", "close the open dialog, menu or panel"],
+    ["Tab, arrows", "move between and within parts of the page"],
+    ["Enter", "press the focused button"],
+];
+export function registerShortcuts(shortcuts) {
     const help = byId("help");
-    const every = [...all, { key: "?", does: "show this list", do: () => toggle(help) }];
-    const more = [
-        ["Ctrl C", "copy the cells that are selected"],
-        ["Escape", "close what is open"],
-        ["Tab, arrows", "move between and inside parts"],
-        ["Enter", "press what has the frame around it"],
-    ];
-    byId("keys").replaceChildren(...[...every.map(({ key, does }) => [key, does]), ...more].flatMap(([key, does]) => [
-        make("dt", {}, make("kbd", {}, key)),
-        make("dd", {}, does),
+    const all = [...shortcuts, { key: "?", description: "show this list", action: () => toggle(help) }];
+    const listed = [...all.map(({ key, description }) => [key, description]), ...BUILT_IN];
+    byId("keys").replaceChildren(...listed.flatMap(([key, description]) => [
+        element("dt", {}, element("kbd", {}, key)),
+        element("dd", {}, description),
     ]));
     byId("help-open").addEventListener("click", () => toggle(help));
     document.addEventListener("keydown", (event) => {
-        if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event))
+        if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event))
             return;
-        const found = every.find(({ key }) => key === event.key);
+        const found = all.find(({ key }) => key === event.key);
         if (!found || (help.open && found.key !== "?"))
             return;
         event.preventDefault();
-        found.do();
+        found.action();
     });
 }
 function toggle(help) {
@@ -30,9 +32,10 @@ function toggle(help) {
     else
         help.showModal();
 }
-/** Whether the key goes into a field, also into one inside the engine's own elements. */
-export function typing(event) {
+/** Whether the key goes into a field, including fields inside the grid's shadow roots. */
+export function isTyping(event) {
     return event
         .composedPath()
-        .some((one) => one instanceof HTMLElement && (one.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(one.tagName)));
+        .some((node) => node instanceof HTMLElement &&
+        (node.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName)));
 }

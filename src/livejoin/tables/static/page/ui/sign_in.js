@@ -1,61 +1,57 @@
 /**
- * Who is there: the page starts once livejoin knows. A code in the address is used once and taken out of it; otherwise
- * a person is asked for a token. What follows is a cookie that scripts cannot read.
+ * Entry point of the page: signs the user in, then loads the page itself. A one-time code in the address is used and
+ * removed from it; without one, a dialog asks for a token.
  */
-import { post } from "../../protocol/http.js";
-import { make, put } from "./dom.js";
-import { whoami } from "./signed_in_user.js";
-const RENEW_MS = 30 * 60_000; // a session lasts for 12 hours
+import { fetchUser, keepSessionAlive, startSession } from "./auth.js";
+import { element, setText } from "./dom.js";
 const CODE = "code";
-/** Why not, or nothing. */
-const signIn = async (given) => (await post("api/v1/session", JSON.stringify(given))).why;
-/** The code of the address, which does not stay there. */
+/** Read the one-time code and remove it from the address. */
 function takeCode() {
-    const parts = new URLSearchParams(location.hash.slice(1));
-    const code = parts.get(CODE);
+    const parameters = new URLSearchParams(location.hash.slice(1));
+    const code = parameters.get(CODE);
     if (code === null)
         return null;
-    parts.delete(CODE);
-    const rest = parts.toString();
+    parameters.delete(CODE);
+    const rest = parameters.toString();
     history.replaceState(history.state, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
     return code;
 }
-/** Ask a person for a token until one counts. */
-function form(why) {
-    const field = make("input", { type: "password", name: "token", required: true, autocomplete: "current-password" });
-    const said = make("p", { role: "alert" }, why);
-    const button = make("button", { class: "main" }, "Sign in");
-    const hint = make("p", {}, "An operator makes tokens with the command: livejoin token make --role viewer");
-    const entry = make("form", {}, make("label", {}, "Token ", field), button, said, hint);
-    const dialog = make("dialog", { id: "sign-in" }, make("h2", {}, "Sign in to livejoin"), entry);
+/** Ask for tokens until one is accepted. */
+function askForToken(error) {
+    const field = element("input", { type: "password", name: "token", required: true, autocomplete: "current-password" });
+    const alert = element("p", { role: "alert" }, error);
+    const submit = element("button", { class: "primary" }, "Sign in");
+    const hint = element("p", {}, "An operator creates tokens with: livejoin token make --role viewer");
+    const form = element("form", {}, element("label", {}, "Token ", field), submit, alert, hint);
+    const dialog = element("dialog", { id: "sign-in" }, element("h2", {}, "Sign in to livejoin"), form);
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     document.body.append(dialog);
     dialog.showModal();
     return new Promise((resolve) => {
-        entry.onsubmit = async (event) => {
+        form.onsubmit = async (event) => {
             event.preventDefault();
-            button.disabled = true;
-            put(said, await signIn({ token: field.value }));
-            button.disabled = false;
+            submit.disabled = true;
+            setText(alert, await startSession({ token: field.value }));
+            submit.disabled = false;
             field.value = "";
-            if (said.textContent || !(await whoami()))
+            if (alert.textContent || !(await fetchUser()))
                 return field.focus();
             dialog.remove();
             resolve();
         };
     });
 }
-async function signedIn(why = "") {
-    if (!(await whoami()))
-        await form(why);
+async function ensureSignedIn(error = "") {
+    if (!(await fetchUser()))
+        await askForToken(error);
 }
-let asking = null;
-/** The socket was lost, maybe since we are not known any more. */
-function lost() {
-    asking ??= signedIn("You were signed out.").finally(() => (asking = null));
+let checking = null;
+/** The session may have ended: that, too, closes the socket. */
+function checkSession() {
+    checking ??= ensureSignedIn("You were signed out.").finally(() => (checking = null));
 }
 const code = takeCode();
-await signedIn(code === null ? "" : await signIn({ code }));
-addEventListener("livejoin-lost", lost);
-setInterval(() => signIn({ renew: true }), RENEW_MS);
+await ensureSignedIn(code === null ? "" : await startSession({ code }));
+addEventListener("livejoin-disconnected", checkSession);
+keepSessionAlive();
 await import("../../page.js");

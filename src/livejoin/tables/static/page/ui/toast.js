@@ -1,20 +1,20 @@
-/** Short words to the person, at the edge of the page, gone after a while. */
-import { put } from "./dom.js";
+/** Short messages at the edge of the page that disappear after a few seconds. */
+import { setText } from "./dom.js";
 const SHOWN_MS = 4000;
-export class Told {
-    #place;
+export class Toast {
+    #target;
     #timer;
-    constructor(place) {
-        this.#place = place;
+    constructor(target) {
+        this.#target = target;
     }
-    say(text) {
-        put(this.#place, text);
-        this.#place.classList.add("shown");
+    show(text) {
+        setText(this.#target, text);
+        this.#target.classList.add("shown");
         clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => this.#place.classList.remove("shown"), SHOWN_MS);
+        this.#timer = setTimeout(() => this.#target.classList.remove("shown"), SHOWN_MS);
     }
-    /** Say it if something that was asked for fails. */
-    trying(what, work) {
-        work.catch((error) => this.say(`${what}: ${error instanceof Error ? error.message : String(error)}`));
+    /** Show `prefix` and the error if the work fails. */
+    showFailure(prefix, work) {
+        work.catch((error) => this.show(`${prefix}: ${error instanceof Error ? error.message : String(error)}`));
     }
 }
