@@ -50,13 +50,14 @@ types: $(READY) types-page ## check types, of Python and of the page
 	@$(BIN)/mypy
 
 page: $(MODULES) ## compile the page out of web/, after a change there
+	@find src/livejoin/tables/static -name '*.js' -delete
 	@node_modules/.bin/tsc -p web
 
-# what is served is committed, so that nobody needs node to run livejoin; here it must be what web/ gives
+# The compiled page is committed, so that running livejoin does not need Node.js. It must match web/, with no stale .js file left.
 types-page: $(MODULES)
 	@rm -rf .web && node_modules/.bin/tsc -p web --outDir .web
-	@for made in .web/*.js; do cmp $$made src/livejoin/tables/static/$${made#.web/} || { \
-	  echo "livejoin: web/ has changed since it was compiled; run make page and commit what it writes" >&2; exit 1; }; done
+	@diff -rq -x '*.html' -x '*.css' -x '*.svg' -x '*.d.ts' .web src/livejoin/tables/static || { \
+	  echo "livejoin: the compiled page does not match web/; run make page and commit the result" >&2; exit 1; }
 
 $(MODULES): package.json package-lock.json .npmrc
 	@command -v npm > /dev/null || { \

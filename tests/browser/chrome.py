@@ -1,4 +1,4 @@
-"""A real Chromium, headless, with a page whose trouble is remembered."""
+"""Headless Chromium, with a page whose errors are recorded."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ FLAGS = [
     "--disable-background-networking",
     "--lang=en-US",
 ]
-ZONE = "America/New_York"  # never UTC, so that the two can be told apart
+ZONE = "America/New_York"  # not UTC, so that local time differs from it
 LOCALE: dict[str, str | float | bool] = {"LC_ALL": "en_US.UTF-8", "LANG": "en_US.UTF-8"}
 
 
@@ -27,7 +27,7 @@ class Trouble(list[str]):
 def page(
     url: str, *, scheme: Literal["light", "dark"] = "light", path: str = ""
 ) -> Iterator[tuple[Page, Trouble]]:
-    """Open the page in a fresh browser, or another one of the same server."""
+    """Open the page, or another path of the server, in a new browser."""
     trouble = Trouble()
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=installed(), args=FLAGS, env=LOCALE)
@@ -45,7 +45,7 @@ def page(
 
 
 def _matters(said: ConsoleMessage) -> bool:
-    """Every error, but that livejoin does not know who is there before they sign in."""
+    """Every error except the 401 of /whoami before signing in."""
     return said.type == "error" and not said.location["url"].endswith("/api/v1/whoami")
 
 

@@ -1,4 +1,4 @@
-"""What is started here runs for a short time."""
+"""Processes started here are short-lived."""
 
 from rig import running
 

@@ -1,4 +1,4 @@
-"""Have a browser: one that is installed, else the system's package, else the test tool's own."""
+"""Provide a browser: an installed one, else the system's package, else Playwright's own."""
 
 import os
 import shutil
@@ -10,18 +10,18 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def installed() -> str | None:
-    """A browser of this machine."""
+    """An installed browser."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 def bundled() -> bool:
-    """Whether the test tool has brought its own."""
+    """Whether Playwright has downloaded its own."""
     folders = (Path.home() / ".cache/ms-playwright", Path.home() / "Library/Caches/ms-playwright")
     return any(any(folder.glob("chromium*")) for folder in folders if folder.exists())
 
 
 def main() -> None:
-    """Install one where there is none."""
+    """Install a browser if there is none."""
     if installed() or bundled():
         return
     if shutil.which("apt-get") and os.geteuid() == 0:

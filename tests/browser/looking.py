@@ -1,4 +1,4 @@
-"""What tests of the page share: a staged livejoin with its page, and what a person sees of it."""
+"""Helpers of the page tests: a staged livejoin with its page, and queries on it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rig.running import until
 
 LIMIT_S = 20
 _VIEWER = "document.querySelector(`perspective-viewer[data-table=${table}]`)"
-# what the page gets by its socket can be cut off, and changed on its way
+# exposes the page's sockets, and lets a test modify frames in transit
 _SOCKETS = """
 window.sockets = [];
 window.WebSocket = class extends WebSocket {
@@ -39,50 +39,50 @@ _TAMPER = """([before, after]) => {
 def looked_at(
     count: int = 200, path: str = "", **options: Any
 ) -> Iterator[tuple[Stage, Page, chrome.Trouble]]:
-    """A stage and its page, once the grids are drawn. Whatever the browser complains of fails."""
+    """A stage and its page with rendered grids. Errors logged by the browser fail the test."""
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staged(count, **options))
         page, trouble = stack.enter_context(chrome.page(stage.url, path=path))
         drawn(page)
         yield stage, page, trouble
-        # the browser itself notes every answer that is not 2xx, and every socket that is lost
+        # the browser logs every response that is not 2xx and every lost socket
         noted = ("status of 422", "status of 503", "WebSocket")
         others = [line for line in trouble if not any(one in line for one in noted)]
         assert not others, others[:3]
 
 
 def drawn(page: Page) -> None:
-    """Wait until every grid in sight has rows."""
+    """Wait until every visible grid has rows."""
     for area in ("users", "accounts", "final", "system"):
         page.wait_for_selector(f"section[data-area={area}] perspective-viewer-datagrid tbody td")
 
 
 def hold_sockets(page: Page) -> None:
-    """Load the page again, so that a test has hold of its sockets: `sockets` in the page."""
+    """Reload the page with its sockets exposed as `window.sockets`."""
     page.add_init_script(_SOCKETS)
     page.reload()
     drawn(page)
 
 
 def tamper(page: Page, before: str, after: str) -> None:
-    """Change this in the next frame that has it. The page counts it as `tampered`."""
+    """Replace `before` in the next frame that contains it. `window.tampered` is then 1."""
     page.evaluate(_TAMPER, [before, after])
 
 
 def rows(page: Page, table: str) -> list[dict[str, Any]]:
-    """What a viewer shows, in its order."""
+    """The rows that a viewer shows, in order."""
     found: list[dict[str, Any]] = page.evaluate(_read("to_json"), table)
     return found
 
 
 def columns(page: Page, table: str) -> dict[str, list[Any]]:
-    """The same, column by column."""
+    """The same by column."""
     found: dict[str, list[Any]] = page.evaluate(_read("to_columns"), table)
     return found
 
 
 def _read(how: str) -> str:
-    """A viewer has no view for the moment in which it is given another table."""
+    """Script that reads a view, with retries: a viewer has none while it switches tables."""
     return f"""async (table) => {{
         for (let tries = 1; ; tries++) {{
             try {{
@@ -101,7 +101,7 @@ def config(page: Page, table: str) -> dict[str, Any]:
 
 
 def address(page: Page) -> str:
-    """As it is now: the tool's own copy lags behind."""
+    """The current address; Playwright's own copy lags behind."""
     found: str = page.evaluate("location.href")
     return found
 
@@ -111,7 +111,7 @@ def arrange(page: Page, table: str, **given: Any) -> None:
 
 
 def cell(page: Page, area: str, row: int, column: int) -> Locator:
-    """A cell as it is drawn, counted from 1."""
+    """A rendered cell, counted from 1."""
     return page.locator(
         f"section[data-area={area}] perspective-viewer-datagrid"
         f" tbody tr:nth-child({row}) td:nth-child({column})"
@@ -123,7 +123,7 @@ def tool(page: Page, area: str, name: str) -> Locator:
 
 
 def says(page: Page, selector: str, *texts: str) -> None:
-    """Wait until all of this is to be read there."""
+    """Wait until the element contains all of these texts."""
     place = page.locator(selector)
     until(lambda: all(text in (place.text_content() or "") for text in texts), str(texts), LIMIT_S)
 

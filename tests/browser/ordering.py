@@ -1,6 +1,6 @@
-"""The order of rows on screen, against that of the server's rows.
+"""Compares the order of rows on screen with the server's rows.
 
-Nulls come before everything else upwards, and after it downwards.
+Nulls are first in ascending order and last in descending order.
 """
 
 import io
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def served(stage: Stage) -> list[Row]:
-    """The server's own rows."""
+    """The server's rows."""
     with (
         urllib.request.urlopen(
             f"{stage.url}api/v1/tables/final_ui?format=arrow", timeout=LIMIT_S
@@ -53,24 +53,24 @@ def served(stage: Stage) -> list[Row]:
 
 
 def shown(page: Page) -> list[Row]:
-    """The rows of the grid as it is arranged, without its totals."""
+    """The rows of the grid as configured, without totals."""
     return [{name: row[name] for name in COLUMNS} for row in rows(page, "final_ui")]
 
 
 def rank(cell: Any) -> tuple[bool, Any]:
-    """Texts by their bytes; null is lowest."""
+    """Sort key: text by its bytes; null is lowest."""
     if cell is None:
         return (False, 0)
     return (True, cell.encode() if isinstance(cell, str) else cell)
 
 
 def total(cells: list[Any]) -> Any:
-    """A sum as the engine has it: of nulls alone it is null."""
+    """A sum as Perspective computes it: null if all cells are null."""
     return None if set(cells) == {None} else sum(cell or 0 for cell in cells)
 
 
 def expected(config: dict[str, Any], those: list[Row]) -> tuple[list[Any], Counter[Any]]:
-    """The column that is sorted by, from top to bottom, and what there is in any order."""
+    """The cells of the sort column from top to bottom, and all rows in any order."""
     ((column, way),) = config["sort"]
     passing = [row for row in those if not config["filter"] or (row["age"] or 0) > 40]
     if config["group_by"]:
@@ -90,14 +90,14 @@ def expected(config: dict[str, Any], those: list[Row]) -> tuple[list[Any], Count
 def found(config: dict[str, Any], cells: dict[str, list[Any]]) -> tuple[list[Any], Counter[Any]]:
     ((column, _way),) = config["sort"]
     if config["group_by"]:
-        names = [path[0] for path in cells["__ROW_PATH__"][1:]]  # the first is the total
+        names = [path[0] for path in cells["__ROW_PATH__"][1:]]  # the first row is the total
         ranked = cells[column][1:]
         return ranked, Counter(zip(names, ranked, strict=True))
     return cells[column], Counter(zip(*(cells[name] for name in COLUMNS), strict=True))
 
 
 def in_order(stage: Stage, page: Page, config: dict[str, Any], when: str) -> None:
-    """The grid, just as it stands there, comes to show the server's rows in their order."""
+    """Wait until the grid shows the server's rows, then compare the order."""
 
     def same() -> bool:
         cells = columns(page, "final_ui")
@@ -111,7 +111,7 @@ def in_order(stage: Stage, page: Page, config: dict[str, Any], when: str) -> Non
 
 
 def all_in_order(stage: Stage, page: Page, when: str) -> None:
-    """Every column, both directions, with and without filter and group."""
+    """Every column in both directions, with and without filter and grouping."""
     those = served(stage)
     everything = page.evaluate(ARRANGED, EVERY)
     wrong = [
@@ -123,7 +123,7 @@ def all_in_order(stage: Stage, page: Page, when: str) -> None:
 
 
 def changes(stage: Stage, first: int, count: int) -> list[ChangelogRecord]:
-    """New users with and without accounts; accounts for those without; accounts that lose cells."""
+    """New users with and without accounts, accounts for those without, accounts that lose cells."""
     assert stage.state.live is not None
     choice, now = stage.state.live.choice, int(time.time() * 1000)
     made: list[ChangelogRecord] = []

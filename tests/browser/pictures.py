@@ -1,4 +1,4 @@
-"""Take the pictures of the page, light and dark, from the demo, with live rows."""
+"""Take screenshots of the page, light and dark, from the demo with live rows."""
 
 import contextlib
 import subprocess
@@ -19,14 +19,14 @@ from rig.running import LIVEJOIN, until
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 SIZE = {"width": 1360, "height": 800}
-START_S = 400  # on a machine with twenty busy threads; 15 on a quiet one
+START_S = 400  # with twenty busy threads; 15 on an idle machine
 SWAP_S = 240
 SETTLE_MS = 3000
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def main() -> None:
-    """Run the demo, swap, and take a picture of each view."""
+    """Run the demo, swap, and take a screenshot of each view."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     with demo() as url:
         for theme in THEMES:
@@ -42,10 +42,10 @@ def main() -> None:
                 take(page, "timeline", theme)
                 page.keyboard.press("3")
                 page.click("#latency-reset")  # the first records waited for the build
-                page.wait_for_timeout(15_000)  # rates and latencies gather
+                page.wait_for_timeout(15_000)  # collect rates and latencies
                 page.click("#rejects-list .row >> nth=0")
                 take(page, "health", theme)
-                # the browser notes that a message was rejected
+                # the browser logs the rejected message
                 assert [line for line in trouble if "status of 422" not in line] == []
 
 
@@ -59,12 +59,12 @@ def charts(page: Page, theme: str) -> None:
     take(page, "chart", theme)
     page.click("#reset")
     page.wait_for_selector("section[data-area=final] tbody td")
-    page.wait_for_selector("#toast:not(.shown)", state="attached")  # what was said is over
+    page.wait_for_selector("#toast:not(.shown)", state="attached")  # the toast has disappeared
     page.wait_for_timeout(SETTLE_MS)
 
 
 def swap(page: Page, theme: str) -> None:
-    """To the other pair, with its messages and its plan seen before."""
+    """Swap to the other pair of topics, with peek and preview."""
     page.click("#change")
     other = "b" if page.get_attribute("#usersTopic", "placeholder") == "users_a" else "a"
     page.fill("#usersTopic", f"users_{other}")
@@ -98,7 +98,7 @@ def take(page: Page, name: str, theme: str) -> None:
 
 @contextlib.contextmanager
 def demo() -> Iterator[str]:
-    """A demo with nothing in it, until the block ends."""
+    """An empty demo, until the block ends."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-"""A livejoin without Kafka and Spark for the page: the real table server and the real decisions.
+"""A livejoin without Kafka and Spark, for page tests: real table server, real decisions.
 
-What Kafka and Spark would bring is brought by hand: topics from memory, rows when a test says so.
+Topics are in memory, and the test decides when rows arrive.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ PAIRS = {"users_a": "accounts_a", "users_b": "accounts_b"}
 KINDS = ("checking", "savings", "gold")
 FIRST = ("Ada", "Bela", "Chen", "Dora", "Emil", "Fatma", "Goran", "Hanna", "Ivo", "Jun")
 LAST = ("Arany", "Berg", "Costa", "Dietrich", "Eriksen", "Falk", "Grasso", "Huang", "Ito")
-RAW = ("eyJhZ2UiOiAiYWJjIn0=", "YnJv/w==")  # {"age": "abc"}, and bytes that are no UTF-8
-_ODD = 1_000_000  # offsets of what is not like the others
+RAW = ("eyJhZ2UiOiAiYWJjIn0=", "YnJv/w==")  # {"age": "abc"}, and bytes that are not UTF-8
+_ODD = 1_000_000  # first offset of the unusual records
 HOSTILE = '<img src=x onerror="alert(1)">'
 
 
 class Memory(FakeKafka):
-    """Topics from memory; what is produced goes to the stage, which is the only orchestrator."""
+    """Topics in memory; produced control messages go to the stage, the only orchestrator."""
 
     def __init__(self, stage: "Stage", count: int) -> None:
         now = int(time.time() * 1000)
@@ -69,13 +69,13 @@ class Memory(FakeKafka):
 
 
 class Stage:
-    """Runs the control plane's decisions, and fills generations when told to."""
+    """Runs the control plane's decisions and fills generations on request."""
 
     def __init__(
         self, count: int = 200, *, at_once: bool = True, max_rows: int = Limits.max_rows
     ) -> None:
         self.count = count
-        self.at_once = at_once  # whether a build is complete as soon as it is asked for
+        self.at_once = at_once  # whether a build completes immediately
         self.limits = Limits(max_rows=max_rows)
         self.host = Catalog()
         self.kafka = Memory(self, count)
@@ -85,11 +85,11 @@ class Stage:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The page's address."""
         return f"http://127.0.0.1:{self.serving.port}/"
 
     def start(self) -> None:
-        """Generation 1, live."""
+        """Make generation 1 live."""
         choice = Choice("users_a", "accounts_a")
         self._take(facts.LeaderStarted(time.time(), time.monotonic(), choice, self.limits))
         self._take(facts.HistoryReplayed("id", 0, Request()))
@@ -99,7 +99,7 @@ class Stage:
             self.finish()
 
     def asked(self, offset: int, raw: bytes, by: str) -> None:
-        """A control message was written."""
+        """Handle a control message."""
         inbound = parse_record(offset, time.time(), by, raw, RULES)
         names = inbound.request.topics if inbound.request else ()
         topics: dict[str, facts.TopicInfo | str] = {
@@ -120,13 +120,13 @@ class Stage:
                 self.finish()
 
     def progress(self, percent: int) -> None:
-        """The build is so far."""
+        """Report the build's progress."""
         building = self._building()
         self._take(facts.ClockTicked(time.time(), time.monotonic()))
         self._take(facts.BuildProgressed(building.number, percent, 100))
 
     def finish(self) -> None:
-        """The build is complete, and goes live."""
+        """Complete the build; it goes live."""
         building = self._building()
         joined = list(_rows(building.choice, self.count))
         self.put(building.number, *joined)
@@ -134,7 +134,7 @@ class Stage:
         self._take(facts.CaughtUp(building.number, self._end.get(building.number, 0)))
 
     def fail(self, why: str) -> None:
-        """The build comes to nothing."""
+        """Fail the build."""
         self._take(facts.Unrecoverable(self._building().number, why))
 
     def _building(self) -> Generation:
@@ -142,13 +142,13 @@ class Stage:
         return self.state.building
 
     def put(self, number: int, *changes: ChangelogRecord) -> None:
-        """Write records of a generation's changelog."""
+        """Write records to a generation's changelog."""
         self._end[number] = self._end.get(number, 0) + len(changes)
         if changes:
             self.serving.apply(number, self._end[number], *changes)
 
     def change(self, number: int) -> None:
-        """Something new in what is live: a user and an account of theirs."""
+        """Add a user with an account to the live generation."""
         assert self.state.live is not None
         self.put(self.state.live.number, *pair(self.state.live.choice, number))
 
@@ -161,7 +161,7 @@ class Stage:
 def _publish(
     host: Catalog, state: State, told: Sequence[LogLine | Reply | EndedGeneration]
 ) -> None:
-    """As the ledger and its followers do."""
+    """What the ledger and its followers would do."""
     for one in told:
         match one:
             case LogLine():
@@ -196,7 +196,7 @@ def _account(n: int, topic: str = "a") -> dict[str, Any]:
 
 
 def pair(choice: Choice, n: int, at: int | None = None) -> list[ChangelogRecord]:
-    """A user, their account where there is one, and the joined row."""
+    """A user, an account if there is one, and the joined row."""
     ts = int(time.time() * 1000) if at is None else at
     user, account = _user(choice.users, n), _account(n, choice.users)
     alone = n % 10 == 9
@@ -229,7 +229,7 @@ def _rows(choice: Choice, count: int) -> Iterator[ChangelogRecord]:
 
 @contextlib.contextmanager
 def staged(count: int = 200, **options: Any) -> Iterator[Stage]:
-    """A stage that is served, generation 1 live."""
+    """A stage with its server, generation 1 live."""
     stage = Stage(count, **options)
     with run_server(stage.host, kafka=stage.kafka) as serving:
         stage.serving = serving

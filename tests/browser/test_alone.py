@@ -1,4 +1,4 @@
-"""The page over a table server alone, which goes and comes back; and tables that are cut."""
+"""The page over a table server alone: restarts, limited tables, empty tables."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ def shows(page: Page, names: list[str]) -> None:
     until(same, f"{names[-1]} is shown", LIMIT_S)
 
 
-def test_the_page_goes_on_from_what_it_has_and_says_what_it_leaves_out() -> None:
+def test_the_page_resumes_after_a_restart_and_reports_limited_tables() -> None:
     sent: list[Any] = []
 
     def listen(socket: WebSocket) -> None:
@@ -57,18 +57,18 @@ def test_the_page_goes_on_from_what_it_has_and_says_what_it_leaves_out() -> None
         with run_server(filled([*BEFORE, "new", "newest"], viewer_rows=5), port=port):
             shows(page, [*BEFORE[-3:], "new", "newest"])
             said = page.locator("#message")
-            until(lambda: "of 12 rows" in said.inner_text(), "what is left out is said", LIMIT_S)
+            until(lambda: "of 12 rows" in said.inner_text(), "the limit is reported", LIMIT_S)
             assert "final_ui: the newest 5 of 12 rows" in said.inner_text()
-        # that the server was away is all that the browser complains of
+        # the browser logs the lost sockets, and nothing else
         assert [one for one in trouble if "WebSocket" not in one] == []
 
 
-def test_an_empty_table_says_what_it_reads_and_a_lost_server_since_when() -> None:
+def test_empty_tables_give_the_reason_and_a_lost_server_since_when() -> None:
     with chrome_over(0) as (page, trouble, gone):
         says(page, "section[data-area=users] .empty", "No records yet. Reading from users_a")
         says(page, "section[data-area=final] .empty", "No joined rows yet")
         page.click("#tab-control")
-        says(page, "#panel-control .empty", "No control message has come yet")
+        says(page, "#panel-control .empty", "No control messages yet")
         assert trouble == []
         gone()
         says(page, "#connection", "reconnecting, stale since")
@@ -77,7 +77,7 @@ def test_an_empty_table_says_what_it_reads_and_a_lost_server_since_when() -> Non
 
 @contextlib.contextmanager
 def chrome_over(count: int) -> Iterator[tuple[Page, chrome.Trouble, Callable[[], None]]]:
-    """A page whose server can be taken away."""
+    """A page, and a function that stops its server."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(contextlib.ExitStack())
         stage = server.enter_context(staged(count))
@@ -85,7 +85,7 @@ def chrome_over(count: int) -> Iterator[tuple[Page, chrome.Trouble, Callable[[],
         yield page, trouble, server.close
 
 
-def test_rows_that_come_into_an_empty_table_are_in_order() -> None:
+def test_rows_added_to_an_empty_table_are_in_order() -> None:
     with staged(0) as stage, chrome.page(stage.url) as (page, trouble):
         says(page, "section[data-area=final] .empty", "No joined rows yet")
         config = EVERY[11]

@@ -1,4 +1,4 @@
-"""clients/plain in a real browser, against the real table server alone."""
+"""clients/plain in a real browser, over the real table server alone."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +25,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 MANY = 2000
 SHOWN = """() => {
     const root = document.querySelector("live-table").shadowRoot; // null before it is defined
-    const rows = [...(root?.querySelectorAll("tbody tr:not(.space)") ?? [])];
+    const rows = [...(root?.querySelectorAll("tbody tr:not(.spacer)") ?? [])];
     return rows.map((row) => [...row.cells].map((cell) => cell.textContent));
 }"""
 SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll")'
@@ -33,7 +33,7 @@ SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
-    """Generation 1: many people, one of them hostile, and an account. The page is there as well."""
+    """Generation 1: many users, one with a hostile name, and an account; with clients/plain."""
 
     def with_plain(*given: Any) -> Starlette:
         app = api(*given)
@@ -75,7 +75,7 @@ def heading(page: Page, column: str) -> Any:
     return page.locator("live-table th", has=page.get_by_role("button", name=column, exact=True))
 
 
-def test_a_plain_page_follows_livejoin_through_a_cutover(shown: RunningServer) -> None:
+def test_a_plain_page_follows_a_cutover(shown: RunningServer) -> None:
     url = f"http://127.0.0.1:{shown.port}/"
     with chrome.page(url, path="plain/") as (page, trouble):
         first(page, "name 0000")
@@ -83,18 +83,18 @@ def test_a_plain_page_follows_livejoin_through_a_cutover(shown: RunningServer) -
             *("userId", "name", "email", "age", "accountType", "balance")
         ]
         assert page.locator("live-table table").get_attribute("aria-rowcount") == str(MANY + 2)
-        assert len(rows(page)) < 100  # the others are out of sight
+        assert len(rows(page)) < 100  # only the visible ones
         page.evaluate('document.querySelector("live-table").same = true')
         _sorts(page)
         _changes(page, shown)
         _own_grid(page, shown)
         _cuts_over(page, shown)
-        _says_why_it_is_stale(page, shown)
+        _shows_why_it_is_stale(page, shown)
         assert trouble == []
 
 
 def _sorts(page: Page) -> None:
-    """By a click on a heading, and hostile text is text: `<` comes before letters."""
+    """By a click on a header; hostile text stays text, and `<` sorts before letters."""
     heading(page, "name").get_by_role("button").click()
     first(page, HOSTILE)
     assert heading(page, "name").get_attribute("aria-sort") == "ascending"
@@ -124,7 +124,7 @@ def _own_grid(page: Page, shown: RunningServer) -> None:
 
 def _cuts_over(page: Page, shown: RunningServer) -> None:
     page.evaluate(f"{SCROLL}.scrollTop = 5000")
-    until(lambda: f"name {MANY - 1:04}" not in names(page), "other rows are in sight", LIMIT_S)
+    until(lambda: f"name {MANY - 1:04}" not in names(page), "other rows are visible", LIMIT_S)
     before = names(page)
     people = [final(n, f"name {n:04} of 2") for n in range(MANY)]
     people += [nameless(MANY + n) for n in range(3)]
@@ -142,8 +142,8 @@ def _cuts_over(page: Page, shown: RunningServer) -> None:
 
 
 def _nulls_are_last(page: Page, shown: RunningServer) -> None:
-    """Whichever way, also those that come later."""
-    heading(page, "name").get_by_role("button").click()  # as rows come
+    """In both directions, including rows that arrive later."""
+    heading(page, "name").get_by_role("button").click()  # unsorted
     for nulls, way in enumerate(("ascending", "descending"), 4):
         heading(page, "name").get_by_role("button").click()
         assert heading(page, "name").get_attribute("aria-sort") == way
@@ -160,7 +160,7 @@ def _nulls_are_last(page: Page, shown: RunningServer) -> None:
         assert named == sorted(named, reverse=way == "descending")
 
 
-def _says_why_it_is_stale(page: Page, shown: RunningServer) -> None:
+def _shows_why_it_is_stale(page: Page, shown: RunningServer) -> None:
     assert page.locator("live-table #notice").inner_text() == ""
     shown.run_on_loop(lambda host: host.set_trouble("no broker"))
     page.locator("live-table[data-state=stale]").wait_for()

@@ -1,4 +1,4 @@
-"""What the page says of tables that are full, and of a server that is newer than it."""
+"""Notices of the page: tables at their row limit, a server newer than the page."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -17,8 +17,8 @@ from rig.running import until
 MOST = 50
 FULL = ("users_ui", "accounts_ui", "final_ui")
 NEWER = format_versions.LIVE + 1
-# a wall clock that hurries: between two heartbeats it sees ten seconds and more
-HURRY = """() => {
+# a wall clock that runs ten times too fast
+FAST_CLOCK = """() => {
     const [now, pill] = [Date.now, document.getElementById("connection")];
     Date.now = () => now() + 10 * performance.now();
     window.late = [];
@@ -26,9 +26,9 @@ HURRY = """() => {
     seen.observe(pill, { attributes: true, attributeFilter: ["data-late"] });
     window.calm = () => { Date.now = now; seen.disconnect(); };
 }"""
-# a frame's rows were made but not shown, and there is no room for those of the next
-UNMADE = f"""async () => {{
-    const {{ Replica }} = await import("/static/replica.js");
+# a prepared table was never shown, and the next one cannot be created
+FAILED_TABLE = f"""async () => {{
+    const {{ GridTable }} = await import("/static/page/grid/grid_table.js");
     const engine = await {VIEWER}.getClient();
     const {{ table: shown }} = await {VIEWER}.save();
     const view = await (await engine.open_table(shown)).view();
@@ -40,12 +40,12 @@ UNMADE = f"""async () => {{
     }};
     const unseen = document.createElement("perspective-viewer");
     unseen.dataset.table = "unseen";
-    const replica = new Replica({{ table }}, unseen, {{ start: {{}} }});
-    await replica.make([part]);
+    const gridTable = new GridTable({{ table }}, unseen, {{ defaults: {{}} }});
+    await gridTable.prepare([part]);
     room = false;
-    const failed = await replica.make([part]).catch((error) => error.message);
-    await replica.apply([]);
-    return {{ failed, size: await replica.size() }};
+    const failed = await gridTable.prepare([part]).catch((error) => error.message);
+    await gridTable.apply([]);
+    return {{ failed, size: await gridTable.size() }};
 }}"""
 
 
@@ -73,7 +73,7 @@ def notices(stage: Stage) -> list[str]:
     for table, told in capped.items():
         since = datetime.fromtimestamp(told["from"] / 1000, ZoneInfo(ZONE))
         text = since.strftime("%Y-%m-%d %H:%M:%S.") + f"{told['from'] % 1000:03}"
-        made.append(f"{table} is full: {MOST} rows, from {text} on")
+        made.append(f"{table} is full: {MOST} rows, oldest from {text}")
     return made
 
 
@@ -81,41 +81,41 @@ def users(those: list[Row]) -> list[str]:
     return sorted(row["userId"] for row in those)
 
 
-def test_tables_that_are_full_say_so_and_from_when_on(stage: Stage, page: Page) -> None:
+def test_full_tables_are_reported_with_their_oldest_time(stage: Stage, page: Page) -> None:
     before = notices(stage)
     says(page, "#message", *before)
     assert {table: len(rows(page, table)) for table in FULL} == dict.fromkeys(FULL, MOST)
     for n in range(100, 120):
         stage.change(n)
     after = notices(stage)
-    assert set(before).isdisjoint(after), "older rows have left"
+    assert set(before).isdisjoint(after), "the oldest rows are gone"
     says(page, "#message", *after)
     until(lambda: users(rows(page, "final_ui")) == users(served(stage)), "the newest", LIMIT_S)
 
 
-def test_how_long_ago_a_heartbeat_came_does_not_depend_on_the_wall_clock(page: Page) -> None:
-    page.evaluate(HURRY)
-    until(lambda: page.evaluate("late.length") >= 6, "looked at every second", LIMIT_S)
+def test_heartbeat_age_does_not_depend_on_the_wall_clock(page: Page) -> None:
+    page.evaluate(FAST_CLOCK)
+    until(lambda: page.evaluate("late.length") >= 6, "checked every second", LIMIT_S)
     page.evaluate("calm()")
     assert set(page.evaluate("late")) == {"false"}
 
 
-def test_a_table_that_cannot_be_made_leaves_none_that_is_deleted(page: Page) -> None:
-    found = page.evaluate(UNMADE)
+def test_a_failed_table_does_not_leave_a_deleted_one_in_use(page: Page) -> None:
+    found = page.evaluate(FAILED_TABLE)
     assert found == {"failed": "no room", "size": 0}
 
 
-def test_a_page_that_is_older_than_its_server_says_so_and_stops(page: Page) -> None:
+def test_an_outdated_page_says_so_and_stops(page: Page) -> None:
     before = page.evaluate("sockets.length")
     shown = rows(page, "final_ui")
     tamper(page, f'"format":{format_versions.LIVE}', f'"format":{NEWER}')
     says(page, "#connection", "stopped, stale since")
     why = f"a frame has format {NEWER}, this page knows up to {format_versions.LIVE}"
-    says(page, "#message", f"{why}: it is older than its server, load it again")
+    says(page, "#message", f"{why}: the server is newer, reload the page")
     assert page.get_attribute("#message", "data-kind") == "bad"
-    until(lambda: page.evaluate("sockets.at(-1).readyState") == 3, "it is closed", LIMIT_S)
+    until(lambda: page.evaluate("sockets.at(-1).readyState") == 3, "the socket is closed", LIMIT_S)
     page.wait_for_timeout(800)  # the first retry would come within 375 ms
     assert page.evaluate("sockets.length") == before
     page.keyboard.press("p")
     says(page, "#message", why, "paused: rows as of")
-    assert rows(page, "final_ui") == shown, "the last rows stay"
+    assert rows(page, "final_ui") == shown, "the last rows are kept"

@@ -1,4 +1,4 @@
-"""The page in a real browser: live rows in one sorted, filtered grid through the server's death."""
+"""The page over the real pipeline: a sorted, filtered grid survives a killed server."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def gold(to: Producers, user: str, balance: float) -> None:
     to.flush()
 
 
-def test_rows_stay_live_in_the_same_grid(kafka: Kafka, tmp_path: Path) -> None:
+def test_the_same_grid_stays_live_through_a_kill(kafka: Kafka, tmp_path: Path) -> None:
     for topic in TOPICS.values():
         kafka.create_topic(topic)
     to = Producers(kafka, TOPICS)
@@ -64,16 +64,16 @@ def test_rows_stay_live_in_the_same_grid(kafka: Kafka, tmp_path: Path) -> None:
             assert names(page) == ["Bob", "Ada"]
             gold(to, "Ada", 3)
             until(lambda: names(page) == ["Ada", "Bob"], "a change arrives in the sorted grid")
-            _kill_and_return(live, page)
+            _kill_and_restart(live, page)
             gold(to, "Cy", 4)
-            until(lambda: names(page) == ["Cy", "Ada", "Bob"], "the same grid goes on", START_S)
+            until(lambda: names(page) == ["Cy", "Ada", "Bob"], "the same grid continues", START_S)
             _assert_same(page)
             page.reload()
-            until(lambda: _names_or_none(page) == ["Cy", "Ada", "Bob"], "the layout is kept")
+            until(lambda: _names_or_none(page) == ["Cy", "Ada", "Bob"], "the layout is restored")
             assert [line for line in trouble if "WebSocket" not in line] == []
 
 
-def _kill_and_return(live: Running, page: Page) -> None:
+def _kill_and_restart(live: Running, page: Page) -> None:
     page.evaluate(FEWEST)
     live.kill(live.pid)
     page.wait_for_selector("#connection[data-connected=false]")

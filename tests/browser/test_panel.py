@@ -1,4 +1,4 @@
-"""The swap panel in a real browser, over real decisions: what is asked, shown, refused, undone."""
+"""The swap panel in a real browser, over real decisions: swap, preview, rejection, rollback."""
 
 import json
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def looking() -> Iterator[tuple[Stage, Page]]:
 def page(looking: tuple[Stage, Page]) -> Page:
     """The page with an empty form."""
     page = looking[1]
-    page.click("#as-form")
+    page.click("#edit-form")
     page.evaluate("document.getElementById('ask').reset()")
     return page
 
 
 @pytest.fixture
 def stage(looking: tuple[Stage, Page]) -> Iterator[Stage]:
-    """Nothing is being built afterwards."""
+    """The stage; nothing is building when the test is over."""
     stage = looking[0]
     yield stage
     if stage.state.building:
@@ -62,9 +62,9 @@ def top(page: Page) -> float:
     return found
 
 
-def test_a_swap_is_watched_to_its_cutover_and_undone(stage: Stage, page: Page) -> None:
+def test_a_swap_is_followed_to_its_cutover_and_rolled_back(stage: Stage, page: Page) -> None:
     arrange(page, "final_ui", **RICH)
-    until(lambda: cell(page, "final", 1, 5).inner_text() == "gold", "it is filtered", LIMIT_S)
+    until(lambda: cell(page, "final", 1, 5).inner_text() == "gold", "the grid is filtered", LIMIT_S)
     _select(page)
     page.evaluate(f"{GRID}.regular_table.scrollTop = {SCROLL}")
     page.evaluate('document.querySelector("[data-table=final_ui]").same = true')
@@ -80,9 +80,9 @@ def test_a_swap_is_watched_to_its_cutover_and_undone(stage: Stage, page: Page) -
     assert page.is_visible("#progress")
     assert page.inner_text("#generation") == "generation 1"
     stage.finish()
-    answer(page, "good", "Generation 2 is live", "Cut over at", "after you asked")
+    answer(page, "good", "Generation 2 is live", "Cut over at", "after the request")
     _shows(page, 2, "b-", selected)
-    _goes_back(page)
+    _rolls_back(page)
     _shows(page, 1, "a-", selected)
 
 
@@ -96,7 +96,7 @@ def _select(page: Page) -> None:
 
 
 def _chooses(page: Page) -> None:
-    """Topics are found by typing, and tell what they hold; the newest messages can be seen."""
+    """Topics are found by typing and described; the newest messages can be shown."""
     page.locator("#usersTopic").press_sequentially("ERS_B")
     option = page.locator("#usersTopic-options [role=option]")
     assert option.all_inner_texts()[0].startswith("users_b")
@@ -112,7 +112,7 @@ def _chooses(page: Page) -> None:
     page.click("#peek [aria-label^=Close]")
     fill(page, accountsTopic="accounts_b")
     page.select_option("#joinType", "inner")
-    says(page, "#join-means", "users without one are left out")
+    says(page, "#join-description", "users without an account are left out")
 
 
 def _previews(page: Page) -> None:
@@ -123,7 +123,7 @@ def _previews(page: Page) -> None:
 
 
 def _shows(page: Page, number: int, letter: str, selected: Any) -> None:
-    """Another generation, in the same grid, just as it was arranged."""
+    """Another generation in the same grid, with the same configuration."""
     says(page, "#generation", f"generation {number}")
     until(lambda: rows(page, "final_ui")[0]["userId"].startswith(letter), "its rows", LIMIT_S)
     until(lambda: cell(page, "final", 1, 1).inner_text().startswith(letter), "drawn", LIMIT_S)
@@ -133,13 +133,15 @@ def _shows(page: Page, number: int, letter: str, selected: Any) -> None:
     assert selection(page) == selected
 
 
-def _goes_back(page: Page) -> None:
-    says(page, "#rollback-to", "users_a left accounts_a, standing by for another 14 min")
+def _rolls_back(page: Page) -> None:
+    says(page, "#rollback-to", "users_a left accounts_a, on standby for another 14 min")
     page.click("#rollback")
     answer(page, "good", "Generation 1 is live", "rolled back")
 
 
-def test_a_build_that_fails_leaves_what_is_live_and_says_why(stage: Stage, page: Page) -> None:
+def test_a_failed_build_leaves_the_live_generation_and_gives_the_reason(
+    stage: Stage, page: Page
+) -> None:
     fill(page, usersTopic="users_b")
     press(page, "Apply")
     answer(page, "busy", "is being built")
@@ -150,39 +152,39 @@ def test_a_build_that_fails_leaves_what_is_live_and_says_why(stage: Stage, page:
     assert page.inner_text("#generation") == before
 
 
-def test_what_cannot_be_is_refused_with_the_reason(stage: Stage, page: Page) -> None:
+def test_invalid_requests_are_rejected_with_the_reason(stage: Stage, page: Page) -> None:
     press(page, "Apply")
     answer(page, "bad", "Nothing is filled in")
     fill(page, usersTopic="users_c")
     press(page, "Apply")
     answer(page, "bad", 'topic "users_c" does not exist')
-    says(page, "#usersTopic-holds", "there is no topic users_c")
+    says(page, "#usersTopic-info", "there is no topic users_c")
     fill(page, usersTopic="<i>b</i>")
     press(page, "Apply")
     answer(page, "bad", '"<i>b</i>" is no topic name')
     assert page.query_selector("#answer i") is None
 
 
-def test_a_message_is_written_as_json_and_checked_as_one_types(stage: Stage, page: Page) -> None:
+def test_a_json_message_is_validated_while_typing(stage: Stage, page: Page) -> None:
     fill(page, usersTopic="users_b")
-    page.click("#as-json")
-    says(page, "#findings", "Fits the schema")
-    assert json.loads(page.input_value("#raw")) == {"usersTopic": "users_b"}
+    page.click("#edit-json")
+    says(page, "#schema-findings", "Matches the schema")
+    assert json.loads(page.input_value("#message-json")) == {"usersTopic": "users_b"}
     for text, finding in (
-        ('{"usersTopic": ', "not JSON"),
+        ('{"usersTopic": ', "not valid JSON"),
         ('{"usersTopic": 7}', "usersTopic: expected string or null, got integer"),
-        ('{"usersTopic": "a b"}', '"a b" does not fit'),
+        ('{"usersTopic": "a b"}', '"a b" is not valid'),
         ("[]", "expected object, got array"),
-        ("{}", "holds nothing"),
+        ("{}", "is empty"),
         ('{"start": {"userz": "1h"}}', "where reading starts"),
         ('{"userstopic": "a"}', "did you mean usersTopic?"),
     ):
-        page.fill("#raw", text)
-        says(page, "#findings", finding)
+        page.fill("#message-json", text)
+        says(page, "#schema-findings", finding)
         press(page, "Apply")
-        answer(page, "bad", "does not fit the schema")
-    page.fill("#raw", '{"accountsTopic": "accounts_b", "id": "mine", "colour": 1}')
-    says(page, "#findings", '"colour" is not known and will be ignored')
+        answer(page, "bad", "does not match the schema")
+    page.fill("#message-json", '{"accountsTopic": "accounts_b", "id": "mine", "colour": 1}')
+    says(page, "#schema-findings", '"colour" is unknown and will be ignored')
     press(page, "Apply")
     answer(page, "busy", "is being built")
     assert stage.state.building is not None

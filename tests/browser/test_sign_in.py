@@ -1,4 +1,4 @@
-"""Signing in, in a real browser: by the address, by a token, again; and from another site."""
+"""Signing in with a real browser: by code, by token, after revocation, from another site."""
 
 import contextlib
 import functools
@@ -66,7 +66,7 @@ def sign_in(page: Page, token: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: AuthFixture) -> None:
+def test_the_printed_address_signs_in_once_and_leaves_no_secret(door: AuthFixture) -> None:
     code = door.identities.codes.issue(CONSOLE)
     with run_server(filled("Ada"), access=door.access()) as one:
         url = f"http://127.0.0.1:{one.port}/"
@@ -84,7 +84,7 @@ def test_the_printed_address_signs_in_once_and_keeps_no_secret(door: AuthFixture
             assert page.evaluate(NAMES) == []
 
 
-def test_who_may_only_look_is_told_so(door: AuthFixture) -> None:
+def test_viewers_see_why_the_form_is_disabled(door: AuthFixture) -> None:
     door.token("wall screen", "viewer")
     with (
         run_server(filled("Ada"), access=door.access()) as one,
@@ -93,14 +93,14 @@ def test_who_may_only_look_is_told_so(door: AuthFixture) -> None:
         sign_in(page, door.texts["wall screen"])
         shows(page, "Ada")
         page.keyboard.press("s")
-        says(page, "#only-look", "You may look but not change", "wall screen", "operator")
+        says(page, "#read-only-note", "Read-only: your role is viewer", "wall screen", "operator")
         for control in ("#usersTopic", "#joinType", "#ask button:text-is('Apply')", "#rollback"):
             assert page.is_disabled(control), control
-        assert "You may look" in (page.get_attribute("#change", "title") or "")
+        assert "Read-only" in (page.get_attribute("#change", "title") or "")
         assert trouble == []
 
 
-def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: AuthFixture) -> None:
+def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixture) -> None:
     door.token("short", "viewer")
     with run_server(filled("Ada"), access=door.access()) as one:
         url = f"http://127.0.0.1:{one.port}/"
@@ -119,11 +119,11 @@ def test_a_person_signs_in_by_a_token_and_again_when_it_is_revoked(door: AuthFix
             shows(page, "Ada", "Grace")
             assert role(page) == "operator"
             assert page.evaluate("document.querySelector('[data-table=final_ui]').same")
-            # what the browser says of answers with 401 is all
+            # the browser logs responses with 401, and nothing else
             assert [text for text in trouble if "401" not in text and "WebSocket" not in text] == []
 
 
-def test_a_server_that_is_started_again_still_knows_who_is_there(door: AuthFixture) -> None:
+def test_a_session_outlives_a_restart_of_the_server(door: AuthFixture) -> None:
     code = door.identities.codes.issue(CONSOLE)
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(contextlib.ExitStack())
@@ -146,7 +146,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[str]:
-    """Another site, with a page of its own."""
+    """Another site with its own page."""
     (tmp_path / "index.html").write_text(FOREIGN)
     handler = functools.partial(Quiet, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -165,7 +165,7 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
         (False, "viewer", "failed: TypeError"),
     ],
 )
-def test_a_page_of_a_site_that_is_named_follows_by_tickets(
+def test_an_allowed_site_connects_by_tickets(
     door: AuthFixture,
     elsewhere: str,
     allowed: bool,  # noqa: FBT001

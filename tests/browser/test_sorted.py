@@ -1,4 +1,4 @@
-"""The order of rows on screen is that of the server's rows, whatever has happened to the table."""
+"""The rows on screen have the order of the server's rows, whatever happened to the table."""
 
 import csv
 import io
@@ -65,7 +65,7 @@ def page(looking: tuple[Stage, Page]) -> Page:
 
 
 class Swaps:
-    """To the other topics, each time by a new generation, and back to the one before."""
+    """Swaps to the other pair of topics by a new generation, and rollbacks."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -74,7 +74,7 @@ class Swaps:
     def swap(self) -> None:
         self._move(TO_A if self._live == TO_B else TO_B)
 
-    def back(self) -> None:
+    def roll_back(self) -> None:
         self._move(BACK)
 
     def _move(self, message: bytes) -> None:
@@ -84,42 +84,42 @@ class Swaps:
         self._live = TO_A if self._live == TO_B else TO_B
 
 
-def test_every_order_holds_through_swaps_rollbacks_returns_and_changes(
+def test_every_order_holds_through_swaps_rollbacks_reconnects_and_changes(
     stage: Stage, page: Page
 ) -> None:
     swaps = Swaps(stage)
     all_in_order(stage, page, "at first")
-    for arranged in EVERY:  # in place: before a swap, and looked at after it
+    for arranged in EVERY:  # configured before the swap, compared after it
         arrange(page, "final_ui", **arranged)
         swaps.swap()
         in_order(stage, page, arranged, "swap")
     changed = 0
     for arranged in LONGER:
         arrange(page, "final_ui", **arranged)
-        for when, move in (("swap", swaps.swap), ("rollback", swaps.back)):
+        for when, move in (("swap", swaps.swap), ("rollback", swaps.roll_back)):
             move()
             in_order(stage, page, arranged, when)
             change(stage, changed, 6, at_once=3)
             changed += 6
             in_order(stage, page, arranged, f"{when}, and changes")
     arrange(page, "final_ui", **EVERY[11])
-    for when, move in (("a rollback", swaps.back), ("a swap", swaps.swap)):
+    for when, move in (("a rollback", swaps.roll_back), ("a swap", swaps.swap)):
         move()
         in_order(stage, page, EVERY[11], when)
         _is_drawn(page)
         all_in_order(stage, page, f"after {when}")
         arrange(page, "final_ui", **EVERY[11])
-    _returns(stage, page)
+    _reconnects(stage, page)
     change(stage, changed, 500, at_once=40)
     in_order(stage, page, EVERY[11], "500 changes")
     _is_drawn(page)
     all_in_order(stage, page, "after 500 changes")
     names = page.evaluate(f"async () => (await {VIEWER}.getClient()).get_hosted_table_names()")
-    assert len(names) == 8, "tables whose rows are gone are gone as well"
+    assert len(names) == 8, "replaced engine tables are deleted"
 
 
-def _returns(stage: Stage, page: Page) -> None:
-    """By a new socket, which goes on; and after a pause, with all rows afresh."""
+def _reconnects(stage: Stage, page: Page) -> None:
+    """By a new socket, which resumes; and after a pause, with new snapshots."""
     before = page.evaluate("sockets.length")
     page.evaluate("sockets.at(-1).close()")
     change(stage, 900, 5, at_once=2)
@@ -137,7 +137,7 @@ def _returns(stage: Stage, page: Page) -> None:
 
 
 def _is_drawn(page: Page) -> None:
-    """The cells, as a person sees them: by balance, downwards."""
+    """The rendered cells: by balance, descending."""
 
     def same() -> bool:
         drawn = [cells[0] for cells in page.evaluate(DRAWN)]
@@ -146,7 +146,7 @@ def _is_drawn(page: Page) -> None:
     until(same, "the rows are drawn in their order", LIMIT_S)
 
 
-def test_what_is_exported_after_a_swap_has_the_order_of_the_grid(
+def test_an_export_after_a_swap_has_the_order_of_the_grid(
     stage: Stage, page: Page, tmp_path: Path
 ) -> None:
     arrange(page, "final_ui", **EVERY[11])
@@ -172,12 +172,12 @@ def test_what_is_exported_after_a_swap_has_the_order_of_the_grid(
 
 
 def _text(cell: Any) -> str:
-    """As CSV has it: what a spreadsheet would take for a formula has an apostrophe before it."""
+    """A CSV cell: formulas are escaped with an apostrophe."""
     text = "" if cell is None else str(cell)
     return f"'{text}" if text.startswith("=") else text
 
 
-def test_a_chart_after_a_swap_is_of_the_new_rows(stage: Stage, page: Page) -> None:
+def test_a_chart_after_a_swap_shows_the_new_rows(stage: Stage, page: Page) -> None:
     arrange(page, "final_ui", **PLAIN, sort=[])
     chart = page.locator("section[data-area=final] select")
     chart.select_option("Y Bar")
@@ -196,25 +196,23 @@ def test_a_chart_after_a_swap_is_of_the_new_rows(stage: Stage, page: Page) -> No
 
 
 def _sums(page: Page) -> dict[str, float]:
-    """What the chart draws, without a total where there is one."""
+    """The sums in the chart, without the total."""
     cells = columns(page, "final_ui")
     both = zip(cells["__ROW_PATH__"], cells["balance"], strict=True)
     return {path[0]: balance for path, balance in both if path}
 
 
-def test_a_cell_that_was_changed_on_its_way_is_noticed_and_repaired(
-    stage: Stage, page: Page
-) -> None:
-    """As many rows as the server has, one cell of them another: only the hash tells."""
+def test_a_cell_corrupted_in_transit_is_noticed_and_repaired(stage: Stage, page: Page) -> None:
+    """The row count is right and one cell is wrong: only the hash shows it."""
     assert stage.state.live is not None
     arrange(page, "final_ui", **PLAIN, sort=[["name", "desc"]])
     tamper(page, "zoe of old", "zoe of new")
     row = {**pair(stage.state.live.choice, 5000)[0].row, "name": "zoe of old"}  # type: ignore[dict-item]
     stage.put(stage.state.live.number, ChangelogRecord("final_ui", "0-5000", row, 1, (1, 0, 1)))
-    until(lambda: page.evaluate("window.tampered"), "a frame was changed", LIMIT_S)
-    says(page, "#toast", "Rows here were not those of the server")
+    until(lambda: page.evaluate("window.tampered"), "a frame was corrupted", LIMIT_S)
+    says(page, "#toast", "Rows differed from the server's")
     until(lambda: "zoe of old" in {row["name"] for row in shown(page)}, "repaired", LIMIT_S)
     in_order(stage, page, {**PLAIN, "sort": [["name", "desc"]]}, "repaired")
     page.keyboard.press("3")
-    says(page, "#checks", "this page had other rows than the server 1 time, and took them afresh")
+    says(page, "#checks", "this page differed from the server 1 time and was resynchronized")
     page.keyboard.press("1")

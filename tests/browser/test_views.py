@@ -1,4 +1,4 @@
-"""Timeline and Health in a real browser; a server that is gone."""
+"""Timeline and Health in a real browser."""
 
 from collections.abc import Iterator
 
@@ -29,18 +29,18 @@ def page(looking: tuple[Stage, Page]) -> Page:
 
 
 def swap(stage: Stage, message: bytes) -> None:
-    """A control message that somebody wrote to the topic."""
+    """Write a control message to the topic."""
     stage.kafka.produce("control", message, on_delivery=lambda *_: None, headers=[BY])
 
 
-def test_health_shows_sources_matches_latency_and_rejects_down_to_the_bytes(
+def test_health_shows_sources_matches_latency_and_bytes_of_rejects(
     stage: Stage, page: Page
 ) -> None:
     page.keyboard.press("3")
     for n in range(300, 320):
         stage.change(n)
     says(page, "[data-source=users]", "users_a", "223", "Lag")
-    says(page, "[data-source=users]", "not known: not asked yet")
+    says(page, "[data-source=users]", "unknown: not asked yet")
     assert page.locator("[data-source=users] .sparkline").count() == 2
     says(page, "#matched", "With an account", "198")
     says(page, "#latency-facts", "p50", "p99", "38")
@@ -51,18 +51,18 @@ def test_health_shows_sources_matches_latency_and_rejects_down_to_the_bytes(
     says(page, "#reject-detail", "partition 0, offset 1000002", "bro\\xff", "62 72 6f ff")
     stage.serving.run_on_loop(lambda host: setattr(host, "spark_ui", "http://127.0.0.1:4040/"))
     link = page.locator("#spark-ui")
-    until(link.is_visible, "Spark's own pages are linked", LIMIT_S)
+    until(link.is_visible, "the Spark UI is linked", LIMIT_S)
     assert link.get_attribute("href") == "http://127.0.0.1:4040/"
 
 
-def test_what_happened_is_told_with_its_stages_and_in_detail(stage: Stage, page: Page) -> None:
+def test_timeline_shows_events_with_stages_and_details(stage: Stage, page: Page) -> None:
     swap(stage, b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}')
     swap(stage, b'{"usersTopic": "nowhere"}')
     swap(stage, b"<i>rubbish</i>")
     swap(stage, b'{"action": "rollback"}')
     page.keyboard.press("2")
     events = page.locator("#events .event")
-    until(lambda: events.count() == 5, "a row for each", LIMIT_S)
+    until(lambda: events.count() == 5, "one entry per event", LIMIT_S)
     texts = events.all_inner_texts()
     assert "users_b left accounts_b → users_a left accounts_a" in texts[0]
     assert "back to generation 1" in texts[0]
@@ -78,7 +78,7 @@ def test_what_happened_is_told_with_its_stages_and_in_detail(stage: Stage, page:
 
 
 def _detail(page: Page) -> None:
-    """Of the one that is clicked: its message, its lines, its figures."""
+    """The selected event: message, log lines, counts."""
     page.click("#events .event >> nth=2")
     says(page, "#event-detail", 'topic "nowhere" does not exist', '{"usersTopic": "nowhere"}')
     says(page, "#event-detail", "control 1 rejected")
@@ -88,21 +88,22 @@ def _detail(page: Page) -> None:
     says(page, "#event-detail", "Generation 2, standby", "Records read", "caught up: generation 2")
 
 
-def test_rates_quantiles_and_clocks_are_reckoned_right(page: Page) -> None:
+def test_rates_quantiles_and_clock_offset(page: Page) -> None:
     found = page.evaluate(
         """async () => {
-            const { Histogram, Rate, Skew } = await import("/static/figures.js");
-            const [rate, histogram, skew] = [new Rate(), new Histogram(), new Skew()];
+            const statistics = await import("/static/page/health/statistics.js");
+            const { ClockOffset, Histogram, Rate } = statistics;
+            const [rate, histogram, offset] = [new Rate(), new Histogram(), new ClockOffset()];
             const rates = [[0, 100], [1000, 110], [2000, 140], [30000, 140], [31000, 5]].map(
                 ([at, count]) => (rate.add(at, count), rate.perSecond));
             for (let ms = -1; ms < 99; ms++) histogram.add(ms);
             const quantiles = [0, 0.5, 0.99].map((share) => histogram.quantile(share));
-            // livejoin is 500 ms ahead, and frames are 3 to 40 ms under way
-            for (const way of [40, 3, 12]) skew.add(10000 + 500, 10000 + way);
-            return { rates, quantiles, ahead: histogram.ahead, skew: skew.ms };
+            // livejoin's clock is 500 ms ahead, and frames take 3 to 40 ms
+            for (const transit of [40, 3, 12]) offset.add(10000 + 500, 10000 + transit);
+            return { rates, quantiles, negative: histogram.negative, offset: offset.ms };
         }"""
     )
     assert found["rates"] == [None, 10, 20, 0, None]
     assert found["quantiles"] == [0, 49, 98]
-    assert found["ahead"] == 1
-    assert found["skew"] == 497
+    assert found["negative"] == 1
+    assert found["offset"] == 497

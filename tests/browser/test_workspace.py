@@ -1,4 +1,4 @@
-"""The workspace in a real browser: arrange, chart, pause, copy, export; and what is remembered."""
+"""The workspace in a real browser: layout, charts, pause, copy, export, preferences."""
 
 import io
 import json
@@ -42,13 +42,13 @@ def stage(looking: tuple[Stage, Page, chrome.Trouble]) -> Stage:
 
 @pytest.fixture
 def page(looking: tuple[Stage, Page, chrome.Trouble]) -> Iterator[Page]:
-    """The page as for somebody new."""
+    """The page; its layout is reset after the test."""
     yield looking[1]
     looking[1].click("#reset")
     until(lambda: "layout" not in address(looking[1]), "the layout is as it was", LIMIT_S)
 
 
-def test_the_first_load_shows_live_rows_and_how_they_fare(stage: Stage, page: Page) -> None:
+def test_the_first_load_shows_live_rows_and_their_rates(stage: Stage, page: Page) -> None:
     assert page.inner_text("#state") == "live"
     assert page.inner_text("#generation") == "generation 1"
     assert page.inner_text("#choice") == "users_a left accounts_a"
@@ -69,21 +69,21 @@ def test_hostile_cells_are_text(page: Page) -> None:
     assert page.locator("perspective-viewer img").count() == 0
 
 
-def test_a_layout_is_kept_and_can_be_sent_and_reset(stage: Stage, page: Page) -> None:
+def test_a_layout_is_saved_shared_by_link_and_reset(stage: Stage, page: Page) -> None:
     arrange(page, "final_ui", **RICH)
     page.focus("[data-between='users accounts']")
     page.keyboard.press("ArrowRight")
     page.click("#tab-control")
     until(lambda: "layout" in address(page), "the address has it", LIMIT_S)
     before = page.evaluate("document.getElementById('view-tables').style.cssText")
-    page.wait_for_timeout(500)  # the address settles
+    page.wait_for_timeout(500)  # saving is delayed
     sent = address(page)
     page.goto("about:blank")
-    page.goto(stage.url)  # kept here
+    page.goto(stage.url)  # saved in the browser
     _arranged(page, before)
     page.evaluate("localStorage.clear()")
     page.goto("about:blank")
-    page.goto(sent)  # as by somebody else
+    page.goto(sent)  # the link of another user
     _arranged(page, before)
     page.click("#reset")
     until(lambda: "layout" not in address(page), "the address is short again", LIMIT_S)
@@ -101,7 +101,7 @@ def _arranged(page: Page, before: str) -> None:
 
 
 @pytest.mark.parametrize("chart", CHARTS)
-def test_a_table_is_a_chart_and_a_grid_again(page: Page, chart: str) -> None:
+def test_a_table_becomes_a_chart_and_a_grid_again(page: Page, chart: str) -> None:
     page.select_option("section[data-area=final] select", chart)
     page.wait_for_selector("section[data-area=final] canvas", state="attached")
     until(lambda: config(page, "final_ui")["plugin"] == chart, "it is a chart", LIMIT_S)
@@ -112,7 +112,7 @@ def test_a_table_is_a_chart_and_a_grid_again(page: Page, chart: str) -> None:
     assert len(config(page, "final_ui")["columns"]) == 6
 
 
-def test_the_settings_open_beside_a_table_that_can_be_wide(page: Page) -> None:
+def test_settings_open_beside_a_widened_table(page: Page) -> None:
     tool(page, "final", "Sort, filter").click()
     page.wait_for_selector("perspective-viewer[data-table=final_ui] #settings_panel")
     tool(page, "final", "Widen").click()
@@ -123,7 +123,7 @@ def test_the_settings_open_beside_a_table_that_can_be_wide(page: Page) -> None:
     until(lambda: page.is_visible("[data-between='users accounts']"), "as before", LIMIT_S)
 
 
-def test_rows_are_held_and_go_on(stage: Stage, page: Page) -> None:
+def test_pause_keeps_the_rows_and_resume_updates_them(stage: Stage, page: Page) -> None:
     arrange(page, "users_ui", sort=[["userId", "desc"]])
     before = rows(page, "users_ui")
     page.keyboard.press("p")
@@ -140,7 +140,7 @@ def test_rows_are_held_and_go_on(stage: Stage, page: Page) -> None:
     assert "paused" not in page.inner_text("#message")
 
 
-def test_what_is_shown_is_exported(page: Page, tmp_path: Path) -> None:
+def test_exports_contain_what_is_shown(page: Page, tmp_path: Path) -> None:
     arrange(page, "final_ui", columns=["userId", "email", "age"], filter=[["userId", "==", "x"]])
     files = {}
     for name in ("CSV", "JSON", "Arrow"):
@@ -169,7 +169,7 @@ def test_selected_cells_are_copied(page: Page) -> None:
 
 
 def select(page: Page, first: tuple[int, int], last: tuple[int, int]) -> None:
-    """Draw a frame around cells with the mouse."""
+    """Select cells with the mouse."""
     start = cell(page, "final", *first).bounding_box()
     end = cell(page, "final", *last).bounding_box()
     assert start is not None
@@ -186,15 +186,15 @@ def test_times_are_local_or_utc(page: Page) -> None:
 
     before = first()
     page.keyboard.press("u")
-    assert page.inner_text("#times") == "UTC"
+    assert page.inner_text("#timezone") == "UTC"
     zone = page.evaluate("new Date().getTimezoneOffset()")
-    assert zone, "this test needs a zone that is not UTC"
+    assert zone, "this test needs a time zone other than UTC"
     until(lambda: first() != before, "the times are other ones", LIMIT_S)
     page.keyboard.press("u")
     until(lambda: first() == before, "and the same again", LIMIT_S)
 
 
-def test_keys_are_listed_and_light_and_dark_follow(page: Page) -> None:
+def test_shortcuts_are_listed_and_switch_the_theme(page: Page) -> None:
     page.keyboard.press("?")
     assert page.is_visible("#help")
     assert "pause or resume" in page.inner_text("#keys")
@@ -211,7 +211,7 @@ def test_keys_are_listed_and_light_and_dark_follow(page: Page) -> None:
     until(lambda: page.get_attribute(viewer, "theme") == "Pro Light", "as the system", LIMIT_S)
 
 
-def test_a_filter_that_leaves_nothing_says_so(page: Page) -> None:
+def test_a_filter_without_matches_can_be_cleared(page: Page) -> None:
     arrange(page, "final_ui", filter=[["name", "==", "nobody"]])
     page.click("section[data-area=final] .empty button:text-is('Clear the filter')")
     until(lambda: config(page, "final_ui")["filter"] == [], "it is cleared", LIMIT_S)

@@ -1,4 +1,4 @@
-"""static/hashing.js in Node: the hash of rows that src/livejoin/hashing.py defines, bit by bit."""
+"""static/protocol/table_hash.js in Node.js: the same hash as livejoin/hashing.py, bit for bit."""
 
 import base64
 import json
@@ -33,14 +33,14 @@ Part = tuple[str, bytes]
 Follow = Callable[[list[Part]], dict[str, Any]]
 Row = dict[str, Any]
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
 
 
 @pytest.fixture(scope="module")
 def follow() -> Iterator[Follow]:
-    """Follows a table in one Node process, from nothing each time."""
+    """Hash a table from its parts, in one Node.js process, starting empty each time."""
     assert NODE is not None
-    command = [NODE, str(DRIVER), str(STATIC / "hashing.js")]
+    command = [NODE, str(DRIVER), str(STATIC / "protocol" / "table_hash.js")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
         assert node.stdin is not None
         assert node.stdout is not None
@@ -79,7 +79,7 @@ def followed(follow: Follow, *parts: Part) -> dict[str, Any]:
     return {"rows": found["rows"], "hash": found["hash"]}
 
 
-def test_it_comes_to_the_hashes_of_the_vectors(follow: Follow) -> None:
+def test_hashes_match_the_protocol_vectors(follow: Follow) -> None:
     parts: dict[str, list[Part]] = {}
     checked = 0
     for vector in json.loads(VECTORS.read_text()):
@@ -117,7 +117,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_comes_it_is_the_hash_of_the_rows_there(
+def test_any_sequence_of_parts_gives_the_hash_of_the_rows(
     follow: Follow, steps: list[tuple[str, list[Any]]]
 ) -> None:
     rows: dict[str, Row] = {}
@@ -147,7 +147,7 @@ def test_whatever_comes_it_is_the_hash_of_the_rows_there(
         ("_ts", 0, 1),
     ],
 )
-def test_one_cell_makes_another_hash(follow: Follow, column: str, one: Any, other: Any) -> None:
+def test_one_cell_changes_the_hash(follow: Follow, column: str, one: Any, other: Any) -> None:
     plain = {"text": "a", "whole": 1, "real": 1.5, "_id": "0-0", "_ts": 1000}
     found = [
         followed(follow, ("snapshot", stream(arrow([{**plain, column: cell}]))))
@@ -157,7 +157,7 @@ def test_one_cell_makes_another_hash(follow: Follow, column: str, one: Any, othe
     assert found[0] != found[1]
 
 
-def test_many_rows_and_a_large_cell_are_worked_through_in_steps(follow: Follow) -> None:
+def test_many_rows_and_a_large_cell_are_hashed_in_slices(follow: Follow) -> None:
     rows = [
         {"text": f"name {n}", "whole": n, "real": n / 4, "_id": f"0-{n}", "_ts": n}
         for n in range(20_000)
@@ -165,4 +165,4 @@ def test_many_rows_and_a_large_cell_are_worked_through_in_steps(follow: Follow) 
     rows.append({"text": "ä" * (1 << 19), "whole": 1, "real": 1.0, "_id": "large", "_ts": 1})
     found = follow([("snapshot", stream(arrow(rows), most=7000)), ("upsert", stream(arrow(rows)))])
     assert found == {**told(rows), "pauses": found["pauses"]}
-    assert found["pauses"] > 100  # a page is not kept from its work for long
+    assert found["pauses"] > 100  # the page stays responsive

@@ -1,9 +1,9 @@
-// Decodes the streams on standard input, one base64 line each, and prints what was found, one JSON line each.
+// Decodes Arrow streams from standard input, one base64 line each, and prints each as a JSON line.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const { readArrow } = await import(pathToFileURL(process.argv[2]));
-/** JSON has neither BigInts nor all doubles. */
+/** JSON has neither BigInt nor every double. */
 const plain = (cell, type) => {
   if (cell === null || type === "string") return cell;
   if (type !== "double") return typeof cell === "bigint" ? { bigint: String(cell) } : cell;
@@ -15,7 +15,7 @@ const plain = (cell, type) => {
 
 for await (const line of createInterface({ input: process.stdin })) {
   try {
-    // in the middle of a larger buffer and at an odd place, as in a frame
+    // unaligned and inside a larger buffer, as in a frame
     const stream = Buffer.from(line, "base64");
     const room = new Uint8Array(stream.length + 7);
     room.set(stream, 3);

@@ -1,4 +1,4 @@
-// Follows a table by the parts on standard input, a JSON list of [kind, base64] per line, and prints its rows and hash.
+// Applies the parts on standard input, a JSON list of [kind, base64] per line, and prints row count and hash.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
@@ -11,5 +11,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     const { buffer, byteOffset, byteLength } = Buffer.from(data, "base64");
     for (const _ of table.apply(kind, buffer.slice(byteOffset, byteOffset + byteLength))) pauses += 1;
   }
-  console.log(JSON.stringify({ rows: table.rows, hash: table.text, pauses }));
+  console.log(JSON.stringify({ rows: table.rows, hash: table.hex, pauses }));
 }

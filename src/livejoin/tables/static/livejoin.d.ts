@@ -1,7 +1,7 @@
-/** A livejoin's tables in a web page. See docs/web-module.md. */
+/** livejoin's tables in a web page. See docs/web-module.md. */
 
 export type Kind = "snapshot" | "upsert" | "remove" | "cutover";
-/** Whole numbers are numbers where those are exact, else BigInts; timestamps are ms since 1970 UTC. */
+/** An int64 beyond the safe integers is a BigInt; timestamps are ms since 1970 UTC. */
 export type Cell = string | number | bigint | null;
 export type Row = { _id: string } & Record<string, Cell>;
 
@@ -12,7 +12,7 @@ export interface Column {
 
 export interface Change {
   table: string;
-  /** `snapshot` and `cutover` bring the whole table; rows of `remove` have an `_id` alone. */
+  /** `snapshot` and `cutover` contain the whole table; the rows of `remove` have only `_id`. */
   kind: Kind;
   rows: Row[];
   generation: number | null;
@@ -25,11 +25,11 @@ export interface Status {
   stale: string | null;
   generation: number | null;
   seq: number;
-  /** How many rows are here, and how many livejoin has: of a very large table only the newest come. */
+  /** Rows held here, and rows that livejoin has: of a very large table only the newest are sent. */
   rows: number;
   total: number;
   heartbeatAgeMs: number | null;
-  /** How often a heartbeat's row count or hash was not that of the rows here; they were then taken afresh. */
+  /** Heartbeats whose row count or hash did not match; the tables are then loaded again. */
   mismatches: number;
 }
 
@@ -37,22 +37,22 @@ export interface Table {
   readonly name: string;
   readonly columns: Column[];
   readonly status: Status;
-  /** All rows. One that changes is a new object in the place of the old one. */
+  /** All rows. A changed row is a new object. */
   rows(): Row[];
   row(id: string): Row | undefined;
-  /** Be told of the rows that are here, then of every change; and of the status. Returns how to end it. */
+  /** Called with the current rows, then with every change; and with the status. Returns the function that unsubscribes. */
   subscribe(changed: (change: Change) => void, status?: (status: Status) => void): () => void;
   close(): void;
 }
 
 export interface Client {
-  /** Keep a table up to date. All tables of a client show one generation. */
+  /** Follow a table. All tables of a client show the same generation. */
   table(name: string): Table;
   close(): void;
 }
 
 export interface Options {
-  /** For a page of another site, which livejoin's setting `http.origins` must name. It goes into no address. */
+  /** For a page of another site, which the setting `http.origins` must allow. Never part of an address. */
   token?: string;
 }
 
@@ -60,7 +60,7 @@ export function connect(url?: string | URL, options?: Options): Client;
 
 declare global {
   interface HTMLElementTagNameMap {
-    /** Attributes: `src`, livejoin's address (this page's, if there is none), and `table`. */
+    /** Attributes: `table`, and `src`, livejoin's address (default: this page's). */
     "live-table": HTMLElement;
   }
 }

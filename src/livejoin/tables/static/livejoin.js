@@ -1,8 +1,8 @@
-/** livejoin for any web page: `connect(url).table(name)`, and the element `<live-table>`. */
-import { Client } from "./client.js";
-/** The address is livejoin's; this page's, if there is none. A page of livejoin's own needs no token: it has signed in. */
+/** The published module, `/static/livejoin.js`: `connect(url).table(name)` and the element `<live-table>`. */
+import { Client } from "./module/client.js";
 export const connect = (url = "", { token } = {}) => new Client(url, token);
 if (globalThis.customElements && !customElements.get("live-table")) {
-    const { LiveTable } = await import("./livetable.js"); // it extends an element, which there is in pages only
-    customElements.define("live-table", LiveTable);
+    // imported here because it extends HTMLElement, which Node.js does not have
+    const { LiveTableElement } = await import("./module/live_table_element.js");
+    customElements.define("live-table", LiveTableElement);
 }

@@ -1,177 +1,175 @@
-/** The page: frames from the socket go to the replicas, and what they tell to the strip, the views and the swap panel. */
-import { Checker } from "./checking.js";
-import { Control } from "./control.js";
-import { byId, put } from "./dom.js";
-import { Health } from "./health.js";
-import { icon } from "./icons.js";
-import { keys } from "./keys.js";
-import { Latency } from "./latency.js";
-import { Layouts } from "./layout.js";
-import { Subscription } from "./live.js";
-import { prefs } from "./prefs.js";
-import { person } from "./role.js";
-import { Strip } from "./strip.js";
-import { Told } from "./telling.js";
-import { Timeline } from "./timeline.js";
-import { views } from "./views.js";
-import { SPLIT, Workspace } from "./workspace.js";
-const DATA = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
-const HISTORY = ["control_raw", "generations", "orchestrator_logs"];
-const EXIST = { filter: [["state", "in", ["live", "standby", "building"]]] };
+/** The page: passes frames from the socket to the tables, and their content to the status bar, views and swap panel. */
+import { DEFAULT_SPLIT, Workspace } from "./page/grid/workspace.js";
+import { HealthView } from "./page/health/health_view.js";
+import { LatencyMeter } from "./page/health/latency.js";
+import { SwapPanel } from "./page/swap/swap_panel.js";
+import { Timeline } from "./page/timeline/timeline.js";
+import { currentUser } from "./page/ui/auth.js";
+import { byId, setText } from "./page/ui/dom.js";
+import { icon } from "./page/ui/icons.js";
+import { SavedLayout } from "./page/ui/layout.js";
+import { createViews } from "./page/ui/navigation.js";
+import { preferences } from "./page/ui/preferences.js";
+import { registerShortcuts } from "./page/ui/shortcuts.js";
+import { StatusBar } from "./page/ui/status_bar.js";
+import { Toast } from "./page/ui/toast.js";
+import { Subscription } from "./protocol/frame.js";
+import { Verifier } from "./protocol/verification.js";
+const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
+const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
+const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
-// --- what works while the engine is still being loaded
-const layouts = new Layouts({ view: "tables", tab: "tab-logs", wide: "", split: SPLIT, tables: {} });
-const told = new Told(byId("toast"));
-const strip = new Strip();
-const control = new Control();
+// --- available before the engine is loaded
+const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
+const toast = new Toast(byId("toast"));
+const statusBar = new StatusBar();
+const swapPanel = new SwapPanel();
 let workspace = null;
 let timeline = null;
 let health = null;
 let generations = [];
 let paused = false;
-const waiting = [];
-let take = (frame) => void waiting.push(frame);
+const early = []; // frames received before the engine was loaded
+let receive = (frame) => void early.push(frame);
 const address = new URL("api/v1/live", location.href);
 address.protocol = address.protocol.replace("http", "ws");
 address.hash = "";
 const subscription = new Subscription(address.href, TABLES, {
-    connected: () => strip.connected(),
-    lost: (_why, againAt) => strip.lost(againAt),
-    refused: (why) => strip.refused(why),
-    frame: (frame) => take(frame),
+    connected: () => statusBar.connected(),
+    lost: () => statusBar.disconnected(),
+    refused: (reason) => statusBar.refused(reason),
+    frame: (frame) => receive(frame),
 });
-const show = views(layouts, { timeline: () => timeline?.draw(), health: () => health?.draw() });
-const signedIn = person();
-if (signedIn)
-    control.person(signedIn); // the page starts once somebody is
-function subscribe() {
-    subscription.change(paused ? TABLES.filter((table) => !DATA.includes(table)) : TABLES);
+const showView = createViews(layout, { timeline: () => timeline?.draw(), health: () => health?.draw() });
+const user = currentUser();
+if (user)
+    swapPanel.setUser(user);
+function resubscribe() {
+    subscription.change(paused ? TABLES.filter((table) => !DATA_TABLES.includes(table)) : TABLES);
 }
-/** While rows are held the server does not send them; afterwards they come afresh, into the same grids. */
-function pause() {
+/** While paused the server sends no data tables; afterwards they come as snapshots into the same grids. */
+function togglePause() {
     paused = !paused;
-    subscribe();
-    strip.paused(paused ? Date.now() : 0);
+    resubscribe();
+    statusBar.paused(paused ? Date.now() : 0);
     const button = byId("pause");
     button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
     button.setAttribute("aria-pressed", String(paused));
 }
-function showPrefs() {
-    byId("theme").replaceChildren(icon(prefs.theme));
-    byId("theme").title = `Colours: ${prefs.theme} (t)`;
-    put(byId("times"), prefs.utc ? "UTC" : "Local");
+function showPreferences() {
+    byId("theme").replaceChildren(icon(preferences.theme));
+    byId("theme").title = `Colours: ${preferences.theme} (t)`;
+    setText(byId("timezone"), preferences.utc ? "UTC" : "Local");
 }
-function reset() {
+function resetLayout() {
     if (!workspace)
         return;
-    told.trying("The layout could not be reset", workspace.reset().then(() => told.say("The layout is as it was at first.")));
-    show("tables");
+    const reset = workspace.reset().then(() => toast.show("The layout was reset."));
+    toast.showFailure("The layout could not be reset", reset);
+    showView("tables");
 }
 byId("pause").append(icon("pause"), "Pause");
 byId("change").prepend(icon("swap"));
 byId("reset").append(icon("reset"));
 byId("help-open").append(icon("help"));
-byId("pause").addEventListener("click", pause);
-byId("reset").addEventListener("click", reset);
-byId("theme").addEventListener("click", () => prefs.nextTheme());
-byId("times").addEventListener("click", () => prefs.toggleUtc());
-prefs.addEventListener("theme", showPrefs);
-prefs.addEventListener("times", () => {
-    showPrefs();
-    timeline?.changed();
+byId("pause").addEventListener("click", togglePause);
+byId("reset").addEventListener("click", resetLayout);
+byId("theme").addEventListener("click", () => preferences.nextTheme());
+byId("timezone").addEventListener("click", () => preferences.toggleUtc());
+preferences.addEventListener("theme", showPreferences);
+preferences.addEventListener("timezone", () => {
+    showPreferences();
+    timeline?.refresh();
 });
-showPrefs();
-keys([
-    { key: "1", does: "tables", do: () => show("tables") },
-    { key: "2", does: "timeline", do: () => show("timeline") },
-    { key: "3", does: "health", do: () => show("health") },
-    { key: "s", does: "open or close the swap panel", do: () => control.toggle() },
-    { key: "p", does: "pause or resume", do: pause },
-    { key: "w", does: "widen the table that has the focus", do: () => workspace?.widenFocused() },
-    { key: "t", does: "light, dark or as the system has it", do: () => prefs.nextTheme() },
-    { key: "u", does: "local time or UTC", do: () => prefs.toggleUtc() },
+showPreferences();
+registerShortcuts([
+    { key: "1", description: "tables", action: () => showView("tables") },
+    { key: "2", description: "timeline", action: () => showView("timeline") },
+    { key: "3", description: "health", action: () => showView("health") },
+    { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
+    { key: "p", description: "pause or resume", action: togglePause },
+    { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
+    { key: "t", description: "light, dark or the system's colours", action: () => preferences.nextTheme() },
+    { key: "u", description: "local time or UTC", action: () => preferences.toggleUtc() },
 ]);
-// --- rows
-async function load() {
-    const { ready, worker } = await import("../engine/perspective-anywidget.js"); // six megabytes: nobody waits for it above
+// --- tables
+async function loadEngine() {
+    const { ready, worker } = await import("../engine/perspective-anywidget.js"); // 6 MB: nothing above waits for it
     return Promise.all([worker(), ready]);
 }
-const [engine] = await load().catch((error) => {
-    strip.error(`The grids cannot be drawn: ${String(error)}. Load the page again, or use another browser.`);
+const [engine] = await loadEngine().catch((error) => {
+    statusBar.showError(`The tables cannot be shown: ${String(error)}. Reload the page, or use another browser.`);
     throw error;
 });
-const grids = (workspace = new Workspace(engine, layouts, told));
-const { replicas } = grids;
-const past = (timeline = new Timeline(replicas));
-const fares = (health = new Health(replicas));
-const latency = new Latency(fares.latency);
-const checker = new Checker((afresh) => {
-    fares.mismatches(checker.mismatches);
-    if (!afresh)
+const grids = (workspace = new Workspace(engine, layout, toast));
+const { tables } = grids;
+const history = (timeline = new Timeline(tables));
+const healthView = (health = new HealthView(tables));
+const latency = new LatencyMeter(healthView.latency);
+const verifier = new Verifier((needsSnapshots) => {
+    healthView.setMismatches(verifier.mismatches);
+    if (!needsSnapshots)
         return;
-    told.say("Rows here were not those of the server. They are taken afresh.");
-    subscribe();
+    toast.show("Rows differed from the server's. Loading them again.");
+    resubscribe();
 });
-/** A server that has just come back shows nothing yet, and rows that are held stay: other parts are left. */
-function keeping(frame) {
+/** Drop data tables while paused, or while a restarted server has nothing live: the rows on the page are kept. */
+function withoutKeptTables(frame) {
     const { header, payloads } = frame;
-    if (!paused && (header.generation !== null || !strip.shown))
+    if (!paused && (header.generation !== null || !statusBar.shownGeneration))
         return frame;
-    const rest = [...header.parts.keys()].filter((i) => !DATA.includes(header.parts[i].table));
+    const rest = [...header.parts.keys()].filter((i) => !DATA_TABLES.includes(header.parts[i].table));
     return { header: { ...header, parts: rest.map((i) => header.parts[i]) }, payloads: rest.map((i) => payloads[i]) };
 }
-/** A frame has been applied. Of a heartbeat these tables are checked. */
-async function tell(frame, settled) {
+/** Update everything that shows a frame's content. `settled` are the tables that a heartbeat can verify. */
+async function frameApplied(frame, settled) {
     const { header, payloads } = frame;
-    latency.applied(frame);
+    latency.frameApplied(frame);
     for (const [i, { table, kind }] of header.parts.entries())
-        checker.take(table, kind, payloads[i]);
+        verifier.applied(table, kind, payloads[i]);
     if (header.type === "heartbeat")
-        await check(header, settled);
+        await verify(header, settled);
     const changed = new Set(header.parts.map(({ table }) => table));
     if (changed.has("generations")) {
-        generations = await replicas.rows("generations", EXIST);
-        control.generations(generations);
+        generations = await tables.rows("generations", EXISTING);
+        swapPanel.setGenerations(generations);
     }
     if (!paused)
-        strip.shows(header.generation, generations);
+        statusBar.showGeneration(header.generation, generations);
     const live = generations.find(({ generation }) => generation === header.generation);
-    grids.live(live);
-    fares.live(live);
+    grids.setLive(live);
+    healthView.setLive(live);
     if (changed.has("orchestrator_status")) {
-        const [row] = await replicas.rows("orchestrator_status");
+        const [row] = await tables.rows("orchestrator_status");
         if (row)
-            for (const one of [strip, control, grids])
-                one.status(row);
+            for (const part of [statusBar, swapPanel, grids])
+                part.setStatus(row);
     }
-    if (changed.has("control_raw") && control.followed !== null) {
-        const [row] = await replicas.rows("control_raw", { filter: [["offset", "==", control.followed]] });
-        control.became(row);
+    if (changed.has("control_raw") && swapPanel.pendingOffset !== null) {
+        const pending = { filter: [["offset", "==", swapPanel.pendingOffset]] };
+        const [row] = await tables.rows("control_raw", pending);
+        swapPanel.updatePending(row);
     }
     if (changed.has("rejects_ui"))
-        fares.rejectsChanged();
-    if (HISTORY.some((table) => changed.has(table)))
-        past.changed();
+        healthView.rejectsChanged();
+    if (HISTORY_TABLES.some((table) => changed.has(table)))
+        history.refresh();
 }
-/** While nothing is live the server has no rows, and those that are here stay. */
-async function check({ generation, tables = {} }, settled) {
-    const checked = settled.filter((table) => tables[table] && (generation !== null || !DATA.includes(table)));
-    checker.expect(Object.fromEntries(checked.map((table) => [table, tables[table]])), await replicas.sizes());
+/** While nothing is live, the data tables cannot be verified: the server has no rows and the page keeps its own. */
+async function verify({ generation, tables: digests = {} }, settled) {
+    const names = settled.filter((table) => digests[table] && (generation !== null || !DATA_TABLES.includes(table)));
+    verifier.heartbeat(Object.fromEntries(names.map((table) => [table, digests[table]])), await tables.rowCounts());
 }
-function beat(header) {
-    strip.heartbeat(header);
-    grids.heartbeat(header);
-    fares.heartbeat(header);
-}
-take = (frame) => {
+receive = (frame) => {
     const { header } = frame;
-    latency.arrived(frame);
+    latency.frameReceived(frame);
     if (header.type === "error")
-        strip.error(header.message ?? "");
+        statusBar.showError(header.message ?? "");
     if (header.type === "heartbeat")
-        beat(header);
-    const kept = keeping(frame);
+        for (const part of [statusBar, grids, healthView])
+            part.heartbeat(header);
+    const kept = withoutKeptTables(frame);
     const { settled } = subscription;
-    replicas.take(kept, () => tell(kept, settled));
+    tables.enqueue(kept, () => frameApplied(kept, settled));
 };
-waiting.forEach(take);
+early.forEach((frame) => receive(frame));

@@ -1,0 +1,57 @@
+/** All tables of the page. Frames are applied in order; tables that switch to a snapshot switch together. */
+// 30,000 rows per table take 0.7 s; beyond this limit the page freezes longer than a single-step switch is worth
+const MAX_TRANSITION_MS = 2000;
+export class GridTables {
+    byName;
+    #queue = Promise.resolve();
+    constructor(tables) {
+        this.byName = new Map([...tables].map((table) => [table.name, table]));
+    }
+    /** Apply a frame after those before it. `afterwards` runs in the same visual step. */
+    enqueue(frame, afterwards) {
+        this.#queue = this.#queue
+            .then(() => this.#apply(frame, afterwards))
+            .catch((error) => console.error(error));
+    }
+    async #apply({ header, payloads }, afterwards) {
+        const parts = new Map();
+        for (const [i, { table: name, kind }] of header.parts.entries()) {
+            const table = this.byName.get(name);
+            if (table)
+                parts.set(table, [...(parts.get(table) ?? []), { kind, payload: payloads[i] }]);
+        }
+        // snapshots are loaded beforehand, so that the page is frozen for the switch only
+        const switches = await Promise.all([...parts].map(([table, its]) => table.prepare(its)));
+        const step = async () => {
+            await Promise.all([...parts].map(([table, its]) => table.apply(its)));
+            await afterwards();
+        };
+        await (switches.includes(true) ? inOneVisualStep(step) : step());
+    }
+    async rowCounts() {
+        const names = [...this.byName.keys()];
+        const sizes = await Promise.all(names.map((name) => this.byName.get(name).size()));
+        return Object.fromEntries(names.map((name, i) => [name, sizes[i]]));
+    }
+    /** Rows of a table; `viewConfig` filters and sorts, as Perspective's views do. */
+    async rows(table, viewConfig) {
+        return this.byName.get(table)?.rows(viewConfig) ?? [];
+    }
+}
+/** Freeze the rendered page by a view transition until the change is complete. */
+async function inOneVisualStep(change) {
+    if (!document.startViewTransition)
+        return change();
+    const transition = document.startViewTransition(change);
+    // skipped below, which rejects both; a failure of `change` is reported by `updateCallbackDone`
+    for (const promise of [transition.ready, transition.finished])
+        promise.catch(() => { });
+    const limit = setTimeout(() => transition.skipTransition(), MAX_TRANSITION_MS);
+    try {
+        await transition.updateCallbackDone;
+    }
+    finally {
+        clearTimeout(limit);
+        transition.skipTransition();
+    }
+}

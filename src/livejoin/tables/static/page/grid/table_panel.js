@@ -1,0 +1,148 @@
+/** One table's panel: row count, tools, and a message while it is empty. */
+import { button, element, setText } from "../ui/dom.js";
+import { formatCount, plural } from "../ui/format.js";
+import { icon, iconButton } from "../ui/icons.js";
+import { attachMenu } from "../ui/menu.js";
+import { copy, download, selection } from "./export.js";
+/** Initial configuration of charts: a chart of single rows is of no use. */
+const CHART_DEFAULTS = {
+    users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
+    accounts_ui: { group_by: ["accountType"], columns: ["balance"], aggregates: { balance: "sum" } },
+    final_ui: {
+        group_by: ["accountType"],
+        columns: ["balance"],
+        aggregates: { balance: "sum" },
+        filter: [["accountType", "is not null", null]], // Perspective's charts label the null group with another one's name
+    },
+    rejects_ui: { group_by: ["reason"], columns: ["offset"], aggregates: { offset: "count" } },
+    orchestrator_logs: { group_by: ["level"], columns: ["msg"], aggregates: { msg: "count" } },
+    control_raw: { group_by: ["outcome"], columns: ["offset"], aggregates: { offset: "count" } },
+    generations: { group_by: ["generation"], columns: ["catchUpSeconds"] },
+};
+const FORMAT_LABELS = { csv: "CSV", json: "JSON", arrow: "Arrow" };
+const FORMATS = Object.keys(FORMAT_LABELS);
+const GRID = "Datagrid";
+const CHARTS = ["Y Bar", "X Bar", "Y Line", "Y Area", "Y Scatter", "Treemap", "Sunburst", "Heatmap"];
+export class TablePanel {
+    tools = element("div", { class: "tools" });
+    #table;
+    #body;
+    #toast;
+    #emptyMessage = element("div", { class: "empty", hidden: true });
+    #count = element("span", { class: "count" });
+    #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
+    #gridConfig = null; // to restore when a chart becomes a grid again
+    #widenButton;
+    /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
+    constructor(table, body, toast, onWiden) {
+        const { name, viewer } = table;
+        this.#table = table;
+        this.#body = body;
+        this.#toast = toast;
+        body.append(this.#emptyMessage);
+        for (const plugin of [GRID, ...CHARTS]) {
+            this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
+        }
+        this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
+        viewer.addEventListener("perspective-config-update", () => table.ready && this.#showPlugin());
+        const arrange = button("", { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` }, () => table.ready && void viewer.toggleConfig());
+        arrange.append(icon("settings"), element("span", { class: "text" }, "Arrange"));
+        const copyButton = iconButton("copy", `Copy the selected cells of ${name}, or all rows`, () => this.#copy());
+        const exportButton = iconButton("download", `Export ${name}`, () => { });
+        attachMenu(exportButton, () => this.#exportMenu());
+        this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
+        const spacer = element("span", { class: "spacer" });
+        this.tools.append(this.#count, spacer, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
+    }
+    /** Whether this table fills the workspace. */
+    set wide(wide) {
+        this.#widenButton.replaceChildren(icon(wide ? "narrow" : "widen"));
+        this.#widenButton.setAttribute("aria-pressed", String(wide));
+    }
+    /** `total` is the server's row count, if it has more than it sends. */
+    showCount(rows, total) {
+        const suffix = total !== undefined && total > rows ? ` newest of ${formatCount(total)}` : "";
+        setText(this.#count, formatCount(rows) + suffix);
+    }
+    /** Show `reason` if the table has no rows, or that the filter hides all of them. */
+    async showEmptyMessage(rows, reason) {
+        const filtered = await this.#filterHidesAll(rows);
+        const text = rows === 0 ? reason : filtered ? "No row matches the filter." : "";
+        this.#emptyMessage.hidden = !text;
+        this.#body.classList.toggle("is-empty", Boolean(text));
+        if (this.#emptyMessage.dataset["text"] === text)
+            return;
+        this.#emptyMessage.dataset["text"] = text;
+        this.#emptyMessage.replaceChildren(element("p", {}, text));
+        if (!filtered)
+            return;
+        this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
+    }
+    async #filterHidesAll(rows) {
+        if (!rows || !this.#table.ready || !this.#table.visible)
+            return false;
+        const { filter = [] } = await this.#table.viewer.save();
+        if (!filter.length)
+            return false;
+        return this.#table.reading(async () => (await (await this.#table.view())?.num_rows()) === 0);
+    }
+    async #setPlugin(plugin) {
+        const { viewer, name, ready } = this.#table;
+        if (!ready)
+            return;
+        const config = await viewer.save();
+        if (plugin === GRID) {
+            await viewer.restore({ plugin, ...(this.#gridConfig ?? {}) });
+            this.#gridConfig = null;
+            return;
+        }
+        // charts change group_rollup_mode
+        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
+        const plainGrid = config.plugin === GRID && !group_by.length;
+        if (plainGrid)
+            this.#gridConfig = { columns, group_by, aggregates, filter, group_rollup_mode };
+        const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
+        await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
+        this.#table.fit();
+    }
+    async #showPlugin() {
+        const { plugin = GRID } = await this.#table.viewer.save();
+        if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {
+            this.#pluginSelect.append(element("option", { value: plugin }, plugin)); // chosen in Perspective's own panel
+        }
+        this.#pluginSelect.value = plugin;
+    }
+    #exportMenu() {
+        const { name, viewer } = this.#table;
+        const shown = (format) => ({
+            label: FORMAT_LABELS[format],
+            hint: `${name}.${format}`,
+            action: () => this.#toast.showFailure(`${name} could not be exported`, this.#table.reading(() => download(viewer, name, format))),
+        });
+        const complete = (format) => ({
+            label: FORMAT_LABELS[format],
+            hint: "every row and column",
+            action: () => window.open(`api/v1/tables/${name}?format=${format}`, "_blank", "noopener"),
+        });
+        return [
+            { heading: "As shown here" },
+            ...FORMATS.map(shown),
+            { heading: "From the server" },
+            ...FORMATS.map(complete),
+        ];
+    }
+    /** Copy the selected cells. Returns false if there is no selection. */
+    copySelection() {
+        if (!this.#table.ready || !selection(this.#table.viewer))
+            return false;
+        this.#copy();
+        return true;
+    }
+    #copy() {
+        const { viewer, name } = this.#table;
+        const copied = this.#table
+            .reading(() => copy(viewer))
+            .then((rows) => this.#toast.show(`Copied ${plural(rows, "row")} of ${name}.`));
+        this.#toast.showFailure(`${name} could not be copied`, copied);
+    }
+}

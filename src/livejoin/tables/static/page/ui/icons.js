@@ -1,0 +1,26 @@
+/** Line icons on a 16 by 16 grid, in the colour of the surrounding text. */
+import { button, svgElement } from "./dom.js";
+const PATHS = {
+    settings: "M2 4h7M13 4h1M2 8h2M8 8h6M2 12h6M12 12h2M11 2.5v3M6 6.5v3M10 10.5v3",
+    copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+    download: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11",
+    widen: "M9.5 2.5h4v4M6.5 13.5h-4v-4M13 3 9.5 6.5M3 13l3.5-3.5",
+    narrow: "M13.5 6.5h-4v-4M2.5 9.5h4v4M10 6l3.5-3.5M6 10l-3.5 3.5",
+    pause: "M5.5 3v10M10.5 3v10",
+    resume: "M5 3v10l8-5z",
+    light: "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M3 13l1-1M12 4l1-1",
+    dark: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5z",
+    system: "M2 3h12v8H2zM5.5 14h5M8 11v3",
+    help: "M5.5 6a2.5 2.5 0 1 1 3.5 2.3c-.7.4-1 .8-1 1.7M8 12.5v.5",
+    reset: "M3 8a5 5 0 1 0 1.5-3.6M3 2v3h3",
+    swap: "M2.5 5.5h10M10 3l2.5 2.5L10 8M13.5 10.5h-10M6 8l-2.5 2.5L6 13",
+};
+export function icon(name) {
+    const path = svgElement("path", { d: PATHS[name] });
+    return svgElement("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" }, path);
+}
+export function iconButton(name, title, onClick) {
+    const created = button("", { class: "flat icon-only", title, "aria-label": title }, onClick);
+    created.append(icon(name));
+    return created;
+}

@@ -1,0 +1,20 @@
+/** Short messages at the edge of the page that disappear after a few seconds. */
+import { setText } from "./dom.js";
+const SHOWN_MS = 4000;
+export class Toast {
+    #target;
+    #timer;
+    constructor(target) {
+        this.#target = target;
+    }
+    show(text) {
+        setText(this.#target, text);
+        this.#target.classList.add("shown");
+        clearTimeout(this.#timer);
+        this.#timer = setTimeout(() => this.#target.classList.remove("shown"), SHOWN_MS);
+    }
+    /** Show `prefix` and the error if the work fails. */
+    showFailure(prefix, work) {
+        work.catch((error) => this.show(`${prefix}: ${error instanceof Error ? error.message : String(error)}`));
+    }
+}

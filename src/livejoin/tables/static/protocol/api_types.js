@@ -1,0 +1,2 @@
+/** JSON bodies of the HTTP API, and rows of livejoin's own tables. */
+export {};

@@ -1,0 +1,22 @@
+/** HTTP requests to livejoin. A failed request is a result with a reason, never an exception. */
+const TIMEOUT_MS = 30_000; // livejoin answers within about 20 s
+const HEADERS = { "content-type": "application/json", "livejoin-client": "page" };
+export const get = (path) => send(path, {});
+/** `json` is sent unchanged, so that the server gets the text that the user wrote. */
+export const post = (path, json) => send(path, { method: "POST", headers: HEADERS, body: json });
+async function send(path, request) {
+    let response;
+    try {
+        response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    }
+    catch {
+        return { ok: false, status: 0, body: null, error: "No answer from livejoin." };
+    }
+    const body = await response.json().catch(() => null);
+    if (response.ok)
+        return { ok: true, status: response.status, body: body, error: "" };
+    const problem = (body ?? {});
+    const { title = "refused", detail = `${response.status} ${response.statusText}` } = problem;
+    const error = `${title.charAt(0).toUpperCase()}${title.slice(1)}: ${detail}`;
+    return { ok: false, status: response.status, body: body, error };
+}

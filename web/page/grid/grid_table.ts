@@ -1,0 +1,236 @@
+/**
+ * One table in the Perspective engine, with the viewer that shows it.
+ * A snapshot becomes a new engine table, which then replaces the one the viewer shows. After `replace`, or after rows
+ * were added to a table that started empty, Perspective sorts nulls wrongly and loses rows of filtered views
+ * (decision 20). Independent of what the tables mean.
+ */
+
+import { readArrow } from "../../protocol/arrow.js";
+import type { PartKind } from "../../protocol/frame.js";
+import { preferences } from "../ui/preferences.js";
+import { gridTimeFormat } from "../ui/time_format.js";
+import type { Config, Engine, EngineTable, View, Viewer } from "./perspective.js";
+
+const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
+const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
+
+export type Part = { kind: PartKind; payload: ArrayBuffer };
+
+type NamedTable = { table: EngineTable; name: string };
+
+/** Initial configuration of a viewer, and a callback for the user's changes to it. */
+export type ViewerSettings = {
+  defaults: Config;
+  saved: Config | undefined;
+  onChange: (changes: Config | undefined) => void; // relative to the defaults
+};
+
+export class GridTable {
+  readonly name: string;
+  readonly viewer: Viewer;
+  ready = false; // the viewer is loaded
+  #engine: Engine;
+  #settings: ViewerSettings;
+  #current: NamedTable | null = null;
+  #next: NamedTable | null = null; // replaces the current table
+  #created = 0; // for unique names: the viewer may still use the previous table
+  #empty = true; // the newest engine table has never had a row
+  #switching: Promise<void> | null = null;
+  #readers = new Set<Promise<unknown>>();
+  #timeColumns: string[] = [];
+  #opening: Promise<void> | undefined;
+  #defaults: Config = {};
+  #savedDefaults: Config = {}; // the defaults as the viewer reports them
+
+  constructor(engine: Engine, viewer: Viewer, settings: ViewerSettings) {
+    this.#engine = engine;
+    this.viewer = viewer;
+    this.name = viewer.dataset["table"] ?? "";
+    this.#settings = settings;
+  }
+
+  /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
+  async prepare(parts: Part[]): Promise<boolean> {
+    for (const part of parts) {
+      const needsTable = part.kind === "snapshot" || (part.kind === "upsert" && this.#empty);
+      if (!needsTable && this.#next) await applyPart(this.#next.table, part);
+      if (!needsTable) continue;
+      const unused = this.#next;
+      this.#next = null; // if creating the table fails, a deleted one must not be shown
+      await unused?.table.delete();
+      const name = `${this.name} ${(this.#created += 1)}`;
+      const table = await this.#engine.table(part.payload, { index: "_id", name });
+      this.#next = { table, name };
+      this.#empty = (await table.size()) === 0;
+    }
+    return this.#next !== null && this.#current !== null;
+  }
+
+  /** Show the prepared table, or else apply the parts to the current one. */
+  async apply(parts: Part[]): Promise<void> {
+    if (this.#next) await this.#switchTo(this.#next);
+    else for (const part of parts) if (this.#current) await applyPart(this.#current.table, part);
+  }
+
+  async #switchTo(next: NamedTable): Promise<void> {
+    const switched = this.#replaceCurrent(next);
+    this.#switching = Promise.allSettled([switched]).then(() => void (this.#switching = null));
+    await switched;
+  }
+
+  async #replaceCurrent(next: NamedTable): Promise<void> {
+    let opening;
+    do {
+      opening = this.#opening; // a hidden viewer may be opening just now
+      await Promise.allSettled([...this.#readers, opening]); // the readers handle their own errors
+    } while (opening !== this.#opening);
+    const previous = this.#current;
+    this.#current = next;
+    this.#next = null;
+    if (!previous) return this.#open(next.table);
+    const chart = this.ready && (await this.#rebindViewer());
+    if (chart) setTimeout(() => previous.table.delete(), CHART_MS);
+    else await previous.table.delete(); // frees its strings as well
+  }
+
+  /** Give the viewer the current table; configuration, selection and scroll position stay. Returns whether it is a chart. */
+  async #rebindViewer(): Promise<boolean> {
+    const { regular_table: grid } = await this.viewer.getPlugin(); // a chart has none
+    // no other await before `restore`: it would undo what the user changes in the meantime
+    const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
+    const selection = this.viewer.getSelection();
+    const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
+    await this.viewer.restore({ ...config, ...this.#binding });
+    if (selection) this.viewer.setSelection(selection);
+    if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop)) grid.scrollTo(scrollLeft, scrollTop);
+    return !grid;
+  }
+
+  get #binding(): Config {
+    return this.#current ? { table: this.#current.name } : {};
+  }
+
+  /** Read from the viewer or the table; a switch of tables waits for it. */
+  async reading<T>(read: () => Promise<T>): Promise<T> {
+    while (this.#switching) await this.#switching;
+    const reader = read();
+    this.#readers.add(reader);
+    try {
+      return await reader;
+    } finally {
+      this.#readers.delete(reader);
+    }
+  }
+
+  /** Row count; 0 before the first snapshot. */
+  async size(): Promise<number> {
+    return this.reading(async () => (await this.#current?.table.size()) ?? 0);
+  }
+
+  /** `viewConfig` filters and sorts, as Perspective's views do. */
+  async rows<T>(viewConfig?: object): Promise<T[]> {
+    return this.reading(async () => {
+      const view = await this.#current?.table.view(viewConfig);
+      try {
+        return ((await view?.to_json()) ?? []) as T[];
+      } finally {
+        await view?.delete();
+      }
+    });
+  }
+
+  async #open(table: EngineTable): Promise<void> {
+    const schema = await table.schema();
+    this.#timeColumns = Object.keys(schema).filter((name) => schema[name] === "datetime");
+    const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
+    this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
+    if (this.visible) await (this.#opening = this.#openViewer());
+    else setTimeout(() => (this.#opening = this.#openViewer()), HIDDEN_MS);
+  }
+
+  async #openViewer(): Promise<void> {
+    await this.viewer.load(this.#engine);
+    this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
+    await this.#restore(this.#defaults);
+    this.viewer.querySelector("perspective-viewer-datagrid")?.shadowRoot?.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+    this.#savedDefaults = await this.#userConfig();
+    if (this.#settings.saved) await this.#restore({ ...this.#defaults, ...this.#settings.saved });
+    this.ready = true;
+    this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+    preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
+    preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
+  }
+
+  async #restore(config: Config): Promise<void> {
+    const formats = Object.fromEntries(
+      this.#timeColumns.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]),
+    );
+    const columns_config = { ...config.columns_config, ...formats };
+    await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
+  }
+
+  /** Back to the defaults. */
+  async reset(): Promise<void> {
+    await this.#opening; // a saved layout may be being restored
+    if (this.ready) await this.#restore(this.#savedDefaults);
+  }
+
+  /** The panel was resized: a chart that is being created does not notice by itself. */
+  fit(): void {
+    if (this.ready && this.visible) void this.viewer.resize(true);
+  }
+
+  get visible(): boolean {
+    return this.viewer.offsetParent !== null; // false in a hidden tab
+  }
+
+  /** The viewer's view; null while the page is in the background. */
+  async view(): Promise<View | null> {
+    return this.viewer.getView().catch(() => null);
+  }
+
+  async #reportChanges(): Promise<void> {
+    const config = await this.#userConfig();
+    if (config.plugin_config?.["edit_mode"] === "EDIT") {
+      // edited cells would look real until the next change overwrites them
+      return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });
+    }
+    const defaults: Record<string, unknown> = this.#savedDefaults;
+    const changes = Object.entries(config).filter(
+      ([name, value]) => JSON.stringify(value) !== JSON.stringify(defaults[name]),
+    );
+    this.#settings.onChange(changes.length ? Object.fromEntries(changes) : undefined);
+  }
+
+  /** The viewer's configuration without what the page sets itself. */
+  async #userConfig(): Promise<Config> {
+    const { table: _table, theme: _theme, title: _title, ...config } = await this.viewer.save();
+    const columns = Object.entries(config.columns_config ?? {}).map(
+      ([name, { date_format: _format, ...rest }]) => [name, rest] as const,
+    );
+    return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
+  }
+}
+
+async function applyPart(table: EngineTable, { kind, payload }: Part): Promise<void> {
+  if (kind === "upsert") return table.update(payload);
+  const { columns } = readArrow(payload); // a remove has one column, `_id`
+  return table.remove(columns[0] ?? []);
+}
+
+function styleSheet(rules: string): CSSStyleSheet {
+  const created = new CSSStyleSheet();
+  created.replaceSync(rules);
+  return created;
+}
+
+/** The panel has its own title; the viewer's would be an empty line. */
+const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");
+/** A cell may hold a megabyte of text: the columns after it must stay within reach. */
+const LIMIT_CELL_WIDTH = styleSheet(
+  "regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }",
+);
+
+function theme(): string {
+  return preferences.dark ? "Pro Dark" : "Pro Light";
+}

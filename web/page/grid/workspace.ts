@@ -1,0 +1,155 @@
+/** The Tables view: data tables side by side, livejoin's own tables in tabs, with separators between them. */
+
+import type { Generation, StatusRow } from "../../protocol/api_types.js";
+import type { FrameHeader } from "../../protocol/frame.js";
+import { byId, element, setText } from "../ui/dom.js";
+import { describeChoice, formatCount } from "../ui/format.js";
+import type { SavedLayout } from "../ui/layout.js";
+import { createTabs } from "../ui/navigation.js";
+import { isTyping } from "../ui/shortcuts.js";
+import { enableSplitters } from "../ui/splitters.js";
+import type { Toast } from "../ui/toast.js";
+import { GridTable } from "./grid_table.js";
+import { GridTables } from "./grid_tables.js";
+import type { Config, Engine, Viewer } from "./perspective.js";
+import { TablePanel } from "./table_panel.js";
+
+export const DEFAULT_SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
+const NEWEST_LOG_FIRST: Config["sort"] = [
+  ["ts", "desc"],
+  ["_id", "desc"], // lines of one decision share a timestamp
+];
+const DEFAULTS: Record<string, Config> = {
+  orchestrator_logs: { sort: NEWEST_LOG_FIRST },
+  control_raw: { sort: [["offset", "desc"]] },
+  generations: { sort: [["generation", "desc"]] },
+  rejects_ui: { sort: [["ts", "desc"]] },
+};
+
+export class Workspace {
+  readonly tables: GridTables;
+  #layout: SavedLayout;
+  #panels = new Map<string, TablePanel>();
+  #lastUsed: TablePanel | null = null; // the panel of the last pointer press
+  #setSplit: (sizes: Record<string, number>) => void;
+  #showTab: (id: string) => void;
+  #main = byId("view-tables");
+  #live: Generation | undefined;
+  #status: StatusRow | null = null;
+
+  constructor(engine: Engine, layout: SavedLayout, toast: Toast) {
+    this.#layout = layout;
+    const viewers = [...this.#main.querySelectorAll<Viewer>("perspective-viewer")];
+    this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
+    for (const table of this.tables.byName.values()) this.#addPanel(table, toast);
+    this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
+    this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
+      for (const tools of byId("tab-tools").children) (tools as HTMLElement).hidden = tools.id !== `tools-${tab.id}`;
+      layout.update({ tab: tab.id });
+    });
+    this.#showWidened();
+    document.addEventListener("keydown", (event) => {
+      const copies =
+        event.key === "c" &&
+        (event.ctrlKey || event.metaKey) &&
+        !isTyping(event) &&
+        getSelection()?.isCollapsed !== false;
+      if (copies && this.#lastUsed?.copySelection()) event.preventDefault();
+    });
+  }
+
+  #createTable(engine: Engine, viewer: Viewer): GridTable {
+    const name = viewer.dataset["table"] ?? "";
+    const layout = this.#layout;
+    const onChange = (changes: Config | undefined) => {
+      const { [name]: _previous, ...others } = layout.current.tables;
+      layout.update({ tables: changes ? { ...others, [name]: changes } : others });
+    };
+    const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, ...DEFAULTS[name] };
+    return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange });
+  }
+
+  #addPanel(table: GridTable, toast: Toast): void {
+    const body = table.viewer.parentElement!;
+    const panel = new TablePanel(table, body, toast, (name) => this.widen(name));
+    this.#panels.set(table.name, panel);
+    body.addEventListener("pointerdown", () => (this.#lastUsed = panel));
+    const tab = byId("tabs").querySelector<HTMLElement>(`[data-table=${table.name}]`);
+    if (tab) {
+      panel.tools.id = `tools-${tab.id}`;
+      byId("tab-tools").append(panel.tools);
+      tab.append(element("span", {}, table.name), element("span", { class: "count" }));
+    } else {
+      body.before(element("header", { class: "bar" }, element("h2", {}, table.name), panel.tools));
+    }
+  }
+
+  /** Let a table fill the workspace, or undo that. */
+  widen(name: string): void {
+    this.#layout.update({ wide: this.#layout.current.wide === name ? "" : name });
+    this.#showWidened();
+  }
+
+  /** Widen the focused table, by default the join. */
+  widenFocused(): void {
+    const section = document.activeElement?.closest<HTMLElement>("section[data-area]");
+    const viewer =
+      section?.querySelector<HTMLElement>("[role=tabpanel]:not([hidden]) perspective-viewer") ??
+      section?.querySelector<HTMLElement>("perspective-viewer");
+    this.widen(this.#layout.current.wide || viewer?.dataset["table"] || "final_ui");
+  }
+
+  #showWidened(): void {
+    const { wide } = this.#layout.current;
+    const viewer = this.tables.byName.get(wide)?.viewer;
+    const area = viewer?.closest<HTMLElement>("section[data-area]")?.dataset["area"] ?? "";
+    if (area) this.#main.dataset["wide"] = area;
+    else delete this.#main.dataset["wide"];
+    for (const [name, panel] of this.#panels) panel.wide = name === wide && area !== "";
+    for (const table of this.tables.byName.values()) table.fit();
+  }
+
+  async reset(): Promise<void> {
+    this.#layout.reset();
+    this.#setSplit(this.#layout.current.split);
+    this.#showTab(this.#layout.current.tab);
+    this.#showWidened();
+    await Promise.all([...this.tables.byName.values()].map((table) => table.reset()));
+  }
+
+  setLive(generation: Generation | undefined): void {
+    this.#live = generation;
+  }
+
+  setStatus(status: StatusRow): void {
+    this.#status = status;
+  }
+
+  heartbeat({ tables = {}, limited = {} }: FrameHeader): void {
+    for (const [name, panel] of this.#panels) {
+      const rows = tables[name]?.rows;
+      if (rows === undefined) continue;
+      panel.showCount(rows, limited[name]?.total);
+      void panel.showEmptyMessage(rows, this.#emptyReason(name));
+      const count = byId("tabs").querySelector(`[data-table=${name}] .count`);
+      if (count) setText(count, formatCount(rows));
+    }
+  }
+
+  /** Why a table is empty, and what to do about it. */
+  #emptyReason(table: string): string {
+    const live = this.#live;
+    if (table === "control_raw")
+      return "No control messages yet. Swap… writes one; so does any producer to the control topic.";
+    if (table === "rejects_ui" && live) return "No rejects: every record read so far is valid.";
+    if (!live)
+      return `Nothing is live yet: ${this.#status?.message || "livejoin is starting"}. Swap… chooses other topics.`;
+    if (table === "users_ui")
+      return `No records yet. Reading from ${live.usersTopic}; rows appear as they are written.`;
+    if (table === "accounts_ui")
+      return `No records yet. Reading from ${live.accountsTopic}; rows appear as they are written.`;
+    if (table === "final_ui")
+      return `No joined rows yet: ${describeChoice(live)}. The source tables show which records were read.`;
+    return "No rows yet.";
+  }
+}

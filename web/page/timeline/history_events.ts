@@ -1,0 +1,125 @@
+/**
+ * History events derived from the tables `control_raw`, `generations` and `orchestrator_logs`. Pure.
+ * A control message and the generation built for it are one event.
+ */
+
+import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
+
+/** A period that a generation spent in one state; `to` is null while it lasts. */
+export type Stage = { name: "build" | "live" | "standby"; from: number; to: number | null };
+export type HistoryEvent = {
+  id: string;
+  at: number;
+  by: string;
+  outcome: string;
+  reason: string;
+  message: ControlRow | null;
+  generation: Generation | null;
+  rolledBackTo: Generation | null;
+  previous: Choice | null; // live before the event
+  stages: Stage[];
+};
+/** A generation went live: time, generation. */
+type Cutover = [number, number];
+
+// texts of livejoin's log lines
+const BUILT_FOR = /^control (\d+): building generation (\d+)\b/;
+const ROLLED_BACK = /^control (\d+): generation (\d+) is live again$/;
+const WENT_LIVE = /^(?:live|rolled back): .*\bgeneration (\d+), [^→]*$/;
+
+/** All cutovers in the log, oldest first. */
+function cutovers(lines: LogRow[]): Cutover[] {
+  const found: Cutover[] = [];
+  for (const { ts, msg } of [...lines].sort(byTime)) {
+    const match = WENT_LIVE.exec(msg);
+    if (match) found.push([ts, Number(match[1])]);
+  }
+  return found;
+}
+
+function stagesOf(generation: Generation, allCutovers: Cutover[]): Stage[] {
+  const { generation: number, requestedAt, catchUpSeconds, retiredAt } = generation;
+  const readyAt = catchUpSeconds === null ? null : requestedAt + 1000 * catchUpSeconds;
+  const build: Stage = { name: "build", from: requestedAt, to: readyAt ?? retiredAt };
+  if (readyAt === null) return [build];
+  const stages = [build];
+  // if the log no longer has its cutover, assume that it went live when it was ready
+  const known = allCutovers.some(([, to]) => to === number)
+    ? allCutovers
+    : [...allCutovers, [readyAt, number] as Cutover].sort((a, b) => a[0] - b[0]);
+  let current = null as Stage | null;
+  for (const [at, to] of known) {
+    const name: Stage["name"] | null = to === number ? "live" : current ? "standby" : null;
+    if (name === null || current?.name === name) continue;
+    if (current) current.to = at;
+    current = { name, from: at, to: null };
+    stages.push(current);
+  }
+  if (current) current.to = retiredAt;
+  return stages;
+}
+
+const byTime = (a: LogRow, b: LogRow) => a.ts - b.ts || (a._id < b._id ? -1 : 1);
+
+/** All events, newest first. */
+export function historyEvents(messages: ControlRow[], generations: Generation[], lines: LogRow[]): HistoryEvent[] {
+  const builtFor = new Map<number, number>(); // generation by control offset
+  const rolledBack = new Map<number, number>(); // the same
+  for (const { msg } of lines) {
+    const built = BUILT_FOR.exec(msg);
+    const back = ROLLED_BACK.exec(msg);
+    if (built) builtFor.set(Number(built[1]), Number(built[2]));
+    if (back) rolledBack.set(Number(back[1]), Number(back[2]));
+  }
+  const allCutovers = cutovers(lines);
+  const byNumber = new Map(generations.map((row) => [row.generation, row]));
+  const liveBefore = (at: number, own: number | undefined): Choice | null => {
+    const last = allCutovers.filter(([when, to]) => when <= at && to !== own).at(-1);
+    return last ? (byNumber.get(last[1]) ?? null) : null;
+  };
+  const events: HistoryEvent[] = [];
+  const requested = new Set<number>(); // generations with a control message
+  for (const message of messages) {
+    const number = builtFor.get(message.offset);
+    const generation = number === undefined ? null : (byNumber.get(number) ?? null);
+    const rolledBackTo = byNumber.get(rolledBack.get(message.offset) ?? 0) ?? null;
+    if (generation) requested.add(generation.generation);
+    events.push({
+      id: `m${message.offset}`,
+      at: message.ts,
+      by: message.by ?? "kafka",
+      outcome: message.outcome,
+      reason: message.reason ?? "",
+      message,
+      generation,
+      rolledBackTo,
+      previous: liveBefore(message.ts, number ?? rolledBackTo?.generation),
+      stages: generation ? stagesOf(generation, allCutovers) : [],
+    });
+  }
+  for (const generation of generations) {
+    if (requested.has(generation.generation)) continue;
+    events.push({
+      id: `g${generation.generation}`,
+      at: generation.requestedAt,
+      by: generation.by ?? "",
+      outcome: generation.state,
+      reason: generation.message ?? "",
+      message: null,
+      generation,
+      rolledBackTo: null,
+      previous: liveBefore(generation.requestedAt, generation.generation),
+      stages: stagesOf(generation, allCutovers),
+    });
+  }
+  return events.sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
+}
+
+/** Log lines about an event's message or generation, oldest first. */
+export function logLinesOf({ message, generation }: HistoryEvent, lines: LogRow[]): LogRow[] {
+  const patterns = [
+    ...(message ? [new RegExp(`^control ${message.offset}\\b`)] : []),
+    ...(generation ? [new RegExp(`\\bgeneration ${generation.generation}\\b`)] : []),
+  ];
+  return lines.filter(({ msg }) => patterns.some((pattern) => pattern.test(msg))).sort(byTime);
+}

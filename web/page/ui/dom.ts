@@ -1,0 +1,62 @@
+/** Finding and creating elements. Content is always inserted as text, never as HTML. */
+
+export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
+  const found = document.getElementById(id);
+  if (found === null) throw new Error(`the page has no element #${id}`);
+  return found as T;
+}
+
+/** Set the text only if it differs, so that it is not rendered or announced again. */
+export function setText(target: Element, text: string): void {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+/** The same for a text that may be cut off: the title shows all of it. */
+export function setTextAndTitle(target: HTMLElement, text: string): void {
+  setText(target, text);
+  if (target.title !== text) target.title = text;
+}
+
+type Attributes = Record<string, string | number | boolean>;
+
+export function element<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: (Node | string)[]
+): HTMLElementTagNameMap[K] {
+  const created = document.createElement(tag);
+  setAttributes(created, attributes);
+  created.append(...children);
+  return created;
+}
+
+export function svgElement<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: (Node | string)[]
+): SVGElementTagNameMap[K] {
+  const created = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setAttributes(created, attributes);
+  created.append(...children);
+  return created;
+}
+
+/** A boolean attribute is present or absent; ARIA attributes are "true" or "false". */
+function setAttributes(target: Element, attributes: Attributes): void {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value !== "boolean" || name.startsWith("aria-")) target.setAttribute(name, String(value));
+    else if (value) target.setAttribute(name, "");
+  }
+}
+
+export function button(text: string, attributes: Attributes, onClick: (event: MouseEvent) => void): HTMLButtonElement {
+  const created = element("button", { type: "button", ...attributes }, text);
+  created.addEventListener("click", onClick);
+  return created;
+}
+
+/** Labels and values as a `<dl>`. */
+export function descriptionList(pairs: [string, string | Node][]): HTMLDListElement {
+  const items = pairs.flatMap(([label, value]) => [element("dt", {}, label), element("dd", {}, value)]);
+  return element("dl", { class: "facts" }, ...items);
+}

@@ -1,0 +1,60 @@
+/** Popup menu of a button. The browser closes it on Escape or a click outside. */
+
+import { element } from "./dom.js";
+
+type MenuAction = { label: string; hint: string; action: () => void };
+export type MenuItem = MenuAction | { heading: string };
+
+let menuCount = 0;
+
+export function attachMenu(opener: HTMLButtonElement, items: () => MenuItem[]): void {
+  const menu = element("div", { class: "menu", role: "menu", popover: "auto", id: `menu-${(menuCount += 1)}` });
+  opener.setAttribute("aria-haspopup", "menu");
+  opener.setAttribute("aria-expanded", "false");
+  opener.addEventListener("click", () => {
+    menu.replaceChildren(...items().map((item) => ("heading" in item ? heading(item.heading) : entry(item, menu))));
+    document.body.append(menu);
+    menu.showPopover();
+    placeBeside(menu, opener);
+    entries(menu)[0]?.focus();
+  });
+  menu.addEventListener("toggle", (event) => {
+    const open = (event as ToggleEvent).newState === "open";
+    opener.setAttribute("aria-expanded", String(open));
+    if (open) return;
+    menu.remove();
+    if (document.activeElement === document.body) opener.focus();
+  });
+  menu.addEventListener("keydown", (event) => moveFocus(event, menu));
+}
+
+const heading = (text: string) => element("div", { class: "heading", role: "presentation" }, text);
+const entries = (menu: HTMLElement) => [...menu.querySelectorAll<HTMLElement>("[role=menuitem]")];
+
+function entry({ label, hint, action }: MenuAction, menu: HTMLElement): HTMLElement {
+  const created = element("button", { type: "button", role: "menuitem" }, label);
+  created.append(element("span", { class: "muted" }, hint));
+  created.addEventListener("click", () => {
+    menu.hidePopover();
+    action();
+  });
+  return created;
+}
+
+/** Below the opener, or above it if there is no room, inside the window. */
+function placeBeside(menu: HTMLElement, opener: HTMLElement): void {
+  const at = opener.getBoundingClientRect();
+  const { offsetWidth, offsetHeight } = menu;
+  const fitsBelow = at.bottom + 2 + offsetHeight <= innerHeight;
+  menu.style.left = `${Math.max(4, Math.min(at.left, innerWidth - offsetWidth - 4))}px`;
+  menu.style.top = `${fitsBelow ? at.bottom + 2 : Math.max(4, at.top - 2 - offsetHeight)}px`;
+}
+
+function moveFocus(event: KeyboardEvent, menu: HTMLElement): void {
+  const all = entries(menu);
+  const at = all.indexOf(document.activeElement as HTMLElement);
+  const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  all.at(next % all.length)?.focus();
+}

@@ -1,0 +1,62 @@
+/**
+ * Entry point of the page: signs the user in, then loads the page itself. A one-time code in the address is used and
+ * removed from it; without one, a dialog asks for a token.
+ */
+
+import { fetchUser, keepSessionAlive, startSession } from "./auth.js";
+import { element, setText } from "./dom.js";
+
+const CODE = "code";
+
+/** Read the one-time code and remove it from the address. */
+function takeCode(): string | null {
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  const code = parameters.get(CODE);
+  if (code === null) return null;
+  parameters.delete(CODE);
+  const rest = parameters.toString();
+  history.replaceState(history.state, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
+  return code;
+}
+
+/** Ask for tokens until one is accepted. */
+function askForToken(error: string): Promise<void> {
+  const field = element("input", { type: "password", name: "token", required: true, autocomplete: "current-password" });
+  const alert = element("p", { role: "alert" }, error);
+  const submit = element("button", { class: "primary" }, "Sign in");
+  const hint = element("p", {}, "An operator creates tokens with: livejoin token make --role viewer");
+  const form = element("form", {}, element("label", {}, "Token ", field), submit, alert, hint);
+  const dialog = element("dialog", { id: "sign-in" }, element("h2", {}, "Sign in to livejoin"), form);
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((resolve) => {
+    form.onsubmit = async (event) => {
+      event.preventDefault();
+      submit.disabled = true;
+      setText(alert, await startSession({ token: field.value }));
+      submit.disabled = false;
+      field.value = "";
+      if (alert.textContent || !(await fetchUser())) return field.focus();
+      dialog.remove();
+      resolve();
+    };
+  });
+}
+
+async function ensureSignedIn(error = ""): Promise<void> {
+  if (!(await fetchUser())) await askForToken(error);
+}
+
+let checking: Promise<void> | null = null;
+
+/** The session may have ended: that, too, closes the socket. */
+function checkSession(): void {
+  checking ??= ensureSignedIn("You were signed out.").finally(() => (checking = null));
+}
+
+const code = takeCode();
+await ensureSignedIn(code === null ? "" : await startSession({ code }));
+addEventListener("livejoin-disconnected", checkSession);
+keepSessionAlive();
+await import("../../page.js");

@@ -1,0 +1,53 @@
+/** Times and durations as text. Times are local or UTC, as the user prefers. */
+
+import { preferences } from "./preferences.js";
+
+const twoDigits = (number: number) => String(number).padStart(2, "0");
+
+/** `2026-01-31 12:00:00.123`, with a trailing Z if UTC. */
+export function formatTime(ms: number): string {
+  const { utc } = preferences;
+  const shifted = new Date(utc ? ms : ms - new Date(ms).getTimezoneOffset() * 60_000);
+  if (Number.isNaN(shifted.valueOf())) return String(ms); // out of the range of Date
+  return shifted.toISOString().replace("T", " ").replace("Z", utc ? "Z" : "");
+}
+
+/** `12:00:00`, for a recent time. */
+export function formatClock(ms: number): string {
+  return formatTime(ms).slice(11, 19) + (preferences.utc ? "Z" : "");
+}
+
+/** `12 ms`, `1.5 s`, `2 min 05 s`, `3 h 00 min`, `4 days`. */
+export function formatDuration(ms: number): string {
+  const s = ms / 1000;
+  if (s < 1) return `${Math.round(ms)} ms`;
+  if (s < 60) return `${s.toFixed(1)} s`;
+  const minutes = Math.floor(s / 60);
+  if (minutes < 60) return `${minutes} min ${twoDigits(Math.floor(s % 60))} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${twoDigits(minutes % 60)} min` : `${Math.floor(hours / 24)} days`;
+}
+
+/** Age of a record in one unit; tenths of a second within the first minute. */
+export function formatAge(ms: number): string {
+  const s = Math.max(0, ms) / 1000;
+  if (s < 60) return `${s.toFixed(1)} s`;
+  if (s < 5400) return `${Math.round(s / 60)} min`;
+  return s < 172_800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86_400)} days`;
+}
+
+/** The grid's date format: the fields of `formatTime` in the browser's locale. */
+export function gridTimeFormat(): Record<string, unknown> {
+  return {
+    format: "custom",
+    ...(preferences.utc ? { timeZone: "UTC" } : {}),
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    fractionalSecondDigits: 3,
+    hour12: false,
+  };
+}

@@ -1,0 +1,102 @@
+/** JSON bodies of the HTTP API, and rows of livejoin's own tables. */
+
+/** Topics and join of a generation. */
+export type Choice = { usersTopic: string; accountsTopic: string; joinType: string };
+
+/** A row of `generations`. */
+export type Generation = Choice & {
+  generation: number;
+  state: string;
+  by: string | null;
+  requestedAt: number;
+  liveAt: number | null;
+  retiredAt: number | null;
+  catchUpSeconds: number | null;
+  read: number | null;
+  rejected: number | null;
+  tombstones: number | null;
+  rows: number | null;
+  message: string | null;
+};
+
+/** The row of `orchestrator_status`. */
+export type StatusRow = Partial<Choice> & {
+  state: string;
+  generation: number | null;
+  progress: number;
+  message: string | null;
+};
+
+/** A row of `control_raw`. */
+export type ControlRow = Partial<Choice> & {
+  offset: number;
+  ts: number;
+  by: string | null;
+  outcome: string;
+  reason: string | null;
+  raw: string | null;
+};
+
+/** A row of `orchestrator_logs`. */
+export type LogRow = { _id: string; ts: number; level: string; msg: string };
+
+/** A row of `rejects_ui`. */
+export type RejectRow = {
+  _id: string;
+  source: string;
+  topic: string;
+  partition: number;
+  offset: number;
+  ts: number;
+  reason: string;
+  raw: string | null;
+};
+
+/** Response to a control message or a rollback. */
+export type ControlReply = { offset: number; outcome: string; reason: string | null; generation?: number | null };
+
+export type PreviewTopic = { exists: boolean; reason?: string; partitions?: number; records?: number };
+export type Preview = {
+  outcome: string;
+  reason: string | null;
+  build: string | null;
+  topics: Record<string, PreviewTopic>;
+  slots: { needed: number | null; held: number; total: number };
+  stopped: number[];
+  resolvesTo: { usersTopic: string; accountsTopic: string } | null;
+  afterwards: { live: string | null; standby: string | null };
+};
+
+/** An entry of `api/v1/topics`. */
+export type TopicInfo = {
+  name: string;
+  kind: string;
+  partitions: number;
+  records: number | null;
+  newest: string | null;
+  trouble: string | null;
+};
+
+/** Newest records of a topic, raw and as a source would parse them. */
+export type TopicPeek = { topic: string; complete: boolean; messages: TopicRecord[] };
+export type TopicRecord = {
+  partition: number;
+  offset: number;
+  timestamp: string | null;
+  key: string | null;
+  value: string | null;
+  parsed: Record<string, unknown> | null;
+  reason: string | null;
+};
+
+export type Figures = {
+  matched: { users: number; matched: number; unmatched: number };
+  lagTrouble: string | null;
+  sparkUi: string | null;
+  standbySeconds: number | null;
+};
+
+/** One check of `/readyz`. */
+export type ReadinessCheck = { name: string; ok: boolean; why: string };
+
+export type User = { id: string; role: "viewer" | "operator"; label: string };

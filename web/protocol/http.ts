@@ -1,0 +1,29 @@
+/** HTTP requests to livejoin. A failed request is a result with a reason, never an exception. */
+
+const TIMEOUT_MS = 30_000; // livejoin answers within about 20 s
+const HEADERS = { "content-type": "application/json", "livejoin-client": "page" };
+
+/** `status` is 0 if there was no response. */
+export type HttpResult<T> =
+  { ok: true; status: number; body: T; error: "" } | { ok: false; status: number; body: T | null; error: string };
+
+export const get = <T>(path: string): Promise<HttpResult<T>> => send<T>(path, {});
+
+/** `json` is sent unchanged, so that the server gets the text that the user wrote. */
+export const post = <T>(path: string, json: string): Promise<HttpResult<T>> =>
+  send<T>(path, { method: "POST", headers: HEADERS, body: json });
+
+async function send<T>(path: string, request: RequestInit): Promise<HttpResult<T>> {
+  let response: Response;
+  try {
+    response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  } catch {
+    return { ok: false, status: 0, body: null, error: "No answer from livejoin." };
+  }
+  const body: unknown = await response.json().catch(() => null);
+  if (response.ok) return { ok: true, status: response.status, body: body as T, error: "" };
+  const problem = (body ?? {}) as Record<string, string>;
+  const { title = "refused", detail = `${response.status} ${response.statusText}` } = problem;
+  const error = `${title.charAt(0).toUpperCase()}${title.slice(1)}: ${detail}`;
+  return { ok: false, status: response.status, body: body as T | null, error };
+}
