@@ -1,12 +1,15 @@
 """What an event writes to the changelog, put together from the texts of the rows it meets."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import spec
-from livejoin.pipeline import emit_bundles
+from livejoin.core import changelog_bundles, spec
 from livejoin.pipeline.events import (
     VERSION_FIELDS,
+    ColumnFunction,
+    evaluate_once,
     has_join_key,
     is_from_source,
     position_text,
@@ -24,10 +27,8 @@ def bundled_with_latest() -> Column:
     """The rows of a user that has very many, when an account comes."""
     users, account = F.col("users"), F.col("others")
     shared = [*_shared_members(account), F.lit(","), _version_member(account)]
-    many = emit_bundles.bundle_records(users, position_text, shared, growing=True)
-    return F.when(
-        is_from_source(spec.ACCOUNTS) & emit_bundles.worth_bundling(users, _row_text(account)), many
-    )
+    many = bundle_records(users, position_text, shared, growing=True)
+    return F.when(is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(account)), many)
 
 
 def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
@@ -43,24 +44,20 @@ def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
 def bundled_pairs(*, outer: bool) -> Column:
     """The pairs of an event that meets very many records of the other source."""
     event, users, accounts = stored_row(), F.col("users"), F.col("others")
-    of_account = emit_bundles.bundle_records(
-        users, lambda user: _pair_id(user, event), _shared_members(event)
-    )
-    of_user = emit_bundles.bundle_records(
+    of_account = bundle_records(users, lambda user: _pair_id(user, event), _shared_members(event))
+    of_user = bundle_records(
         accounts, lambda account: _pair_id(event, account), _shared_members(event)
     )
     if outer:
         gone = [F.lit('"ts":'), event["ts"], F.lit(","), _version_member(event)]
-        of_account = F.concat(
-            of_account, emit_bundles.bundle_records(users, position_text, gone, removed=True)
-        )
+        of_account = F.concat(of_account, bundle_records(users, position_text, gone, removed=True))
         of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
     many = F.when(
-        is_from_source(spec.ACCOUNTS) & emit_bundles.worth_bundling(users, _row_text(event)),
+        is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(event)),
         of_account,
     )
     return many.when(
-        is_from_source(spec.USERS) & emit_bundles.worth_bundling(accounts, _row_text(event)),
+        is_from_source(spec.USERS) & worth_bundling(accounts, _row_text(event)),
         of_user,
     )
 
@@ -120,3 +117,57 @@ def _record(key: Column, ts: Column, row: Column, version_of: Column | None = No
 def _version_member(record: Column) -> Column:
     numbers = F.concat_ws(",", *(record[name] for name in VERSION_FIELDS))
     return F.concat(F.lit('"version":['), numbers, F.lit("]"))
+
+
+def worth_bundling(many: Column, shared: Column) -> Column:
+    """Whether there are many, and all is small: what is shared is in each row that is shown."""
+    small = F.forall(
+        many, lambda one: F.octet_length(one["text"]) <= changelog_bundles.BUNDLE_MAX_PART_BYTES
+    )
+    one_is_small = F.octet_length(shared) <= changelog_bundles.BUNDLE_MAX_PART_BYTES
+    return (F.size(many) > changelog_bundles.BUNDLE_MIN_ROWS) & one_is_small & small
+
+
+def bundle_records(
+    many: Column,
+    row_id: ColumnFunction,
+    shared: Sequence[Column],
+    *,
+    growing: bool = False,
+    removed: bool = False,
+) -> Column:
+    """Bundles of rows. What they share is said first and once.
+
+    Where the same rows come again and again, only ever more of them, the newest bundle is all that
+    compaction has to keep. Elsewhere it must keep those with other rows as well.
+    """
+
+    def bundle(some: Column) -> Column:
+        ids = F.concat_ws('","', F.transform(some, row_id))
+        own = F.concat_ws(changelog_bundles.BUNDLE_NEXT, F.transform(some, _own_cells))
+        end = (
+            [F.lit("}")]
+            if removed
+            else [F.lit(changelog_bundles.BUNDLE_ROWS), own, F.lit(changelog_bundles.BUNDLE_END)]
+        )
+        value = F.concat(
+            *(F.lit("{"), *shared),
+            *(F.lit(f'{changelog_bundles.BUNDLE_IDS}["'), ids, F.lit('"]')),
+            *end,
+        )
+        which = [] if growing else [F.lit("~"), F.hex(F.xxhash64(ids))]
+        key = F.concat(
+            F.lit(f"{changelog_bundles.BUNDLE_PREFIX}{spec.FINAL}/"), row_id(some[0]), *which
+        )
+        return F.struct(key.alias("key"), value.alias("value"))
+
+    starts = F.sequence(F.lit(1), F.size(many), F.lit(changelog_bundles.BUNDLE_MAX_ROWS))
+    return F.transform(
+        starts,
+        lambda at: evaluate_once(F.slice(many, at, changelog_bundles.BUNDLE_MAX_ROWS), bundle),
+    )
+
+
+def _own_cells(one: Column) -> Column:
+    """The cells that a row has for itself, and their time."""
+    return F.concat(F.lit('{"ts":'), one["ts"], one["text"], F.lit("}"))
