@@ -404,7 +404,9 @@ def test_a_file_of_client_properties_stands_below_the_block(write: Write, tmp_pa
 
 def test_older_names_of_properties_do(write: Write) -> None:
     assert settings.load(write("kafka: {metadata.broker.list: x}")).warnings == ()
-    assert "is no property" in _refused(write("kafka: {bootstrap.servers: x, sasl.pasword: y}"))
+    assert "is not a Kafka client property" in _refused(
+        write("kafka: {bootstrap.servers: x, sasl.pasword: y}")
+    )
 
 
 def test_yaml_that_cannot_be_read_is_not_quoted(write: Write) -> None:
