@@ -171,7 +171,7 @@ def _said() -> list[str]:
     """Every text of the source, with … for what is filled in."""
     texts = [
         re.sub(r"\$\{[^{}]*\}", "…", file.read_text())
-        for file in [*ROOT.glob("web/*.ts"), ROOT / "src/livejoin/tables/static/index.html"]
+        for file in [*ROOT.glob("web/**/*.ts"), ROOT / "src/livejoin/tables/static/index.html"]
     ]
     for file in ROOT.glob("src/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
