@@ -18,7 +18,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
 SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control runtime kafka config cli app rig locks)
-THIRD := tests/core tests/tables tests/client tests/docs tests/browser
+THIRD := tests/core tests/tables tests/client tests/web tests/docs tests/browser
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests
