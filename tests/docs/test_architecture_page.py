@@ -1,8 +1,10 @@
 """ARCHITECTURE.md names modules that exist, every folder, and walks that enter each folder once."""
 
+import ast
 import itertools
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,14 @@ def test_the_layers_are_those_that_are_checked() -> None:
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     drawn = "\n".join(f"    {layer.replace('livejoin.', '')}" for layer in layers)
     assert f"\n{drawn}\n" in _section("Folders")
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    classes = Counter(
+        node.name
+        for file in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert len(classes) > 100
+    assert [name for name, count in classes.items() if count > 1] == []
