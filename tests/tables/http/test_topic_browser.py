@@ -68,7 +68,7 @@ def test_the_row_of_a_topic() -> None:
 
 def test_the_row_of_a_topic_that_may_not_be_read_says_so() -> None:
     found = topic_row(Topic("users", "id", (0,), readable=False), TopicSize(0, None), RULES)
-    assert (found["newest"], found["trouble"]) == (None, 'topic "users" may not be read')
+    assert (found["newest"], found["trouble"]) == (None, 'not authorized to read topic "users"')
 
 
 def test_an_unknown_topic_names_the_nearest_that_is_shown() -> None:
