@@ -16,8 +16,7 @@ from livejoin.core.changelog import ChangelogRecord, compact_json
 from livejoin.core.facts import RecordsCounted
 from livejoin.core.generation import Generation
 from livejoin.core.state import State
-from livejoin.tables.ingest.chunks import Chunk
-from livejoin.tables.ingest.decode import SCHEMAS
+from livejoin.tables.ingest.decode import SCHEMAS, Chunk
 from livejoin.tables.ingest.read_progress import ReadProgress
 from livejoin.tables.ingest.store import Cap, Delta, Store
 from livejoin.tables.ingest.system_tables import SystemTables

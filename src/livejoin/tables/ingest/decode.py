@@ -4,8 +4,10 @@ import base64
 import functools
 import io
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ import pyarrow.json
 
 from livejoin import row_hash
 from livejoin.core import changelog_bundles, spec
+from livejoin.tables.ingest.read_progress import ReadOffsets, SourcePartition, read_offsets
+
+RawRecord = tuple[bytes, bytes]  # key and value of a record
 
 _ARROW_TYPES = {
     "string": pa.string(),
@@ -26,6 +31,7 @@ _ARROW_TYPES = {
 _JSON_TYPES = {**_ARROW_TYPES, "timestamp": pa.int64()}
 _INT64_MIN = np.iinfo(np.int64).min
 _FEW_RECORDS = 32
+_BUNDLE_PREFIX = changelog_bundles.BUNDLE_PREFIX.encode()
 _IDS, _ROWS, _NEXT, _END = (
     text.encode()
     for text in (
@@ -65,6 +71,38 @@ class ChangeBatch:
     def from_rows(ids: list[str], rows: pa.RecordBatch, version: int) -> "ChangeBatch":
         """Rows that did not come from a changelog, all of one version."""
         return ChangeBatch(ids, rows, np.ones(len(ids), bool), np.full((len(ids), 3), version))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A run of one generation's changelog, decoded, up to but not including `seq`."""
+
+    generation: int
+    seq: int
+    batches: Sequence[tuple[str, ChangeBatch]]
+    read_offsets: Mapping[SourcePartition, ReadOffsets] = field(default_factory=dict)
+
+
+def decode_chunk(generation: int, seq: int, records: Sequence[RawRecord]) -> Chunk:
+    """Records of a changelog up to `seq`, as runs of a table each."""
+    runs: list[tuple[str, ChangeBatch]] = []
+    all_ids: dict[str, list[str]] = defaultdict(list)
+    for bundled, some in groupby(records, _is_bundle):
+        if bundled:
+            named = [(key.decode().split("/", 2)[1], value) for key, value in some]
+            runs += [(t, decode_bundle(t, value)) for t, value in named if t in spec.TABLES]
+            continue
+        ids: dict[str, list[str]] = defaultdict(list)
+        values: dict[str, list[bytes]] = defaultdict(list)
+        for key, value in some:
+            table, _, row_id = key.decode().partition("/")
+            ids[table].append(row_id)
+            values[table].append(value)
+        for table, mine in ids.items():
+            all_ids[table] += mine
+        known = [table for table in ids if table in spec.TABLES]
+        runs += [(table, decode_records(table, ids[table], values[table])) for table in known]
+    return Chunk(generation, seq, runs, read_offsets(all_ids))
 
 
 def decode_records(table: str, ids: Sequence[str], values: Sequence[bytes]) -> ChangeBatch:
@@ -193,3 +231,7 @@ def _parse_versions(lists: pa.ListArray) -> np.ndarray:
 def _raw_as_text(raw: str | None) -> str | None:
     r"""The raw bytes of a reject as text; what is not UTF-8 shows as \xNN."""
     return None if raw is None else base64.b64decode(raw).decode(errors="backslashreplace")
+
+
+def _is_bundle(record: RawRecord) -> bool:
+    return record[0].startswith(_BUNDLE_PREFIX)

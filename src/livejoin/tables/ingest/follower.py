@@ -29,7 +29,7 @@ from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.errors import topic_not_authorized
 from livejoin.kafka.reading import BatchReader, ReaderEvents, split_by_size
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.chunks import RawRecord, decode_chunk
+from livejoin.tables.ingest.decode import RawRecord, decode_chunk
 from livejoin.tables.ingest.leader_records import LeaderRecordParser, is_generation_key
 
 log = structlog.get_logger()

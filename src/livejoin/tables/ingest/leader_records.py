@@ -13,7 +13,7 @@ import structlog
 
 from livejoin.core import spec
 from livejoin.core.state import GENERATION_KEY
-from livejoin.tables.ingest.chunks import RawRecord
+from livejoin.tables.ingest.decode import RawRecord
 
 log = structlog.get_logger()
 
