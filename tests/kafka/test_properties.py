@@ -32,7 +32,7 @@ OIDC_JAAS = (
     f'{MODULE}.oauthbearer.OAuthBearerLoginModule required password="-" clientId="livejoin"'
     ' clientSecret="hush-hush"'
 )
-# a value that librdkafka takes, where "1000" is none
+# values that librdkafka accepts, where it refuses "1000"
 VALUES = {
     "api.version.request": "true",
     "broker.address.family": "v4",
@@ -62,8 +62,8 @@ VALUES = {
 }
 
 
-def understood(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What librdkafka and the JVM get, without what all get."""
+def translated(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The properties for librdkafka and Java, without bootstrap.servers."""
     found = properties.client_properties({**SERVERS, **given})
     assert found.librdkafka.pop("bootstrap.servers") == SERVERS["bootstrap.servers"]
     assert found.java.pop("bootstrap.servers") == SERVERS["bootstrap.servers"]
@@ -79,7 +79,7 @@ def refused(given: Mapping[str, str]) -> str:
 # --- the table, key by key
 
 
-def test_each_property_stands_in_one_place_of_the_table() -> None:
+def test_each_property_is_in_one_place_of_the_table() -> None:
     places = (
         table.BOTH, table.RENAMED, table.RENAMED.values(), table.ALIASES, table.JAVA_ONLY,
         table.LIBRDKAFKA_ONLY, table.MANAGED, [table.START], table.LOGIN, table.CERTIFICATES,
@@ -91,41 +91,41 @@ def test_each_property_stands_in_one_place_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(table.BOTH - SERVERS.keys()))
-def test_what_both_spell_alike_goes_to_both(name: str) -> None:
+def test_properties_with_one_name_reach_both_libraries(name: str) -> None:
     value = VALUES.get(name, "1000")
-    rdkafka, java = understood({name: value})
+    rdkafka, java = translated({name: value})
     assert rdkafka == PLAIN | {name: value}
     assert java == PLAIN | {name: value}
 
 
 @pytest.mark.parametrize(("java_name", "rdkafka_name"), sorted(table.RENAMED.items()))
-def test_what_they_spell_differently_is_understood_in_either_spelling(
+def test_properties_with_two_names_are_accepted_under_either(
     java_name: str, rdkafka_name: str
 ) -> None:
     for given in (java_name, rdkafka_name):
-        rdkafka, java = understood({given: "1000"})
+        rdkafka, java = translated({given: "1000"})
         assert rdkafka == PLAIN | {rdkafka_name: "1000"}
         assert java == PLAIN | {java_name: "1000"}
 
 
 @pytest.mark.parametrize("name", sorted(table.JAVA_ONLY))
-def test_what_only_java_has_goes_to_the_jvm_alone(name: str) -> None:
+def test_java_properties_reach_java_only(name: str) -> None:
     with_login = {} if not name.startswith(("sasl", "ssl")) else OIDC
-    rdkafka, java = understood(with_login | {name: "1"})
+    rdkafka, java = translated(with_login | {name: "1"})
     assert java[name] == "1"
     assert name not in rdkafka
 
 
 @pytest.mark.parametrize("name", sorted(table.LIBRDKAFKA_ONLY))
-def test_what_only_librdkafka_has_goes_to_it_alone(name: str) -> None:
+def test_librdkafka_properties_reach_librdkafka_only(name: str) -> None:
     with_tls = {} if not name.startswith("ssl") else {"security.protocol": "SSL"}
-    rdkafka, java = understood(with_tls | {name: VALUES.get(name, "1000")})
+    rdkafka, java = translated(with_tls | {name: VALUES.get(name, "1000")})
     assert rdkafka[name] == VALUES.get(name, "1000")
     assert name not in java
 
 
 @pytest.mark.parametrize("name", sorted(table.MANAGED))
-def test_what_livejoin_chooses_itself_is_not_used_and_said(name: str) -> None:
+def test_managed_properties_are_ignored_with_a_warning(name: str) -> None:
     found = properties.client_properties(SERVERS | {name: "1"})
     assert found.librdkafka == SERVERS | PLAIN
     assert found.java == SERVERS | PLAIN
@@ -133,7 +133,7 @@ def test_what_livejoin_chooses_itself_is_not_used_and_said(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "other"), sorted(table.ALIASES.items()))
-def test_older_names_mean_the_same(name: str, other: str) -> None:
+def test_aliases_mean_the_same(name: str, other: str) -> None:
     values = {
         "sasl.mechanism": "PLAIN",
         "compression.type": "lz4",
@@ -151,16 +151,16 @@ def test_older_names_mean_the_same(name: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "why"), sorted(table.REFUSED.items()))
-def test_what_is_refused_says_why(name: str, why: str) -> None:
+def test_refused_properties_have_a_reason(name: str, why: str) -> None:
     whole = f"{name}something" if name.endswith(".") else name
     assert refused({whole: "x"}) == f"kafka.{whole}: {why}"
 
 
-def test_where_reading_starts_is_for_neither() -> None:
-    assert understood({"auto.offset.reset": "latest"}) == (PLAIN, PLAIN)
+def test_the_start_position_reaches_neither_library() -> None:
+    assert translated({"auto.offset.reset": "latest"}) == (PLAIN, PLAIN)
 
 
-def test_librdkafka_takes_all_that_it_is_given() -> None:
+def test_librdkafka_accepts_all_its_properties() -> None:
     given = {name: VALUES.get(name, "1000") for name in table.BOTH | table.LIBRDKAFKA_ONLY}
     given |= dict.fromkeys(table.RENAMED.values(), "100000") | SERVERS
     given |= {"debug": "", "delivery.timeout.ms": "60000", "log_level": "0"}
@@ -181,11 +181,11 @@ def test_librdkafka_takes_all_that_it_is_given() -> None:
         ("zzz", "kafka.zzz is not a Kafka client property"),
     ],
 )  # fmt: skip
-def test_what_nobody_understands_is_an_error_that_names_the_nearest(name: str, said: str) -> None:
+def test_an_unknown_property_is_an_error_with_a_suggestion(name: str, said: str) -> None:
     assert said in refused({name: "x"})
 
 
-def test_a_property_under_two_names_must_say_one_thing() -> None:
+def test_a_property_under_two_names_must_have_one_value() -> None:
     both = {"metadata.broker.list": "elsewhere:9092"}
     assert refused(both) == "kafka: bootstrap.servers is set twice, with different values"
 
@@ -195,7 +195,7 @@ def test_a_property_under_two_names_must_say_one_thing() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
 @pytest.mark.parametrize("spelling", [str.upper, str.lower])
-def test_names_and_passwords_reach_both(mechanism: str, spelling: type[str]) -> None:
+def test_usernames_and_passwords_reach_both_libraries(mechanism: str, spelling: type[str]) -> None:
     java_module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     password = 'a "quoted\\ one'
     expected_rdkafka = SASL | HOSTS | {
@@ -210,26 +210,26 @@ def test_names_and_passwords_reach_both(mechanism: str, spelling: type[str]) -> 
          "  password='a \"quoted\\\\ one'\n  username=me"},
     ):  # fmt: skip
         how = {"security.protocol": spelling("SASL_SSL"), "sasl.mechanism": spelling(mechanism)}
-        assert understood(how | given) == (expected_rdkafka, expected_java)
+        assert translated(how | given) == (expected_rdkafka, expected_java)
 
 
-def test_a_jaas_configuration_tells_the_mechanism_where_it_can() -> None:
+def test_a_jaas_configuration_implies_the_mechanism_where_it_can() -> None:
     plain = f'{MODULE}.plain.PlainLoginModule required username="u" password="pppppp";'
-    assert understood(SASL | {"sasl.jaas.config": plain})[0]["sasl.mechanism"] == "PLAIN"
+    assert translated(SASL | {"sasl.jaas.config": plain})[0]["sasl.mechanism"] == "PLAIN"
     scram = f'{MODULE}.scram.ScramLoginModule required username="u" password="pppppp";'
     assert "sasl.mechanism is not set" in refused(SASL | {"sasl.jaas.config": scram})
     differs = SASL | {"sasl.jaas.config": plain, "sasl.mechanism": "OAUTHBEARER"}
     assert "sasl.mechanism and sasl.jaas.config contradict each other" in refused(differs)
 
 
-def test_client_credentials_reach_both_from_librdkafkas_spelling() -> None:
+def test_client_credentials_in_librdkafka_names_reach_both_libraries() -> None:
     more = {
         "sasl.oauthbearer.method": "OIDC",
         "sasl.oauthbearer.scope": "kafka read",
         "sasl.oauthbearer.sub.claim.name": "client",
         "sasl.oauthbearer.extensions": "logicalCluster=lkc-1, identityPoolId=pool-2",
     }
-    rdkafka, java = understood(OIDC | more)
+    rdkafka, java = translated(OIDC | more)
     extensions = {"sasl.oauthbearer.extensions": "identityPoolId=pool-2,logicalCluster=lkc-1"}
     assert rdkafka == OIDC | HOSTS | more | extensions | {"sasl.oauthbearer.method": "oidc"}
     assert java == SASL | HOSTS | {
@@ -243,7 +243,7 @@ def test_client_credentials_reach_both_from_librdkafkas_spelling() -> None:
 
 
 @pytest.mark.parametrize("package", ["oauthbearer", "oauthbearer.secured"])
-def test_client_credentials_reach_both_from_javas_spelling(package: str) -> None:
+def test_client_credentials_in_java_names_reach_both_libraries(package: str) -> None:
     given = SASL | {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.login.callback.handler.class": f"{MODULE}.{package}.OAuthBearerLoginCallbackHandler",
@@ -252,30 +252,30 @@ def test_client_credentials_reach_both_from_javas_spelling(package: str) -> None
         " clientId='livejoin' clientSecret='hush-hush' scope='kafka'"
         " extension_logicalCluster='lkc-1' extension_identityPoolId='pool-2';",
     }
-    assert understood(given)[0] == OIDC | HOSTS | {
+    assert translated(given)[0] == OIDC | HOSTS | {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.scope": "kafka",
         "sasl.oauthbearer.extensions": "identityPoolId=pool-2,logicalCluster=lkc-1",
     }  # fmt: skip
-    assert understood(given)[1]["sasl.login.callback.handler.class"] == HANDLER
+    assert translated(given)[1]["sasl.login.callback.handler.class"] == HANDLER
 
 
 @pytest.mark.parametrize(
     "prefix", ["sasl.oauthbearer.extensions.", "extensions.", "extension_", "Extension_"]
 )
-def test_extensions_may_be_properties_of_their_own(prefix: str) -> None:
+def test_extensions_may_be_separate_properties(prefix: str) -> None:
     each = {f"{prefix}logicalCluster": "lkc-1", f"{prefix}identityPoolId": "pool-2"}
     at_once = {"sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-2"}
-    assert understood(OIDC | each) == understood(OIDC | at_once)
+    assert translated(OIDC | each) == translated(OIDC | at_once)
 
 
-def test_only_the_token_endpoint_that_was_named_may_be_asked_by_java() -> None:
+def test_java_is_allowed_to_use_the_configured_token_endpoint_only() -> None:
     flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={URL}"
     assert properties.client_properties(SERVERS | OIDC).java_options == (flag,)
     assert properties.client_properties(SERVERS).java_options == ()
 
 
-def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None:
+def test_the_ca_of_the_token_endpoint_reaches_both_libraries(tmp_path: Path) -> None:
     ca = Authority()
     escaped = ca.pem.replace("\n", "\\n")
     for given in (
@@ -284,7 +284,7 @@ def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None
         {"sasl.jaas.config": f"{OIDC_JAAS} ssl.truststore.type=PEM"
          f' ssl.truststore.certificates="{escaped}";'},
     ):  # fmt: skip
-        rdkafka, java = understood(OIDC | given)
+        rdkafka, java = translated(OIDC | given)
         assert rdkafka["https.ca.pem"] == ca.pem
         trusted = f'ssl.truststore.type="PEM" ssl.truststore.certificates="{escaped}";'
         assert java["sasl.jaas.config"].endswith(trusted)
@@ -319,17 +319,17 @@ def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None
         (OIDC | {"enable.ssl.certificate.verification": "false"}, "could impersonate the broker"),
     ],
 )  # fmt: skip
-def test_nothing_falls_back_and_what_is_missing_is_said(given: dict[str, str], said: str) -> None:
+def test_incomplete_logins_are_refused_without_fallback(given: dict[str, str], said: str) -> None:
     assert said in refused(given)
 
 
 def test_a_token_endpoint_on_this_machine_needs_no_tls() -> None:
     url = "http://127.0.0.1:8080/token"
-    found = understood(OIDC | {"sasl.oauthbearer.token.endpoint.url": url})
+    found = translated(OIDC | {"sasl.oauthbearer.token.endpoint.url": url})
     assert found[0]["sasl.oauthbearer.token.endpoint.url"] == url
 
 
-def test_a_password_in_the_clear_is_possible_and_warned_of() -> None:
+def test_an_unencrypted_password_is_accepted_with_a_warning() -> None:
     how = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     found = properties.client_properties(
         SERVERS | how | {"sasl.username": "u", "sasl.password": "pppppp"}
@@ -348,7 +348,7 @@ def ca() -> Authority:
 SSL = {"security.protocol": "SSL"}
 
 
-def test_whom_to_trust_reaches_both_as_pem(ca: Authority, tmp_path: Path) -> None:
+def test_trusted_certificates_reach_both_libraries_as_pem(ca: Authority, tmp_path: Path) -> None:
     file = str(ca.file(tmp_path / "ca.pem"))
     store = str(ca.sign("broker").pkcs12(tmp_path / "trust.p12", "hush-hush"))
     for given in (
@@ -358,17 +358,19 @@ def test_whom_to_trust_reaches_both_as_pem(ca: Authority, tmp_path: Path) -> Non
         {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca.pem},
         {"ssl.truststore.location": store, "ssl.truststore.password": "hush-hush"},
     ):
-        rdkafka, java = understood(SSL | given)
+        rdkafka, java = translated(SSL | given)
         assert rdkafka.keys() == SSL.keys() | HOSTS.keys() | {"ssl.ca.pem"}
         assert ca.pem in rdkafka["ssl.ca.pem"]
         assert java == SSL | HOSTS | {
             "ssl.truststore.type": "PEM", "ssl.truststore.certificates": rdkafka["ssl.ca.pem"],
         }  # fmt: skip
-    assert understood(SSL | {"ssl.ca.location": "probe"}) == (SSL | HOSTS, SSL | HOSTS)
+    assert translated(SSL | {"ssl.ca.location": "probe"}) == (SSL | HOSTS, SSL | HOSTS)
 
 
 @pytest.mark.parametrize("password", ["", "hush-hush"])
-def test_who_we_are_reaches_both_as_pem(ca: Authority, tmp_path: Path, password: str) -> None:
+def test_the_client_certificate_reaches_both_libraries_as_pem(
+    ca: Authority, tmp_path: Path, password: str
+) -> None:
     own = ca.sign("me")
     key = own.key_pem(password)
     names = {name: str(tmp_path / name) for name in ("key", "old-key", "certificate", "both")}
@@ -385,7 +387,7 @@ def test_who_we_are_reaches_both_as_pem(ca: Authority, tmp_path: Path, password:
          "ssl.keystore.type": "PEM"},
         {"ssl.keystore.location": names["both"], "ssl.keystore.type": "PEM"},
     ):  # fmt: skip
-        rdkafka, java = understood(SSL | locked | given)
+        rdkafka, java = translated(SSL | locked | given)
         expected = {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem()}
         assert rdkafka == SSL | HOSTS | expected
         assert java == SSL | HOSTS | {
@@ -395,17 +397,17 @@ def test_who_we_are_reaches_both_as_pem(ca: Authority, tmp_path: Path, password:
         }  # fmt: skip
 
 
-def test_a_key_store_in_pkcs12_reaches_both_as_pem(ca: Authority, tmp_path: Path) -> None:
+def test_a_pkcs12_key_store_reaches_both_libraries_as_pem(ca: Authority, tmp_path: Path) -> None:
     own = ca.sign("me")
     store = str(own.pkcs12(tmp_path / "own.p12", "hush-hush"))
     given = SSL | {"ssl.keystore.location": store, "ssl.keystore.password": "hush-hush"}
-    rdkafka, java = understood(given)
+    rdkafka, java = translated(given)
     assert rdkafka["ssl.key.pem"] == java["ssl.keystore.key"] == own.key_pem()
     assert rdkafka["ssl.certificate.pem"] == own.pem + ca.pem
     assert "neither PEM nor PKCS12" in refused(given | {"ssl.keystore.password": "wrong"})
 
 
-def test_a_store_of_javas_own_kind_says_how_to_convert_it(tmp_path: Path) -> None:
+def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
     store = tmp_path / "trust.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed....")
     for name in ("ssl.truststore.location", "ssl.keystore.location"):
@@ -414,7 +416,7 @@ def test_a_store_of_javas_own_kind_says_how_to_convert_it(tmp_path: Path) -> Non
         assert f"-destkeystore {tmp_path / 'trust.p12'} -deststoretype PKCS12" in said
 
 
-def test_that_line_of_keytools_works(ca: Authority, tmp_path: Path) -> None:
+def test_that_keytool_command_works(ca: Authority, tmp_path: Path) -> None:
     ca.file(tmp_path / "ca.pem")
     store = tmp_path / "trust.jks"
     make = ["keytool", "-importcert", "-noprompt", "-file", str(tmp_path / "ca.pem")]
@@ -425,7 +427,7 @@ def test_that_line_of_keytools_works(ca: Authority, tmp_path: Path) -> None:
     line += ["-srcstorepass", "hush-hush", "-deststorepass", "hush-hush"]
     subprocess.run(line, check=True, capture_output=True)
     given = {"ssl.truststore.location": str(tmp_path / "trust.p12")}
-    found = understood(SSL | given | {"ssl.truststore.password": "hush-hush"})
+    found = translated(SSL | given | {"ssl.truststore.password": "hush-hush"})
     assert found[0]["ssl.ca.pem"] == ca.pem
 
 
@@ -438,11 +440,11 @@ def test_that_line_of_keytools_works(ca: Authority, tmp_path: Path) -> None:
         ({"ssl.key.pem": "x"}, "also needs ssl.certificate.location"),
     ],
 )
-def test_certificates_that_cannot_be_used_are_named(given: dict[str, str], said: str) -> None:
+def test_unusable_certificates_are_named(given: dict[str, str], said: str) -> None:
     assert said in refused(SSL | given)
 
 
-def test_a_wrong_password_of_a_key_is_named_and_nothing_of_the_key_shown(ca: Authority) -> None:
+def test_a_wrong_key_password_is_reported_without_the_key(ca: Authority) -> None:
     own = ca.sign("me")
     given = SSL | {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem("hush-hush")}
     assert refused(given) == "kafka: the key in ssl.key.pem needs ssl.key.password"
@@ -450,10 +452,10 @@ def test_a_wrong_password_of_a_key_is_named_and_nothing_of_the_key_shown(ca: Aut
     assert said == "kafka: the key in ssl.key.pem is not PEM, or needs another ssl.key.password"
 
 
-# --- files, and what is secret
+# --- files and secrets
 
 
-def test_a_file_of_properties_is_read_as_java_reads_it(tmp_path: Path) -> None:
+def test_a_properties_file_is_read_as_java_does(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         "# a comment\n! another\n\n"
@@ -476,7 +478,7 @@ def test_a_file_of_properties_is_read_as_java_reads_it(tmp_path: Path) -> None:
         properties.read_file(tmp_path / "none")
 
 
-def test_what_was_read_as_a_secret_is_taken_out_of_every_text(ca: Authority) -> None:
+def test_secrets_are_redacted_from_every_text(ca: Authority) -> None:
     own = ca.sign("me")
     mine = {"sasl.oauthbearer.client.secret": "canary-client", "ssl.key.pem": own.key_pem()}
     found = properties.client_properties(SERVERS | OIDC | mine | {"ssl.certificate.pem": own.pem})

@@ -1,4 +1,4 @@
-"""What was read, in portions."""
+"""Messages are split by size."""
 
 from confluent_kafka import Message
 
@@ -19,7 +19,7 @@ def test_small_messages_stay_together() -> None:
     assert _sizes() == []
 
 
-def test_a_portion_ends_once_it_is_large() -> None:
+def test_a_part_ends_once_it_is_large() -> None:
     assert _sizes(3, 2, 1, 8, 0.5) == [[3, 2], [1, 8], [0.5]]
 
 

@@ -1,4 +1,4 @@
-"""What a process of livejoin signs counts once, as it was signed; nothing else does."""
+"""A signature is valid for one unchanged record of a known signer."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def _sign(signer: Signer, record: SignedRecord = RECORD, at_ms: int = AT_MS) -> 
     return signer.sign(record.topic, record.by, record.value, at_ms)
 
 
-def test_what_was_signed_counts(signer: Signer, signers: SignatureVerifier) -> None:
+def test_a_signed_record_is_valid(signer: Signer, signers: SignatureVerifier) -> None:
     signature = _sign(signer)
     assert signers.knows_signer(signature)
     assert signers.verify(RECORD, signature)
@@ -43,13 +43,13 @@ def test_what_was_signed_counts(signer: Signer, signers: SignatureVerifier) -> N
         {"at_ms": AT_MS - 300_001},
     ],
 )
-def test_a_signature_is_for_one_record(
+def test_a_signature_is_valid_for_one_record(
     signer: Signer, signers: SignatureVerifier, other: Any
 ) -> None:
     assert not signers.verify(RECORD._replace(**other), _sign(signer))
 
 
-def test_a_copy_does_not_count(signer: Signer, signers: SignatureVerifier) -> None:
+def test_a_copied_record_is_refused(signer: Signer, signers: SignatureVerifier) -> None:
     signature = _sign(signer)
     assert signers.verify(RECORD, signature)
     assert not signers.verify(RECORD._replace(offset=6), signature)
@@ -59,7 +59,7 @@ def test_clocks_may_differ_a_little(signer: Signer, signers: SignatureVerifier) 
     assert signers.verify(RECORD, _sign(signer, at_ms=AT_MS - 299_000))
 
 
-def test_who_is_not_known_signs_for_nobody(signer: Signer, signers: SignatureVerifier) -> None:
+def test_an_unknown_signer_is_refused(signer: Signer, signers: SignatureVerifier) -> None:
     stranger = Signer()
     assert not signers.knows_signer(_sign(stranger))
     assert not signers.verify(RECORD, _sign(stranger))
@@ -71,13 +71,13 @@ def test_who_is_not_known_signs_for_nobody(signer: Signer, signers: SignatureVer
 @pytest.mark.parametrize(
     "signature", [b"", b"1", b"2 a 1 AA==", b"1 a x AA==", b"1 a 1 !", b"\xff", b"1 a 1 AA== b"]
 )
-def test_what_is_no_signature_says_nothing(signers: SignatureVerifier, signature: bytes) -> None:
-    assert signers.knows_signer(signature)  # nobody need be looked for
+def test_a_malformed_signature_is_refused(signers: SignatureVerifier, signature: bytes) -> None:
+    assert signers.knows_signer(signature)  # no key is needed
     assert not signers.verify(RECORD, signature)
 
 
 @pytest.mark.parametrize("value", [b"", b"x", b"[]", b"{}", b'{"key": 5}', b'{"key": "AA=="}'])
-def test_a_key_that_is_none_takes_the_place_of_one(
+def test_a_malformed_key_replaces_a_valid_one(
     signer: Signer, signers: SignatureVerifier, value: bytes
 ) -> None:
     signers.add_key(signer.key_record()[0], value)
@@ -85,7 +85,7 @@ def test_a_key_that_is_none_takes_the_place_of_one(
     signers.add_key(b"session/x", value)
 
 
-def test_many_signatures_take_no_more_room(signers: SignatureVerifier, signer: Signer) -> None:
+def test_remembered_signatures_are_limited(signers: SignatureVerifier, signer: Signer) -> None:
     for offset in range(_MAX_SEEN):
         signers._seen[b"%d" % offset] = offset
     assert signers.verify(RECORD, _sign(signer))

@@ -18,14 +18,14 @@ def _values(kafka: Kafka, topic: str) -> list[bytes]:
         consumer.close()
 
 
-def test_a_record_as_large_as_a_row_may_be_is_written(kafka: Kafka) -> None:
+def test_a_record_of_maximum_row_size_is_written(kafka: Kafka) -> None:
     kafka.create_topic("writing-large", config={"max.message.bytes": str(MAX_RECORD_BYTES)})
     values = [b"x" * 5_000_000, b"small"]
     write(kafka, "writing-large", [(b"key", value) for value in values], 15)
     assert _values(kafka, "writing-large") == values
 
 
-def test_a_record_that_the_broker_refuses_is_an_error_that_names_the_topic(kafka: Kafka) -> None:
+def test_a_record_refused_by_the_broker_is_an_error_that_names_the_topic(kafka: Kafka) -> None:
     kafka.create_topic("writing-small", config={"max.message.bytes": "1000"})
     with pytest.raises(KafkaUnavailable, match=r'"writing-small" cannot be written: .*too large'):
         write(kafka, "writing-small", [(b"a", b"fits"), (b"b", b"x" * 2000)], 15)

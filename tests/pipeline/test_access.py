@@ -1,4 +1,4 @@
-"""Spark's own ports: whoever does not know the secret is refused, before a message is looked at."""
+"""Spark's own ports refuse clients without the secret, before they process a message."""
 
 import socket
 
@@ -10,14 +10,14 @@ from rig.spark_rpc import RESPONSE, ask, block, request
 _LIMIT_S = 20
 
 
-def test_the_drivers_port_takes_nothing_from_strangers(session: SparkDriver) -> None:
+def test_the_driver_port_refuses_unauthenticated_clients(session: SparkDriver) -> None:
     port = int(session.spark().sparkContext.getConf().get("spark.driver.port") or 0)
     kind, said = ask(port, request(port, "nobody"))
     assert kind != RESPONSE
     assert b"nobody" not in said, said
 
 
-def test_the_block_managers_port_gives_nothing_to_strangers(session: SparkDriver) -> None:
+def test_the_block_manager_port_refuses_unauthenticated_clients(session: SparkDriver) -> None:
     context = session.spark().sparkContext
     held = context.broadcast("a secret of somebody's")
     name = f"broadcast_{held._jbroadcast.id()}_piece0"
@@ -28,7 +28,7 @@ def test_the_block_managers_port_gives_nothing_to_strangers(session: SparkDriver
 
 
 @pytest.mark.parametrize("token", [b"", b"A\nswrong\n"])
-def test_the_gateway_of_python_asks_for_its_token(session: SparkDriver, token: bytes) -> None:
+def test_the_python_gateway_requires_its_token(session: SparkDriver, token: bytes) -> None:
     gateway = session.spark().sparkContext._gateway
     assert gateway is not None
     port = gateway.gateway_parameters.port

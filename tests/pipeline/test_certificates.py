@@ -1,4 +1,4 @@
-"""Wrong certificates and no TLS at all, as both families of clients meet them: D5."""
+"""D5: invalid certificates, logins and missing TLS, with both client libraries."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from rig.secure import Secure, secure
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    """A broker behind logins."""
+    """A broker that requires logins."""
     with secure(tmp_path_factory.mktemp("secure"), Authority()) as one:
         yield one
 
@@ -30,7 +30,7 @@ SHORT = {
 
 
 def wrong(guarded: Secure, folder: Path) -> dict[str, tuple[dict[str, str], str, str]]:
-    """A block that must not get in, and what librdkafka and Java say of it."""
+    """Blocks that must be refused, with a part of librdkafka's and Java's error."""
     other = Authority("another authority").file(folder / "other.pem")
     mutual, plain = guarded.block("SSL"), guarded.block("PLAIN")
     open_door = {"bootstrap.servers": guarded.open.address}

@@ -1,4 +1,4 @@
-"""What a checkpoint tells of itself, whole or damaged."""
+"""Checkpoints: committed offsets, damage, reset, deletion."""
 
 import shutil
 from collections.abc import Callable
@@ -15,7 +15,7 @@ OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"u":{"0":%d,"1":7}}\n{"a":{"0":1}}'
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A checkpoint of generation 3, of eleven batches of which ten are finished."""
+    """A checkpoint of generation 3, with eleven batches of which ten are committed."""
     one = tmp_path / "3"
     for name in ("offsets", "commits"):
         (one / name).mkdir(parents=True)
@@ -32,21 +32,21 @@ def checkpoints(session: SparkDriver, tmp_path: Path) -> Checkpoints:
     return Checkpoints(session, f"{tmp_path}/")
 
 
-def test_it_reaches_to_the_end_of_the_last_finished_batch(
+def test_committed_offsets_are_those_of_the_last_committed_batch(
     checkpoints: Checkpoints, folder: Path
 ) -> None:
     assert folder.exists()
     assert checkpoints.committed_offsets(3) == {"u": {0: 9, 1: 7}, "a": {0: 1}}
 
 
-def test_before_the_first_batch_has_ended_it_reaches_nowhere(
+def test_committed_offsets_are_empty_before_the_first_commit(
     checkpoints: Checkpoints, folder: Path
 ) -> None:
     shutil.rmtree(folder / "commits")
     assert checkpoints.committed_offsets(3) == {}
 
 
-def test_one_that_is_not_there_is_none(checkpoints: Checkpoints) -> None:
+def test_a_missing_checkpoint_has_no_committed_offsets(checkpoints: Checkpoints) -> None:
     assert checkpoints.committed_offsets(3) is None
 
 
@@ -60,25 +60,27 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_one_that_is_damaged_is_spoilt(damage: str, checkpoints: Checkpoints, folder: Path) -> None:
+def test_a_damaged_checkpoint_is_unrecoverable(
+    damage: str, checkpoints: Checkpoints, folder: Path
+) -> None:
     DAMAGE[damage](folder)
     with pytest.raises(GenerationUnrecoverable, match="offsets of batch 9"):
         checkpoints.committed_offsets(3)
 
 
-def test_one_that_is_emptied_is_still_there(checkpoints: Checkpoints, folder: Path) -> None:
+def test_a_reset_checkpoint_keeps_its_metadata(checkpoints: Checkpoints, folder: Path) -> None:
     checkpoints.reset(3)
     assert [one.name for one in folder.iterdir()] == ["metadata"]
     assert checkpoints.committed_offsets(3) == {}
 
 
-def test_one_whose_metadata_are_cut_is_spoilt(checkpoints: Checkpoints, folder: Path) -> None:
+def test_truncated_metadata_is_unrecoverable(checkpoints: Checkpoints, folder: Path) -> None:
     (folder / "metadata").write_text('{"id":')
     with pytest.raises(GenerationUnrecoverable, match="unreadable metadata"):
         checkpoints.committed_offsets(3)
 
 
-def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -> None:
+def test_checkpoints_are_listed_and_deleted(checkpoints: Checkpoints, folder: Path) -> None:
     (folder.parent / "notes").mkdir()
     (folder.parent / "12").mkdir()
     assert checkpoints.generations() == [3, 12]
@@ -88,10 +90,10 @@ def test_they_are_listed_and_forgotten(checkpoints: Checkpoints, folder: Path) -
     assert not folder.exists()
 
 
-def test_a_file_of_the_state_is_copied_without_a_checksum_file(
+def test_state_files_are_copied_without_checksum_files(
     session: SparkDriver, tmp_path: Path
 ) -> None:
-    """It is how Spark keeps a snapshot, without which a restart would replay every batch."""
+    """Spark copies snapshots this way; without them a restart would replay every batch."""
     (tmp_path / "state.sst").write_text("rows")
     spark = session.spark()
     jvm, conf = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()

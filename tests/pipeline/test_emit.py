@@ -1,4 +1,4 @@
-"""Which rows are bundled, and into how many bundles."""
+"""Which rows are bundled, and how bundles are keyed and split."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,7 +30,7 @@ def _bundled(many: Column, *, growing: bool) -> Column:
     )
 
 
-def test_more_rows_than_fit_come_in_several_bundles(
+def test_rows_beyond_the_limit_go_into_further_bundles(
     session: SparkDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(written, "BUNDLE_MAX_ROWS", 3)
@@ -43,7 +43,7 @@ def test_more_rows_than_fit_come_in_several_bundles(
     ]
 
 
-def test_other_rows_have_another_key_where_the_newest_bundle_does_not_hold_them_all(
+def test_bundles_of_other_rows_have_other_keys_unless_growing(
     session: SparkDriver,
 ) -> None:
     def keys(count: int, *, growing: bool) -> list[str]:
@@ -66,7 +66,7 @@ def test_other_rows_have_another_key_where_the_newest_bundle_does_not_hold_them_
     ],
     ids=["few", "many", "as large as may be", "too large", "too large in bytes", "none at all"],
 )
-def test_many_small_rows_are_worth_a_bundle(
+def test_many_small_rows_are_bundled(
     session: SparkDriver, texts: list[str] | None, *, worth: bool
 ) -> None:
     def asked(shared: str) -> bool:

@@ -1,4 +1,4 @@
-"""A checkpoint is used by the query that made it, and by no other."""
+"""A checkpoint is reused only by the query that wrote it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -28,7 +28,7 @@ NAMES = Names("x")
 
 
 class ExistingTopics(Kafka):
-    """All topics of a generation are there, as it was made for them."""
+    """All topics of a generation exist, with the ids that it recorded."""
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         ids = {reading.topic: reading.topic_id for reading in SOURCES.values()}
@@ -37,7 +37,7 @@ class ExistingTopics(Kafka):
 
 def _queries(folder: Path, spark: SparkSettings | None = None) -> Queries:
     session = SparkDriver(spark or SparkSettings(), lock=0, log=folder / "log")
-    session.close()  # whoever would ask a JVM is refused
+    session.close()  # any use of a JVM is an error
     kafka = ExistingTopics({"bootstrap.servers": "127.0.0.1:9"})
     return Queries(session, kafka, NAMES, str(folder), spark or SparkSettings())
 
@@ -58,7 +58,7 @@ OF_A_GENERATION = {
 
 
 @pytest.mark.parametrize("what", OF_A_GENERATION)
-def test_a_fingerprint_tells_what_a_generation_reads_and_joins(what: str, tmp_path: Path) -> None:
+def test_the_fingerprint_covers_topics_and_join(what: str, tmp_path: Path) -> None:
     queries = _queries(tmp_path)
     assert queries.fingerprint(OF_A_GENERATION[what]) != queries.fingerprint(GENERATION)
 
@@ -84,7 +84,7 @@ OF_THE_PROGRAM: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("what", OF_THE_PROGRAM)
-def test_a_fingerprint_tells_versions_and_the_shapes_of_tables(
+def test_the_fingerprint_covers_versions_and_table_schemas(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _queries(tmp_path).fingerprint(GENERATION)
@@ -92,7 +92,7 @@ def test_a_fingerprint_tells_versions_and_the_shapes_of_tables(
     assert _queries(tmp_path).fingerprint(GENERATION) != before
 
 
-def test_a_fingerprint_tells_settings_that_a_checkpoint_depends_on(tmp_path: Path) -> None:
+def test_the_fingerprint_covers_settings_of_the_checkpoint(tmp_path: Path) -> None:
     settings = (
         SparkSettings(shuffle_partitions=2, history_records=0),
         SparkSettings(shuffle_partitions=3, history_records=0),
@@ -102,7 +102,7 @@ def test_a_fingerprint_tells_settings_that_a_checkpoint_depends_on(tmp_path: Pat
     assert len(found) == len(settings)
 
 
-def test_a_fingerprint_is_the_same_for_the_same_query(tmp_path: Path) -> None:
+def test_the_same_query_has_the_same_fingerprint(tmp_path: Path) -> None:
     later = replace(GENERATION, number=2, requested_at=5.0, ready_at=7, live_at=6.0)
     assert _queries(tmp_path).fingerprint(later) == _queries(tmp_path).fingerprint(GENERATION)
 

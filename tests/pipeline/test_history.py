@@ -1,4 +1,4 @@
-"""A history by batch, what comes after it by stream: all tables equal what the oracle computes.
+"""History by batch job, then the stream: all tables equal the oracle's.
 
 The examples of the joins, cut in two: one half stands in the topics when the generation is made.
 """
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class HistoryRun:
-    """Topics with a history, and generations that begin with it."""
+    """Topics with a history, and generations over them."""
 
     def __init__(self, kafka: Kafka, session: SparkDriver, folder: Path) -> None:
         for topic in SOURCES.values():
@@ -127,7 +127,7 @@ def play(
         made.stop(number)
 
 
-def test_history_first_then_what_came_since(play: HistoryRun) -> None:
+def test_history_job_then_stream(play: HistoryRun) -> None:
     by_batch, late = play.made(1), play.made(2)
     told: list[tuple[int, int]] = []
     pipeline = play.pipelines[3600]
@@ -173,7 +173,7 @@ def test_history_first_then_what_came_since(play: HistoryRun) -> None:
     assert 0 < again < len(emitted) / 2
 
 
-def test_a_generation_goes_on_wherever_it_was_stopped(play: HistoryRun) -> None:
+def test_a_stopped_generation_resumes_at_any_point(play: HistoryRun) -> None:
     generation = play.made(3)
     pipeline = play.pipelines[5]
     play.running.add(3)

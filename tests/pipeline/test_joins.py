@@ -62,7 +62,7 @@ Marks = list[changelog.Position]
 
 @dataclass
 class Log:
-    """A join's changelog as it was read, and how long it was at every start and stop."""
+    """A join's changelog as read, and its length at every start and stop."""
 
     written: list[Record] = field(default_factory=list)
     marks: list[tuple[int, changelog.Position]] = field(default_factory=list)  # with their offsets
@@ -80,7 +80,7 @@ class Log:
 
 
 class JoinRun:
-    """The examples, played through one query per join."""
+    """Runs all examples through one query per join."""
 
     def __init__(self, kafka: Kafka, session: SparkDriver, folder: Path) -> None:
         self.examples = examples()
@@ -247,7 +247,7 @@ every_join = pytest.mark.parametrize("number", JOINS, ids=list(JOINS.values()))
 
 
 @every_join
-def test_what_was_not_committed_was_read_again_in_another_order(play: JoinRun, number: int) -> None:
+def test_uncommitted_records_were_read_again_in_another_order(play: JoinRun, number: int) -> None:
     log = play.logs[number]
     for before, crash, after, end in (
         ("", "crash", "again", "committed"),
@@ -260,7 +260,7 @@ def test_what_was_not_committed_was_read_again_in_another_order(play: JoinRun, n
 
 
 @every_join
-def test_some_rows_came_in_bundles(play: JoinRun, number: int) -> None:
+def test_some_rows_were_bundled(play: JoinRun, number: int) -> None:
     log = play.logs[number]
     # not between "again" and "committed": all is read anew, perhaps the accounts before their users
     for begin, end in (("", "crash"), ("on again", "end")):
@@ -269,7 +269,7 @@ def test_some_rows_came_in_bundles(play: JoinRun, number: int) -> None:
 
 
 @every_join
-def test_what_was_committed_was_not_read_again(play: JoinRun, number: int) -> None:
+def test_committed_records_were_not_read_again(play: JoinRun, number: int) -> None:
     log = play.logs[number]
     committed = set(log.between("again", "committed"))
     assert committed
@@ -285,7 +285,9 @@ def test_all_tables_equal_the_oracle(play: JoinRun, number: int) -> None:
 
 
 @every_join
-def test_a_follower_of_what_compaction_leaves_comes_to_the_same(play: JoinRun, number: int) -> None:
+def test_a_follower_of_the_compacted_changelog_gets_the_same_tables(
+    play: JoinRun, number: int
+) -> None:
     newest: dict[bytes, Record] = {}
     for record in play.logs[number].written:
         newest.pop(record.key, None)
@@ -309,7 +311,7 @@ def test_every_record_is_a_row_a_reject_or_a_tombstone(play: JoinRun, number: in
 
 
 @every_join
-def test_a_row_has_the_time_of_the_newest_input_that_shaped_it(play: JoinRun, number: int) -> None:
+def test_a_row_has_the_time_of_its_newest_input(play: JoinRun, number: int) -> None:
     found = tables(play.held(number))
     times = {
         f"{source} {one.partition}-{one.offset}": one.timestamp
@@ -340,7 +342,7 @@ def _ms(row: dict[str, Any]) -> int:
 
 
 class Viewer:
-    """Remembers which account each row showed, and what must not happen."""
+    """Tracks the account that each row shows, and records violations."""
 
     def __init__(self, play: JoinRun) -> None:
         self.wrong: list[str] = []
@@ -399,8 +401,8 @@ def test_a_row_never_goes_back_in_time(play: JoinRun, number: int) -> None:
 
 
 @every_join
-def test_what_is_shown_before_a_crash_is_always_a_join(play: JoinRun, number: int) -> None:
-    """A record's own row comes last: whoever has it has everything that it caused."""
+def test_rows_before_a_crash_are_always_a_valid_join(play: JoinRun, number: int) -> None:
+    """A record's own row comes last: a follower that has it has everything it caused."""
     log = play.logs[number]
     wrong: list[str] = []
 

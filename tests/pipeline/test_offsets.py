@@ -1,4 +1,4 @@
-"""A generation's pins are the last records that a reader gets, whatever stands behind them."""
+"""A generation's pins are the last readable records, whatever follows them."""
 
 import time
 import uuid
@@ -19,7 +19,7 @@ NAMES = Names("positions")
 
 
 class SourceTopics:
-    """Two topics of two partitions each, and what is written to the users' one."""
+    """Two topics of two partitions each, with writes to the users topic."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
@@ -66,7 +66,7 @@ def test_the_pin_is_the_last_record_of_each_partition(topics: SourceTopics) -> N
     assert (found.start, found.pins) == ({0: 0, 1: 0}, {0: 2, 1: 0})
 
 
-def test_markers_and_aborted_records_are_no_pins(topics: SourceTopics) -> None:
+def test_transaction_markers_and_aborted_records_are_not_pins(topics: SourceTopics) -> None:
     topics.write(2, 0)
     topics.in_transaction(40, 0, commit=False)  # 2 to 41, and a marker
     topics.in_transaction(3, 1, commit=True)  # 0 to 2, and a marker
@@ -97,7 +97,7 @@ def test_the_latest_start_has_nothing_to_catch_up_with(topics: SourceTopics) -> 
     assert (found.start, found.pins) == ({0: 3, 1: 0}, {})
 
 
-def test_a_time_starts_at_the_first_record_from_then_on(topics: SourceTopics) -> None:
+def test_a_start_time_selects_the_first_record_from_then_on(topics: SourceTopics) -> None:
     producer = topics.kafka.producer()
     for age_s in (300, 200, 100):
         at = int((time.time() - age_s) * 1000)
@@ -107,7 +107,7 @@ def test_a_time_starts_at_the_first_record_from_then_on(topics: SourceTopics) ->
     assert (found.start, found.pins) == ({0: 1, 1: 0}, {0: 2})
 
 
-def test_after_the_newest_record_what_comes_next_is_the_first(topics: SourceTopics) -> None:
+def test_a_start_time_in_the_future_starts_at_the_end(topics: SourceTopics) -> None:
     topics.write(3, 0)
     found = topics.users("2099-01-01T00:00:00Z")
     assert (found.start, found.pins) == ({0: 3, 1: 0}, {})

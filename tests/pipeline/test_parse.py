@@ -1,4 +1,4 @@
-"""Every value becomes the row or the reject that the oracle gives, random ones included."""
+"""Every value, also random ones, becomes the row or reject of the oracle."""
 
 import json
 import random
@@ -103,12 +103,12 @@ def test_every_cell_in_every_field(session: SparkDriver, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_kind_of_whole_value(session: SparkDriver, source: str) -> None:
+def test_every_kind_of_value(session: SparkDriver, source: str) -> None:
     check(session, source, list(WHOLE))
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_random_objects_whole_and_damaged(session: SparkDriver, source: str) -> None:
+def test_random_objects_intact_and_damaged(session: SparkDriver, source: str) -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
     names = [column.name for column in strict_json.FIELDS] + ["other", "userid"]
@@ -124,7 +124,7 @@ def test_random_objects_whole_and_damaged(session: SparkDriver, source: str) -> 
     check(session, source, values)
 
 
-def test_a_value_is_read_once(session: SparkDriver) -> None:
+def test_a_value_is_parsed_once(session: SparkDriver) -> None:
     frame = session.spark().createDataFrame([("users", b"{}")], "source string, value binary")
     plan = (
         parse.parse_records(frame).select("row.userId", "row.age", "reason")._jdf.queryExecution()
@@ -140,12 +140,12 @@ def test_a_tombstone_is_neither_row_nor_reject(session: SparkDriver) -> None:
     assert (got.row, got.reason) == (None, None)
 
 
-def test_a_reason_shows_what_was_found_and_is_cut(session: SparkDriver) -> None:
+def test_a_reason_shows_the_truncated_value(session: SparkDriver) -> None:
     (got,) = parsed(session, "users", [b'{"age": "' + b"x" * 500 + b'"}'])
     assert got.reason == f'age: expected int64, got "{"x" * 79}'
 
 
-def test_what_is_nested_as_deep_as_the_parser_goes_overflows_no_stack(session: SparkDriver) -> None:
+def test_deep_nesting_does_not_overflow_the_stack(session: SparkDriver) -> None:
     # the oracle's own parser does not go this deep
     deep = b"1".join((b'{"x": ' + b"[" * 997, b"]" * 997 + b"}"))
     (ignored, wrong) = parsed(session, "users", [deep, deep.replace(b'"x"', b'"age"')])

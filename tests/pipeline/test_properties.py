@@ -1,10 +1,10 @@
-"""The table of Kafka's properties against the Java client that Spark runs."""
+"""The table of Kafka properties against the Java client inside Spark."""
 
 from livejoin.kafka.properties import table
 from livejoin.pipeline.spark_driver import SparkDriver
 
 
-def test_java_knows_all_that_it_is_given_and_nothing_of_its_own_is_missing(
+def test_the_table_matches_the_java_client(
     session: SparkDriver,
 ) -> None:
     jvm = session.spark()._jvm

@@ -1,4 +1,4 @@
-"""Real queries over a real broker write, record for record, the changelog of the test vectors."""
+"""Queries over a real broker write exactly the changelog of the test vectors."""
 
 import json
 import re
@@ -33,7 +33,7 @@ SOURCES = [source.name for source in spec.SOURCES]
 
 
 class Case:
-    """One vector: its topics, its query, and what the query has written."""
+    """One vector: its topics, its query, and the records that it has written."""
 
     def __init__(
         self, case: dict[str, Any], kafka: Kafka, session: SparkDriver, folder: Path
@@ -112,7 +112,7 @@ def cases(
 
 
 @pytest.mark.parametrize("name", [case["name"] for case in CASES])
-def test_the_changelog_is_that_of_the_vector(name: str, cases: dict[str, Case]) -> None:
+def test_the_changelog_matches_the_vector(name: str, cases: dict[str, Case]) -> None:
     case = cases[name]
     topics = {"users": case.choice.users, "accounts": case.choice.accounts}
     expected = [
@@ -128,7 +128,7 @@ def _with_topics(value: dict[str, Any], topics: dict[str, str]) -> dict[str, Any
 
 
 @pytest.mark.parametrize("name", [case["name"] for case in CASES])
-def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[str, Case]) -> None:
+def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str, Case]) -> None:
     case = cases[name].case
     written = [
         Record("", offset, record["key"].encode(), _text(record))
@@ -157,7 +157,7 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
 
 
 def _text(record: dict[str, Any]) -> bytes:
-    """A bundle has its layout, all else is any JSON."""
+    """A record's value; a bundle has a fixed layout."""
     text = json.dumps(record["value"]).encode()
     key = record["key"]
     return changelog_bundles.read_bundle(key.encode(), text).value() if _bundled(key) else text
@@ -173,7 +173,7 @@ def _bundled(key: str) -> bool:
     return key.startswith(changelog_bundles.BUNDLE_PREFIX)
 
 
-def test_the_vectors_show_every_kind_of_record() -> None:
+def test_the_vectors_cover_every_kind_of_record() -> None:
     kinds: dict[str, set[str]] = defaultdict(set)
     for case in CASES:
         for record in case["records"]:

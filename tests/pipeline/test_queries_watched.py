@@ -1,4 +1,4 @@
-"""A query that was stopped and started again while others were looked at is not taken for dead."""
+"""A query that is restarted while others are checked is not reported as dead."""
 
 import threading
 from pathlib import Path
@@ -15,11 +15,11 @@ from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
 
 
-def test_a_query_that_was_started_meanwhile_is_kept(
+def test_a_query_restarted_meanwhile_is_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(queries, "_WATCH_S", 0)
-    # it has ended whenever it is asked: one by itself, one because it was stopped
+    # every check finds an end: one query has died, the other was stopped
     monkeypatch.setattr(Queries, "_find_end", lambda *_: QueryFailed("it stopped"))
     kafka = Kafka({"bootstrap.servers": "127.0.0.1:9"})
     session = SparkDriver(SparkSettings(), lock=0, log=tmp_path / "log")

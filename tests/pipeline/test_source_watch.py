@@ -1,4 +1,4 @@
-"""Topics that change under a generation, and the way of a run to its pins over a real broker."""
+"""Topics that change under a generation, and catching up, over a real broker."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ EARLIEST = {"users": "earliest", "accounts": "earliest"}
 
 
 class SourcePair:
-    """A generation over two topics of its own."""
+    """A generation with two source topics."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
@@ -99,7 +99,7 @@ def _follow(one: SourcePair, way: ReplayRange, limit_s: float) -> int | None:
     return CatchUp(one.kafka, one.names, 1, way, lambda _done, _total: None, stopped).follow()
 
 
-def test_offsets_without_a_record_are_no_part_of_the_way(one: SourcePair) -> None:
+def test_offsets_without_a_record_are_skipped(one: SourcePair) -> None:
     one.write(2)  # 0, 1
     one.write(3, commit=True)  # 2 to 4, and a marker
     one.write(5, commit=False)  # 6 to 10, and a marker
@@ -110,7 +110,7 @@ def test_offsets_without_a_record_are_no_part_of_the_way(one: SourcePair) -> Non
     assert _follow(one, way, 30) == 6
 
 
-def test_a_record_without_its_mark_is_waited_for(one: SourcePair) -> None:
+def test_a_record_without_a_mark_is_waited_for(one: SourcePair) -> None:
     one.write(3, commit=True)
     one.write(1)
     way = _replay(one.kafka, one.generation)
@@ -120,7 +120,7 @@ def test_a_record_without_its_mark_is_waited_for(one: SourcePair) -> None:
     assert _follow(one, way, 30) == 4
 
 
-def test_a_way_may_begin_in_the_middle(one: SourcePair) -> None:
+def test_a_replay_may_start_in_the_middle(one: SourcePair) -> None:
     one.write(4)
     one.mark([0, 1, 2, 3])
     way = replace(
@@ -132,7 +132,7 @@ def test_a_way_may_begin_in_the_middle(one: SourcePair) -> None:
     assert _follow(one, way, 30) == 6
 
 
-def test_a_topic_that_is_gone_is_missing(one: SourcePair) -> None:
+def test_a_deleted_topic_is_missing(one: SourcePair) -> None:
     generation = one.generation
     one.kafka.delete([one.accounts])
     until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
@@ -140,7 +140,7 @@ def test_a_topic_that_is_gone_is_missing(one: SourcePair) -> None:
         source_watch.source_topics(one.kafka, generation)
 
 
-def test_a_topic_that_was_made_again_is_another_one(one: SourcePair) -> None:
+def test_a_recreated_topic_is_unrecoverable(one: SourcePair) -> None:
     generation = one.generation
     one.kafka.delete([one.users])
     until(lambda: not one.kafka.describe([one.users]), "it is gone")
@@ -149,7 +149,7 @@ def test_a_topic_that_was_made_again_is_another_one(one: SourcePair) -> None:
         source_watch.source_topics(one.kafka, generation)
 
 
-def test_a_run_goes_on_where_finished_batches_have_ended(one: SourcePair) -> None:
+def test_a_run_resumes_after_the_last_committed_batch(one: SourcePair) -> None:
     one.write(3)
     generation = one.generation
     topics = source_watch.source_topics(one.kafka, generation)
@@ -158,7 +158,7 @@ def test_a_run_goes_on_where_finished_batches_have_ended(one: SourcePair) -> Non
     assert found == {"users": {0: 2, 1: 0}, "accounts": {0: 0, 1: 0}}
 
 
-def test_what_is_live_needs_its_checkpoint(one: SourcePair) -> None:
+def test_a_live_generation_needs_its_checkpoint(one: SourcePair) -> None:
     generation = one.generation
     topics = source_watch.source_topics(one.kafka, generation)
     with pytest.raises(GenerationUnrecoverable, match="its checkpoint is missing"):
@@ -167,7 +167,7 @@ def test_what_is_live_needs_its_checkpoint(one: SourcePair) -> None:
     assert source_watch.resume_offsets(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
 
 
-def test_records_that_were_deleted_unread_are_named(one: SourcePair) -> None:
+def test_records_deleted_before_they_were_read_are_reported(one: SourcePair) -> None:
     one.write(10)
     generation = one.generation
     to = TopicPartition(one.users, 0, 7)
@@ -184,7 +184,7 @@ def test_records_that_were_deleted_unread_are_named(one: SourcePair) -> None:
 
 
 class RecordingListener:
-    """Listens."""
+    """Records what is reported."""
 
     def __init__(self) -> None:
         self.why: str | None = None
@@ -235,7 +235,7 @@ def test_topics_are_watched(one: SourcePair, monkeypatch: pytest.MonkeyPatch) ->
         watching.join()
 
 
-def test_a_topic_of_the_same_name_is_not_a_generations_own(one: SourcePair) -> None:
+def test_another_topic_of_the_same_name_is_refused(one: SourcePair) -> None:
     generation = one.with_topics()
     source_watch.check_own_topics(one.kafka, one.names, generation)
     again = one.kafka.recreate_topic(one.names.changelog(1))
@@ -254,7 +254,7 @@ def test_a_topic_of_the_same_name_is_not_a_generations_own(one: SourcePair) -> N
         source_watch.check_own_topics(one.kafka, one.names, one.generation)
 
 
-def test_a_new_topic_is_never_one_that_was_there(kafka: Kafka) -> None:
+def test_a_recreated_topic_has_another_id(kafka: Kafka) -> None:
     name = uuid.uuid4().hex
     kafka.create_topic(name, {"cleanup.policy": "delete"}, partitions=3)
     old = kafka.describe([name])[name]

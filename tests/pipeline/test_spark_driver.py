@@ -1,4 +1,4 @@
-"""Apart from the pipeline's other tests: pyspark knows one JVM per process, and they share it."""
+"""Starts and kills of the JVM. Separate, since pyspark has one JVM per process."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.runtime import processes
 
 
-def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(
+def test_a_jvm_killed_during_its_start_is_a_query_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real: Callable[[], Any] = launch_gateway
@@ -37,7 +37,7 @@ def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(
 
 
 @pytest.mark.parametrize("when", ["while it starts", "once it runs"])
-def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
+def test_a_killed_jvm_exits_at_once_and_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     real: Callable[[], Any] = launch_gateway
@@ -61,5 +61,5 @@ def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
         assert not session.alive
         with pytest.raises(QueryFailed, match="Spark was stopped"):
             session.spark()
-    with processes.file_lock(tmp_path / "lock", "folder", limit_s=5):  # nobody holds it any more
+    with processes.file_lock(tmp_path / "lock", "folder", limit_s=5):  # it is released
         pass

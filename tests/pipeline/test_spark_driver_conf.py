@@ -1,4 +1,4 @@
-"""What Spark is started with: secrets, and options of its JVM."""
+"""Spark's configuration: secrets, JVM options, network."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def _conf(**given: str) -> dict[str, str]:
     return session._conf("java")
 
 
-def test_driver_and_executors_may_ask_the_token_endpoint() -> None:
+def test_driver_and_executors_are_allowed_to_use_the_token_endpoint() -> None:
     own = {"spark.executor.extraJavaOptions": "-Dmine=1"}
     conf = _conf(**own)
     assert FLAG in conf["spark.driver.extraJavaOptions"].split()
@@ -34,13 +34,13 @@ def test_driver_and_executors_may_ask_the_token_endpoint() -> None:
         *("kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.pem", "x.credential"),
     ],
 )
-def test_what_is_hidden_by_default_and_what_kafka_has_besides_is_hidden(name: str) -> None:
+def test_secrets_of_spark_and_kafka_are_redacted(name: str) -> None:
     for conf in (_conf(), _conf(**{"spark.redaction.regex": "mine"})):
         assert re.search(conf["spark.redaction.regex"], name)
     assert re.search(_conf(**{"spark.redaction.regex": "mine"})["spark.redaction.regex"], "mine")
 
 
-def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
+def test_a_spark_secret_is_passed_to_spark_only() -> None:
     name = "spark.hadoop.fs.s3a.secret.key"
     spark = SparkSettings(conf={name: "canary"})
     assert "canary" not in repr(spark)
@@ -52,20 +52,20 @@ def test_a_secret_of_sparks_is_given_to_it_and_to_nobody_else() -> None:
     assert not file.exists()
 
 
-def test_what_a_setting_of_sparks_is_called_or_holds_tells_that_it_is_secret() -> None:
+def test_spark_secrets_are_recognized_by_name_or_value() -> None:
     assert redaction.is_spark_secret("spark.driver.extraJavaOptions", "-Dx.trustStorePassword=a")
     assert not redaction.is_spark_secret("spark.driver.memory", "4g")
 
 
 @pytest.mark.parametrize("side", ["driver", "executor"])
-def test_a_collector_of_ones_own_replaces_ours(side: str) -> None:
+def test_a_configured_garbage_collector_replaces_the_default(side: str) -> None:
     key = f"spark.{side}.extraJavaOptions"
     assert "-XX:+UseParallelGC" in _conf()[key].split()
     mine = _conf(**{key: "-Da=b -XX:+UseG1GC"})[key].split()
     assert [option for option in mine if option.endswith("GC")] == ["-XX:+UseG1GC"]
 
 
-def test_spark_authenticates_and_on_a_cluster_encrypts_unless_told_otherwise() -> None:
+def test_spark_authenticates_and_encrypts_on_a_cluster_by_default() -> None:
     crypto = "spark.network.crypto.enabled"
     assert _conf()["spark.authenticate"] == "true"
     assert crypto not in _conf()
@@ -79,7 +79,7 @@ def test_spark_authenticates_and_on_a_cluster_encrypts_unless_told_otherwise() -
 
 
 class _Java:
-    """A Java whose wildcard address cannot be changed."""
+    """A JVM whose wildcard address cannot be replaced."""
 
     def __getattr__(self, _name: str) -> "_Java":
         return self
@@ -91,6 +91,6 @@ class _Java:
         return False
 
 
-def test_a_java_in_which_spark_would_listen_everywhere_is_refused() -> None:
+def test_a_java_that_would_listen_on_the_wildcard_is_refused() -> None:
     with pytest.raises(MachineError, match="would listen on every address"):
         _listen_on_loopback_only(_Java())

@@ -1,4 +1,4 @@
-"""Ends of batches are rehearsed beside a running query, once, and make way at once."""
+"""The warm-up runs once beside a running query, and is cancelled at once."""
 
 import threading
 import time
@@ -38,32 +38,30 @@ def live(kafka: Kafka, queries: Queries) -> Iterator[Generation]:
     pipeline.stop(1)
 
 
-def test_batches_end_in_a_query_that_reads_nothing(
-    kafka: Kafka, queries: Queries, live: Generation
-) -> None:
+def test_an_idle_query_completes_batches(kafka: Kafka, queries: Queries, live: Generation) -> None:
     assert queries.needs_warm_up
     with queries.idle_query(live) as ends:
-        until(lambda: ends() >= 2, "two ends of batches", 60)
+        until(lambda: ends() >= 2, "two completed batches", 60)
     assert not queries.needs_warm_up
     assert kafka.end_offset(NAMES.changelog(1)) == 0  # nothing was written
 
 
-def test_a_rehearsal_makes_way_and_leaves_nothing(
+def test_a_cancelled_warm_up_leaves_nothing(
     session: SparkDriver, queries: Queries, live: Generation, tmp_path: Path
 ) -> None:
     def running() -> set[str | None]:
         return {query.name for query in session.spark().streams.active}
 
-    rehearsal, stop = BatchWarmUp(queries, after_s=0), threading.Event()
-    thread = threading.Thread(target=rehearsal.run, args=({1: live}, stop))
+    warm_up, stop = BatchWarmUp(queries, after_s=0), threading.Event()
+    thread = threading.Thread(target=warm_up.run, args=({1: live}, stop))
     thread.start()
     try:
-        rehearsal.schedule(live)
-        until(lambda: "rehearsed-1/rehearsal" in running(), "a rehearsal", 60)
-        rehearsal.cancel()
+        warm_up.schedule(live)
+        until(lambda: "rehearsed-1/rehearsal" in running(), "a warm-up", 60)
+        warm_up.cancel()
         assert running() == {"rehearsed-1"}
         assert not (tmp_path / "1" / "rehearsal").exists()
-        rehearsal.schedule(live)  # this JVM has had it
+        warm_up.schedule(live)  # this JVM is warmed up already
         assert not queries.needs_warm_up
     finally:
         stop.set()
@@ -71,15 +69,15 @@ def test_a_rehearsal_makes_way_and_leaves_nothing(
     assert running() == {"rehearsed-1"}
 
 
-def test_it_takes_no_slots_that_another_query_needs(
+def test_a_warm_up_takes_only_free_slots(
     kafka: Kafka, session: SparkDriver, live: Generation, tmp_path: Path
 ) -> None:
-    """A query whose slots are taken when its batch ends dies of it."""
+    """A query whose slots are taken when its batch ends would die."""
     few = SparkSettings(batch_s=3600, master="local[9]")  # it and the live one hold five each
     queries = Queries(session, kafka, NAMES, str(tmp_path), few)
-    rehearsal, stop = BatchWarmUp(queries, after_s=0), threading.Event()
-    rehearsal.schedule(live)
-    thread = threading.Thread(target=rehearsal.run, args=({1: live}, stop))
+    warm_up, stop = BatchWarmUp(queries, after_s=0), threading.Event()
+    warm_up.schedule(live)
+    thread = threading.Thread(target=warm_up.run, args=({1: live}, stop))
     thread.start()
     thread.join(2)
     stop.set()

@@ -15,7 +15,7 @@ RIGHT, WRONG = hashlib.sha256(CONTENT).hexdigest(), "0" * 64
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with nothing in it, and no Java that could fill it."""
+    """An empty cache, and no Java."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no java"))
     return tmp_path / "cache" / "livejoin" / "jars"
@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def _repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository that has a:b:1 and nothing else."""
+    """A repository that contains only a:b:1."""
 
     def resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str, Path]:
         found = [coordinate for _, coordinate, _ in wanted if coordinate == "a:b:1"]
@@ -47,13 +47,13 @@ def test_no_jar_is_locked_twice_in_a_group() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_all_that_is_wanted_is_locked() -> None:
+def test_all_direct_dependencies_are_locked() -> None:
     locked = {(jar.group, jar.coordinate) for jar in jars.read_lock_file()}
     assert {(group, coordinate) for group, coordinate, _ in jars.WANTED} <= locked
 
 
 @pytest.mark.usefixtures("_repository")
-def test_a_jar_that_has_the_locked_checksum_comes_into_the_cache(cache: Path) -> None:
+def test_a_jar_with_the_locked_checksum_is_cached(cache: Path) -> None:
     jar = Jar("spark", "a:b:1", RIGHT)
     jars._download([jar])
     assert jar.file == cache / "a--b--1.jar"
@@ -62,7 +62,7 @@ def test_a_jar_that_has_the_locked_checksum_comes_into_the_cache(cache: Path) ->
 
 
 @pytest.mark.usefixtures("_repository")
-def test_a_jar_that_has_another_checksum_is_refused_and_not_kept(cache: Path) -> None:
+def test_a_jar_with_another_checksum_is_refused(cache: Path) -> None:
     with pytest.raises(MachineError) as refused:
         jars._download([Jar("spark", "a:b:1", WRONG)])
     assert refused.value.message == f"a:b:1 has sha256 {RIGHT}, not {WRONG}"
@@ -71,13 +71,13 @@ def test_a_jar_that_has_another_checksum_is_refused_and_not_kept(cache: Path) ->
 
 
 @pytest.mark.usefixtures("_repository")
-def test_a_jar_that_is_nowhere_is_named(cache: Path) -> None:
+def test_a_jar_that_cannot_be_found_is_named(cache: Path) -> None:
     with pytest.raises(MachineError, match=r"c:d:2 was not found.*LIVEJOIN_IVY_SETTINGS"):
         jars._download([Jar("spark", "c:d:2", RIGHT)])
     assert list(cache.iterdir()) == []
 
 
-def test_jars_that_are_in_the_cache_need_no_java_and_no_network(cache: Path) -> None:
+def test_cached_jars_need_no_java_and_no_network(cache: Path) -> None:
     cache.mkdir(parents=True)
     wanted = [jar.file for jar in jars.read_lock_file() if jar.group == "spark"]
     for file in wanted:
@@ -85,6 +85,6 @@ def test_jars_that_are_in_the_cache_need_no_java_and_no_network(cache: Path) -> 
     assert jars.jars("spark") == wanted
 
 
-def test_jars_that_are_missing_need_java() -> None:
+def test_missing_jars_need_java() -> None:
     with pytest.raises(MachineError, match="there is no java"):
         jars.jars("spark")

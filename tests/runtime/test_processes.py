@@ -15,7 +15,7 @@ from livejoin.runtime.processes import Child, file_lock
 
 Java = Callable[[str], Path]
 LIMIT_S = 20
-# Each says once that it is there, through a pipe that stays open for as long as it lives.
+# Each writes once to a pipe that stays open until it exits.
 WAITS = "import os, signal, sys; os.write(int(sys.argv[1]), b'!'); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAITS
 PARENT = f"""
@@ -31,19 +31,19 @@ SILENT_S = 1.5
 
 
 class Line:
-    """A pipe to children: `read` gets what they say, and nothing once the last of them is gone."""
+    """A pipe from children: `read` returns their output, and nothing once all have exited."""
 
     def __init__(self) -> None:
         self._out, self.end = os.pipe()
 
     def hang_up(self) -> None:
-        """Leave the pipe to the children."""
+        """Close this process's end, so that only the children hold it."""
         if self.end >= 0:
             os.close(self.end)
             self.end = -1
 
     def quiet(self, limit_s: float) -> bool:
-        """Whether nothing is said, and no child ends, within this time."""
+        """Whether there is no output and no exit within this time."""
         return not select.select([self._out], [], [], limit_s)[0]
 
     def read(self) -> bytes:
@@ -85,45 +85,45 @@ def _parent(pipe: Line, silent_s: float = 0) -> Iterator[tuple[int, int]]:
             parent.kill()
 
 
-def test_a_child_is_gone_after_its_parent_was_killed(pipe: Line) -> None:
+def test_a_child_dies_with_its_killed_parent(pipe: Line) -> None:
     with _parent(pipe) as (parent, _):
         os.kill(parent, signal.SIGKILL)
         assert pipe.read() == b""
 
 
-def test_a_child_is_gone_when_its_parent_is_stopped_for_too_long(pipe: Line) -> None:
+def test_a_child_dies_when_its_parent_is_frozen_for_too_long(pipe: Line) -> None:
     with _parent(pipe, SILENT_S) as (parent, _):
         os.kill(parent, signal.SIGSTOP)
         assert pipe.read() == b""
 
 
-def test_a_child_is_gone_when_all_three_were_stopped_for_too_long(pipe: Line) -> None:
+def test_a_child_dies_when_all_three_were_frozen_for_too_long(pipe: Line) -> None:
     with _parent(pipe, SILENT_S) as (parent, guard):
         os.kill(parent, signal.SIGSTOP)
         os.killpg(guard, signal.SIGSTOP)  # and the child
         assert pipe.quiet(SILENT_S + 1)
-        os.kill(parent, signal.SIGCONT)  # what it says now must not calm the guard
+        os.kill(parent, signal.SIGCONT)  # its late heartbeat must not count
         assert pipe.quiet(0.5)
         os.killpg(guard, signal.SIGCONT)
         assert pipe.read() == b""
 
 
-def test_a_child_lives_on_while_its_parent_is_heard(pipe: Line) -> None:
+def test_a_child_survives_while_its_parent_sends_heartbeats(pipe: Line) -> None:
     with _parent(pipe, SILENT_S):
         assert pipe.quiet(3 * SILENT_S)
 
 
-def test_a_child_that_nobody_listens_for_may_be_left_alone(pipe: Line) -> None:
+def test_a_child_without_heartbeats_survives_a_frozen_parent(pipe: Line) -> None:
     with _parent(pipe) as (parent, _):
         os.kill(parent, signal.SIGSTOP)
         assert pipe.quiet(2 * SILENT_S)
 
 
-def test_a_killed_child_is_gone_at_once_whatever_it_does(pipe: Line) -> None:
+def test_kill_ends_a_child_at_once(pipe: Line) -> None:
     child = Child(_python(STUBBORN, pipe), keep=[pipe.end], silent_s=LIMIT_S)
     pipe.hang_up()
     assert pipe.read() == b"!"
-    os.killpg(child._process.pid, signal.SIGSTOP)  # its guard too: nobody there can be asked
+    os.killpg(child._process.pid, signal.SIGSTOP)  # its guard too, so it cannot react
     child.kill()
     assert child.exited
     assert pipe.read() == b""
@@ -132,7 +132,7 @@ def test_a_killed_child_is_gone_at_once_whatever_it_does(pipe: Line) -> None:
 
 
 @pytest.mark.parametrize("code", [WAITS, STUBBORN], ids=["willing", "stubborn"])
-def test_a_child_is_gone_after_close(pipe: Line, code: str) -> None:
+def test_close_ends_a_child(pipe: Line, code: str) -> None:
     child = Child(_python(code, pipe), keep=[pipe.end])
     pipe.hang_up()
     assert pipe.read() == b"!"
@@ -142,14 +142,14 @@ def test_a_child_is_gone_after_close(pipe: Line, code: str) -> None:
     assert pipe.read() == b""
 
 
-def test_closing_twice_is_fine(pipe: Line) -> None:
+def test_close_is_idempotent(pipe: Line) -> None:
     child = Child(_python(WAITS, pipe), keep=[pipe.end])
     child.close()
     child.close()
     assert child.exited
 
 
-def test_a_child_that_ended_by_itself_is_gone_and_leaves_no_guard(pipe: Line) -> None:
+def test_a_child_that_exits_leaves_no_guard(pipe: Line) -> None:
     child = Child(["true"], keep=[pipe.end])
     pipe.hang_up()
     assert pipe.read() == b""
@@ -158,13 +158,13 @@ def test_a_child_that_ended_by_itself_is_gone_and_leaves_no_guard(pipe: Line) ->
     child.close()
 
 
-def test_a_childs_exit_code_is_kept() -> None:
+def test_the_exit_code_of_a_child_is_passed_on() -> None:
     child = Child(["sh", "-c", "exit 7"])
     assert child._process.wait(LIMIT_S) == 7
     child.close()
 
 
-def test_what_a_child_says_goes_to_its_log(tmp_path: Path) -> None:
+def test_output_of_a_child_goes_to_its_log(tmp_path: Path) -> None:
     log = tmp_path / "made" / "child.log"
     for word in ("one", "two"):
         child = Child(["sh", "-c", "echo $WORD; echo error >&2"], log=log, env={"WORD": word})
@@ -176,7 +176,7 @@ def test_what_a_child_says_goes_to_its_log(tmp_path: Path) -> None:
 # --- locks
 
 
-def test_a_second_holder_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
+def test_a_second_holder_is_refused_with_a_hint(tmp_path: Path) -> None:
     with file_lock(tmp_path / "lock", "folder"):
         with (
             pytest.raises(MachineError) as refused,
@@ -188,20 +188,18 @@ def test_a_second_holder_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
         )
 
 
-def test_a_lock_is_free_again_after_its_holder(tmp_path: Path) -> None:
+def test_a_lock_is_released_by_its_holder(tmp_path: Path) -> None:
     for _ in range(2):
         with file_lock(tmp_path / "made" / "lock", "folder", limit_s=0):
             pass
 
 
-def test_locks_of_different_folders_do_not_meet(tmp_path: Path) -> None:
+def test_locks_of_different_folders_are_independent(tmp_path: Path) -> None:
     with file_lock(tmp_path / "a" / "lock", "folder"), file_lock(tmp_path / "b" / "lock", "folder"):
         pass
 
 
-def test_a_child_that_was_given_the_lock_holds_it_until_it_is_dead(
-    tmp_path: Path, pipe: Line
-) -> None:
+def test_a_child_that_inherits_the_lock_holds_it_until_it_exits(tmp_path: Path, pipe: Line) -> None:
     with file_lock(tmp_path / "lock", "folder") as lock:
         child = Child(_python(WAITS, pipe), keep=[pipe.end, lock])
         assert pipe.read() == b"!"
@@ -212,7 +210,9 @@ def test_a_child_that_was_given_the_lock_holds_it_until_it_is_dead(
         pass
 
 
-def test_a_child_that_was_not_given_the_lock_does_not_hold_it(tmp_path: Path, pipe: Line) -> None:
+def test_a_child_that_does_not_inherit_the_lock_does_not_hold_it(
+    tmp_path: Path, pipe: Line
+) -> None:
     with file_lock(tmp_path / "lock", "folder"):
         child = Child(_python(WAITS, pipe), keep=[pipe.end])
         assert pipe.read() == b"!"
@@ -251,7 +251,7 @@ def test_a_java_that_is_new_enough_is_used(java_home: Java, said: str) -> None:
         ("The operation could not be completed.", "no Java that tells its version"),
     ],
 )
-def test_a_java_that_is_too_old_is_named_with_what_to_install(
+def test_a_java_that_is_too_old_is_refused_with_a_hint(
     java_home: Java, said: str, named: str
 ) -> None:
     file = java_home(_says(said))
@@ -261,7 +261,7 @@ def test_a_java_that_is_too_old_is_named_with_what_to_install(
     assert "Install Java 17 or later" in refused.value.hint
 
 
-def test_a_java_home_without_java_is_named_with_what_to_install(
+def test_a_java_home_without_java_is_refused_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -283,16 +283,16 @@ def test_without_java_home_the_path_is_searched(
         processes.find_java()
 
 
-def test_a_java_that_cannot_be_run_is_named_with_what_to_install(java_home: Java) -> None:
+def test_a_java_that_cannot_be_run_is_refused(java_home: Java) -> None:
     java_home("")
     with pytest.raises(MachineError):
         processes.find_java()
 
 
-# --- folders and people
+# --- folders and progress
 
 
-def test_folders_follow_the_users_wishes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_follow_xdg_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", "")
@@ -304,6 +304,6 @@ def test_folders_follow_the_users_wishes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert processes.state_folder() == Path("/state/livejoin")
 
 
-def test_progress_is_said_to_a_terminal_only(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_to_a_terminal_only(capfd: pytest.CaptureFixture[str]) -> None:
     processes.print_progress("Downloading …")
     assert capfd.readouterr() == ("", "")
