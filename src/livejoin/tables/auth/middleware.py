@@ -24,7 +24,7 @@ from livejoin.tables.auth.origin_check import (
     deny_websocket,
     request_line,
 )
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 

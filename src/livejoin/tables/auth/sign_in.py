@@ -13,8 +13,7 @@ from livejoin.tables.auth.identity import ANONYMOUS, Identities, Identity, Unaut
 from livejoin.tables.auth.middleware import AccessDenied, cookie_name, read_cookie, set_cookie
 from livejoin.tables.auth.origin_check import AllowedOrigins, client_address
 from livejoin.tables.auth.sign_outs import SignOutPublisher
-from livejoin.tables.http import request_body
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem, read_json_body
 
 _MAX_BYTES = 4096
 _EXPECTED = 'expected {"token": "lj_…"}, {"code": "…"} or {"renew": true} as application/json'
@@ -126,9 +125,7 @@ def _identity_json(one: Identity) -> dict[str, str]:
 
 async def _read_credentials(request: Request) -> dict[str, Any]:
     too_large = f"signing in takes at most {_MAX_BYTES >> 10} KiB"
-    body = await request_body.read_json_body(
-        request, _MAX_BYTES, too_large=too_large, not_json=_EXPECTED
-    )
+    body = await read_json_body(request, _MAX_BYTES, too_large=too_large, not_json=_EXPECTED)
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):

@@ -13,9 +13,8 @@ from livejoin.tables.auth.audit import Audit, audit_row
 from livejoin.tables.auth.identity import ANONYMOUS
 from livejoin.tables.auth.origin_check import client_address
 from livejoin.tables.auth.sign_in import identity_of
-from livejoin.tables.http import request_body
 from livejoin.tables.http.control_producer import ControlProducer, rollback_message
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem, read_json_body
 from livejoin.tables.ingest.catalog import Catalog
 
 
@@ -34,7 +33,7 @@ class ControlRoutes:
     async def rollback(self, request: Request) -> Response:
         """Go back to what stands by."""
         return await self._send(
-            request, "roll back", rollback_message(await _read_message(request, empty=True))
+            request, "roll back", rollback_message(await _read_message(request, may_be_empty=True))
         )
 
     async def preview(self, request: Request) -> Response:
@@ -78,14 +77,14 @@ class ControlRoutes:
             )
 
 
-async def _read_message(request: Request, *, empty: bool = False) -> bytes:
+async def _read_message(request: Request, *, may_be_empty: bool = False) -> bytes:
     """A message as it came."""
-    return await request_body.read_json_body(
+    return await read_json_body(
         request,
         MAX_BYTES,
         too_large=f"a control message has at most {MAX_BYTES >> 10} KiB",
         not_json="send the message as content-type application/json",
-        empty=empty,
+        may_be_empty=may_be_empty,
     )
 
 

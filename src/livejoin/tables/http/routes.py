@@ -23,7 +23,7 @@ from livejoin.tables.auth.sign_in import SignInRoutes, identity_of
 from livejoin.tables.http import openapi, query, row_formats
 from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.control_routes import ControlRoutes
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.http.snapshots import SnapshotReader
 from livejoin.tables.http.table_route import table_response
 from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
