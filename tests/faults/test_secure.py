@@ -259,7 +259,7 @@ MISSING = (
     Missing("READ", "in.users", 'topic "{in.users}" may not be read'),
     Missing("READ", "in.accounts", 'topic "{in.accounts}" may not be read'),
     Missing("READ", "in.control", 'topic "{in.control}" may not be read'),
-    Missing("WRITE", "in.control", "cannot be written", swap=True),
+    Missing("WRITE", "in.control", "cannot write to control topic", swap=True),
     Missing("CREATE", "in.control", 'topic "{in.control}" may not be made'),
     Missing("CREATE", "own", "may not be made"),
     Missing("DELETE", "own", "may not be deleted", swap=True),
