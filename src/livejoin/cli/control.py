@@ -15,8 +15,11 @@ from livejoin.cli.options import (
     Url,
     UsersTopic,
 )
-from livejoin.cli.text import print_line
+from livejoin.cli.text import format_table, print_line
 from livejoin.client import http
+from livejoin.core import control_schema
+
+_LONG_CELL_CHARS = 1000
 
 
 def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
@@ -96,6 +99,23 @@ def preview(  # noqa: PLR0913 - one option per field of a message
             print_line(line)
     if plan["outcome"] == "rejected":
         raise typer.Exit(1)
+
+
+def schema(output: Output = "json") -> None:
+    """Print the JSON Schema of a control message.
+
+    Editors and checks of your own can use it. It needs no running livejoin. As a table it lists the
+    fields.
+    """
+    if output == "json":
+        print(json.dumps(control_schema.CONTROL, indent=2))
+        return
+    rows = [
+        {"field": name, "meaning": shape.get("description") or ", ".join(shape["examples"])}
+        for name, shape in control_schema.CONTROL["properties"].items()
+    ]
+    for line in format_table(rows, ["field", "meaning"], _LONG_CELL_CHARS):
+        print(line)
 
 
 def _message(*values: Any) -> dict[str, Any]:
