@@ -55,7 +55,7 @@ def test_it_serves_and_says_what_it_waits_for_and_starts_no_java(
         stack.callback(process.kill)
         assert process.stdout is not None
         url = process.stdout.readline().removeprefix("livejoin: the page is at ").strip()
-        assert process.stdout.readline().startswith("livejoin: INSECURE, whoever can reach it")
+        assert process.stdout.readline().startswith("livejoin: INSECURE, anyone who can connect")
         assert process.stdout.readline() == f"livejoin: following crm.ledger at {broker}\n"
         assert _asked(f"{url}livez")[0] == 200
         until(lambda: broker in _asked(f"{url}readyz")[1]["detail"], "the outage is named", 30)

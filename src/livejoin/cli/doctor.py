@@ -2,8 +2,8 @@
 
 import json
 import platform
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -19,8 +19,9 @@ _REACH_S = 5
 def doctor(config: Config = None, output: Output = "table") -> None:
     """Check this machine and the settings: Java, jars, Kafka, topics.
 
-    One line each: system, java, jars, settings, kafka, topics, leader (a topic of livejoin's own).
-    Jars that are still to be downloaded are no failure. Ends with code 1 if a check did not pass.
+    One line per check: system, java, jars, settings, kafka, topics, leader (one of livejoin's own
+    topics). Jars that have yet to be downloaded are not a failure. Exits with code 1 if a check
+    fails.
     """
     checks = list(_checks(config))
     if output == "json":
@@ -32,18 +33,18 @@ def doctor(config: Config = None, output: Output = "table") -> None:
         raise typer.Exit(1)
 
 
-def _checks(config: Path | None) -> Any:
-    """Yield each check's name, whether it passed, and what was found."""
+def _checks(config: Path | None) -> Iterator[tuple[str, bool, str]]:
+    """Yield each check's name, whether it passed, and its result."""
     from livejoin.config import settings  # noqa: PLC0415 - slow to import
     from livejoin.control.leadership import check_leader_topic  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
     from livejoin.runtime import jars  # noqa: PLC0415 - as above
 
     system = platform.system()
-    known = system in ("Linux", "Darwin")
-    yield "system", known, system if known else f"{system}: run livejoin under WSL2"
+    supported = system in ("Linux", "Darwin")
+    yield "system", supported, system if supported else f"{system}: run livejoin under WSL2"
     yield _check("java", processes.find_java)
-    missing = [
+    uncached = [
         jar.coordinate
         for jar in jars.read_lock_file()
         if jar.group in jars.RUNTIME_GROUPS and not jar.file.exists()
@@ -51,7 +52,7 @@ def _checks(config: Path | None) -> Any:
     yield (
         "jars",
         True,
-        f"{len(missing)} to be downloaded at the first start" if missing else "all in the cache",
+        f"{len(uncached)} to download at the first start" if uncached else "all cached",
     )
     try:
         chosen = settings.load(config)
@@ -65,28 +66,28 @@ def _checks(config: Path | None) -> Any:
         kafka.wait_until_reachable(_REACH_S)
         return kafka.address
 
-    reached = _check("kafka", reach)
-    yield reached
-    if reached[1]:
+    kafka_check = _check("kafka", reach)
+    yield kafka_check
+    if kafka_check[1]:
         topics = (chosen.topics.users, chosen.topics.accounts)
-        absent = [name for name in topics if name not in kafka.describe(topics)]
+        missing = [name for name in topics if name not in kafka.describe(topics)]
         found = (
-            f"missing: {', '.join(absent)}; create them, or name others in topics.*"
-            if absent
+            f"missing: {', '.join(missing)}; create them, or name others in topics.*"
+            if missing
             else " and ".join(topics)
         )
-        yield "topics", not absent, found
+        yield "topics", not missing, found
 
-        def one_leader() -> str:
+        def check_leader() -> str:
             names = Names(chosen.name)
             check_leader_topic(kafka, names)
-            return f"one partition, or none yet: {names.leader}"
+            return f"{names.leader} has one partition, or does not exist yet"
 
-        yield _check("leader", one_leader)
+        yield _check("leader", check_leader)
 
 
-def _check(name: str, work: Any) -> tuple[str, bool, str]:
+def _check(name: str, action: Callable[[], str]) -> tuple[str, bool, str]:
     try:
-        return name, True, str(work())
+        return name, True, action()
     except LivejoinError as error:
         return name, False, str(error)
