@@ -109,10 +109,10 @@ def test_without_a_word_it_asks_for_a_token_and_does_not_print_its_code_into_a_l
         ("{host: 0.0.0.0}", "http.host is 0.0.0.0, which others can reach, and there is no TLS"),
         ("{host: '::'}", "http.host is ::, which others can reach"),
         ("{tls: {certificate: /nowhere.pem}}", "http.tls: No such file or directory"),
-        ("{tls: {key: /nowhere.pem}}", "tls.key is of no use without tls.certificate"),
-        ("{hosts: ['https://x.org']}", "hosts: 'https://x.org' is no name like"),
-        ("{origins: ['*']}", "origins: '*' is no origin like"),
-        ("{origins: ['https://x.org/']}", "is no origin like"),
+        ("{tls: {key: /nowhere.pem}}", "tls.key needs tls.certificate"),
+        ("{hosts: ['https://x.org']}", "hosts: 'https://x.org' is not a name like"),
+        ("{origins: ['*']}", "origins: '*' is not an origin like"),
+        ("{origins: ['https://x.org/']}", "is not an origin like"),
     ],
 )
 def test_it_refuses_to_be_reached_by_others(tmp_path: Path, http: str, said: str) -> None:

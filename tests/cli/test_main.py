@@ -94,7 +94,7 @@ def test_a_wrong_setting_exits_with_2_and_one_line(tmp_path: Path) -> None:
     done = _run_process("run", "-c", str(file))
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "livejoin: topics.user is no setting: did you mean users?\n"
+    assert done.stderr == "livejoin: unknown setting topics.user: did you mean users?\n"
 
 
 # --- status
@@ -250,7 +250,7 @@ def test_doctor_fails_on_wrong_settings(config: Path) -> None:
     config.write_text("nam: x")
     done = _run("doctor", "-c", str(config))
     assert done.exit_code == 1
-    assert done.stdout.splitlines()[-1] == ("BAD  settings   nam is no setting: did you mean name?")
+    assert done.stdout.splitlines()[-1] == "BAD  settings   unknown setting nam: did you mean name?"
 
 
 def test_doctor_fails_on_an_unknown_kafka_property(config: Path) -> None:
