@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.pipeline.events import ColumnFunction, evaluate_once
 
 
 def worth_bundling(many: Column, shared: Column) -> Column:
     """Whether there are many, and all is small: what is shared is in each row that is shown."""
     small = F.forall(
-        many, lambda one: F.octet_length(one["text"]) <= changelog_bundles.BUNDLE_MAX_PART_BYTES
+        many, lambda one: F.octet_length(one["text"]) <= changelog.BUNDLE_MAX_PART_BYTES
     )
-    one_is_small = F.octet_length(shared) <= changelog_bundles.BUNDLE_MAX_PART_BYTES
-    return (F.size(many) > changelog_bundles.BUNDLE_MIN_ROWS) & one_is_small & small
+    one_is_small = F.octet_length(shared) <= changelog.BUNDLE_MAX_PART_BYTES
+    return (F.size(many) > changelog.BUNDLE_MIN_ROWS) & one_is_small & small
 
 
 def bundle_records(
@@ -38,27 +38,25 @@ def bundle_records(
 
     def bundle(some: Column) -> Column:
         ids = F.concat_ws('","', F.transform(some, row_id))
-        own = F.concat_ws(changelog_bundles.BUNDLE_NEXT, F.transform(some, _own_cells))
+        own = F.concat_ws(changelog.BUNDLE_NEXT, F.transform(some, _own_cells))
         end = (
             [F.lit("}")]
             if removed
-            else [F.lit(changelog_bundles.BUNDLE_ROWS), own, F.lit(changelog_bundles.BUNDLE_END)]
+            else [F.lit(changelog.BUNDLE_ROWS), own, F.lit(changelog.BUNDLE_END)]
         )
         value = F.concat(
             *(F.lit("{"), *shared),
-            *(F.lit(f'{changelog_bundles.BUNDLE_IDS}["'), ids, F.lit('"]')),
+            *(F.lit(f'{changelog.BUNDLE_IDS}["'), ids, F.lit('"]')),
             *end,
         )
         which = [] if growing else [F.lit("~"), F.hex(F.xxhash64(ids))]
-        key = F.concat(
-            F.lit(f"{changelog_bundles.BUNDLE_PREFIX}{spec.FINAL}/"), row_id(some[0]), *which
-        )
+        key = F.concat(F.lit(f"{changelog.BUNDLE_PREFIX}{spec.FINAL}/"), row_id(some[0]), *which)
         return F.struct(key.alias("key"), value.alias("value"))
 
-    starts = F.sequence(F.lit(1), F.size(many), F.lit(changelog_bundles.BUNDLE_MAX_ROWS))
+    starts = F.sequence(F.lit(1), F.size(many), F.lit(changelog.BUNDLE_MAX_ROWS))
     return F.transform(
         starts,
-        lambda at: evaluate_once(F.slice(many, at, changelog_bundles.BUNDLE_MAX_ROWS), bundle),
+        lambda at: evaluate_once(F.slice(many, at, changelog.BUNDLE_MAX_ROWS), bundle),
     )
 
 

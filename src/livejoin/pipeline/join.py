@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog, changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.pipeline import parse
 from livejoin.pipeline.emit import (
     bundled_pairs,
@@ -57,7 +57,7 @@ def changelog_records(
         read.sparkSession,
         choice.join,
         fed is not None,
-        (changelog_bundles.BUNDLE_MIN_ROWS, changelog_bundles.BUNDLE_MAX_ROWS),
+        (changelog.BUNDLE_MIN_ROWS, changelog.BUNDLE_MAX_ROWS),
     )
     events = parse.parse_records(read).select(*event_columns(read.sparkSession))
     if fed is not None:

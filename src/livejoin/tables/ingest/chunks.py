@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.tables.ingest import decode, read_progress
 from livejoin.tables.ingest.decode import ChangeBatch
 from livejoin.tables.ingest.read_progress import ReadOffsets, SourcePartition
 
 RawRecord = tuple[bytes, bytes]  # key and value of a record
 
-_BUNDLE_PREFIX = changelog_bundles.BUNDLE_PREFIX.encode()
+_BUNDLE_PREFIX = changelog.BUNDLE_PREFIX.encode()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from livejoin import row_hash
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import changelog, spec
 
 _ARROW_TYPES = {
     "string": pa.string(),
@@ -29,10 +29,10 @@ _FEW_RECORDS = 32
 _IDS, _ROWS, _NEXT, _END = (
     text.encode()
     for text in (
-        changelog_bundles.BUNDLE_IDS,
-        changelog_bundles.BUNDLE_ROWS,
-        changelog_bundles.BUNDLE_NEXT,
-        changelog_bundles.BUNDLE_END,
+        changelog.BUNDLE_IDS,
+        changelog.BUNDLE_ROWS,
+        changelog.BUNDLE_NEXT,
+        changelog.BUNDLE_END,
     )
 )
 
