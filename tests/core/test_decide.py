@@ -1,13 +1,18 @@
 """What follows from which fact, control messages aside."""
 
+import ast
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
 
 from core import histories as h
+from livejoin.core import transitions
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     BuildProgressed,
@@ -794,3 +799,33 @@ def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
         " and the ledger knows none after 0: removed"
     )
     assert h.after([replace(h.STARTED, last_used=1)], h.after(h.SWAPPED)).last_number == 2
+
+
+MACHINE = Path(transitions.__file__).parent
+
+
+def _handler_name(fact: type) -> str:
+    return "on" + re.sub(r"([A-Z])", r"_\1", fact.__name__).lower()
+
+
+def test_each_fact_has_one_handler() -> None:
+    defined = Counter(
+        node.name
+        for file in MACHINE.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("on_")
+    )
+    # a resumed query is marked as running, as one that progresses or catches up is
+    expected = {_handler_name(fact) for fact in get_args(Fact)} - {"on_query_resumed"}
+    assert defined == dict.fromkeys(expected, 1)
+
+
+def test_only_transitions_assign_the_roles_of_generations() -> None:
+    assigning = {
+        file.name
+        for file in MACHINE.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "replace"
+        if {"live", "standby", "building"} & {keyword.arg for keyword in node.keywords}
+    }
+    assert assigning == {"transitions.py"}

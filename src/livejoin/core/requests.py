@@ -5,7 +5,13 @@ from typing import assert_never
 
 from livejoin.core import transitions
 from livejoin.core.control_messages import Request
-from livejoin.core.facts import HistoryReplayed, MessageReceived, TopicInfo
+from livejoin.core.facts import (
+    ControlTopicLost,
+    ControlTopicOpened,
+    HistoryReplayed,
+    MessageReceived,
+    TopicInfo,
+)
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
 from livejoin.core.transitions import log_line, reply
@@ -73,6 +79,22 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         return state
     state = transitions.build(state, choice, "history" if fact.message_count else "settings")
     return log_line(state, "INFO", f"building: {state.building}")
+
+
+def on_control_topic_opened(state: State, fact: ControlTopicOpened) -> State:
+    """Control messages are read again. Those before the first one are lost."""
+    state = replace(state, control_error="")
+    if fact.first_offset > state.position:
+        lost = f"control messages {state.position} to {fact.first_offset - 1} were deleted unread"
+        state = replace(log_line(state, "WARN", lost), position=fact.first_offset)
+    return log_line(state, "INFO", f"listening to {fact.topic} from message {state.position} on")
+
+
+def on_control_topic_lost(state: State, fact: ControlTopicLost) -> State:
+    """Control messages are not read; each reason is logged once."""
+    if fact.why != state.control_error:
+        state = log_line(state, "ERROR", f"not listening: {fact.why}")
+    return replace(state, control_error=fact.why)
 
 
 def resolve_choice(state: State, request: Request) -> Choice | None:
@@ -181,7 +203,7 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
     elif state.health_of(live).broken:
         did = "its query is tried again"
         state = state.with_health(live, broken=False, restarts=0, try_again_at=0.0)
-    state = replace(state, live=replace(live, live_at=state.now))
+    state = transitions.replace_generation(state, replace(live, live_at=state.now))
     state = reply(state, fact.origin, "live", did, live.number)
     return log_line(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
 

@@ -58,6 +58,16 @@ def build(
     return state.with_health(asked, moved_at=state.monotonic, asked_at=state.monotonic)
 
 
+def mark_running(state: State, generation: Generation) -> State:
+    """Its query is at work: from now on none has Spark's start for an excuse."""
+    state = replace(state, cold_start_until=min(state.cold_start_until, state.monotonic))
+    if not state.health_of(generation).trouble or state.health_of(generation).broken:
+        return state
+    role = "live" if generation == state.live else "running"
+    state = state.with_health(generation, trouble="")
+    return log_line(state, "INFO", f"{role} again: generation {generation.number}")
+
+
 def go_live(state: State, ready_at: int) -> State:
     """The building generation is complete: the names move to it, the old one stands by."""
     building, old = state.building, state.live
