@@ -19,7 +19,7 @@ def on_sources_resolved(state: State, building: Generation, fact: facts.SourcesR
     reads = replace(building, sources=fact.sources, fingerprint=fact.fingerprint)
     state = transitions.replace_generation(state, reads)
     state = state.with_health(
-        reads, trouble="", try_again_at=0.0, moved_at=state.monotonic, began_at=state.monotonic
+        reads, error="", retry_at=0.0, progressed_at=state.monotonic, reading_since=state.monotonic
     )
     needed = state.slots_of(state.live) + state.slots_of(reads)
     if needed > state.limits.slots:
@@ -41,9 +41,9 @@ def on_resolution_failed(state: State, building: Generation, fact: facts.Resolut
         return state
     if fact.missing and state.live is not None:
         return fail_build(state, fact.why)
-    if fact.why != state.health_of(building).trouble:
+    if fact.why != state.health_of(building).error:
         state = log_line(state, "WARN", f"waiting: {fact.why}")
-    return state.with_health(building, trouble=fact.why, try_again_at=state.monotonic + _RETRY_S)
+    return state.with_health(building, error=fact.why, retry_at=state.monotonic + _RETRY_S)
 
 
 def on_topics_created(state: State, building: Generation, fact: facts.TopicsCreated) -> State:
@@ -59,7 +59,9 @@ def on_build_progressed(state: State, building: Generation, fact: facts.BuildPro
     if fact.done <= state.health_of(building).done:
         return state.with_health(building, total=fact.total)
     state = mark_running(state, building)
-    return state.with_health(building, done=fact.done, total=fact.total, moved_at=state.monotonic)
+    return state.with_health(
+        building, done=fact.done, total=fact.total, progressed_at=state.monotonic
+    )
 
 
 def on_caught_up(state: State, building: Generation, fact: facts.CaughtUp) -> State:
@@ -79,7 +81,7 @@ def rebuild_if_due(state: State) -> State:
     if state.live is None:
         assert state.desired is not None, "there is no topic_id before a choice"
         state = transitions.build(state, state.desired, "settings")
-    elif state.health_of(state.live).unusable:
+    elif state.health_of(state.live).unrecoverable:
         state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
     else:
         return state

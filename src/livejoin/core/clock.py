@@ -38,7 +38,7 @@ def on_leader_started(state: State, fact: facts.LeaderStarted) -> State:
         trouble = "livejoin has just started" if generation.ready_at is not None else ""
         asked_at = up - max(0.0, fact.at - generation.requested_at)
         state = state.with_health(
-            generation, trouble=trouble, moved_at=up, began_at=up, asked_at=asked_at
+            generation, error=trouble, progressed_at=up, reading_since=up, requested_at=asked_at
         )
     state = _adjust_swap_time(state)
     if state.ledger_format < format_versions.LEDGER:
@@ -67,11 +67,11 @@ def on_clock_ticked(state: State, fact: facts.ClockTicked) -> State:
     building, standby, limits = state.building, state.standby, state.limits
     if building is not None:
         health = state.health_of(building)
-        moved_at = max(health.moved_at, state.cold_start_until)
+        moved_at = max(health.progressed_at, state.cold_start_until)
         if gap > _PAUSE_S:  # nobody could have made progress
-            state = state.with_health(building, moved_at=health.moved_at + gap)
+            state = state.with_health(building, progressed_at=health.progressed_at + gap)
         elif (building.resolved or state.live) and up > moved_at + limits.build_stall_s:
-            cause = f": {health.wrong}" if health.wrong else ""
+            cause = f": {health.problem}" if health.problem else ""
             state = fail_build(state, f"no progress for {limits.build_stall_s:.0f} s{cause}")
     if standby is not None and state.standby_expired:
         state = transitions.retire(state, standby, f"stood by for {limits.standby_s:.0f} s")

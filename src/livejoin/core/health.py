@@ -14,18 +14,18 @@ MAX_RESTARTS = 5  # in a row without a new source position
 def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
     """Its query ended by itself: it is started again, or given up when that leads nowhere."""
     number = generation.number
-    if state.health_of(generation).broken:
+    if state.health_of(generation).given_up:
         return state
     old = state.health_of(generation)
     restarts = old.restarts + 1 if fact.counts_as_failure else 0
-    state = state.with_health(generation, restarts=restarts, trouble=fact.why)
+    state = state.with_health(generation, restarts=restarts, error=fact.why)
     if restarts > MAX_RESTARTS:
         why = f"died {restarts} times without reading on: {fact.why}"
         return _give_up(state, generation, why)
     wait = 2.0 ** max(0, restarts - 1)
     # the next run counts from the beginning what it reads
-    state = state.with_health(generation, try_again_at=state.monotonic + wait, done=0)
-    if not fact.counts_as_failure and fact.why == old.trouble:
+    state = state.with_health(generation, retry_at=state.monotonic + wait, done=0)
+    if not fact.counts_as_failure and fact.why == old.error:
         return state  # it waits for something, which has been said
     said = f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s"
     return log_line(transitions.increment_tally(state, "restarted"), "ERROR", said)
@@ -34,13 +34,13 @@ def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -
 def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecoverable) -> State:
     """It can never run again. What was live is built anew, and its last rows stay until then."""
     why = fact.why
-    if state.health_of(generation).unusable:
+    if state.health_of(generation).unrecoverable:
         return state
     if generation == state.building:
         return fail_build(state, why)
     if generation == state.standby:
         return transitions.retire(state, generation, why)
-    state = state.with_health(generation, broken=True, unusable=True, trouble=why)
+    state = state.with_health(generation, given_up=True, unrecoverable=True, error=why)
     state = log_line(
         state,
         "ERROR",
@@ -57,7 +57,7 @@ def _give_up(state: State, generation: Generation, why: str) -> State:
     if generation == state.standby:
         state = log_line(state, "ERROR", f"failed: generation {number} {why}; no rollback to it")
         return transitions.retire(state, generation, why)
-    state = state.with_health(generation, broken=True)
+    state = state.with_health(generation, given_up=True)
     return log_line(
         state,
         "ERROR",
@@ -81,10 +81,10 @@ def on_partitions_added(state: State, generation: Generation, fact: facts.Partit
     """More partitions take more slots. The plan starts its query again, which then reads them."""
     grown = replace(generation, sources=fact.sources)
     number = grown.number
-    if generation == grown or state.health_of(grown).broken:
+    if generation == grown or state.health_of(grown).given_up:
         return state
     state = transitions.replace_generation(state, grown).with_health(
-        grown, trouble="it starts again to read more partitions"
+        grown, error="it starts again to read more partitions"
     )
     topics = (f"{r.topic} in {len(r.start)} partitions" for r in grown.sources.values())
     state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
@@ -92,7 +92,7 @@ def on_partitions_added(state: State, generation: Generation, fact: facts.Partit
     if needed > state.limits.slots:
         have = f"{needed} task slots are needed and Spark has {state.limits.slots}"
         why = f"its topics have more partitions now: {have}"
-        return _give_up(state.with_health(grown, trouble=why), grown, why)
+        return _give_up(state.with_health(grown, error=why), grown, why)
     return free_slots(state, needed)
 
 

@@ -153,8 +153,8 @@ def _rollback_obstacle(state: State) -> str:
         )
     health = state.health_of(standby)
     # one that is just being started, like everything after a restart, is no worse than what is live
-    down = health.broken or health.blocked or (health.restarts and health.trouble)
-    return f"generation {standby.number} is down: {health.wrong}" if down else ""
+    down = health.given_up or health.blocked or (health.restarts and health.error)
+    return f"generation {standby.number} is down: {health.problem}" if down else ""
 
 
 def slots_for(state: State, choice: Choice, fact: MessageReceived) -> int:
@@ -178,7 +178,7 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
     if not request.start:
         if building is not None and choice == building.choice:
             why = f"generation {building.number} is being built for it already"
-            state = state.with_health(building, try_again_at=0.0)
+            state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
             return log_line(state, "INFO", f"control {origin.offset}: no change, {why}")
         if live is not None and choice == live.choice:
@@ -198,11 +198,11 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
     if state.building is not None:
         did = f"generation {state.building.number} is not built"
         state = transitions.cancel(state, f"control {offset} asks for what is live")
-    if state.health_of(live).unusable:
+    if state.health_of(live).unrecoverable:
         did = "it cannot go on and is built anew soon"
-    elif state.health_of(live).broken:
+    elif state.health_of(live).given_up:
         did = "its query is tried again"
-        state = state.with_health(live, broken=False, restarts=0, try_again_at=0.0)
+        state = state.with_health(live, given_up=False, restarts=0, retry_at=0.0)
     state = transitions.replace_generation(state, replace(live, live_at=state.now))
     state = reply(state, fact.origin, "live", did, live.number)
     return log_line(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
