@@ -143,7 +143,7 @@ class _CatalogRoutes:
         return await table_response(request, self._catalog, self._snapshots, name)
 
 
-def _visible_tables(request: Request) -> dict[str, spec.Table]:
+def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
     """Return the tables that the caller may read."""
     return spec.ALL_TABLES if role_includes(identity_of(request).role, "operator") else spec.TABLES
 
