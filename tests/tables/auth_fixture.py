@@ -54,27 +54,31 @@ class AuthFixture:
     def __post_init__(self) -> None:
         for role in ROLES:
             self.token(role, role)
-        self.token("expired", "operator", life_s=-1)
+        self.token("expired", "operator", lifetime_s=-1)
         self.token("revoked", "operator")
         self.revoke("revoked")
         self.texts["wrong"] = f"{self.texts['operator'][:-4]}AAAA"
 
-    def token(self, name: str, role: Role, life_s: float | None = None) -> Token:
+    def token(self, name: str, role: Role, lifetime_s: float | None = None) -> Token:
         """Add a token."""
-        token, self.texts[name] = access_topics.new_token(role, name, time.time(), life_s)
+        token, self.texts[name] = access_topics.new_token(role, name, time.time(), lifetime_s)
         self._add(token)
         return token
 
     def revoke(self, name: str) -> None:
-        known = self.identities.tokens.by_id or {}
-        self._add(known[self.texts[name].split("_")[1]].as_revoked())
+        tokens = self.identities.tokens.by_id or {}
+        self._add(tokens[self.texts[name].split("_")[1]].as_revoked())
 
     def _add(self, token: Token) -> None:
         self.identities.tokens.by_id = {**(self.identities.tokens.by_id or {}), token.id: token}
 
-    def access(self, **more: Any) -> Access:
+    def access(self, **options: Any) -> Access:
         return Access(
-            self.identities, self.audit, self.sign_outs, ConnectionLimits(1000, 1000, 1000), **more
+            self.identities,
+            self.audit,
+            self.sign_outs,
+            ConnectionLimits(1000, 1000, 1000),
+            **options,
         )
 
     def bearer(self, name: str) -> dict[str, str]:

@@ -71,10 +71,10 @@ class Viewer:
         self.view: dict[str, dict[str, dict[str, Any]]] = {}
 
     def subscribe(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
-        asked: dict[str, Any] = {"subscribe": tables}
+        message: dict[str, Any] = {"subscribe": tables}
         if resume:
-            asked["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
-        self.connection.send(json.dumps(asked))
+            message["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
+        self.connection.send(json.dumps(message))
 
     def next_frame(self, *types: str) -> ReceivedFrame:
         """Return the next frame, or the next of these types."""
@@ -105,26 +105,26 @@ def _read(payload: bytes | memoryview) -> list[dict[str, Any]]:
 
 def read_until_closed(connection: socket.socket) -> bytes:
     """Return all data until the peer closes the connection."""
-    found = b""
+    received = b""
     with contextlib.suppress(ConnectionError):
         while more := connection.recv(65536):
-            found += more
-    return found
+            received += more
+    return received
 
 
 class RunningServer:
     """A running server; `run_on_loop` accesses its catalog on the event loop."""
 
-    def __init__(self, host: Catalog, loop: asyncio.AbstractEventLoop, port: int) -> None:
-        self._catalog = host
+    def __init__(self, catalog: Catalog, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self._catalog = catalog
         self._loop = loop
         self.port = port
 
     def run_on_loop(self, work: Callable[[Catalog], None]) -> None:
-        async def doing() -> None:
+        async def on_loop() -> None:
             work(self._catalog)
 
-        asyncio.run_coroutine_threadsafe(doing(), self._loop).result(LIMIT_S)
+        asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(LIMIT_S)
 
     def connect_tcp(self, address: str = "127.0.0.1") -> socket.socket:
         """Open a TCP connection from this loopback address."""
@@ -139,10 +139,10 @@ class RunningServer:
             return True
 
     def apply(self, generation: int, end: int, *changes: ChangelogRecord) -> None:
-        self.run_on_loop(lambda host: host.apply(chunk(generation, end, *changes)))
+        self.run_on_loop(lambda catalog: catalog.apply(chunk(generation, end, *changes)))
 
     def follow(self, state: State) -> None:
-        self.run_on_loop(lambda host: host.apply_state(state))
+        self.run_on_loop(lambda catalog: catalog.apply_state(state))
 
     @contextlib.contextmanager
     def viewer(self, *tables: str, **options: Any) -> Iterator[Viewer]:
@@ -161,9 +161,9 @@ class RunningServer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return HttpResponse(answer.status, named, answer.read())
+            response = connection.getresponse()
+            response_headers = {name.lower(): value for name, value in response.getheaders()}
+            return HttpResponse(response.status, response_headers, response.read())
 
 
 def insecure_access() -> server.Access:
@@ -177,17 +177,17 @@ def insecure_access() -> server.Access:
     )
 
 
-def application(host: Catalog, asking: ControlProducer) -> Starlette:
+def application(catalog: Catalog, producer: ControlProducer) -> Starlette:
     """Return the application without its middleware."""
     access = insecure_access()
-    names = origin_check.AllowedOrigins.from_settings(80)
-    signing_in = SignInRoutes(access.identities, names, access.audit, access.sign_outs, 80)
-    return api(host, LiveSocket(host, access.identities), asking, signing_in, access.audit)
+    origins = origin_check.AllowedOrigins.from_settings(80)
+    sign_in = SignInRoutes(access.identities, origins, access.audit, access.sign_outs, 80)
+    return api(catalog, LiveSocket(catalog, access.identities), producer, sign_in, access.audit)
 
 
 @contextlib.contextmanager
 def run_server(
-    host: Catalog | None = None,
+    catalog: Catalog | None = None,
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
     rules: TopicRules = RULES,
@@ -196,14 +196,14 @@ def run_server(
     access: server.Access | None = None,
 ) -> Iterator[RunningServer]:
     """Serve a catalog while the block runs; without authentication unless `access` is given."""
-    host = host or Catalog(logs_kept=100, rejects_kept=100)
+    catalog = catalog or Catalog(logs_kept=100, rejects_kept=100)
     kafka = kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    asking = ControlProducer(kafka, rules, Limits(), host, RequestSigner(kafka, rules.names))
-    taken = server.listen("127.0.0.1", port)
+    producer = ControlProducer(kafka, rules, Limits(), catalog, RequestSigner(kafka, rules.names))
+    listener = server.listen("127.0.0.1", port)
     if send_buffer is not None:  # inherited by accepted sockets
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-    taken.listen()  # clients may connect before the server has started
-    port = taken.getsockname()[1]
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    listener.listen()  # clients may connect before the server has started
+    port = listener.getsockname()[1]
     started: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     started = queue.SimpleQueue()
     failures: list[BaseException] = []
@@ -211,7 +211,7 @@ def run_server(
     async def serve() -> None:
         stop = asyncio.Event()
         started.put((asyncio.get_running_loop(), stop))
-        await server.serve(host, asking, taken, stop, access or insecure_access())
+        await server.serve(catalog, producer, listener, stop, access or insecure_access())
 
     def run() -> None:
         try:
@@ -223,7 +223,7 @@ def run_server(
     thread.start()
     loop, stop = started.get(timeout=LIMIT_S)
     try:
-        yield RunningServer(host, loop, port)
+        yield RunningServer(catalog, loop, port)
     finally:
         if thread.is_alive():
             loop.call_soon_threadsafe(stop.set)

@@ -29,36 +29,38 @@ POSTS = [path for path, one in DOCUMENT["paths"].items() if "requestBody" in one
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[RunningServer]:
-    host = Catalog()
-    host.apply_state(live(3))
-    host.apply(chunk(3, 5, user(0, age=41), final(0, "Ada"), reject("users", 2)))
-    host.system.add_log_lines([line(1)])
-    host.set_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
-    host.system.put_generations({3: {"generation": 3, "state": "live"}})
-    with run_server(host, kafka=KAFKA) as serving:
-        yield serving
+def server() -> Iterator[RunningServer]:
+    catalog = Catalog()
+    catalog.apply_state(live(3))
+    catalog.apply(chunk(3, 5, user(0, age=41), final(0, "Ada"), reject("users", 2)))
+    catalog.system.add_log_lines([line(1)])
+    catalog.set_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
+    catalog.system.put_generations({3: {"generation": 3, "state": "live"}})
+    with run_server(catalog, kafka=KAFKA) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def waiting() -> Iterator[RunningServer]:
-    with run_server(kafka=KAFKA) as serving:
-        yield serving
+def idle_server() -> Iterator[RunningServer]:
+    with run_server(kafka=KAFKA) as server:
+        yield server
 
 
 def test_the_document_describes_exactly_the_routes() -> None:
-    host = Catalog()
+    catalog = Catalog()
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
-    asking = ControlProducer(nowhere, RULES, Limits(), host, RequestSigner(nowhere, RULES.names))
-    routes = [one for one in application(host, asking).routes if isinstance(one, Route)]
-    served_there = {
+    producer = ControlProducer(
+        nowhere, RULES, Limits(), catalog, RequestSigner(nowhere, RULES.names)
+    )
+    routes = [one for one in application(catalog, producer).routes if isinstance(one, Route)]
+    served = {
         (route.path, method.lower())
         for route in routes
         for method in (route.methods or set()) - {"HEAD"}
         if route.path not in UNDESCRIBED
     }
     described = {(path, verb) for path, item in DOCUMENT["paths"].items() for verb in item}
-    assert described == served_there
+    assert described == served
 
 
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:
@@ -91,7 +93,9 @@ def test_the_document_has_the_fields_openapi_requires() -> None:
     operations = [one for item in DOCUMENT["paths"].values() for one in item.values()]
     ids = [one["operationId"] for one in operations]
     assert len(set(ids)) == len(ids)
-    assert all(answer["description"] for one in operations for answer in one["responses"].values())
+    assert all(
+        response["description"] for one in operations for response in one["responses"].values()
+    )
     for path, item in DOCUMENT["paths"].items():
         for operation in item.values():
             named = [one for one in operation.get("parameters", []) if one["in"] == "path"]
@@ -119,13 +123,13 @@ def _example(path: str, **instead: str) -> str:
     return f"{path}?{urlencode(query | instead)}"
 
 
-def _documented(path: str, verb: str, answer: HttpResponse) -> dict[str, Any]:
+def _documented(path: str, verb: str, response: HttpResponse) -> dict[str, Any]:
     """Return the documented schema of a response."""
     responses = DOCUMENT["paths"][path][verb]["responses"]
-    assert str(answer.status) in responses
-    content = responses[str(answer.status)].get("content", {})
-    assert answer.headers["content-type"] in content
-    shape: dict[str, Any] = content[answer.headers["content-type"]].get("schema", {})
+    assert str(response.status) in responses
+    content = responses[str(response.status)].get("content", {})
+    assert response.headers["content-type"] in content
+    shape: dict[str, Any] = content[response.headers["content-type"]].get("schema", {})
     return shape
 
 
@@ -171,10 +175,10 @@ def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
     return next((wrong for part in parts if (wrong := _misfit(*part))), "")
 
 
-def _fits(path: str, verb: str, answer: HttpResponse) -> None:
-    shape = _documented(path, verb, answer)
-    if answer.headers["content-type"].endswith(("/json", "+json")):
-        assert _misfit(answer.json(), shape) == ""
+def _fits(path: str, verb: str, response: HttpResponse) -> None:
+    shape = _documented(path, verb, response)
+    if response.headers["content-type"].endswith(("/json", "+json")):
+        assert _misfit(response.json(), shape) == ""
 
 
 def test_the_schema_check_finds_mismatches() -> None:
@@ -190,40 +194,40 @@ def test_the_schema_check_finds_mismatches() -> None:
 
 @pytest.mark.parametrize("path", GETS)
 def test_a_documented_example_returns_the_documented_response(
-    shown: RunningServer, path: str
+    server: RunningServer, path: str
 ) -> None:
-    answer = shown.request(_example(path))
-    assert answer.status == 200
-    _fits(path, "get", answer)
+    response = server.request(_example(path))
+    assert response.status == 200
+    _fits(path, "get", response)
 
 
 @pytest.mark.parametrize("path", GETS)
 def test_responses_before_anything_is_live_are_documented(
-    waiting: RunningServer, path: str
+    idle_server: RunningServer, path: str
 ) -> None:
-    _fits(path, "get", waiting.request(_example(path)))
+    _fits(path, "get", idle_server.request(_example(path)))
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_refused_origin_gets_the_documented_response(shown: RunningServer, path: str) -> None:
-    answer = shown.request(_example(path), Origin="http://evil.example")
-    assert answer.status == 403
-    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+def test_a_refused_origin_gets_the_documented_response(server: RunningServer, path: str) -> None:
+    response = server.request(_example(path), Origin="http://evil.example")
+    assert response.status == 403
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
 @pytest.mark.parametrize("table", spec.TABLES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_table_and_format_matches_the_document(
-    shown: RunningServer, table: str, form: str
+    server: RunningServer, table: str, form: str
 ) -> None:
-    answer = shown.request(f"/api/v1/tables/{table}?format={form}")
-    assert answer.status == 200
-    _fits("/api/v1/tables/{name}", "get", answer)
+    response = server.request(f"/api/v1/tables/{table}?format={form}")
+    assert response.status == 200
+    _fits("/api/v1/tables/{name}", "get", response)
     headers = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]["responses"]["200"]["headers"]
-    assert headers.keys() <= answer.headers.keys()
+    assert headers.keys() <= response.headers.keys()
     if form == "json":
         row = DOCUMENT["components"]["schemas"][f"Row_{table}"]
-        assert [_misfit(one, row) for one in answer.json()["rows"] if _misfit(one, row)] == []
+        assert [_misfit(one, row) for one in response.json()["rows"] if _misfit(one, row)] == []
 
 
 @pytest.mark.parametrize(
@@ -235,11 +239,11 @@ def test_every_table_and_format_matches_the_document(
     ],
 )
 def test_an_invalid_request_gets_the_documented_response(
-    shown: RunningServer, path: str, instead: dict[str, str], status: int
+    server: RunningServer, path: str, instead: dict[str, str], status: int
 ) -> None:
-    answer = shown.request(_example(path, **instead))
-    assert answer.status == status
-    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+    response = server.request(_example(path, **instead))
+    assert response.status == status
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
 @pytest.mark.parametrize(
@@ -247,23 +251,23 @@ def test_an_invalid_request_gets_the_documented_response(
     [("/api/v1/tables/{name}", "tables/nope"), ("/api/v1/topics/{name}/peek", "topics/nope/peek")],
 )
 def test_a_missing_resource_gets_the_documented_response(
-    shown: RunningServer, path: str, there: str
+    server: RunningServer, path: str, there: str
 ) -> None:
-    answer = shown.request(f"/api/v1/{there}")
-    assert answer.status == 404
-    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+    response = server.request(f"/api/v1/{there}")
+    assert response.status == 404
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_an_invalid_body_gets_the_documented_response(shown: RunningServer, path: str) -> None:
+def test_an_invalid_body_gets_the_documented_response(server: RunningServer, path: str) -> None:
     for body, kind, status in (
         (b"{}", "text/plain", 415),
         (b"x" * (MAX_BYTES + 1), "application/json", 413),
     ):
-        answer = shown.request(path, "POST", body, **{"content-type": kind})
-        assert answer.status == status
-        assert _misfit(answer.json(), _documented(path, "post", answer)) == ""
+        response = server.request(path, "POST", body, **{"content-type": kind})
+        assert response.status == status
+        assert _misfit(response.json(), _documented(path, "post", response)) == ""
 
 
-def test_the_document_is_served(shown: RunningServer) -> None:
-    assert shown.request("/openapi.json").json() == DOCUMENT
+def test_the_document_is_served(server: RunningServer) -> None:
+    assert server.request("/openapi.json").json() == DOCUMENT

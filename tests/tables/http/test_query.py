@@ -47,7 +47,7 @@ def table(rows: list[Row]) -> pa.Table:
     return pa.Table.from_batches(parts, SCHEMA)
 
 
-def asked(rows: pa.Table, **parameters: str) -> tuple[int, list[Row]]:
+def run_query(rows: pa.Table, **parameters: str) -> tuple[int, list[Row]]:
     """Return the total and the rows of a query."""
     found = query.run(query.parse(parameters, rows.schema), rows)
     given_rows = [row for batch in found.batches() for row in batch.to_pylist()]
@@ -77,7 +77,7 @@ ROWS = st.lists(
 
 
 @dataclass(frozen=True)
-class Drawn:
+class GeneratedFilter:
     """A filter's text, and the equivalent predicate on a row."""
 
     text: str
@@ -96,19 +96,19 @@ def _iso(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _test(column: str, sign: str, text: str, value: Any) -> Drawn:
+def _test(column: str, sign: str, text: str, value: Any) -> GeneratedFilter:
     def holds(row: Row) -> bool:
         cell = row[column]
         return cell is not None and COMPARE[sign](cell, value)
 
-    return Drawn(f"{column}{sign}{text}", holds)
+    return GeneratedFilter(f"{column}{sign}{text}", holds)
 
 
-def _contains(part: str) -> Drawn:
+def _contains(part: str) -> GeneratedFilter:
     def holds(row: Row) -> bool:
         return row["name"] is not None and part.lower() in row["name"].lower()
 
-    return Drawn(f"name ~ {_quoted(part)}", holds)
+    return GeneratedFilter(f"name ~ {_quoted(part)}", holds)
 
 
 SIGNS = st.sampled_from(list(COMPARE))
@@ -130,34 +130,34 @@ TESTS = st.one_of(
     ),
     st.builds(_contains, TEXTS),
     st.sampled_from(SCHEMA.names[:-1]).map(
-        lambda name: Drawn(f"{name} is null", lambda row: row[name] is None)
+        lambda name: GeneratedFilter(f"{name} is null", lambda row: row[name] is None)
     ),
     st.sampled_from(SCHEMA.names[:-1]).map(
-        lambda name: Drawn(f"{name} IS NOT NULL", lambda row: row[name] is not None)
+        lambda name: GeneratedFilter(f"{name} IS NOT NULL", lambda row: row[name] is not None)
     ),
 )
 
 
-def _either(parts: list[Drawn]) -> Drawn:
+def _either(parts: list[GeneratedFilter]) -> GeneratedFilter:
     text = " or ".join(part.text for part in parts)
-    return Drawn(f"({text})", lambda row: any(part.holds(row) for part in parts))
+    return GeneratedFilter(f"({text})", lambda row: any(part.holds(row) for part in parts))
 
 
-def _both(parts: list[Drawn]) -> Drawn:
+def _both(parts: list[GeneratedFilter]) -> GeneratedFilter:
     text = " AND ".join(part.text for part in parts)
-    return Drawn(f"({text})", lambda row: all(part.holds(row) for part in parts))
+    return GeneratedFilter(f"({text})", lambda row: all(part.holds(row) for part in parts))
 
 
-def _mixed(a: Drawn, b: Drawn, c: Drawn) -> Drawn:
+def _mixed(a: GeneratedFilter, b: GeneratedFilter, c: GeneratedFilter) -> GeneratedFilter:
     """Without parentheses: `and` binds tighter."""
-    return Drawn(
+    return GeneratedFilter(
         f"({a.text} or {b.text} and {c.text})",
         lambda row: a.holds(row) or (b.holds(row) and c.holds(row)),
     )
 
 
-def _negated(part: Drawn) -> Drawn:
-    return Drawn(f"not {part.text}", lambda row: not part.holds(row))
+def _negated(part: GeneratedFilter) -> GeneratedFilter:
+    return GeneratedFilter(f"not {part.text}", lambda row: not part.holds(row))
 
 
 FILTERS = st.recursive(
@@ -174,10 +174,10 @@ FILTERS = st.recursive(
 
 @settings(max_examples=300)
 @given(ROWS, FILTERS)
-def test_a_filter_matches_the_naive_predicate(rows: list[Row], drawn: Drawn) -> None:
+def test_a_filter_matches_the_naive_predicate(rows: list[Row], generated: GeneratedFilter) -> None:
     whole = table(rows)
-    expected = [row for row in whole.to_pylist() if drawn.holds(row)]
-    total, found = asked(whole, filter=drawn.text)
+    expected = [row for row in whole.to_pylist() if generated.holds(row)]
+    total, found = run_query(whole, filter=generated.text)
     assert [row["_id"] for row in found] == [row["_id"] for row in expected]
     assert total == len(expected)
 
@@ -212,10 +212,10 @@ def test_every_comparison_is_exact_at_the_limits(column: str, sign: str) -> None
     signs = ("=", "!=") if column == "paid" else (sign,)
     for one in signs:
         for text, value in CELLS[column]:
-            drawn = _test(column, one, text, value)
-            expected = [row["_id"] for row in whole.to_pylist() if drawn.holds(row)]
-            assert [row["_id"] for row in asked(whole, filter=drawn.text)[1]] == expected, (
-                drawn.text
+            generated = _test(column, one, text, value)
+            expected = [row["_id"] for row in whole.to_pylist() if generated.holds(row)]
+            assert [row["_id"] for row in run_query(whole, filter=generated.text)[1]] == expected, (
+                generated.text
             )
 
 
@@ -240,7 +240,7 @@ def test_rows_are_sorted_stably_with_nulls_last(
 ) -> None:
     whole = table(rows)
     sort = {"sort": ",".join(f"{'-' * down}{name}" for name, down in order)} if order else {}
-    _, found = asked(whole, **sort)
+    _, found = run_query(whole, **sort)
     assert [row["_id"] for row in found] == [
         row["_id"] for row in _sorted(whole.to_pylist(), order)
     ]
@@ -255,20 +255,20 @@ def test_rows_are_sorted_stably_with_nulls_last(
 )
 def test_filter_sort_offset_limit_and_columns_work_together(
     rows: list[Row],
-    drawn: Drawn,
+    generated: GeneratedFilter,
     order: list[tuple[str, bool]],
     columns: list[str],
     part: tuple[int, int | None],
 ) -> None:
     whole = table(rows)
-    kept = [row for row in whole.to_pylist() if drawn.holds(row)]
+    kept = [row for row in whole.to_pylist() if generated.holds(row)]
     offset, limit = part
     end = None if limit is None else offset + limit
     expected = [{name: row[name] for name in columns} for row in _sorted(kept, order)[offset:end]]
     more = {"sort": ",".join(f"{'-' * down}{name}" for name, down in order)} if order else {}
     more |= {} if limit is None else {"limit": str(limit)}
-    total, found = asked(
-        whole, filter=drawn.text, columns=", ".join(columns), offset=str(offset), **more
+    total, found = run_query(
+        whole, filter=generated.text, columns=", ".join(columns), offset=str(offset), **more
     )
     assert (total, found) == (len(kept), expected)
 
@@ -308,13 +308,13 @@ def test_any_text_is_a_valid_filter_or_a_clear_error(text: str) -> None:
 def test_the_limits_of_a_filter_are_exact() -> None:
     one = "age=1"
     most = " or ".join([one] * filters.MAX_COMPARISONS)
-    assert asked(EMPTY, filter=most) == (0, [])
+    assert run_query(EMPTY, filter=most) == (0, [])
     _fails("more than 100 comparisons", filter=f"{most} or {one}")
     deepest = filters.MAX_DEPTH - 1
-    assert asked(EMPTY, filter=f"{'(' * deepest}{one}{')' * deepest}") == (0, [])
+    assert run_query(EMPTY, filter=f"{'(' * deepest}{one}{')' * deepest}") == (0, [])
     _fails("nested more than 32 levels deep", filter=f"({'(' * deepest}{one}{')' * deepest})")
     blank = filters.MAX_BYTES - len(one)
-    assert asked(EMPTY, filter=" " * blank + one) == (0, [])
+    assert run_query(EMPTY, filter=" " * blank + one) == (0, [])
     _fails("larger than 4 KiB: 4097 bytes", filter=" " * blank + one + " ")
 
 
@@ -391,7 +391,7 @@ def test_an_invalid_parameter_gives_the_reason(parameters: dict[str, str], said:
 @pytest.mark.parametrize("text", ["+age", " age", "age"])
 def test_a_plus_means_ascending_even_if_decoded_to_a_blank(text: str) -> None:
     rows = table([dict.fromkeys(SCHEMA.names, None) | {"age": age} for age in (2, 1)])
-    assert [row["age"] for row in asked(rows, sort=text)[1]] == [1, 2]
+    assert [row["age"] for row in run_query(rows, sort=text)[1]] == [1, 2]
 
 
 def test_unknown_and_repeated_parameters_are_refused() -> None:

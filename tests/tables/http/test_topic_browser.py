@@ -207,8 +207,8 @@ CLUSTER: dict[str, Partitions] = {
 
 
 def test_topics_are_listed_with_their_size() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.request("/api/v1/topics").json()
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        body = server.request("/api/v1/topics").json()
     assert body["total"] == 5
     assert [(one["name"], one["kind"], one["records"]) for one in body["topics"]] == [
         ("accounts", "data", 0),
@@ -228,39 +228,39 @@ def test_topics_are_listed_with_their_size() -> None:
 
 
 def test_an_error_on_one_topic_does_not_affect_the_others() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER, broken=["users"])) as serving:
-        rows = {one["name"]: one for one in serving.request("/api/v1/topics").json()["topics"]}
+    with run_server(kafka=FakeKafka(CLUSTER, broken=["users"])) as server:
+        rows = {one["name"]: one for one in server.request("/api/v1/topics").json()["topics"]}
     assert (rows["users"]["records"], rows["users"]["newest"]) == (None, None)
     assert 'Kafka failed on topic "users"' in rows["users"]["trouble"]
     assert (rows["accounts"]["records"], rows["accounts"]["trouble"]) == (0, None)
 
 
 def test_a_cluster_without_topics_has_an_empty_list() -> None:
-    with run_server(kafka=FakeKafka({})) as serving:
-        assert serving.request("/api/v1/topics").json() == {"total": 0, "topics": []}
+    with run_server(kafka=FakeKafka({})) as server:
+        assert server.request("/api/v1/topics").json() == {"total": 0, "topics": []}
 
 
 def test_the_list_of_topics_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_browser, "MAX_TOPICS", 2)
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.request("/api/v1/topics").json()
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        body = server.request("/api/v1/topics").json()
     assert (body["total"], [one["name"] for one in body["topics"]]) == (5, ["accounts", "control"])
 
 
 def test_topics_outside_the_allowed_ones_are_hidden() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as serving:
-        rows = serving.request("/api/v1/topics").json()["topics"]
-        hidden = serving.request("/api/v1/topics/users/peek")
+    with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as server:
+        rows = server.request("/api/v1/topics").json()["topics"]
+        hidden = server.request("/api/v1/topics/users/peek")
     assert [one["name"] for one in rows] == ["control", "crm.users", "livejoin.ledger"]
     assert hidden.status == 404
     assert hidden.json()["detail"] == 'topic "users" does not exist. Did you mean crm.users?'
 
 
 def test_a_peek_returns_the_newest_messages_of_all_partitions() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.request("/api/v1/topics/users/peek").json()
-        two = serving.request("/api/v1/topics/users/peek?count=2").json()
-        none = serving.request("/api/v1/topics/accounts/peek").json()
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        body = server.request("/api/v1/topics/users/peek").json()
+        two = server.request("/api/v1/topics/users/peek?count=2").json()
+        none = server.request("/api/v1/topics/accounts/peek").json()
     assert (body["topic"], body["complete"]) == ("users", True)
     places = [(one["partition"], one["offset"]) for one in body["messages"]]
     assert places == [(0, 5), (1, 0), (0, 4)]
@@ -280,8 +280,8 @@ def test_a_peek_returns_the_newest_messages_of_all_partitions() -> None:
 
 def test_a_lone_surrogate_in_a_message_is_served() -> None:
     half = {"users": {0: [Message(0, 0, b'{"a": "\\ud800"}')]}}
-    with run_server(kafka=FakeKafka(half)) as serving:
-        (one,) = serving.request("/api/v1/topics/users/peek").json()["messages"]
+    with run_server(kafka=FakeKafka(half)) as server:
+        (one,) = server.request("/api/v1/topics/users/peek").json()["messages"]
     assert one["parsed"] == {"a": "\ud800"}
 
 
@@ -293,11 +293,11 @@ def test_a_lone_surrogate_in_a_message_is_served() -> None:
     ],
 )
 def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, said: str) -> None:
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        answer = serving.request(f"/api/v1/topics/{topic}/peek")
-    assert answer.status == 404
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert said in answer.json()["detail"]
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        response = server.request(f"/api/v1/topics/{topic}/peek")
+    assert response.status == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    assert said in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, said: str) -
     ],
 )
 def test_an_invalid_request_is_refused_without_kafka(path: str, said: str) -> None:
-    with run_server() as serving:
-        answer = serving.request(f"/api/v1/{path}")
-    assert answer.status == 400
-    assert said in answer.json()["detail"]
+    with run_server() as server:
+        response = server.request(f"/api/v1/{path}")
+    assert response.status == 400
+    assert said in response.json()["detail"]

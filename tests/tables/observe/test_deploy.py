@@ -25,13 +25,13 @@ RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 @pytest.fixture(scope="module")
 def exported() -> Exported:
     """Scrape a server that has rows, generations and a viewer."""
-    with run_server(full()) as serving, serving.viewer("users_ui") as viewer:
+    with run_server(full()) as server, server.viewer("users_ui") as viewer:
         viewer.next_frame()
-        serving.apply(7, 9, user(5))
+        server.apply(7, 9, user(5))
         viewer.next_frame("data")
         viewer.next_frame("heartbeat")
         found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-        for name, labels in scraped(serving):
+        for name, labels in scraped(server):
             found[name].append(dict(labels))
     if sys.platform != "linux":  # prometheus-client reads /proc
         found |= {name: [{}] for name in _process_metrics()}
