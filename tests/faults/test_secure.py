@@ -265,7 +265,7 @@ MISSING = (
     Missing("DELETE", "own", "may not be deleted", swap=True),
     Missing("READ", "own", "may not be read"),
     Missing("WRITE", "own", "uthorization"),
-    Missing("READ", "group", "may not be used"),
+    Missing("READ", "group", "not authorized to use consumer group"),
     Missing("WRITE", "id", "uthorization"),
 )
 

@@ -108,7 +108,7 @@ def test_bytes_are_shown_as_text(raw: bytes | None, shown: str | None) -> None:
         (b"", None, "value: empty"),
         (b"\xff", None, "value: not UTF-8"),
         (b'{"a": ', None, "value: not valid JSON: Expecting value: line 1 column 7 (char 6)"),
-        (b'{"a": NaN}', None, "value: not valid JSON: NaN is no JSON number"),
+        (b'{"a": NaN}', None, "value: not valid JSON: NaN is not a JSON number"),
         (b"[1]", None, "value: expected an object, got [1]"),
         (b"null", None, "value: expected an object, got null"),
         (b'"' + b"x" * 500 + b'"', None, 'value: expected an object, got "' + "x" * 79 + "…"),
