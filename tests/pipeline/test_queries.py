@@ -20,8 +20,8 @@ from livejoin.kafka.reading import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
-from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import GenerationTables
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.generation_tables import GenerationTables
 from rig.running import until
 
 VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"
@@ -137,7 +137,7 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
     generation = Generation(1, spec.Choice("", "", case["join"]), 0.0)
     held, spelt_out = GenerationTables(generation, rejects_kept=100), rows.ReferenceFollower()
     for twice in (written, written):  # the log is at least once
-        held.apply(chunks.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
+        held.apply(decode.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
             for change in _changes(record):
                 spelt_out.apply(change)

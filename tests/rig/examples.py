@@ -13,8 +13,8 @@ import pytest
 from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.kafka.reading import Record
-from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import DATA_TABLES, GenerationTables
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.generation_tables import DATA_TABLES, GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 
@@ -151,7 +151,7 @@ def fold(
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
         some = [(record.key, record.value) for record in written[at : at + size]]
-        looked(held, held.apply(chunks.decode_chunk(1, at + len(some), some)))
+        looked(held, held.apply(decode.decode_chunk(1, at + len(some), some)))
         at += size
     return held
 

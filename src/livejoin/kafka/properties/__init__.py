@@ -11,7 +11,7 @@ from livejoin.core.suggest import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka.properties import certificates, login, table
 from livejoin.kafka.properties.properties_file import read_file
-from livejoin.kafka.properties.spelling import EXTENSIONS, canonical_name, is_secret
+from livejoin.kafka.properties.table import EXTENSION_PREFIX, canonical_name, is_secret
 from livejoin.kafka.properties.values import Values, reveal
 
 __all__ = [
@@ -74,7 +74,7 @@ def _check_known(name: str) -> None:
     for refused, why in table.REFUSED.items():
         if name == refused or (refused.endswith(".") and name.startswith(refused)):
             raise SettingsError(f"kafka.{name}: {why}")
-    if name in table.KNOWN or name.startswith(EXTENSIONS):
+    if name in table.KNOWN or name.startswith(EXTENSION_PREFIX):
         return
     close = nearest(name, table.KNOWN)
     raise SettingsError(

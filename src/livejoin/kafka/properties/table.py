@@ -108,7 +108,8 @@ CERTIFICATES = _names("""
 """)
 
 # Extensions of a login by OAUTHBEARER, one property each; what follows keeps its case.
-EXTENSIONS = ("sasl.oauthbearer.extensions.", "extensions.", "extension_")
+EXTENSION_PREFIX = "sasl.oauthbearer.extensions."
+EXTENSIONS = (EXTENSION_PREFIX, "extensions.", "extension_")
 
 _ONE_FAMILY = "only one of livejoin's two families of clients would heed it"
 # Refused, and why; a name that ends with a dot stands for all that begin with it.
@@ -145,3 +146,17 @@ KNOWN = frozenset().union(
     BOTH, RENAMED, RENAMED.values(), ALIASES, JAVA_ONLY, LIBRDKAFKA_ONLY, MANAGED, [START], LOGIN,
     CERTIFICATES, REFUSED,
 )  # fmt: skip
+
+
+def canonical_name(key: str) -> str:
+    """A property's name as the table has it; environment variables cannot hold its dots."""
+    for prefix in EXTENSIONS:
+        if key.lower().startswith(prefix) and len(key) > len(prefix):
+            return EXTENSION_PREFIX + key[len(prefix) :]
+    name = key.lower()
+    return name if name == "log_level" else name.replace("_", ".")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value must not be shown."""
+    return canonical_name(name) in SECRET
