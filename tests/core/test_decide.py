@@ -296,7 +296,7 @@ RULES: dict[str, FactRule] = {
         [*h.LIVE, NO_TOPIC, h.died(1)], (1, None, None), 1, {"problem": "boom"}
     ),
     "more partitions are read by the same generation": FactRule(
-        [*h.LIVE, GREW], (1, None, None), 1, {"error": "it starts again to read more partitions"}
+        [*h.LIVE, GREW], (1, None, None), 1, {"error": "restarting to read more partitions"}
     ),
     "also by one that is being built": FactRule(
         [*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 3))], (1, None, 2), 2, {"given_up": False}
@@ -359,7 +359,7 @@ def test_of_what_is_gone_nothing_is_remembered(rule: str) -> None:
 
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
-    "a first start says so": ([h.STARTED], ["INFO ready: a first start"]),
+    "a first start says so": ([h.STARTED], ["INFO ready: first start"]),
     "then it says what it builds": (h.FIRST, ["INFO building: generation 1, users left accounts"]),
     "a build says how much it reads": (
         h.FIRST_RESOLVED,
@@ -394,19 +394,19 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
                 "INFO live: generation 2, users_b inner accounts_b → generation 3,"
                 " users_c left_outer accounts_c"
             ),
-            "INFO retired: generation 1, users left accounts: a further swap took its place",
+            "INFO retired: generation 1, users left accounts: replaced by a newer standby",
         ],
     ),
     "what stood by long enough says so": (
         [*h.SWAPPED, h.ticked(1008.0)],
-        ["INFO retired: generation 1, users left accounts: stood by for 900 s"],
+        ["INFO retired: generation 1, users left accounts: standby_s (900 s) has passed"],
     ),
     "a failure says what failed, why, and that the old one goes on": (
         [*h.SWAPPING, ResolutionFailed(2, "no users_b", missing=True)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no users_b;"
-                " generation 1 goes on serving"
+                " generation 1 keeps serving"
             )
         ],
     ),
@@ -415,7 +415,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s;"
-                " generation 1 goes on serving"
+                " generation 1 keeps serving"
             )
         ],
     ),
@@ -424,17 +424,17 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s:"
-                " no broker; generation 1 goes on serving"
+                " no broker; generation 1 keeps serving"
             )
         ],
     ),
     "a failure with nothing live": (
         h.FIRST_FAILED,
-        ["ERROR failed: generation 1, users left accounts: died 6 times without reading on: boom"],
+        ["ERROR failed: generation 1, users left accounts: died 6 times without progress: boom"],
     ),
     "a death says why, and when the next try is": (
         [*h.LIVE, h.died(1)],
-        ["ERROR restarting: generation 1 died: boom; next try in 1 s"],
+        ["ERROR restarting: generation 1 died: boom; retrying in 1 s"],
     ),
     "running again says so": (
         [*h.LIVE, h.died(1), QueryResumed(1)],
@@ -448,7 +448,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "waiting for a broker is said once": ([*h.LIVE, UNREACHABLE, UNREACHABLE], []),
     "a topic that cannot be read is said": (
         [*h.LIVE, NO_TOPIC],
-        ["ERROR generation 1 cannot read on: no topic"],
+        ["ERROR generation 1 cannot read its topics: no topic"],
     ),
     "once": ([*h.LIVE, NO_TOPIC, NO_TOPIC], []),
     "and that it can be again": (
@@ -457,7 +457,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "more partitions are said": (
         [*h.LIVE, GREW],
-        ["INFO generation 1 now reads users in 3 partitions and accounts in 1 partitions"],
+        ["INFO generation 1 now reads users (3 partitions) and accounts (1 partition)"],
     ),
     "and that once": ([*h.LIVE, GREW, GREW], []),
     "running again is said once": ([*h.LIVE, h.died(1), QueryResumed(1), QueryResumed(1)], []),
@@ -466,17 +466,20 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         h.LIVE_DOWN,
         [
             (
-                "ERROR failed: generation 1 died 6 times without reading on: boom; its last rows"
-                " stay; once the cause is gone, send the same choice again"
+                "ERROR failed: generation 1 died 6 times without progress: boom; its last rows"
+                " are kept; fix the cause, then send the same choice again"
             )
         ],
     ),
     "a standby that is given up says what that means": (
         [*h.SWAPPED, *GONE],
         [
-            "ERROR failed: generation 1 died 6 times without reading on: boom; no rollback to it",
             (
-                "INFO retired: generation 1, users left accounts: died 6 times without reading on:"
+                "ERROR failed: generation 1 died 6 times without progress: boom; no rollback to it"
+                " is possible"
+            ),
+            (
+                "INFO retired: generation 1, users left accounts: died 6 times without progress:"
                 " boom"
             ),
         ],
@@ -485,8 +488,8 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [*h.LIVE, Unrecoverable(1, "another topic")],
         [
             (
-                "ERROR generation 1 cannot go on: another topic; its last rows stay until the same"
-                " choice is built anew"
+                "ERROR generation 1 cannot continue: another topic; its last rows are kept until"
+                " the same choice is rebuilt"
             ),
             "INFO building: generation 2, users left accounts",
         ],
@@ -496,7 +499,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: 10 task slots are needed and"
-                " Spark has 9; generation 1 goes on serving"
+                " Spark has 9; generation 1 keeps serving"
             )
         ],
     ),
@@ -509,14 +512,14 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "listening says from where on": (
         [*h.SWAPPED, ControlTopicOpened("control")],
-        ["INFO listening to control from message 1 on"],
+        ["INFO listening to control from offset 1"],
     ),
     "a table that is full is said": (
         [*h.LIVE, FULL],
         [
             (
-                "WARN generation 1: final_ui has 2000000 rows, which is max_rows: the oldest leave"
-                " as new ones come"
+                "WARN generation 1: final_ui has reached max_rows (2000000): the oldest rows are"
+                " dropped as new ones arrive"
             )
         ],
     ),
@@ -524,8 +527,8 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [*h.LIVE, FULL, replace(FULL, capped=("final_ui", "users_ui", "accounts_ui"))],
         [
             (
-                "WARN generation 1: users_ui and accounts_ui have 2000000 rows, which is max_rows:"
-                " the oldest leave as new ones come"
+                "WARN generation 1: users_ui and accounts_ui have reached max_rows (2000000):"
+                " the oldest rows are dropped as new ones arrive"
             )
         ],
     ),
@@ -574,10 +577,13 @@ def test_replies(rule: str) -> None:
 
 ENDS: dict[str, tuple[list[Fact], list[tuple[int, str, str]]]] = {
     "failed": ([*h.SWAP_READS, Unrecoverable(2, "x")], [(2, "failed", "x")]),
-    "retired by time": ([*h.SWAPPED, h.ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
+    "retired by time": (
+        [*h.SWAPPED, h.ticked(2000.0)],
+        [(1, "retired", "standby_s (900 s) has passed")],
+    ),
     "retired by a swap": (
         [*h.FURTHER_READS, CaughtUp(3, 9)],
-        [(1, "retired", "a further swap took its place")],
+        [(1, "retired", "replaced by a newer standby")],
     ),
     "retired without standing by": (
         h.with_limits(h.SWAPPED, standby_s=0),
@@ -650,17 +656,17 @@ def test_what_is_built_anew_by_itself_takes_over_and_the_old_one_is_retired() ->
 
 
 RESTARTS: dict[str, tuple[Sequence[Fact], str]] = {
-    "with what is live": (h.LIVE, "ready: going on with generation 1, users left accounts"),
-    "with the first build": (h.FIRST, "ready: going on with generation 1, users left accounts"),
+    "with what is live": (h.LIVE, "ready: resuming generation 1, users left accounts"),
+    "with the first build": (h.FIRST, "ready: resuming generation 1, users left accounts"),
     "with a build beside what is live": (
         h.SWAP_READS,
-        "ready: going on with generation 1, users left accounts",
+        "ready: resuming generation 1, users left accounts",
     ),
     "with what stands by": (
         h.SWAPPED,
-        "ready: going on with generation 2, users_b inner accounts_b",
+        "ready: resuming generation 2, users_b inner accounts_b",
     ),
-    "with nothing": (h.FIRST_FAILED, "ready: a first start"),
+    "with nothing": (h.FIRST_FAILED, "ready: first start"),
 }
 
 
@@ -711,8 +717,8 @@ def test_messages_that_were_deleted_unread_are_named() -> None:
     assert state.position == 7
     said = [told.msg for told in state.outbox[-2:] if isinstance(told, LogLine)]
     assert said == [
-        "control messages 0 to 6 were deleted unread",
-        "listening to control from message 7 on",
+        "control messages 0 to 6 were deleted before they were read",
+        "listening to control from offset 7",
     ]
 
 
@@ -798,8 +804,8 @@ def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
     state = h.after([replace(h.STARTED, last_used=7), h.FOLDED])
     assert h.numbers(state) == (None, None, 8)
     assert h.lines([replace(h.STARTED, last_used=7)])[0] == (
-        "WARN generations up to 7 have left topics or checkpoints,"
-        " and the ledger knows none after 0: removed"
+        "WARN found topics or checkpoints up to generation 7, but the ledger ends at 0:"
+        " removing them"
     )
     assert h.after([replace(h.STARTED, last_used=1)], h.after(h.SWAPPED)).last_number == 2
 

@@ -164,11 +164,11 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert state.building is not None
     assert not state.building.resolved
     assert h.lines([h.STARTED], state)[0] == (
-        "INFO the ledger has format 1 and is taken over as 2; what is live is built anew"
+        "INFO migrating the ledger from format 1 to 2; the live generation is rebuilt"
     )
     assert state.runnable() == (state.live,), "its pipeline refuses it by name"
     first = from_json({**data, "live": None, "building": None})
-    assert h.lines([h.STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
+    assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 2"
 
 
 @given(DURABLE)

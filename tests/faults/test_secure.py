@@ -265,7 +265,7 @@ MISSING = (
     Missing("DELETE", "own", "not authorized to delete", swap=True),
     Missing("READ", "own", "not authorized to read"),
     Missing("WRITE", "own", "uthoriz"),
-    Missing("READ", "group", "may not be used"),
+    Missing("READ", "group", "not authorized to use consumer group"),
     Missing("WRITE", "id", "uthorization"),
 )
 

@@ -1,11 +1,11 @@
-"""The state machine: `decide(state, fact) -> State`, one line for each fact.
+"""The state machine: `decide(state, fact) -> State`, one case per fact.
 
-Read it in this order: `facts` says what can happen, this table who handles it, `clock`, `requests`,
-`builds` and `health` what follows, and `transitions` how generations move. A handler is called
-`on_` and the fact. Only `transitions` assigns `live`, `standby` and `building`.
-`docs/lifecycle.md` is drawn from this function.
+Reading order: `facts` lists what can happen, this module which handler is called. The handlers are
+in `clock`, `requests`, `builds` and `health`, named `on_<fact>`. They change roles through
+`transitions`, the only module that assigns `live`, `standby` and `building`. `docs/lifecycle.md` is
+generated from this function.
 
-Pure: no clock, no topic, no file, no thread.
+It is pure: no clock, no topic, no file, no thread.
 """
 
 from typing import assert_never
@@ -16,7 +16,7 @@ from livejoin.core.state import State
 
 
 def decide(state: State, fact: facts.Fact) -> State:
-    """The state after a fact. One about a generation that no longer exists changes nothing."""
+    """The state after a fact. Facts about generations that no longer exist change nothing."""
     match fact:
         case facts.LeaderStarted():
             return clock.on_leader_started(state, fact)

@@ -1,4 +1,4 @@
-"""How a generation fares once it reads: it runs, dies, is spoilt, its topics change."""
+"""Facts about running generations: queries that die, topics that change, record counts."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from livejoin.core.generation import Generation
 from livejoin.core.state import State
 from livejoin.core.transitions import log_line
 
-MAX_RESTARTS = 5  # in a row without a new source position
+MAX_RESTARTS = 5  # consecutive ones without a new source position
 
 
 def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
-    """Its query ended by itself: it is started again, or given up when that leads nowhere."""
+    """Restart its query with backoff; give up after too many restarts without progress."""
     number = generation.number
     if state.health_of(generation).given_up:
         return state
@@ -20,19 +20,19 @@ def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -
     restarts = old.restarts + 1 if fact.counts_as_failure else 0
     state = state.with_health(generation, restarts=restarts, error=fact.why)
     if restarts > MAX_RESTARTS:
-        why = f"died {restarts} times without reading on: {fact.why}"
+        why = f"died {restarts} times without progress: {fact.why}"
         return _give_up(state, generation, why)
     wait = 2.0 ** max(0, restarts - 1)
-    # the next run counts from the beginning what it reads
+    # the next run counts from zero
     state = state.with_health(generation, retry_at=state.monotonic + wait, done=0)
     if not fact.counts_as_failure and fact.why == old.error:
-        return state  # it waits for something, which has been said
-    said = f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s"
-    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", said)
+        return state  # already logged
+    line = f"restarting: generation {number} died: {fact.why}; retrying in {wait:.0f} s"
+    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", line)
 
 
 def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecoverable) -> State:
-    """It can never run again. What was live is built anew, and its last rows stay until then."""
+    """It can never run again. A live one keeps serving its last rows until it is rebuilt."""
     why = fact.why
     if state.health_of(generation).unrecoverable:
         return state
@@ -44,8 +44,8 @@ def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecover
     state = log_line(
         state,
         "ERROR",
-        f"generation {generation.number} cannot go on: {why};"
-        " its last rows stay until the same choice is built anew",
+        f"generation {generation.number} cannot continue: {why};"
+        " its last rows are kept until the same choice is rebuilt",
     )
     return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
 
@@ -55,55 +55,64 @@ def _give_up(state: State, generation: Generation, why: str) -> State:
     if generation == state.building:
         return fail_build(state, why)
     if generation == state.standby:
-        state = log_line(state, "ERROR", f"failed: generation {number} {why}; no rollback to it")
+        line = f"failed: generation {number} {why}; no rollback to it is possible"
+        state = log_line(state, "ERROR", line)
         return transitions.retire(state, generation, why)
     state = state.with_health(generation, given_up=True)
     return log_line(
         state,
         "ERROR",
-        f"failed: generation {number} {why}; its last rows stay;"
-        " once the cause is gone, send the same choice again",
+        f"failed: generation {number} {why}; its last rows are kept;"
+        " fix the cause, then send the same choice again",
     )
 
 
 def on_sources_checked(state: State, generation: Generation, fact: facts.SourcesChecked) -> State:
-    """Its topics cannot be read, or can be again."""
+    """Record whether its topics can be read; log each change."""
     number, why = generation.number, fact.why
     if why == state.health_of(generation).blocked:
         return state
     state = state.with_health(generation, blocked=why)
     if why:
-        return log_line(state, "ERROR", f"generation {number} cannot read on: {why}")
+        return log_line(state, "ERROR", f"generation {number} cannot read its topics: {why}")
     return log_line(state, "INFO", f"generation {number} can read its topics again")
 
 
 def on_partitions_added(state: State, generation: Generation, fact: facts.PartitionsAdded) -> State:
-    """More partitions take more slots. The plan starts its query again, which then reads them."""
+    """Read the new partitions: its query is restarted, and needs more task slots."""
     grown = replace(generation, sources=fact.sources)
     number = grown.number
     if generation == grown or state.health_of(grown).given_up:
         return state
     state = transitions.replace_generation(state, grown).with_health(
-        grown, error="it starts again to read more partitions"
+        grown, error="restarting to read more partitions"
     )
-    topics = (f"{r.topic} in {len(r.start)} partitions" for r in grown.sources.values())
+    topics = (f"{r.topic} ({_partitions(len(r.start))})" for r in grown.sources.values())
     state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
     needed = state.slots_of(state.live) + state.slots_of(state.building)
     if needed > state.limits.slots:
-        have = f"{needed} task slots are needed and Spark has {state.limits.slots}"
-        why = f"its topics have more partitions now: {have}"
+        slots = f"{needed} task slots are needed and Spark has {state.limits.slots}"
+        why = f"its topics have more partitions now: {slots}"
         return _give_up(state.with_health(grown, error=why), grown, why)
     return free_slots(state, needed)
 
 
 def on_records_counted(state: State, generation: Generation, fact: facts.RecordsCounted) -> State:
-    """Its figures are known, and which of its tables hold as many rows as they may."""
+    """Record the counts; log each table that reaches max_rows."""
     new = [table for table in fact.capped if table not in state.health_of(generation).capped]
     state = state.with_health(
         generation, figures=fact.figures, capped=fact.capped, capped_from=fact.capped_from
     )
     if not new:
         return state
-    most = f"{generation.max_rows} rows, which is max_rows: the oldest leave as new ones come"
-    which = f"generation {generation.number}: {' and '.join(new)}"
-    return log_line(state, "WARN", f"{which} {'has' if len(new) == 1 else 'have'} {most}")
+    tables = f"{' and '.join(new)} {'has' if len(new) == 1 else 'have'}"
+    return log_line(
+        state,
+        "WARN",
+        f"generation {generation.number}: {tables} reached max_rows ({generation.max_rows}):"
+        " the oldest rows are dropped as new ones arrive",
+    )
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
