@@ -236,7 +236,10 @@ def test_a_socket_ends_when_its_token_is_revoked(
             gone.next_frame()
         auth.revoke("short")
         began = time.monotonic()
-        assert _end(gone) == (4401, "your token or session does not count any more")
+        assert _end(gone) == (
+            4401,
+            "Unauthorized: this token or session has ended.",
+        )
         assert time.monotonic() - began < 5
         stays.next_frame("heartbeat")
 

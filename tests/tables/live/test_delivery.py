@@ -196,8 +196,8 @@ async def _stopped(shown: RunningServer) -> Lean:
 def test_those_who_keep_old_rows_in_memory_are_cut_off_when_others_wait_for_it(
     shown: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "OLD_BYTES", 1 << 20)
-    monkeypatch.setattr(delivery, "TAKE_S", 0.5)
+    monkeypatch.setattr(delivery, "MAX_STALE_BYTES", 1 << 20)
+    monkeypatch.setattr(delivery, "GRACE_S", 0.5)
 
     async def look() -> None:
         stopped = await _stopped(shown)
@@ -219,8 +219,8 @@ def test_those_who_keep_old_rows_in_memory_are_cut_off_when_others_wait_for_it(
 def test_whoever_waits_for_a_large_frame_is_told_every_second_that_it_holds_what_it_holds(
     shown: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "OLD_BYTES", 1 << 20)
-    monkeypatch.setattr(delivery, "TAKE_S", 2.0)
+    monkeypatch.setattr(delivery, "MAX_STALE_BYTES", 1 << 20)
+    monkeypatch.setattr(delivery, "GRACE_S", 2.0)
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.1)
 
     async def look() -> None:
