@@ -49,7 +49,7 @@ def test_it_starts_with_all_rows_and_goes_on_with_changes_in_order() -> None:
 def test_whoever_falls_behind_gets_all_rows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.taken()
-    monkeypatch.setattr(feeds, "_WAITING_BYTES", 200)
+    monkeypatch.setattr(feeds, "_MAX_PENDING_BYTES", 200)
     for n in range(20):
         fed.give(fed.server.put(f"{n % 3}", f"{n}"))
     ((kind, _, ids),) = fed.taken()
@@ -61,7 +61,7 @@ def test_whoever_falls_behind_gets_all_rows_instead(monkeypatch: pytest.MonkeyPa
 def test_whoever_falls_behind_still_learns_of_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.taken()
-    monkeypatch.setattr(feeds, "_WAITING_BYTES", 1)
+    monkeypatch.setattr(feeds, "_MAX_PENDING_BYTES", 1)
     fed.give(fed.server.cut_over(["x", "y"]))
     fed.give(fed.server.put("2", "z"))
     fed.give(fed.server.put("3", "z"))

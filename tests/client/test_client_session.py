@@ -256,7 +256,7 @@ def test_of_a_large_table_the_total_is_known(wired: Wired) -> None:
 
 def test_it_says_why_rows_may_be_old(wired: Wired) -> None:
     session = ClientSession(STATUS)
-    assert session.stale_reason(0) == "not connected: it has just begun"
+    assert session.stale_reason(0) == "not connected: not opened yet"
     session.connected()
     assert session.stale_reason(0) == "waiting for the first rows"
     wired.deliver(wired.server.heartbeat(stale="no broker"))

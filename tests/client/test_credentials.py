@@ -75,7 +75,7 @@ def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
     with pytest.raises(AskError) as refused:
         http.get(url, "api/v1/status", "sources")
     assert "needs a token" in refused.value.message
-    assert refused.value.hint == "Give a token in the environment variable LIVEJOIN_TOKEN."
+    assert refused.value.hint == "Set a token in the environment variable LIVEJOIN_TOKEN."
 
 
 def test_a_command_shows_its_token(

@@ -93,7 +93,7 @@ def test_a_message_that_is_rejected_late_is_an_error() -> None:
     ("answers", "what"),
     [
         ([told("accepted"), generations("building")], "generation 2 is still being built"),
-        ([told("written", None), {"rows": []}], "control message 7 is still under way"),
+        ([told("written", None), {"rows": []}], "control message 7 is not decided yet"),
     ],
     ids=["built", "decided"],
 )
