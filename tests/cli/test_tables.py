@@ -125,7 +125,7 @@ def test_show_of_an_empty_table_prints_only_the_count(url: str) -> None:
     ("arguments", "message"),
     [
         (["show", "nope"], "there is no table 'nope'"),
-        (["show", "a/b?c"], 'there is nothing at "/api/v1/tables/a/b%3Fc"'),
+        (["show", "a/b?c"], 'no route or file at "/api/v1/tables/a/b%3Fc"'),
         (["show", "users_ui", "--filter", "agee=1"], "Did you mean age?"),
         (["show", "users_ui", "--sort", "x", "--format", "csv"], 'sort: there is no column "x"'),
         (["peek", "usres"], "Did you mean users?"),

@@ -386,7 +386,9 @@ def test_kafka_overrides_kafka_file(write: Write, tmp_path: Path) -> None:
 
 def test_older_property_names_are_accepted(write: Write) -> None:
     assert settings.load(write("kafka: {metadata.broker.list: x}")).warnings == ()
-    assert "is no property" in _error(write("kafka: {bootstrap.servers: x, sasl.pasword: y}"))
+    assert "is not a Kafka client property" in _error(
+        write("kafka: {bootstrap.servers: x, sasl.pasword: y}")
+    )
 
 
 def test_invalid_yaml_is_not_quoted(write: Write) -> None:

@@ -714,8 +714,8 @@ def test_to_ask_again_for_what_is_given_up_tries_it_again_with_as_many_restarts(
     live = state.live
     assert live is not None
     assert state.runnable() == (live,)
-    assert (state.health_of(live).broken, state.health_of(live).restarts) == (False, 0)
-    assert not state.health_of(h.after([*[h.died(1)] * 5], state).live or live).broken
+    assert (state.health_of(live).given_up, state.health_of(live).restarts) == (False, 0)
+    assert not state.health_of(h.after([*[h.died(1)] * 5], state).live or live).given_up
 
 
 def test_to_ask_again_for_what_is_unusable_does_not_run_it() -> None:

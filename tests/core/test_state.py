@@ -82,7 +82,7 @@ def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) 
         monotonic=9.0,
         swapped_monotonic=8.0,
         limits=Limits(slots=1),
-        health={1: GenerationHealth(trouble="boom", broken=True)},
+        health={1: GenerationHealth(error="boom", given_up=True)},
         control_error="boom",
         rebuild_at=11.0,
     )
@@ -123,8 +123,8 @@ def test_a_change_of_health_is_of_one_generation() -> None:
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
-    changed = state.with_health(live, trouble="boom")
-    assert changed.health_of(live) == replace(state.health_of(live), trouble="boom")
+    changed = state.with_health(live, error="boom")
+    assert changed.health_of(live) == replace(state.health_of(live), error="boom")
     assert changed.health_of(standby) == state.health_of(standby)
 
 

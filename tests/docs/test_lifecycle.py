@@ -295,18 +295,18 @@ def _health(run: Run) -> Iterator[str]:
         was, now = run.before.health_of(old), run.after.health_of(generation)
         if generation.resolved and not old.resolved:
             yield "build reads"
-        elif now.unusable and not was.unusable:
+        elif now.unrecoverable and not was.unrecoverable:
             yield f"{name} unusable"
-        elif now.broken and not was.broken:
+        elif now.given_up and not was.given_up:
             yield f"{name} down"
-        elif was.trouble and not now.trouble and run.row.name == "QueryResumed":
+        elif was.error and not now.error and run.row.name == "QueryResumed":
             yield f"{name} runs again"
-        elif (was.broken and not now.broken) or _due(run, was, now):
+        elif (was.given_up and not now.given_up) or _due(run, was, now):
             yield f"{name} tried again"
-        elif now.try_again_at > max(was.try_again_at, run.after.monotonic):
+        elif now.retry_at > max(was.retry_at, run.after.monotonic):
             yield f"restart {name} later" if generation.resolved else "ask again later"
         yield from _since(name, was, now)
-        if old.resolved and generation.sources != old.sources and not now.broken:
+        if old.resolved and generation.sources != old.sources and not now.given_up:
             yield f"{name} restarted"
 
 
@@ -319,8 +319,8 @@ def _since(name: str, was: GenerationHealth, now: GenerationHealth) -> Iterator[
 
 def _due(run: Run, was: GenerationHealth, now: GenerationHealth) -> bool:
     """Whether the time for the next try has come."""
-    waited = not now.broken and was.try_again_at > run.before.monotonic
-    return waited and now.try_again_at <= run.after.monotonic
+    waited = not now.given_up and was.retry_at > run.before.monotonic
+    return waited and now.retry_at <= run.after.monotonic
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:

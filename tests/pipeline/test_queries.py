@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.config.sections import SparkSettings
 from livejoin.core import changelog as rows
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
@@ -20,8 +20,8 @@ from livejoin.kafka.reading import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
-from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import GenerationTables
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.generation_tables import GenerationTables
 from rig.running import until
 
 VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"
@@ -62,9 +62,9 @@ class Case:
         generation = self.pipeline.prepare(Generation(1, self.choice, time.time()))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(
-                changelog_bundles,
+                rows,
                 "BUNDLE_MIN_ROWS",
-                self.case.get("many", changelog_bundles.BUNDLE_MIN_ROWS),
+                self.case.get("many", rows.BUNDLE_MIN_ROWS),
             )
             self.pipeline.start(generation)
         self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
@@ -137,7 +137,7 @@ def test_both_followers_come_to_the_tables_of_the_vector(name: str, cases: dict[
     generation = Generation(1, spec.Choice("", "", case["join"]), 0.0)
     held, spelt_out = GenerationTables(generation, rejects_kept=100), rows.ReferenceFollower()
     for twice in (written, written):  # the log is at least once
-        held.apply(chunks.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
+        held.apply(decode.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
             for change in _changes(record):
                 spelt_out.apply(change)
@@ -160,17 +160,17 @@ def _text(record: dict[str, Any]) -> bytes:
     """A bundle has its layout, all else is any JSON."""
     text = json.dumps(record["value"]).encode()
     key = record["key"]
-    return changelog_bundles.read_bundle(key.encode(), text).value() if _bundled(key) else text
+    return rows.read_bundle(key.encode(), text).value() if _bundled(key) else text
 
 
 def _changes(record: Record) -> list[rows.ChangelogRecord]:
     if _bundled(record.key.decode()):
-        return changelog_bundles.read_bundle(record.key, record.value).records()
+        return rows.read_bundle(record.key, record.value).records()
     return [rows.read_record(record.key, record.value)]
 
 
 def _bundled(key: str) -> bool:
-    return key.startswith(changelog_bundles.BUNDLE_PREFIX)
+    return key.startswith(rows.BUNDLE_PREFIX)
 
 
 def test_the_vectors_show_every_kind_of_record() -> None:

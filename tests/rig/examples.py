@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from livejoin.core import changelog, changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.kafka.reading import Record
-from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.catalog import DATA_TABLES, GenerationTables
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.generation_tables import DATA_TABLES, GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 
@@ -130,8 +130,8 @@ def _input(dice: random.Random, family: list[str], users: float, serial: Iterato
 def small_bundles() -> Iterator[None]:
     """Queries that are started meanwhile bundle what these examples have many of."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(changelog_bundles, "BUNDLE_MIN_ROWS", MANY)
-        patched.setattr(changelog_bundles, "BUNDLE_MAX_ROWS", MOST)
+        patched.setattr(changelog, "BUNDLE_MIN_ROWS", MANY)
+        patched.setattr(changelog, "BUNDLE_MAX_ROWS", MOST)
         yield
 
 
@@ -151,7 +151,7 @@ def fold(
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
         some = [(record.key, record.value) for record in written[at : at + size]]
-        looked(held, held.apply(chunks.decode_chunk(1, at + len(some), some)))
+        looked(held, held.apply(decode.decode_chunk(1, at + len(some), some)))
         at += size
     return held
 

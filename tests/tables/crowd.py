@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import RunningServer, run_server
 from tables.samples import live
@@ -89,7 +89,7 @@ class Crowd:
         """Nothing but tell."""
 
     def _apply(self, generation: int, end: int, some: list[tuple[bytes, bytes]]) -> None:
-        chunk = chunks.decode_chunk(generation, end, some)
+        chunk = decode.decode_chunk(generation, end, some)
         self._serving.run_on_loop(lambda host: host.apply(chunk))
 
 

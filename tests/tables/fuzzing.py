@@ -1,4 +1,4 @@
-"""D3: whatever a viewer sends, no table changes, and only the offender is sent away."""
+"""D3: malformed messages of a viewer change no table and close only that viewer's socket."""
 
 import json
 import random
@@ -24,7 +24,7 @@ TALK = (
 
 
 def _message(dice: random.Random) -> str | bytes:
-    """What nobody should send: damaged, made up, binary, long."""
+    """Return an invalid message: damaged, invented, binary or long."""
     text = bytearray(dice.choice(TALK).encode())
     for _ in range(dice.randrange(4)):
         at = dice.randrange(len(text) + 1)
@@ -48,7 +48,7 @@ def _hashes(shown: RunningServer) -> dict[str, str]:
 
 
 def fuzz(count: int) -> None:
-    """Send so many to a server that somebody else watches."""
+    """Send `count` messages to a server that another viewer watches."""
     print(f"seed {SEED}")
     dice, sent_away = random.Random(SEED), 0
     host = Catalog(logs_kept=100, rejects_kept=100)
@@ -56,7 +56,7 @@ def fuzz(count: int) -> None:
     host.apply(chunk(1, 2, user(0), final(0, "Ada")))
     door = AuthFixture()
     headers = door.bearer("viewer")
-    # The other one takes all that comes meanwhile, and so answers the server's pings.
+    # The other viewer buffers all frames meanwhile, and so answers the server's pings.
     patient = {"ping_interval": None, "max_queue": None}
     with (
         run_server(host, access=door.access()) as shown,

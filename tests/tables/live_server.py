@@ -1,4 +1,4 @@
-"""The real server on a loopback port, in a thread with its own loop, and those who talk to it."""
+"""Runs the real server on a loopback port, in a thread with its own event loop."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ class ReceivedFrame:
 
 
 class Viewer:
-    """One socket. `view` is what a client makes of all frames so far."""
+    """A WebSocket client. `view` holds the rows that result from all frames so far."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -77,7 +77,7 @@ class Viewer:
         self.connection.send(json.dumps(asked))
 
     def next_frame(self, *types: str) -> ReceivedFrame:
-        """The next frame, or the next of these types."""
+        """Return the next frame, or the next of these types."""
         while True:
             data = self.connection.recv(timeout=LIMIT_S)
             assert isinstance(data, bytes)
@@ -104,7 +104,7 @@ def _read(payload: bytes | memoryview) -> list[dict[str, Any]]:
 
 
 def read_until_closed(connection: socket.socket) -> bytes:
-    """What comes until the other side ends it."""
+    """Return all data until the peer closes the connection."""
     found = b""
     with contextlib.suppress(ConnectionError):
         while more := connection.recv(65536):
@@ -113,7 +113,7 @@ def read_until_closed(connection: socket.socket) -> bytes:
 
 
 class RunningServer:
-    """A host that is served. What is done to it is done on the loop that owns it."""
+    """A running server; `run_on_loop` accesses its catalog on the event loop."""
 
     def __init__(self, host: Catalog, loop: asyncio.AbstractEventLoop, port: int) -> None:
         self._catalog = host
@@ -127,11 +127,11 @@ class RunningServer:
         asyncio.run_coroutine_threadsafe(doing(), self._loop).result(LIMIT_S)
 
     def connect_tcp(self, address: str = "127.0.0.1") -> socket.socket:
-        """A bare connection from this address of the loopback."""
+        """Open a TCP connection from this loopback address."""
         return socket.create_connection(("127.0.0.1", self.port), LIMIT_S, (address, 0))
 
     def refuses_connection(self, address: str = "127.0.0.1") -> bool:
-        """One more is sent off without a byte. It may be told while it connects already."""
+        """Whether a new connection is closed without data, or reset while it connects."""
         try:
             with self.connect_tcp(address) as one_more:
                 return read_until_closed(one_more) == b""
@@ -146,7 +146,7 @@ class RunningServer:
 
     @contextlib.contextmanager
     def viewer(self, *tables: str, **options: Any) -> Iterator[Viewer]:
-        """A viewer that has subscribed to these tables, where there are any."""
+        """Connect a viewer and subscribe it to these tables, if any."""
         uri = f"ws://127.0.0.1:{self.port}/api/v1/live"
         defaults = {"subprotocols": [SUBPROTOCOL], "proxy": None, "max_size": None}
         with connect(options.pop("uri", uri), **(defaults | options)) as connection:
@@ -167,7 +167,7 @@ class RunningServer:
 
 
 def insecure_access() -> server.Access:
-    """Everybody is let in, and nothing is written down."""
+    """Return access control without authentication; its audit writes nowhere."""
     nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")
     return server.Access(
         Identities(TokenRegistry(), Sessions(b"key"), insecure=True),
@@ -178,7 +178,7 @@ def insecure_access() -> server.Access:
 
 
 def application(host: Catalog, asking: ControlProducer) -> Starlette:
-    """What is served, without those who stand before it."""
+    """Return the application without its middleware."""
     access = insecure_access()
     names = origin_check.AllowedOrigins.from_settings(80)
     signing_in = SignInRoutes(access.identities, names, access.audit, access.sign_outs, 80)
@@ -195,14 +195,14 @@ def run_server(
     port: int = 0,
     access: server.Access | None = None,
 ) -> Iterator[RunningServer]:
-    """Serve a host until the block ends; to everybody, unless who may come is said."""
+    """Serve a catalog while the block runs; without authentication unless `access` is given."""
     host = host or Catalog(logs_kept=100, rejects_kept=100)
     kafka = kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"})
     asking = ControlProducer(kafka, rules, Limits(), host, RequestSigner(kafka, rules.names))
     taken = server.listen("127.0.0.1", port)
-    if send_buffer is not None:  # sockets that are accepted inherit it
+    if send_buffer is not None:  # inherited by accepted sockets
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-    taken.listen()  # whoever comes before the server is up waits
+    taken.listen()  # clients may connect before the server has started
     port = taken.getsockname()[1]
     started: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     started = queue.SimpleQueue()

@@ -8,8 +8,8 @@ from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.generation import Generation
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.tables.ingest import chunks
-from livejoin.tables.ingest.chunks import Chunk
+from livejoin.tables.ingest import decode
+from livejoin.tables.ingest.decode import Chunk
 
 CHOICE = Choice("users", "accounts")
 REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}
@@ -17,7 +17,7 @@ REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: e
 
 def chunk(generation: int, end: int, *changes: ChangelogRecord) -> Chunk:
     """A run of records, the last of which stands just before `end`."""
-    return chunks.decode_chunk(
+    return decode.decode_chunk(
         generation, end, [(change.key(), change.value()) for change in changes]
     )
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import chunks
+from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from tables.live_server import LIMIT_S, run_server
@@ -42,7 +42,7 @@ def main(swaps: int, *, keep: bool) -> None:
             serving.follow(live(generation - 1, next_one=generation))
             for start in range(0, ROWS, _RUN):
                 some = records[start : start + _RUN]
-                chunk = chunks.decode_chunk(generation, start + len(some), some)
+                chunk = decode.decode_chunk(generation, start + len(some), some)
                 serving.run_on_loop(lambda host, chunk=chunk: host.apply(chunk))  # type: ignore[misc]
             serving.follow(live(generation, ready_at=ROWS))
             if keep:

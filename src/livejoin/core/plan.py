@@ -51,7 +51,7 @@ def plan(state: State) -> tuple[Step, ...]:
     """The same steps follow every decision and every restart."""
     steps: list[Step] = []
     building = state.building
-    waits = building is None or state.monotonic < state.health_of(building).try_again_at
+    waits = building is None or state.monotonic < state.health_of(building).retry_at
     if building is not None and not building.resolved and not waits:
         steps.append(ResolveSources(building))
     steps += [CreateTopics(state.needing_topics()), RunQueries(state.runnable())]

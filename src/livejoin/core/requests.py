@@ -5,7 +5,13 @@ from typing import assert_never
 
 from livejoin.core import transitions
 from livejoin.core.control_messages import Request
-from livejoin.core.facts import HistoryReplayed, MessageReceived, TopicInfo
+from livejoin.core.facts import (
+    ControlTopicLost,
+    ControlTopicOpened,
+    HistoryReplayed,
+    MessageReceived,
+    TopicInfo,
+)
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
 from livejoin.core.transitions import log_line, reply
@@ -75,6 +81,22 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     return log_line(state, "INFO", f"building: {state.building}")
 
 
+def on_control_topic_opened(state: State, fact: ControlTopicOpened) -> State:
+    """Control messages are read again. Those before the first one are lost."""
+    state = replace(state, control_error="")
+    if fact.first_offset > state.position:
+        lost = f"control messages {state.position} to {fact.first_offset - 1} were deleted unread"
+        state = replace(log_line(state, "WARN", lost), position=fact.first_offset)
+    return log_line(state, "INFO", f"listening to {fact.topic} from message {state.position} on")
+
+
+def on_control_topic_lost(state: State, fact: ControlTopicLost) -> State:
+    """Control messages are not read; each reason is logged once."""
+    if fact.why != state.control_error:
+        state = log_line(state, "ERROR", f"not listening: {fact.why}")
+    return replace(state, control_error=fact.why)
+
+
 def resolve_choice(state: State, request: Request) -> Choice | None:
     """What a request comes to: what it leaves out is the newest accepted choice."""
     if request.action == "rollback":
@@ -131,8 +153,8 @@ def _rollback_obstacle(state: State) -> str:
         )
     health = state.health_of(standby)
     # one that is just being started, like everything after a restart, is no worse than what is live
-    down = health.broken or health.blocked or (health.restarts and health.trouble)
-    return f"generation {standby.number} is down: {health.wrong}" if down else ""
+    down = health.given_up or health.blocked or (health.restarts and health.error)
+    return f"generation {standby.number} is down: {health.problem}" if down else ""
 
 
 def slots_for(state: State, choice: Choice, fact: MessageReceived) -> int:
@@ -156,7 +178,7 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
     if not request.start:
         if building is not None and choice == building.choice:
             why = f"generation {building.number} is being built for it already"
-            state = state.with_health(building, try_again_at=0.0)
+            state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
             return log_line(state, "INFO", f"control {origin.offset}: no change, {why}")
         if live is not None and choice == live.choice:
@@ -176,12 +198,12 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
     if state.building is not None:
         did = f"generation {state.building.number} is not built"
         state = transitions.cancel(state, f"control {offset} asks for what is live")
-    if state.health_of(live).unusable:
+    if state.health_of(live).unrecoverable:
         did = "it cannot go on and is built anew soon"
-    elif state.health_of(live).broken:
+    elif state.health_of(live).given_up:
         did = "its query is tried again"
-        state = state.with_health(live, broken=False, restarts=0, try_again_at=0.0)
-    state = replace(state, live=replace(live, live_at=state.now))
+        state = state.with_health(live, given_up=False, restarts=0, retry_at=0.0)
+    state = transitions.replace_generation(state, replace(live, live_at=state.now))
     state = reply(state, fact.origin, "live", did, live.number)
     return log_line(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
 

@@ -28,7 +28,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableSpec:
     """A table under a stable name. Data tables belong to a generation, the others to livejoin."""
 
     name: str
@@ -121,13 +121,13 @@ _SYSTEM = {
     ),
 }
 
-TABLES: dict[str, Table] = {
-    **{name: Table(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
-    **{name: Table(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
+TABLES: dict[str, TableSpec] = {
+    **{name: TableSpec(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
+    **{name: TableSpec(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
 }
 # Not everybody's: a table for operators alone.
-RESTRICTED: dict[str, Table] = {
-    AUDIT: Table(
+RESTRICTED: dict[str, TableSpec] = {
+    AUDIT: TableSpec(
         AUDIT,
         (
             *_parse_columns(

@@ -43,16 +43,16 @@ class Limits:
 class GenerationHealth:
     """How a generation fares in this run of livejoin. Not durable; its times are those of `up`."""
 
-    trouble: str = ""  # why its query is down, or cannot be started
+    error: str = ""  # why its query is down, or cannot be started
     restarts: int = 0  # in a row without a new source position
-    try_again_at: float = 0.0
-    broken: bool = False  # given up
-    unusable: bool = False  # broken for good: only a new generation helps
+    retry_at: float = 0.0
+    given_up: bool = False  # given up
+    unrecoverable: bool = False  # broken for good: only a new generation helps
     done: int = 0  # records read on the way to the pins
     total: int = 0
-    moved_at: float = 0.0  # when a build last came further
-    began_at: float = 0.0  # when a build began to read
-    asked_at: float = 0.0  # when a build was asked for
+    progressed_at: float = 0.0  # when a build last came further
+    reading_since: float = 0.0  # when a build began to read
+    requested_at: float = 0.0  # when a build was asked for
     blocked: str = ""  # why one of its topics cannot be read
     # what became of the records read
     figures: Mapping[str, int | str] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class GenerationHealth:
     capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
 
     @property
-    def wrong(self) -> str:
+    def problem(self) -> str:
         """Why its rows may be old, or nothing."""
-        return self.trouble or self.blocked
+        return self.error or self.blocked
 
     @property
     def percent(self) -> int:
@@ -139,7 +139,7 @@ class State:
         return generation.resolved and (generation.has_topics or generation.ready_at is not None)
 
     def _is_due(self, health: GenerationHealth) -> bool:
-        return not health.broken and self.monotonic >= health.try_again_at
+        return not health.given_up and self.monotonic >= health.retry_at
 
     def slots_of(self, generation: Generation | None) -> int:
         """How many task slots a generation holds."""

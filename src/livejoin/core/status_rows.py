@@ -28,14 +28,14 @@ def status_row(state: State) -> dict[str, Any]:
 
 def stale_reason(state: State) -> str:
     """Why the rows that are shown may be old, or nothing."""
-    return state.health_of(state.live).wrong if state.live else ""
+    return state.health_of(state.live).problem if state.live else ""
 
 
 def generation_rows(state: State) -> dict[int, dict[str, Any]]:
     """The rows of the generations that exist, by number."""
     named = {"live": state.live, "standby": state.standby, "building": state.building}
     return {
-        generation.number: _generation_row(generation, name, state.health_of(generation).wrong)
+        generation.number: _generation_row(generation, name, state.health_of(generation).problem)
         for name, generation in named.items()
         if generation is not None
     }
@@ -70,8 +70,8 @@ def _status_name(state: State) -> str:
         if building is not None:
             return "building"
         health = state.health_of(live)
-        return "failed" if health.broken else "restarting" if health.wrong else "live"
-    if state.control_error or (building is not None and state.health_of(building).trouble):
+        return "failed" if health.given_up else "restarting" if health.problem else "live"
+    if state.control_error or (building is not None and state.health_of(building).error):
         return "waiting"
     if building is not None:
         return "building"
@@ -89,9 +89,9 @@ def _live_text(state: State) -> str:
     if live is None:
         return ""
     health = state.health_of(live)
-    if health.wrong:
-        how = "is down" if health.trouble else "waits"
-        return f"generation {live.number} {how}: {health.wrong}"
+    if health.problem:
+        how = "is down" if health.error else "waits"
+        return f"generation {live.number} {how}: {health.problem}"
     return "" if state.building else f"generation {live.number} is live"
 
 
@@ -117,8 +117,8 @@ def _building_text(state: State) -> str:
         return "" if state.live or not state.topic_id else "a build failed and is tried again soon"
     health = state.health_of(building)
     text = f"building {building}"
-    if health.wrong:
-        return f"{text}: {health.wrong}"
+    if health.problem:
+        return f"{text}: {health.problem}"
     left = time_left(state)
     return f"{text}: {health.percent} %, about {left:.0f} s left" if left is not None else text
 
@@ -128,7 +128,7 @@ def time_left(state: State) -> float | None:
     if state.building is None:
         return None
     health = state.health_of(state.building)
-    took = state.monotonic - health.began_at
+    took = state.monotonic - health.reading_since
     if not health.done or took <= 0:
         return None
     return took * max(0, health.total - health.done) / health.done

@@ -55,14 +55,24 @@ def build(
         number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
     )
     state = replace(state, building=asked, last_number=number, desired=choice)
-    return state.with_health(asked, moved_at=state.monotonic, asked_at=state.monotonic)
+    return state.with_health(asked, progressed_at=state.monotonic, requested_at=state.monotonic)
+
+
+def mark_running(state: State, generation: Generation) -> State:
+    """Its query is at work: from now on none has Spark's start for an excuse."""
+    state = replace(state, cold_start_until=min(state.cold_start_until, state.monotonic))
+    if not state.health_of(generation).error or state.health_of(generation).given_up:
+        return state
+    role = "live" if generation == state.live else "running"
+    state = state.with_health(generation, error="")
+    return log_line(state, "INFO", f"{role} again: generation {generation.number}")
 
 
 def go_live(state: State, ready_at: int) -> State:
     """The building generation is complete: the names move to it, the old one stands by."""
     building, old = state.building, state.live
     assert building is not None
-    took = state.monotonic - state.health_of(building).asked_at
+    took = state.monotonic - state.health_of(building).requested_at
     state = log_line(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
     state = reply(state, building.origin, "caught-up", generation=building.number)
     new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
@@ -72,7 +82,7 @@ def go_live(state: State, ready_at: int) -> State:
     state = reply(log_line(state, "INFO", came), new.origin, "live", generation=new.number)
     if old is None:
         return state
-    if state.health_of(old).broken or not state.limits.standby_s:
+    if state.health_of(old).given_up or not state.limits.standby_s:
         return retire(state, old, "replaced by another generation")
     if state.standby is not None:
         state = retire(state, state.standby, "a further swap took its place")
@@ -170,7 +180,7 @@ def clear_origins(state: State) -> State:
 def _still_serving(state: State) -> str:
     if state.live is None:
         return ""
-    if state.health_of(state.live).broken:
+    if state.health_of(state.live).given_up:
         return f"; the last rows of generation {state.live.number} stay"
     return f"; generation {state.live.number} goes on serving"
 

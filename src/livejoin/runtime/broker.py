@@ -11,8 +11,8 @@ from pathlib import Path
 
 from livejoin.errors import BrokerStartFailed, KafkaUnavailable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
-from livejoin.runtime import class_archive as classes
 from livejoin.runtime import jars, processes
+from livejoin.runtime.class_archive import archive_path, jvm_options
 
 _START_S = 60  # 3 s on a quiet machine
 _JVM_OPTIONS = (
@@ -45,7 +45,7 @@ def embedded_broker(
         settings = _write_server_properties(folder, port, free_port(), more or {})
         files, java = jars.jars("broker"), processes.find_java()
         classpath = os.pathsep.join(map(str, files))
-        shared = classes.jvm_options(class_archive(java), make=archive_classes)
+        shared = jvm_options(class_archive(java), make=archive_classes)
         _format_storage(
             [java, *([] if archive_classes else shared), "-cp", classpath], settings, folder
         )
@@ -80,7 +80,7 @@ def embedded_broker(
 
 def class_archive(java: str) -> Path:
     """Where the classes that the broker loads are archived."""
-    return classes.archive_path("broker", java, *jars.jars("broker"))
+    return archive_path("broker", java, *jars.jars("broker"))
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""The audit: a row for what was done or refused, and a flood is a few rows."""
+"""The audit has a row for every action and refusal; repeats are counted."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _refusal(**cells: str) -> dict[str, Any]:
     return audit_row(**{"role": "", **named, **cells})
 
 
-def test_a_row_has_the_columns_of_the_table_and_is_cut() -> None:
+def test_a_row_has_the_columns_of_the_table_and_is_truncated() -> None:
     made = audit_row("me", "operator", "::1", "control", "live", before="x" * 5000, detail="")
     columns = [column.name for column in spec.RESTRICTED[spec.AUDIT].columns]
     assert [*made, "_id"] == columns
@@ -49,7 +49,7 @@ def test_a_row_has_the_columns_of_the_table_and_is_cut() -> None:
     assert made["detail"] is None
 
 
-def test_what_is_asked_for_leaves_who_where_before_after_and_outcome(
+def test_a_request_is_audited_with_requester_address_before_after_and_outcome(
     serving: RunningServer, door: AuthFixture
 ) -> None:
     asked = b'{"joinType": "inner"}'
@@ -76,7 +76,7 @@ def test_what_is_asked_for_leaves_who_where_before_after_and_outcome(
     assert (bad["outcome"], "no known field" in bad["detail"]) == ("rejected", True)
 
 
-def test_what_could_not_be_done_is_there_too(door: AuthFixture) -> None:
+def test_a_failed_request_is_audited(door: AuthFixture) -> None:
     with run_server(access=door.access()) as serving:  # without Kafka
         answer = serving.request("/api/v1/rollback", "POST", b"", **door.bearer("operator"))
         assert answer.status == 503
@@ -86,7 +86,7 @@ def test_what_could_not_be_done_is_there_too(door: AuthFixture) -> None:
         "failed",
         "nothing is live",
     )
-    assert "cannot be written" in noted["detail"]
+    assert "cannot write to control topic" in noted["detail"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_could_not_be_done_is_there_too(door: AuthFixture) -> None:
         ({"Origin": "null"}, "refused: another site"),
     ],
 )
-def test_who_was_refused_is_there_without_what_they_showed(
+def test_a_refusal_is_audited_without_the_credentials(
     serving: RunningServer, door: AuthFixture, headers: dict[str, str], outcome: str
 ) -> None:
     serving.request("/api/v1/status?ticket=secret", **headers)
@@ -109,7 +109,7 @@ def test_who_was_refused_is_there_without_what_they_showed(
     assert "lj_x_y" not in json.dumps(noted)
 
 
-def test_one_who_has_another_role_is_named(serving: RunningServer, door: AuthFixture) -> None:
+def test_a_refusal_for_the_role_names_the_caller(serving: RunningServer, door: AuthFixture) -> None:
     serving.request("/api/v1/control", "POST", b"{}", **JSON, **door.bearer("viewer"))
     serving.request("/api/v1/tables/audit", **door.bearer("viewer"))
     assert [(one["who"], one["role"], one["outcome"]) for one in door.audit.rows] == [
@@ -120,7 +120,7 @@ def test_one_who_has_another_role_is_named(serving: RunningServer, door: AuthFix
 # --- floods
 
 
-def test_what_is_alike_is_counted_in_one_row() -> None:
+def test_repeated_refusals_are_counted_in_one_row() -> None:
     now = 0.0
     refusals = RepeatCounter(lambda: now)
     assert refusals.add(_refusal())
@@ -134,7 +134,7 @@ def test_what_is_alike_is_counted_in_one_row() -> None:
     assert refusals.add(_refusal())
 
 
-def test_a_flood_of_what_is_not_alike_is_one_row_more() -> None:
+def test_a_flood_of_different_refusals_adds_one_row() -> None:
     now = 0.0
     refusals = RepeatCounter(lambda: now)
     written = [refusals.add(_refusal(action=f"GET /{n}")) for n in range(10_000)]
@@ -146,17 +146,17 @@ def test_a_flood_of_what_is_not_alike_is_one_row_more() -> None:
     assert counted["address"] is None
 
 
-def test_what_waits_for_the_topic_is_bounded() -> None:
+def test_rows_that_wait_for_the_topic_are_bounded() -> None:
     audit = Audit(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("x"))
     for _ in range(1500):
         audit.append(_refusal())
     assert (len(audit._pending), audit.lost) == (1000, 500)
 
 
-# --- what stands in the topic
+# --- records of the topic
 
 
-def test_a_record_is_a_row_of_the_table() -> None:
+def test_a_record_becomes_a_row_of_the_table() -> None:
     made = audit_row("me", "operator", "::1", "control", "live")
     shown = _decode_audit_row(Record("x.audit", 7, b"", json.dumps(made).encode()))
     assert shown == {**made, "_id": "000000000007"}
@@ -177,7 +177,7 @@ def test_a_record_is_a_row_of_the_table() -> None:
         b"[" * 9999,
     ],
 )
-def test_what_others_write_there_breaks_nothing(value: bytes) -> None:
+def test_malformed_records_break_nothing(value: bytes) -> None:
     host = Catalog()
     host.system.add_audit_rows([_decode_audit_row(Record("x.audit", 1, b"", value))])
     assert len(host.store(spec.AUDIT)) == 1

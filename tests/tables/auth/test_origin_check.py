@@ -39,7 +39,7 @@ def test_another_sites_page_is_refused(serving: RunningServer, origin: str, path
     answer = serving.request(path, Origin=origin.format(port=serving.port))
     assert answer.status == 403
     assert answer.headers["content-type"] == "application/problem+json"
-    assert "is another site" in answer.json()["detail"]
+    assert "add it to http.origins" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -47,7 +47,7 @@ def test_another_sites_page_is_refused(serving: RunningServer, origin: str, path
 def test_a_name_that_is_not_ours_is_refused(serving: RunningServer, host: str, path: str) -> None:
     answer = serving.request(path, Host=host.format(port=serving.port))
     assert answer.status == 403
-    assert "is not ours" in answer.json()["detail"]
+    assert "add it to http.hosts" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
@@ -97,7 +97,7 @@ def test_every_answer_forbids_what_a_page_does_not_need(serving: RunningServer, 
     assert "access-control-allow-origin" not in headers
 
 
-# --- sites and names that are set
+# --- configured origins and hosts
 
 OTHER = "https://app.example.com"
 
@@ -135,7 +135,7 @@ def test_it_may_ask_beforehand_and_nobody_else_may(known: RunningServer) -> None
     [
         ("live.example.com", None, 200),
         ("LIVE.example.com:{port}", None, 200),
-        ("live.example.com", "https://live.example.com", 200),  # a proxy has TLS
+        ("live.example.com", "https://live.example.com", 200),  # a proxy terminates TLS
         ("live.example.com", "http://live.example.com", 200),
         ("proxy:8443", "https://proxy:8443", 200),
         ("proxy", None, 403),
@@ -162,8 +162,8 @@ def test_with_tls_pages_are_https_alone() -> None:
 def test_on_the_port_of_http_names_come_without_it() -> None:
     ours = AllowedOrigins.from_settings(80)
     assert ours.reject_reason(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
-    assert "is not ours" in ours.reject_reason(Headers({"host": "evil.example"}))
-    assert "another site" in ours.reject_reason(
+    assert "add it to http.hosts" in ours.reject_reason(Headers({"host": "evil.example"}))
+    assert "add it to http.origins" in ours.reject_reason(
         Headers({"host": "localhost", "origin": "http://evil.example"})
     )
 

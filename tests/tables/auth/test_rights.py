@@ -1,4 +1,4 @@
-"""D1: nobody gets a byte of data without the right that a route needs; all routes are tried."""
+"""D1: every route refuses callers without the role that it requires."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")
 
 
 def _routes() -> list[tuple[str, str]]:
-    """Every method and path of the application."""
+    """Return every method and path of the application."""
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
     asking = ControlProducer(
         nowhere, RULES, Limits(), Catalog(), RequestSigner(nowhere, RULES.names)
@@ -44,7 +44,7 @@ def _routes() -> list[tuple[str, str]]:
             case Mount():
                 found.append(("GET", route.path))
             case _:
-                raise AssertionError(f"what is {route}?")
+                raise AssertionError(f"unknown kind of route: {route}")
     return found
 
 
@@ -92,7 +92,7 @@ def _asked(serving: RunningServer, method: str, path: str, **headers: str) -> Ht
     return serving.request(there, method, body, **{"content-type": "application/json", **headers})
 
 
-# --- the table of rights
+# --- the roles of routes
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
@@ -133,7 +133,7 @@ def test_a_role_gets_what_it_may_and_nothing_else(
         assert answer.status == 403
         assert answer.headers["content-type"] == "application/problem+json"
         assert not [one for one in SECRETS if one in answer.body]
-        assert f"needs the role {need}" in answer.body.decode() or method == "HEAD"
+        assert f"role {need} is required" in answer.body.decode() or method == "HEAD"
 
 
 @pytest.mark.parametrize("path", ["/", "/livez", "/readyz", "/static/page.js"])
@@ -157,7 +157,7 @@ def test_strangers_do_not_learn_what_there_is(guarded: RunningServer, path: str)
     assert guarded.request(path).status in (401, 404)
 
 
-# --- tables that are not for all
+# --- restricted tables
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
@@ -211,7 +211,7 @@ def test_both_roles_get_one(guarded: RunningServer, door: AuthFixture, role: str
 
 
 def _end(viewer: Viewer) -> tuple[int, str]:
-    """With which code and reason a socket is closed."""
+    """Return code and reason of the close frame."""
     try:
         while True:
             viewer.next_frame()
@@ -248,7 +248,7 @@ def test_a_socket_ends_when_its_token_expires(guarded: RunningServer, door: Auth
 
 
 def test_one_that_takes_nothing_is_cut_off(door: AuthFixture) -> None:
-    """The close frame would wait behind the rows that it does not read."""
+    """The close frame would wait behind unread rows."""
     host = Catalog()
     host.apply_state(live(1))
     host.apply(chunk(1, 2000, *(user(n, name="x" * 5000) for n in range(2000))))
@@ -268,11 +268,11 @@ def test_one_that_takes_nothing_is_cut_off(door: AuthFixture) -> None:
         door.revoke("stalled")
         until = time.monotonic() + 5
         while serving.request("/api/v1/status", **door.bearer("viewer")).json()["viewers"] > 1:
-            assert time.monotonic() < until, "it is still there"
+            assert time.monotonic() < until, "it is still connected"
             time.sleep(0.05)
 
 
-# --- before anything is known
+# --- before the tokens are loaded
 
 
 def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(

@@ -1,4 +1,4 @@
-"""Sessions, codes and tickets; and what a browser sends unasked does not count from elsewhere."""
+"""Sessions, codes, tickets, and protection against cross-site requests."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def _session(serving: RunningServer, door: AuthFixture, name: str) -> dict[str, 
 # --- signing in and out
 
 
-def test_a_token_becomes_a_session_that_scripts_cannot_read(
+def test_a_token_starts_a_session_with_an_http_only_cookie(
     serving: RunningServer, door: AuthFixture
 ) -> None:
     answer = _sign_in(serving, {"token": f" {door.texts['viewer']}\n"})
@@ -92,7 +92,7 @@ def test_behind_a_proxy_with_tls_the_cookie_is_secure(
 
 
 @pytest.mark.parametrize("kind", ["wrong", "expired", "revoked"])
-def test_a_token_that_does_not_count_begins_none(
+def test_an_invalid_token_starts_no_session(
     serving: RunningServer, door: AuthFixture, kind: str
 ) -> None:
     answer = _sign_in(serving, {"token": door.texts[kind]})
@@ -104,19 +104,19 @@ def test_a_token_that_does_not_count_begins_none(
 @pytest.mark.parametrize(
     "given", [{}, [], {"token": 5}, {"code": None}, {"renew": False}, "x", {"token": ["lj_"]}]
 )
-def test_nonsense_begins_none(serving: RunningServer, given: Any) -> None:
+def test_an_invalid_body_starts_no_session(serving: RunningServer, given: Any) -> None:
     answer = _sign_in(serving, given)
     assert answer.status == 400
     assert "expected" in answer.json()["detail"]
 
 
-def test_what_is_large_or_not_json_begins_none(serving: RunningServer) -> None:
+def test_a_large_or_non_json_body_starts_no_session(serving: RunningServer) -> None:
     assert _sign_in(serving, {"token": "x" * 5000}).status == 413
     assert _sign_in(serving, {}, **{"content-type": "text/plain"}).status == 415
     assert serving.request("/api/v1/session", "POST", b"{", **JSON).status == 400
 
 
-def test_a_session_ends_by_signing_out(serving: RunningServer, door: AuthFixture) -> None:
+def test_signing_out_ends_the_session(serving: RunningServer, door: AuthFixture) -> None:
     cookie = _session(serving, door, "viewer")
     assert serving.request("/api/v1/status", **cookie).status == 200
     gone = serving.request("/api/v1/session", "DELETE", **cookie, **_own(serving))
@@ -130,7 +130,7 @@ def _sign_out(serving: RunningServer, cookie: dict[str, str]) -> HttpResponse:
     return serving.request("/api/v1/session", "DELETE", **cookie, **_own(serving))
 
 
-def test_signing_out_ends_what_a_session_was_renewed_from_and_to(
+def test_signing_out_ends_all_renewals_of_a_session(
     serving: RunningServer, door: AuthFixture
 ) -> None:
     first = _session(serving, door, "viewer")
@@ -145,7 +145,7 @@ def test_signing_out_ends_what_a_session_was_renewed_from_and_to(
     assert len(door.sign_outs.sessions) == len(set(door.sign_outs.sessions))
 
 
-def test_signing_out_ends_its_sockets_tickets_and_codes(
+def test_signing_out_ends_sockets_tickets_and_codes(
     serving: RunningServer, door: AuthFixture
 ) -> None:
     cookie, own = _session(serving, door, "operator"), _own(serving)
@@ -163,28 +163,26 @@ def test_signing_out_ends_its_sockets_tickets_and_codes(
     _no_socket(serving, uri=uri)
 
 
-def test_where_others_cannot_be_told_that_is_said_and_it_is_over_here(
+def test_a_sign_out_that_cannot_be_published_is_503_and_ends_the_session_here(
     serving: RunningServer, door: AuthFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cookie = _session(serving, door, "viewer")
     monkeypatch.setattr(door.sign_outs, "why", "Kafka does not answer")
     answer = _sign_out(serving, cookie)
     assert answer.status == 503
-    assert "signed out here" in answer.json()["detail"]
+    assert "signed out on this server" in answer.json()["detail"]
     assert "Max-Age=0" in answer.headers["set-cookie"]
     assert serving.request("/api/v1/status", **cookie).status == 401
 
 
-def test_whoever_shows_a_token_has_no_session_to_end(
-    serving: RunningServer, door: AuthFixture
-) -> None:
+def test_signing_out_with_a_token_ends_nothing(serving: RunningServer, door: AuthFixture) -> None:
     told = len(door.sign_outs.sessions)
     assert serving.request("/api/v1/session", "DELETE", **door.bearer("viewer")).status == 204
     assert len(door.sign_outs.sessions) == told
     assert serving.request("/api/v1/status", **door.bearer("viewer")).status == 200
 
 
-def test_two_livejoins_on_one_host_do_not_sign_each_other_out(
+def test_two_livejoins_on_one_host_use_different_cookies(
     serving: RunningServer, door: AuthFixture
 ) -> None:
     """A browser sends cookies to every port of a host."""
@@ -200,8 +198,10 @@ def test_two_livejoins_on_one_host_do_not_sign_each_other_out(
         assert serving.request("/api/v1/whoami", **both).status == 200
 
 
-def test_neither_do_two_that_a_browser_reaches_under_other_ports(door: AuthFixture) -> None:
-    """In containers, say, both listen on one port and are reached by two."""
+def test_two_livejoins_behind_different_public_ports_use_different_cookies(
+    door: AuthFixture,
+) -> None:
+    """In containers both may listen on one port and be published on two."""
     headers = {"Host": "live.example.com:8443", "Origin": "https://live.example.com:8443"}
     with run_server(access=door.access(hosts=["live.example.com:8443", "live.example.com"])) as one:
         known = _cookie(_sign_in(one, {"token": door.texts["viewer"]}, **headers))
@@ -210,7 +210,7 @@ def test_neither_do_two_that_a_browser_reaches_under_other_ports(door: AuthFixtu
         assert one.request("/api/v1/whoami", **known).status == 401
 
 
-def test_a_session_ends_with_its_token(serving: RunningServer, door: AuthFixture) -> None:
+def test_revoking_a_token_ends_its_sessions(serving: RunningServer, door: AuthFixture) -> None:
     door.token("leaver", "viewer")
     cookie = _session(serving, door, "leaver")
     door.revoke("leaver")
@@ -219,7 +219,7 @@ def test_a_session_ends_with_its_token(serving: RunningServer, door: AuthFixture
     assert "revoked" in answer.json()["detail"]
 
 
-def test_a_session_that_is_in_use_goes_on(serving: RunningServer, door: AuthFixture) -> None:
+def test_a_session_can_be_renewed(serving: RunningServer, door: AuthFixture) -> None:
     cookie = _session(serving, door, "viewer")
     again = _sign_in(serving, {"renew": True}, **cookie)
     assert again.status == 200
@@ -229,14 +229,14 @@ def test_a_session_that_is_in_use_goes_on(serving: RunningServer, door: AuthFixt
 
 
 @pytest.mark.parametrize("cookie", ["x", "a.b.c", "console.1.1.x", "...", "\xff", '"', "=;=;"])
-def test_a_forged_session_is_none(serving: RunningServer, cookie: str) -> None:
+def test_a_forged_session_is_refused(serving: RunningServer, cookie: str) -> None:
     headers = {"Cookie": f"livejoin_{serving.port}={cookie}"}
     assert serving.request("/api/v1/status", **headers).status == 401
 
 
-def test_no_bit_of_a_session_can_be_changed(serving: RunningServer, door: AuthFixture) -> None:
+def test_a_modified_session_is_refused(serving: RunningServer, door: AuthFixture) -> None:
     name, _, session = _session(serving, door, "viewer")["Cookie"].partition("=")
-    for at in range(len(session) - 1):  # of the last character some bits mean nothing
+    for at in range(len(session) - 1):  # some bits of the last character are padding
         other = "A" if session[at] != "A" else "B"
         forged = f"{session[:at]}{other}{session[at + 1 :]}"
         assert serving.request("/api/v1/whoami", Cookie=f"{name}={forged}").status == 401
@@ -253,18 +253,14 @@ def test_a_code_signs_in_once(serving: RunningServer, door: AuthFixture) -> None
     assert _sign_in(serving, {"code": code}).status == 401
 
 
-def test_a_code_can_be_asked_for_and_has_the_rights_of_the_asker(
-    serving: RunningServer, door: AuthFixture
-) -> None:
+def test_a_code_has_the_role_of_its_requester(serving: RunningServer, door: AuthFixture) -> None:
     made = serving.request("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("viewer"))
     assert made.headers["cache-control"] == "no-store"
     answer = _sign_in(serving, {"code": made.json()["code"]})
     assert answer.json()["role"] == "viewer"
 
 
-def test_a_code_of_a_token_that_was_revoked_is_worth_nothing(
-    serving: RunningServer, door: AuthFixture
-) -> None:
+def test_a_code_of_a_revoked_token_is_refused(serving: RunningServer, door: AuthFixture) -> None:
     door.token("giver", "viewer")
     made = serving.request("/api/v1/code", "POST", b"{}", **JSON, **door.bearer("giver")).json()
     door.revoke("giver")
@@ -283,21 +279,19 @@ def test_a_ticket_opens_one_socket(serving: RunningServer, door: AuthFixture) ->
     _no_socket(serving, uri=uri)
 
 
-def test_a_ticket_is_for_sockets_alone(serving: RunningServer, door: AuthFixture) -> None:
+def test_a_ticket_is_valid_for_sockets_only(serving: RunningServer, door: AuthFixture) -> None:
     ticket = _ticket(serving, door, "operator").partition("?")[2]
     assert serving.request(f"/api/v1/status?{ticket}").status == 401
 
 
-def test_a_ticket_of_a_token_that_was_revoked_opens_none(
-    serving: RunningServer, door: AuthFixture
-) -> None:
+def test_a_ticket_of_a_revoked_token_is_refused(serving: RunningServer, door: AuthFixture) -> None:
     door.token("passer", "viewer")
     uri = _ticket(serving, door, "passer")
     door.revoke("passer")
     _no_socket(serving, uri=uri)
 
 
-def test_what_is_good_for_one_use_does_not_live_long() -> None:
+def test_one_time_secrets_expire() -> None:
     now = 0.0
     made = OneTimeSecrets(30, lambda: now)
     first, second = made.issue(CONSOLE), made.issue(CONSOLE)
@@ -308,7 +302,7 @@ def test_what_is_good_for_one_use_does_not_live_long() -> None:
     assert made.redeem(second) is None
 
 
-def test_many_of_them_take_no_more_room() -> None:
+def test_the_number_of_one_time_secrets_is_bounded() -> None:
     made = OneTimeSecrets(30, lambda: 0.0)
     first = made.issue(CONSOLE)
     for _ in range(identity._MAX_ISSUED):
@@ -323,17 +317,17 @@ def _no_socket(serving: RunningServer, **options: Any) -> None:
     assert refused.value.response.status_code in (401, 403)
 
 
-# --- what a browser sends unasked
+# --- cross-site requests
 
 
-def test_with_a_session_our_own_page_gets_a_socket_and_no_other(
+def test_a_session_opens_a_socket_from_the_own_page_only(
     serving: RunningServer, door: AuthFixture
 ) -> None:
     cookie = _session(serving, door, "viewer")
     own = _own(serving)["Origin"]
     with serving.viewer("final_ui", additional_headers=cookie, origin=own) as viewer:
         viewer.next_frame()
-    _no_socket(serving, additional_headers=cookie)  # no browser leaves the Origin out
+    _no_socket(serving, additional_headers=cookie)  # browsers always send Origin
     _no_socket(serving, additional_headers=cookie, origin=OTHER)
     _no_socket(serving, additional_headers=cookie, origin="https://evil.example")
 
@@ -347,16 +341,16 @@ POST = "/api/v1/preview", "POST", b'{"joinType": "no join"}'
         ({}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
-        ({"Origin": OTHER}, 401),  # it may ask, but a cookie does not count there
+        ({"Origin": OTHER}, 401),  # allowed, but without the cookie
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Sec-Fetch-Site": "none"}, 403),
         ({"Origin": "http://127.0.0.1:{port}", "content-type": "text/plain"}, 403),
-        ({"Origin": "http://127.0.0.1:{port}"}, 422),  # it passes, and says nothing useful
+        ({"Origin": "http://127.0.0.1:{port}"}, 422),  # authorized; the message is invalid
         ({"Sec-Fetch-Site": "same-origin"}, 422),
     ],
 )
-def test_with_a_session_only_our_own_page_can_ask_for_a_change(
+def test_a_session_may_post_from_the_own_page_only(
     serving: RunningServer, door: AuthFixture, headers: dict[str, str], status: int
 ) -> None:
     cookie = _session(serving, door, "operator")
@@ -367,15 +361,15 @@ def test_with_a_session_only_our_own_page_can_ask_for_a_change(
     assert len(door.audit.rows) > before or door.audit._repeats._counted
 
 
-def test_another_sites_page_begins_no_session(serving: RunningServer, door: AuthFixture) -> None:
+def test_a_page_of_another_site_starts_no_session(
+    serving: RunningServer, door: AuthFixture
+) -> None:
     answer = _sign_in(serving, {"token": door.texts["operator"]}, Origin=OTHER)
     assert answer.status == 403
     assert "set-cookie" not in answer.headers
 
 
-def test_no_long_lived_token_counts_in_an_address(
-    serving: RunningServer, door: AuthFixture
-) -> None:
+def test_a_token_in_a_url_is_refused(serving: RunningServer, door: AuthFixture) -> None:
     token = door.texts["operator"]
     for name in ("token", "access_token", "ticket", "code"):
         assert serving.request(f"/api/v1/status?{name}={token}").status == 401
@@ -383,19 +377,19 @@ def test_no_long_lived_token_counts_in_an_address(
         _no_socket(serving, uri=uri)
 
 
-# --- what signs
+# --- session cookies and their key
 
 
-def test_a_session_lasts_for_half_a_day_and_outlives_the_server() -> None:
+def test_a_session_lasts_12_hours_and_survives_a_restart() -> None:
     now = 1000.0
     text = Sessions(b"key", lambda: now).start(Identity("abc", "viewer"))
     now += 12 * 3600 - 1
     found = Sessions(b"key", lambda: now).verify(text)
     assert (found.identity_id, found.expires_at) == ("abc", 1000 + 12 * 3600)
     now += 1
-    with pytest.raises(Unauthenticated, match="over"):
+    with pytest.raises(Unauthenticated, match="ended"):
         Sessions(b"key", lambda: now).verify(text)
-    with pytest.raises(Unauthenticated, match="not known"):
+    with pytest.raises(Unauthenticated, match="unknown"):
         Sessions(b"other", lambda: now).verify(text)
 
 
@@ -404,7 +398,7 @@ def _renewed(sessions: Sessions, text: str, role: Role = "viewer") -> str:
 
 
 @pytest.mark.parametrize(("whose", "days"), [("abc", 30), ("console", 1)])
-def test_however_often_it_is_renewed_a_session_comes_to_an_end(whose: str, days: int) -> None:
+def test_a_renewed_session_has_a_maximum_age(whose: str, days: int) -> None:
     now = 1000.0
     sessions = Sessions(b"key", lambda: now)
     text = sessions.start(Identity(whose, "viewer"))
@@ -414,11 +408,11 @@ def test_however_often_it_is_renewed_a_session_comes_to_an_end(whose: str, days:
     now = 1000 + days * 86400 - 1
     assert sessions.verify(text).expires_at == 1000 + days * 86400
     now += 1
-    with pytest.raises(Unauthenticated, match="over"):
+    with pytest.raises(Unauthenticated, match="ended"):
         sessions.verify(text)
 
 
-def test_a_session_that_another_one_begins_lives_no_longer() -> None:
+def test_a_session_started_from_a_session_expires_with_it() -> None:
     now = 1000.0
     sessions = Sessions(b"key", lambda: now)
     first = sessions.verify(sessions.start(CONSOLE))
@@ -428,7 +422,7 @@ def test_a_session_that_another_one_begins_lives_no_longer() -> None:
     assert second.expires_at == 1000 + 86400
 
 
-def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used() -> None:
+def test_revoking_the_console_ends_its_sessions_and_unused_codes() -> None:
     all_ways = identity.Identities(TokenRegistry({}, ""), Sessions(b"key"))
     code, text = all_ways.console_code(), all_ways.sessions.start(CONSOLE)
     token = Identity("abc", "viewer")
@@ -437,7 +431,7 @@ def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used(
     assert all_ways.still_valid(one)
     all_ways.sessions.ended.apply_record(*identity_record("console", time.time() + 1))
     assert not all_ways.still_valid(one)
-    with pytest.raises(Unauthenticated, match="over"):
+    with pytest.raises(Unauthenticated, match="ended"):
         all_ways.by_session(text)
     unused = all_ways.codes.redeem(code)
     assert unused is not None
@@ -445,16 +439,16 @@ def test_sessions_of_the_console_end_together_and_so_do_codes_that_are_not_used(
     assert all_ways.sessions.verify(other).identity_id == "abc"
 
 
-def test_before_the_topics_are_read_the_console_is_known_if_it_began_here() -> None:
-    """Where Kafka is away somebody has to be able to look; an older one may have been ended."""
+def test_before_the_tokens_are_loaded_only_console_sessions_of_this_server_are_valid() -> None:
+    """Without Kafka the console must still work; an older session may have been ended."""
     all_ways = identity.Identities(TokenRegistry(), Sessions(b"key"))
     assert all_ways.by_session(all_ways.sessions.start(CONSOLE)).id == "console"
     older = all_ways.sessions.start(replace(CONSOLE, signed_in_at=time.time() - 60))
-    with pytest.raises(Unauthenticated, match="not been read yet"):
+    with pytest.raises(Unauthenticated, match="not been loaded yet"):
         all_ways.by_session(older)
 
 
-def test_what_others_have_ended_is_kept_until_it_would_have_ended() -> None:
+def test_an_ended_session_is_kept_until_it_would_have_expired() -> None:
     now = 1000.0
     sessions, read = Sessions(b"key", lambda: now), EndedSessions()
     read.apply_record(*session_record("gone", 999))
@@ -463,14 +457,14 @@ def test_what_others_have_ended_is_kept_until_it_would_have_ended() -> None:
     assert list(sessions.ended.sessions) == ["ended"]
 
 
-def test_a_session_of_an_older_livejoin_is_over() -> None:
+def test_a_session_of_an_older_format_has_ended() -> None:
     sessions = Sessions(b"key")
     body = f"abc.{int(time.time())}.0123456789abcdef"
     with pytest.raises(Unauthenticated, match="older livejoin"):
         sessions.verify(f"{body}.{sessions._signature(body)}")
 
 
-def test_the_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:
+def test_the_key_is_created_once_and_readable_by_this_user_only(tmp_path: Path) -> None:
     file = tmp_path / "state" / "session"
     made = identity.load_session_key(file)
     assert len(made) == 32
@@ -479,12 +473,12 @@ def test_the_key_is_made_once_and_for_this_user_alone(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_without_a_place_for_the_key_there_is_one_all_the_same(
+def test_a_key_that_cannot_be_stored_is_temporary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     assert len(identity.load_session_key(tmp_path / "file" / "session")) == 32
     (tmp_path / "short").write_bytes(b"x")
     assert len(identity.load_session_key(tmp_path / "short")) == 32
-    said = re.findall("sessions end with this process", capsys.readouterr().out)
+    said = re.findall("sessions will end with this process", capsys.readouterr().out)
     assert len(said) == 2

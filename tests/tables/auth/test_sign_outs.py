@@ -1,4 +1,4 @@
-"""Sign-outs on their way to other servers: over a real broker, and where none answers."""
+"""Publishing sign-outs to other servers, with and without a broker."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ def _until() -> float:
     return time.time() + 3600
 
 
-def test_one_that_is_told_is_known_to_whoever_reads_later(kafka: Kafka) -> None:
+def test_a_published_sign_out_is_read_by_later_servers(kafka: Kafka) -> None:
     names = Names("told")
     access_topics.create_topics(kafka, names)
     telling = SignOutPublisher(kafka, names)
@@ -25,10 +25,12 @@ def test_one_that_is_told_is_known_to_whoever_reads_later(kafka: Kafka) -> None:
     telling.close(10)
 
 
-def test_one_waits_for_the_topic_and_makes_none(kafka: Kafka) -> None:
+def test_a_sign_out_waits_for_the_topic_and_does_not_create_it(kafka: Kafka) -> None:
     names = Names("told-late")
     telling = SignOutPublisher(kafka, names)
-    assert "no topic told-late.access yet" in asyncio.run(telling.publish("a", _until()))
+    assert "topic told-late.access does not exist yet" in asyncio.run(
+        telling.publish("a", _until())
+    )
     assert access_topics.read_ended_sessions(kafka, names).sessions == {}
     assert names.access not in kafka.topics()
     access_topics.create_topics(kafka, names)
@@ -37,7 +39,7 @@ def test_one_waits_for_the_topic_and_makes_none(kafka: Kafka) -> None:
     assert list(access_topics.read_ended_sessions(kafka, names).sessions) == ["a"]
 
 
-def test_where_nobody_answers_that_is_said(
+def test_an_unreachable_broker_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sign_outs, "_WAIT_S", 0.5)
@@ -45,4 +47,4 @@ def test_where_nobody_answers_that_is_said(
     telling.on_topic_ready()
     assert asyncio.run(telling.publish("a", _until())) == "Kafka does not answer"
     telling.close(0.1)
-    assert "known to nobody any more" in capsys.readouterr().out
+    assert "was not published before shutdown" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Requests by HTTP: all are written to the control topic, and answered by what became of them."""
+"""Control requests over HTTP are written to the control topic and answered with their outcome."""
 
 import json
 import threading
@@ -37,7 +37,7 @@ def post(shown: RunningServer, path: str, body: bytes, **headers: str) -> HttpRe
 
 
 def written(kafka: Kafka) -> list[Message]:
-    """All messages of the control topic."""
+    """Return all messages of the control topic."""
     consumer = kafka.reader("test")
     found: list[Message] = []
     try:
@@ -58,7 +58,7 @@ def written(kafka: Kafka) -> list[Message]:
 def decided(
     shown: RunningServer, kafka: Kafka, outcome: Outcome, reason: str = ""
 ) -> threading.Thread:
-    """Decide on the next message that is written, as a leader would."""
+    """Decide the next message, as a leader would."""
     before = len(written(kafka))
 
     def decide_on() -> None:
@@ -75,7 +75,9 @@ def decided(
     return thread
 
 
-def test_a_message_is_written_as_it_came_with_who_asked(shown: RunningServer, kafka: Kafka) -> None:
+def test_a_message_is_written_unchanged_with_its_requester(
+    shown: RunningServer, kafka: Kafka
+) -> None:
     thread = decided(shown, kafka, "accepted")
     answer = post(shown, "control", b'{ "joinType": "inner" }', **{"livejoin-client": "cli"})
     thread.join()
@@ -108,7 +110,7 @@ def test_a_rejection_is_a_problem_with_its_reason(shown: RunningServer, kafka: K
         (b'{"expectedGeneration": 3}', {"expectedGeneration": 3, "action": "rollback"}),
     ],
 )
-def test_a_rollback_is_a_message_too(
+def test_a_rollback_is_written_as_a_control_message(
     body: bytes, expected: dict[str, Any], shown: RunningServer, kafka: Kafka
 ) -> None:
     thread = decided(shown, kafka, "live", "rolled back")
@@ -117,7 +119,7 @@ def test_a_rollback_is_a_message_too(
     assert json.loads(written(kafka)[-1].value() or b"") == expected
 
 
-def test_what_is_no_json_is_not_written(shown: RunningServer, kafka: Kafka) -> None:
+def test_a_body_that_is_not_json_is_not_written(shown: RunningServer, kafka: Kafka) -> None:
     before = len(written(kafka))
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         assert post(shown, "control", b"{}", **{"content-type": kind}).status == 415
@@ -126,7 +128,7 @@ def test_what_is_no_json_is_not_written(shown: RunningServer, kafka: Kafka) -> N
 
 
 @pytest.mark.parametrize("path", ["control", "preview", "rollback"])
-def test_reading_what_is_for_asking_is_no_method(path: str, shown: RunningServer) -> None:
+def test_control_routes_do_not_accept_get(path: str, shown: RunningServer) -> None:
     assert shown.request(f"/api/v1/{path}").status == 405
 
 
@@ -138,9 +140,7 @@ def live(users: str, accounts: str) -> State:
     return decide(state, CaughtUp(1, 0))
 
 
-def test_a_preview_says_what_would_be_done_and_writes_nothing(
-    shown: RunningServer, kafka: Kafka
-) -> None:
+def test_a_preview_returns_the_plan_and_writes_nothing(shown: RunningServer, kafka: Kafka) -> None:
     before = len(written(kafka))
     shown.follow(live(*TOPICS))
     plan = post(shown, "preview", b'{"joinType": "inner"}').json()
@@ -157,19 +157,19 @@ def test_a_preview_says_what_would_be_done_and_writes_nothing(
     assert len(written(kafka)) == before
 
 
-def test_without_kafka_asking_is_a_problem_that_says_so() -> None:
+def test_a_request_without_kafka_is_a_503_problem() -> None:
     with run_server() as alone:
         answer = post(alone, "control", b"{}")
         assert answer.status == 503
-        assert "cannot be written" in answer.json()["detail"]
+        assert "cannot write to control topic" in answer.json()["detail"]
 
 
-def test_the_schema_of_a_message_is_published(shown: RunningServer) -> None:
+def test_the_schema_of_control_messages_is_served(shown: RunningServer) -> None:
     schema = shown.request("/api/v1/schema/control.json").json()
     assert set(schema["properties"]) == set(FIELDS)
 
 
-def test_generations_are_listed_the_newest_first(shown: RunningServer) -> None:
+def test_generations_are_listed_newest_first(shown: RunningServer) -> None:
     rows = {n: {"generation": n, "state": "live", "requestedAt": 1000} for n in (9, 10)}
     shown.run_on_loop(lambda host: host.system.put_generations(rows))
     found = shown.request("/api/v1/generations").json()["generations"]

@@ -1,4 +1,4 @@
-"""Parts of tables over HTTP: filtered, sorted, in pieces, and only when something is new."""
+"""Table queries over HTTP: filter, sort, formats, streaming and ETags."""
 
 import csv
 import http.client
@@ -23,7 +23,7 @@ NAMES = ["Ada", "=1+1", "+1", "-1", "@x", "\tx", "\rx", "'x", "a=b", ""]
 
 @pytest.fixture(scope="module")
 def shown() -> Iterator[RunningServer]:
-    """Generation 3 with ten users; nobody changes it."""
+    """Serve generation 3 with ten users; read-only."""
     host = Catalog(logs_kept=100, rejects_kept=100)
     host.apply_state(live(3))
     users = [user(i, name=name, age=-i, ts=1000 * i + 7) for i, name in enumerate(NAMES)]
@@ -38,7 +38,7 @@ def ask(shown: RunningServer, table: str = "users_ui", **parameters: str) -> Htt
 
 
 def rows(answer: HttpResponse, form: str) -> list[dict[str, Any]]:
-    """What an answer holds, in whichever format; of CSV all cells are texts."""
+    """Decode the rows of a response; CSV cells are all text."""
     assert answer.headers["content-type"] == FORMATS[form].media_type
     match form:
         case "json":
@@ -55,7 +55,7 @@ def rows(answer: HttpResponse, form: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_part_of_a_table_is_the_same_in_every_format(shown: RunningServer, form: str) -> None:
+def test_a_query_returns_the_same_rows_in_every_format(shown: RunningServer, form: str) -> None:
     answer = ask(
         shown,
         format=form,
@@ -75,7 +75,7 @@ def test_a_part_of_a_table_is_the_same_in_every_format(shown: RunningServer, for
     assert (answer.headers["livejoin-generation"], answer.headers["livejoin-seq"]) == ("3", "12")
 
 
-def test_json_says_how_many_rows_there_are_without_the_limit(shown: RunningServer) -> None:
+def test_json_has_the_total_before_the_limit(shown: RunningServer) -> None:
     body = ask(shown, limit="0", filter="age<-4").json()
     assert body == {"table": "users_ui", "generation": 3, "seq": 12, "total": 5, "rows": []}
 
@@ -88,7 +88,7 @@ def test_times_keep_their_milliseconds(shown: RunningServer, form: str) -> None:
     ]
 
 
-def test_csv_has_nothing_that_a_spreadsheet_runs(shown: RunningServer) -> None:
+def test_csv_escapes_spreadsheet_formulas(shown: RunningServer) -> None:
     found = rows(ask(shown, format="csv"), "csv")
     assert [row["name"] for row in found] == [
         "Ada",
@@ -110,17 +110,17 @@ def test_csv_has_nothing_that_a_spreadsheet_runs(shown: RunningServer) -> None:
     ("parameters", "said"),
     [
         ({"filter": "agee=1"}, "Did you mean age?"),
-        ({"filter": "(" * 4000}, "nested more than 32 deep"),
+        ({"filter": "(" * 4000}, "nested more than 32 levels deep"),
         ({"filter": "x" * 5000}, "larger than 4 KiB"),
         ({"columns": "nam"}, "Did you mean name?"),
         ({"sort": "-ag"}, "Did you mean age?"),
         ({"limit": "-1"}, "expected a whole number"),
         ({"offset": "1e3"}, "expected a whole number"),
         ({"fromat": "csv"}, "Did you mean format?"),
-        ({"format": "xml"}, "Known are json, csv, arrow, ndjson"),
+        ({"format": "xml"}, "Known formats: json, csv, arrow, ndjson"),
     ],
 )
-def test_a_wrong_question_is_a_problem_that_says_what_is_wrong(
+def test_an_invalid_query_is_a_problem_with_the_reason(
     shown: RunningServer, parameters: dict[str, str], said: str
 ) -> None:
     answer = ask(shown, **parameters)
@@ -129,7 +129,7 @@ def test_a_wrong_question_is_a_problem_that_says_what_is_wrong(
     assert said in answer.json()["detail"]
 
 
-def test_a_parameter_comes_once(shown: RunningServer) -> None:
+def test_a_repeated_parameter_is_refused(shown: RunningServer) -> None:
     answer = shown.request("/api/v1/tables/users_ui?limit=1&limit=2")
     assert (answer.status, answer.json()["detail"].partition(".")[0]) == (
         400,
@@ -137,7 +137,7 @@ def test_a_parameter_comes_once(shown: RunningServer) -> None:
     )
 
 
-# --- only when something is new
+# --- conditional requests
 
 
 def _with(shown: RunningServer, path: str, tag: str) -> HttpResponse:
@@ -151,7 +151,7 @@ def again(shown: RunningServer, answer: HttpResponse, path: str) -> int:
 
 @pytest.mark.parametrize("table", spec.TABLES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_the_asker_has_is_not_sent_again(shown: RunningServer, table: str, form: str) -> None:
+def test_an_unchanged_table_is_304(shown: RunningServer, table: str, form: str) -> None:
     path = f"/api/v1/tables/{table}?format={form}"
     first = shown.request(path)
     second = _with(shown, path, first.headers["etag"])
@@ -160,7 +160,7 @@ def test_what_the_asker_has_is_not_sent_again(shown: RunningServer, table: str, 
     assert second.headers["cache-control"] == "no-cache"
 
 
-def test_the_tag_goes_with_table_query_and_format(shown: RunningServer) -> None:
+def test_the_etag_depends_on_table_query_and_format(shown: RunningServer) -> None:
     paths = ["users_ui", "accounts_ui", "users_ui?format=csv", "users_ui?limit=1"]
     paths += ["users_ui?limit=2", "users_ui?filter=age%3D1", "users_ui?columns=age"]
     tags = [shown.request(f"/api/v1/tables/{path}").headers["etag"] for path in paths]
@@ -178,7 +178,7 @@ def test_the_tag_goes_with_table_query_and_format(shown: RunningServer) -> None:
         ("", 200),
     ],
 )
-def test_several_tags_and_any_tag_may_be_given(
+def test_if_none_match_accepts_lists_and_the_wildcard(
     shown: RunningServer, given: str, status: int
 ) -> None:
     path = "/api/v1/tables/users_ui"
@@ -187,7 +187,7 @@ def test_several_tags_and_any_tag_may_be_given(
     assert _with(shown, path, header).status == status
 
 
-def test_what_has_changed_is_sent_and_nothing_else() -> None:
+def test_the_etag_changes_exactly_when_rows_change() -> None:
     with run_server() as serving:
         serving.follow(live(1))
         paths = [f"/api/v1/tables/{name}" for name in ("users_ui", "final_ui", "orchestrator_logs")]
@@ -207,7 +207,7 @@ def test_what_has_changed_is_sent_and_nothing_else() -> None:
         assert changed() == [True, True, False]
 
 
-# --- large answers
+# --- large responses
 
 
 @pytest.fixture(scope="module")
@@ -220,13 +220,13 @@ def large() -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_large_answer_comes_in_pieces_and_whole(large: RunningServer, form: str) -> None:
+def test_a_large_response_is_chunked_and_complete(large: RunningServer, form: str) -> None:
     answer = large.request(f"/api/v1/tables/users_ui?format={form}&sort=_ts")
     assert answer.headers["transfer-encoding"] == "chunked"
     assert [row["name"] for row in rows(answer, form)] == [f"n{i}" for i in range(60_000)]
 
 
-def test_who_leaves_in_the_middle_does_no_harm(large: RunningServer) -> None:
+def test_a_client_that_disconnects_midway_does_no_harm(large: RunningServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", large.port, timeout=LIMIT_S)
     with closing(connection):
         connection.request("GET", "/api/v1/tables/users_ui")
@@ -234,7 +234,7 @@ def test_who_leaves_in_the_middle_does_no_harm(large: RunningServer) -> None:
     assert large.request("/livez").status == 200
 
 
-def test_a_head_has_no_body(large: RunningServer) -> None:
+def test_head_returns_no_body(large: RunningServer) -> None:
     path = "/api/v1/tables/users_ui?format=csv"
     answer = large.request(path, "HEAD")
     assert (answer.status, answer.body) == (200, b"")

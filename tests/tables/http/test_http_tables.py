@@ -24,7 +24,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 @pytest.fixture(scope="module")
 def shown() -> Iterator[RunningServer]:
-    """Generation 3, with extremes; nobody changes it."""
+    """Serve generation 3 with extreme values; read-only."""
     host = Catalog(logs_kept=100, rejects_kept=100)
     host.apply_state(live(3))
     users = [
@@ -50,7 +50,7 @@ def _problem(answer: HttpResponse) -> dict[str, Any]:
 # --- tables
 
 
-def test_json_is_the_default_and_keeps_all_bits_and_letters(shown: RunningServer) -> None:
+def test_json_is_the_default_and_keeps_64_bit_integers_and_unicode(shown: RunningServer) -> None:
     answer = shown.request("/api/v1/tables/users_ui")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     body = answer.json()
@@ -66,12 +66,12 @@ def test_json_is_the_default_and_keeps_all_bits_and_letters(shown: RunningServer
     }
 
 
-def test_json_may_be_asked_for(shown: RunningServer) -> None:
+def test_json_may_be_requested(shown: RunningServer) -> None:
     asked = shown.request("/api/v1/tables/users_ui?format=json")
     assert asked.body == shown.request("/api/v1/tables/users_ui").body
 
 
-def test_csv_has_a_header_and_a_line_per_row(shown: RunningServer) -> None:
+def test_csv_has_a_header_and_one_line_per_row(shown: RunningServer) -> None:
     answer = shown.request("/api/v1/tables/users_ui?format=csv")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/csv; charset=utf-8")
     rows = list(csv.reader(io.StringIO(answer.body.decode(), newline="")))
@@ -112,7 +112,7 @@ def test_a_table_without_rows_is_served_in_every_format(table: str, form: str) -
             }
 
 
-def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(
+def test_the_list_of_tables_has_columns_and_row_counts(
     shown: RunningServer,
 ) -> None:
     body = shown.request("/api/v1/tables").json()
@@ -138,8 +138,12 @@ def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(
 @pytest.mark.parametrize(
     ("path", "status", "detail"),
     [
-        ("/api/v1/tables/nope", 404, "there is no table 'nope'; there are users_ui, "),
-        ("/api/v1/tables/users_ui?format=xml", 400, 'unknown format "xml". Known are json, csv,'),
+        ("/api/v1/tables/nope", 404, "there is no table 'nope'; the tables are users_ui, "),
+        (
+            "/api/v1/tables/users_ui?format=xml",
+            400,
+            'unknown format "xml". Known formats: json, csv,',
+        ),
         ("/api/v1/tables/users_ui?format=", 400, 'unknown format ""'),
         ("/api/v1/tables/users_ui?limt=1", 400, 'unknown parameter "limt". Did you mean limit?'),
         ("/api/v1/nope", 404, "Not Found"),
@@ -156,7 +160,7 @@ def test_the_list_of_tables_says_their_columns_and_how_many_rows_they_have(
         "a file outside",
     ],
 )
-def test_what_is_not_there_is_a_problem_that_says_so(
+def test_a_missing_resource_is_a_problem_with_the_reason(
     shown: RunningServer, path: str, status: int, detail: str
 ) -> None:
     answer = shown.request(path)
@@ -166,7 +170,9 @@ def test_what_is_not_there_is_a_problem_that_says_so(
 
 @pytest.mark.parametrize("path", ["/api/v1/tables/users_ui", "/api/v1/status", "/readyz"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_can_be_changed(shown: RunningServer, path: str, method: str) -> None:
+def test_read_only_routes_refuse_other_methods(
+    shown: RunningServer, path: str, method: str
+) -> None:
     answer = shown.request(path, method)
     assert answer.status == 405
     _problem(answer)
@@ -198,7 +204,7 @@ def test_a_server_is_alive_before_anything_is_live() -> None:
     assert (answer.status, answer.json()) == (200, {"status": "alive", "version": __version__})
 
 
-def test_a_server_is_ready_once_something_is_live_and_says_why_not_before() -> None:
+def test_a_server_is_ready_once_a_generation_is_live_and_gives_the_reason_before() -> None:
     with run_server() as serving:
         answer = serving.request("/readyz")
         assert answer.status == 503
@@ -218,16 +224,16 @@ def test_a_server_is_ready_once_something_is_live_and_says_why_not_before() -> N
         assert (answer.status, answer.json()) == (200, {"status": "ready", "generation": 1})
 
 
-def test_the_status_says_why_rows_are_stale() -> None:
+def test_the_status_has_the_reason_why_rows_are_stale() -> None:
     with run_server() as serving:
         serving.run_on_loop(lambda host: host.set_trouble("no broker"))
         assert serving.request("/api/v1/status").json()["stale"] == "no broker"
 
 
-# --- the page and the port
+# --- page and port
 
 
-def test_the_page_and_all_that_it_names_are_served(shown: RunningServer) -> None:
+def test_the_page_and_everything_it_references_are_served(shown: RunningServer) -> None:
     page = shown.request("/")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     named = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
@@ -240,10 +246,10 @@ def test_the_page_and_all_that_it_names_are_served(shown: RunningServer) -> None
     assert {path: shown.request(path).status for path in paths} == dict.fromkeys(paths, 200)
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_the_error_for_a_port_in_use_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(MachineError, match=f"127.0.0.1:{port} cannot be used: .*--port"):
+        with pytest.raises(MachineError, match=f"cannot listen on 127.0.0.1:{port}: .*--port"):
             listen("127.0.0.1", port)
 
 

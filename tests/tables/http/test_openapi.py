@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the server does, neither more nor less."""
+"""The OpenAPI document matches the server's routes and responses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ from tables.live_server import RULES, HttpResponse, RunningServer, application, 
 from tables.samples import chunk, final, line, live, reject, user
 
 DOCUMENT = openapi.document()
-UNDESCRIBED = {"/"}  # the page; what is mounted (its files) and the socket are no routes of HTTP
+UNDESCRIBED = {"/"}  # the page; its files and the WebSocket are not HTTP routes
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"a": 1}', 5), Message(0, 1, None, 6)]}})
 GETS = [path for path, item in DOCUMENT["paths"].items() if "get" in item]
 POSTS = [path for path, one in DOCUMENT["paths"].items() if "requestBody" in one.get("post", {})]
@@ -46,7 +46,7 @@ def waiting() -> Iterator[RunningServer]:
         yield serving
 
 
-def test_every_route_is_described_and_nothing_else() -> None:
+def test_the_document_describes_exactly_the_routes() -> None:
     host = Catalog()
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
     asking = ControlProducer(nowhere, RULES, Limits(), host, RequestSigner(nowhere, RULES.names))
@@ -78,14 +78,14 @@ def _resolved(reference: str) -> Any:
     return found
 
 
-def test_every_reference_leads_somewhere_and_every_schema_is_referred_to() -> None:
+def test_every_reference_resolves_and_every_schema_is_used() -> None:
     references = {node["$ref"] for node in _nodes(DOCUMENT) if "$ref" in node}
     assert all(isinstance(_resolved(one), dict) for one in references)
     schemas = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
     assert references == schemas
 
 
-def test_the_document_has_what_openapi_asks_for() -> None:
+def test_the_document_has_the_fields_openapi_requires() -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
     assert {"title", "version"} <= DOCUMENT["info"].keys()
     operations = [one for item in DOCUMENT["paths"].values() for one in item.values()]
@@ -99,7 +99,7 @@ def test_the_document_has_what_openapi_asks_for() -> None:
             assert all(one["required"] for one in named)
 
 
-def test_the_parameters_and_formats_of_a_table_are_those_that_are_known() -> None:
+def test_the_parameters_and_formats_of_a_table_query_are_documented() -> None:
     operation = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]
     described = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
     assert described == set(PARAMETERS)
@@ -109,7 +109,7 @@ def test_the_parameters_and_formats_of_a_table_are_those_that_are_known() -> Non
 
 
 def _example(path: str, **instead: str) -> str:
-    """The address of the documented example."""
+    """Return the URL of the documented example."""
     query: dict[str, Any] = {}
     for one in DOCUMENT["paths"][path]["get"].get("parameters", []):
         if one["in"] == "path":
@@ -120,7 +120,7 @@ def _example(path: str, **instead: str) -> str:
 
 
 def _documented(path: str, verb: str, answer: HttpResponse) -> dict[str, Any]:
-    """The documented shape of an answer."""
+    """Return the documented schema of a response."""
     responses = DOCUMENT["paths"][path][verb]["responses"]
     assert str(answer.status) in responses
     content = responses[str(answer.status)].get("content", {})
@@ -141,7 +141,7 @@ TYPES: dict[str, Any] = {
 
 
 def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
-    """Where a value is not of its shape; nothing where it is. Knows what the document uses."""
+    """Return where a value violates its schema, or an empty string; supports what we use."""
     if "$ref" in shape:
         return _misfit(value, _resolved(shape["$ref"]), where)
     if "anyOf" in shape:
@@ -177,7 +177,7 @@ def _fits(path: str, verb: str, answer: HttpResponse) -> None:
         assert _misfit(answer.json(), shape) == ""
 
 
-def test_the_check_itself_finds_what_does_not_fit() -> None:
+def test_the_schema_check_finds_mismatches() -> None:
     table: dict[str, Any] = {"table": "users_ui", "generation": 1, "seq": 1, "total": 1}
     shape = {"$ref": "#/components/schemas/Table"}
     assert _misfit({**table, "rows": [{"age": 1}]}, shape) == ""
@@ -189,19 +189,23 @@ def test_the_check_itself_finds_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_documented_call_is_answered_as_documented(shown: RunningServer, path: str) -> None:
+def test_a_documented_example_returns_the_documented_response(
+    shown: RunningServer, path: str
+) -> None:
     answer = shown.request(_example(path))
     assert answer.status == 200
     _fits(path, "get", answer)
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_also_before_anything_is_live(waiting: RunningServer, path: str) -> None:
+def test_responses_before_anything_is_live_are_documented(
+    waiting: RunningServer, path: str
+) -> None:
     _fits(path, "get", waiting.request(_example(path)))
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_stranger_is_refused_as_documented(shown: RunningServer, path: str) -> None:
+def test_a_refused_origin_gets_the_documented_response(shown: RunningServer, path: str) -> None:
     answer = shown.request(_example(path), Origin="http://evil.example")
     assert answer.status == 403
     assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
@@ -209,7 +213,7 @@ def test_a_stranger_is_refused_as_documented(shown: RunningServer, path: str) ->
 
 @pytest.mark.parametrize("table", spec.TABLES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_table_and_format_is_as_documented(
+def test_every_table_and_format_matches_the_document(
     shown: RunningServer, table: str, form: str
 ) -> None:
     answer = shown.request(f"/api/v1/tables/{table}?format={form}")
@@ -230,7 +234,7 @@ def test_every_table_and_format_is_as_documented(
         ("/api/v1/topics", {"x": "1"}, 400),
     ],
 )
-def test_a_wrong_call_is_refused_as_documented(
+def test_an_invalid_request_gets_the_documented_response(
     shown: RunningServer, path: str, instead: dict[str, str], status: int
 ) -> None:
     answer = shown.request(_example(path, **instead))
@@ -242,7 +246,7 @@ def test_a_wrong_call_is_refused_as_documented(
     ("path", "there"),
     [("/api/v1/tables/{name}", "tables/nope"), ("/api/v1/topics/{name}/peek", "topics/nope/peek")],
 )
-def test_what_is_not_there_is_refused_as_documented(
+def test_a_missing_resource_gets_the_documented_response(
     shown: RunningServer, path: str, there: str
 ) -> None:
     answer = shown.request(f"/api/v1/{there}")
@@ -251,9 +255,7 @@ def test_what_is_not_there_is_refused_as_documented(
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_request_that_is_no_message_is_refused_as_documented(
-    shown: RunningServer, path: str
-) -> None:
+def test_an_invalid_body_gets_the_documented_response(shown: RunningServer, path: str) -> None:
     for body, kind, status in (
         (b"{}", "text/plain", 415),
         (b"x" * (MAX_BYTES + 1), "application/json", 413),
@@ -263,5 +265,5 @@ def test_a_request_that_is_no_message_is_refused_as_documented(
         assert _misfit(answer.json(), _documented(path, "post", answer)) == ""
 
 
-def test_it_is_served(shown: RunningServer) -> None:
+def test_the_document_is_served(shown: RunningServer) -> None:
     assert shown.request("/openapi.json").json() == DOCUMENT

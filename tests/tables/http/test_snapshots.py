@@ -109,13 +109,13 @@ def test_a_table_that_is_read_keeps_nobody_waiting(
 def test_rows_become_text_in_runs(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a run becomes Python's objects and text, the interpreter does nothing else."""
     runs: list[int] = []
-    whole = row_formats.rows
+    whole = row_formats.to_json_rows
 
     def counted(table: pa.Table) -> list[dict[str, Any]]:
         runs.append(table.num_rows)
         return whole(table)
 
-    monkeypatch.setattr(row_formats, "rows", counted)
+    monkeypatch.setattr(row_formats, "to_json_rows", counted)
     table = pa.table({"_id": [f"0-{number}" for number in range(25_000)]})
     found = query.run(query.parse({}, table.schema), table)
     text = b"".join(FORMATS[form].write(found, {"table": "final_ui"})).decode()

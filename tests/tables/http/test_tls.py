@@ -1,4 +1,4 @@
-"""Served over TLS: it shows who it is, nothing goes in the clear, and the doors are the same."""
+"""Serving over TLS: certificates, secure cookies, and the same connection limits."""
 
 import contextlib
 import http.client
@@ -24,7 +24,7 @@ MOST_OF_ONE = 4
 
 @dataclass(frozen=True)
 class Locked:
-    """A server with a certificate, who vouches for it, and whom it lets in."""
+    """A TLS server, its certificate authority and its access control."""
 
     shown: RunningServer
     door: AuthFixture
@@ -46,7 +46,7 @@ def locked(tmp_path: Path) -> Iterator[Locked]:
     host = Catalog()
     host.apply_state(live(1))
     host.apply(chunk(1, 2, final(0, "Ada")))
-    access = replace(door.access(certificate=str(own)), doors=doors)
+    access = replace(door.access(certificate=str(own)), connection_limits=doors)
     with run_server(host, access=access) as shown:
         yield Locked(shown, door, doors, authority.file(tmp_path / "ca.pem"))
 
@@ -77,7 +77,7 @@ def test_requests_and_sockets_go_over_tls(locked: Locked) -> None:
         assert [row["name"] for row in viewer.view["final_ui"].values()] == ["Ada", "Alan"]
 
 
-def test_the_python_client_believes_whom_the_system_believes(
+def test_the_python_client_uses_the_system_trust_store(
     locked: Locked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(locked.ca))
@@ -85,12 +85,12 @@ def test_the_python_client_believes_whom_the_system_believes(
         assert one.table("final_ui").to_arrow()["name"].to_pylist() == ["Ada"]
 
 
-def test_whom_nobody_vouches_for_is_not_believed(locked: Locked) -> None:
+def test_an_untrusted_certificate_is_refused(locked: Locked) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         _ask(locked, ssl.create_default_context(), "/livez")
 
 
-def test_a_cookie_does_not_go_in_the_clear(locked: Locked) -> None:
+def test_the_session_cookie_is_secure(locked: Locked) -> None:
     answer = _ask(
         locked, locked.trust(), "/api/v1/session",
         body=json.dumps({"token": locked.door.texts["viewer"]}), Origin=locked.origin,
@@ -100,21 +100,23 @@ def test_a_cookie_does_not_go_in_the_clear(locked: Locked) -> None:
     assert "Secure" in (answer.headers["set-cookie"] or "")
 
 
-def test_who_speaks_in_the_clear_gets_no_answer(locked: Locked) -> None:
+def test_plain_http_gets_no_response(locked: Locked) -> None:
     with locked.shown.connect_tcp() as clear:
         clear.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             assert b"HTTP" not in clear.recv(65536)
 
 
-def test_who_never_agrees_on_keys_counts_until_it_leaves(locked: Locked) -> None:
+def test_unfinished_handshakes_are_counted_until_they_close(locked: Locked) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_OF_ONE):
             stack.enter_context(locked.shown.connect_tcp())
         until(
-            lambda: locked.doors.open_by_address.total() == MOST_OF_ONE, "they are inside", LIMIT_S
+            lambda: locked.doors.open_by_address.total() == MOST_OF_ONE,
+            "they are connected",
+            LIMIT_S,
         )
         assert locked.shown.refuses_connection()
         assert locked.doors.refused == 1
-    until(lambda: not locked.doors.open_by_address, "they have left", LIMIT_S)
+    until(lambda: not locked.doors.open_by_address, "they are disconnected", LIMIT_S)
     assert _ask(locked, locked.trust(), "/livez").status == 200

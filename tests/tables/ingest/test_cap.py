@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
 from livejoin.tables.ingest import decode, rank, removals, segments, store
-from livejoin.tables.ingest.store import Cap, Store
+from livejoin.tables.ingest.row_limits import Cap
+from livejoin.tables.ingest.store import Store
 from tables.samples import plain
 
 TABLE = "final_ui"
@@ -124,11 +125,11 @@ def _small(request: pytest.FixtureRequest) -> Iterator[None]:
     """Segments, heaps and bulks so small that each is met."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "SEGMENT_ROWS", 5)
-        patch.setattr(segments, "_SPARE", 0)
+        patch.setattr(segments, "_MIN_DEAD_ROWS", 0)
         patch.setattr(segments, "_MANY_BATCHES", 2)
-        patch.setattr(rank, "_LOWEST_ROWS", 2)
-        patch.setattr(rank, "_FEW", 100 if request.param == "one at a time" else 0)
-        patch.setattr(removals, "_FEW", 1)
+        patch.setattr(rank, "_HEAP_ROWS", 2)
+        patch.setattr(rank, "_BULK_ROWS", 100 if request.param == "one at a time" else 0)
+        patch.setattr(removals, "_MIN_REMOVALS", 1)
         yield
 
 
@@ -172,7 +173,7 @@ def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.D
             _apply(had, missed)
             assert had == viewer.rows, f"resumed from {point} at a server that came later"
     assert early.capped_from == (
-        min(row["_ts"] for row in plain(early.snapshot())) if early._has_evicted else None
+        min(row["_ts"] for row in plain(early.snapshot())) if early._limits.has_evicted else None
     )
 
 
@@ -185,7 +186,7 @@ def test_removals_are_forgotten_once_their_rows_rank_below_the_table() -> None:
         filled.apply(_records([_joined(user, None)]), n)  # late, as after a crash
         assert all("+" in row["_id"] for row in plain(filled.snapshot()))
     assert len(filled) == 2
-    assert len(filled._removals) <= 4
+    assert len(filled._index.removals) <= 4
 
 
 def test_a_late_row_whose_removal_is_forgotten_needs_no_winner() -> None:

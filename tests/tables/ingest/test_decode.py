@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from core.changelog_strategies import DATA, bundled, changes
 from livejoin import row_hash
 from livejoin.core import spec
-from livejoin.core.changelog import ChangelogRecord, Version
-from livejoin.core.changelog_bundles import Bundle
-from livejoin.tables.ingest import chunks, decode
+from livejoin.core.changelog import Bundle, ChangelogRecord, Version
+from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.read_progress import ReadProgress, positions_of
 from tables.samples import chunk, final, plain, reject, tombstone, user
 
@@ -72,7 +71,7 @@ def test_bundles_keep_their_place_among_other_records() -> None:
         *((bundle, between.value()), (unknown, between.value()), (bundle, between.value())),
         *((one.key(), one.value()) for one in (last, user(1))),
     ]
-    decoded = chunks.decode_chunk(7, 42, records)
+    decoded = decode.decode_chunk(7, 42, records)
     assert [(table, records.ids) for table, records in decoded.batches] == [
         ("final_ui", ["0-1"]),
         ("final_ui", ["0-3", "0-4"]),

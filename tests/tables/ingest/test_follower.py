@@ -395,7 +395,7 @@ def test_records_of_a_foreign_shape_are_left_out_and_that_is_said_once(log: Log)
     log.write(NAMES.logs, line(9, "after them"))
     with capture_logs() as said_of_it:
         following(log, host, lambda: "after them" in logged(host), "what comes after is shown")
-    left_out = [one["topic"] for one in said_of_it if one["event"].startswith("left out")]
+    left_out = [one["topic"] for one in said_of_it if one["event"].startswith("skipped a record")]
     assert sorted(left_out) == sorted([NAMES.leader, NAMES.ledger, NAMES.logs])
     assert host.liveness.leader_silence_s is not None, "whoever beats leads"
     assert [row["generation"] for row in host.system.generations()] == [1]

@@ -30,7 +30,7 @@ def test_ranges_hold_what_a_set_would_and_tell_what_is_new(portions: list[set[in
 @given(NUMBERS)
 def test_blocks_of_offsets_hold_what_a_set_would(portions: list[set[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_BITS", 8)
+        patch.setattr(module, "_BLOCK_OFFSETS", 8)
         offsets, expected = OffsetSet(), set[int]()
         for some in portions:
             numbers = np.array(sorted(some))

@@ -90,7 +90,7 @@ def _taken(view: Rows, delta: Delta) -> None:
 @pytest.fixture(scope="module", params=[10_000, 0], ids=["dead rows stay", "dead rows go"])
 def _spare(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segments, "_SPARE", request.param)
+        patch.setattr(segments, "_MIN_DEAD_ROWS", request.param)
         patch.setattr(segments, "_MANY_BATCHES", 3)
         patch.setattr(segments, "SEGMENT_ROWS", 5)
         yield
@@ -199,7 +199,7 @@ def test_a_delta_holds_what_viewers_have_to_learn(
 
 
 def test_many_replacements_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_SPARE", 10)
+    monkeypatch.setattr(segments, "_MIN_DEAD_ROWS", 10)
     filled = _filled(*([final(n % 3, f"v{n}", n)] for n in range(200)))
     assert [row["name"] for row in plain(filled.snapshot())] == ["v197", "v198", "v199"]
     assert _held(filled) <= 2 * 3 + 10
@@ -207,7 +207,7 @@ def test_many_replacements_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_removal_is_remembered_after_dead_rows_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_SPARE", 0)
+    monkeypatch.setattr(segments, "_MIN_DEAD_ROWS", 0)
     filled = _filled([final(0, "a", 1)], [final(0, None, 3)])
     assert _held(filled) == 0
     filled.apply(_records([final(0, "late", 2)]))

@@ -1,1 +1,1 @@
-"""Kafka to memory: follows ledger, log and changelogs, and keeps the tables."""
+"""Kafka to memory: follows the ledger, the log and the changelogs, and keeps the tables."""

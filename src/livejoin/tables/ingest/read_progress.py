@@ -1,7 +1,7 @@
-"""Which input records a generation has read, and what became of them, in ranges of offsets.
+"""Which input records a generation has read, and what became of each.
 
-Every input record leaves a mark, its own record in the changelog, perhaps again after a crash; it
-counts once.
+Every input record leaves one record of its own in the changelog: a row, a reject or a tombstone.
+After a crash it may come again; it counts once.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,15 +16,11 @@ import pyarrow.compute as pc
 from livejoin.core import changelog, spec
 
 KINDS = ("rows", "rejected", "tombstones")
-SourceOffsets = Mapping[
-    str, Mapping[int, int]
-]  # the offset after the last one, by source and partition
+SourceOffsets = Mapping[str, Mapping[int, int]]  # next offsets, by source and partition
 
 _SOURCE_OF_TABLE = {source.table: source.name for source in spec.SOURCES}
-_KIND_OF_TABLE = {
-    spec.REJECTS: 1,
-    changelog.TOMBSTONES: 2,
-}  # tables of several sources, and their kind
+# an index of KINDS; these tables hold records of several sources
+_KIND_OF_TABLE = {spec.REJECTS: 1, changelog.TOMBSTONES: 2}
 
 
 class SourcePartition(NamedTuple):
@@ -35,71 +31,71 @@ class SourcePartition(NamedTuple):
 
 
 class ReadOffsets(NamedTuple):
-    """Marks of one partition: offsets, ascending, each once, and the kind of each."""
+    """The offsets read of one partition, ascending and distinct, and the kind of each record."""
 
     offsets: np.ndarray
     kinds: np.ndarray
 
 
 def read_offsets(ids: Mapping[str, Sequence[str]]) -> dict[SourcePartition, ReadOffsets]:
-    """The marks among the records of each table."""
-    found: dict[str, list[tuple[list[str], int]]] = {}
-    for table, some in ids.items():
+    """The input offsets that changelog records stand for, from their row IDs by table."""
+    by_source: dict[str, list[tuple[list[str], int]]] = {}
+    for table, row_ids in ids.items():
         if table in _SOURCE_OF_TABLE:
-            found.setdefault(_SOURCE_OF_TABLE[table], []).append((list(some), 0))
+            by_source.setdefault(_SOURCE_OF_TABLE[table], []).append((list(row_ids), 0))
         elif table in _KIND_OF_TABLE:
-            by_source: dict[str, list[str]] = {}
-            for row_id in some:
-                source, _, place = row_id.partition("/")
-                by_source.setdefault(source, []).append(place)
-            for source, places in by_source.items():
-                found.setdefault(source, []).append((places, _KIND_OF_TABLE[table]))
+            mixed: dict[str, list[str]] = {}
+            for row_id in row_ids:
+                source, _, position = row_id.partition("/")
+                mixed.setdefault(source, []).append(position)
+            for source, positions in mixed.items():
+                by_source.setdefault(source, []).append((positions, _KIND_OF_TABLE[table]))
     return {
-        SourcePartition(source, partition): one
-        for source, some in found.items()
-        for partition, one in _group_by_partition(some).items()
+        SourcePartition(source, partition): offsets
+        for source, groups in by_source.items()
+        for partition, offsets in _group_by_partition(groups).items()
     }
 
 
-def _group_by_partition(some: Sequence[tuple[list[str], int]]) -> dict[int, ReadOffsets]:
-    """Nearly every record passes here: no Python object per record."""
-    places = pa.array([place for places, _kind in some for place in places], pa.string())
-    kinds = np.repeat([kind for _, kind in some], [len(places) for places, _ in some])
-    pairs = pc.split_pattern(places, "-").flatten().cast(pa.int64()).to_numpy().reshape(-1, 2)
-    found = {}
+def _group_by_partition(groups: Sequence[tuple[list[str], int]]) -> dict[int, ReadOffsets]:
+    """Split `<partition>-<offset>` texts by partition, without a Python object per record."""
+    texts = pa.array([text for texts, _kind in groups for text in texts], pa.string())
+    kinds = np.repeat([kind for _, kind in groups], [len(texts) for texts, _ in groups])
+    pairs = pc.split_pattern(texts, "-").flatten().cast(pa.int64()).to_numpy().reshape(-1, 2)
+    by_partition = {}
     for partition in np.unique(pairs[:, 0]).tolist():
-        mine = pairs[:, 0] == partition
-        offsets, first = np.unique(pairs[mine, 1], return_index=True)
-        found[partition] = ReadOffsets(offsets, kinds[mine][first])
-    return found
+        chosen = pairs[:, 0] == partition
+        offsets, first = np.unique(pairs[chosen, 1], return_index=True)
+        by_partition[partition] = ReadOffsets(offsets, kinds[chosen][first])
+    return by_partition
 
 
-def positions_of(found: Mapping[SourcePartition, ReadOffsets]) -> dict[str, dict[int, int]]:
-    """How far these marks go."""
-    ends: dict[str, dict[int, int]] = {}
-    for place, one in found.items():
-        ends.setdefault(place.source, {})[place.partition] = int(one.offsets[-1]) + 1
-    return ends
+def positions_of(read: Mapping[SourcePartition, ReadOffsets]) -> dict[str, dict[int, int]]:
+    """The next offset after those read, by source and partition."""
+    positions: dict[str, dict[int, int]] = {}
+    for (source, partition), offsets in read.items():
+        positions.setdefault(source, {})[partition] = int(offsets.offsets[-1]) + 1
+    return positions
 
 
 @dataclass
 class RangeSet:
-    """A set of integers as ranges that do not touch, ascending; ends are not part of them."""
+    """A set of integers as ascending, disjoint ranges that do not touch; ends are exclusive."""
 
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
     def __contains__(self, number: int) -> bool:
-        at = bisect_right(self.starts, number)
-        return at > 0 and number < self.ends[at - 1]
+        index = bisect_right(self.starts, number)
+        return index > 0 and number < self.ends[index - 1]
 
     def add(self, numbers: np.ndarray) -> np.ndarray:
-        """Put in numbers, ascending, each once: which of them are new."""
-        at = bisect_left(self.ends, int(numbers[0]))  # ranges before it stay as they are
-        upto = bisect_right(self.starts, int(numbers[-1]) + 1)
-        firsts, ends = np.array(self.starts[at:upto]), np.array(self.ends[at:upto])
-        if len(firsts):
-            before = np.searchsorted(firsts, numbers, side="right") - 1
+        """Add ascending, distinct numbers; returns a mask of those that are new."""
+        first = bisect_left(self.ends, int(numbers[0]))  # earlier ranges are not affected
+        stop = bisect_right(self.starts, int(numbers[-1]) + 1)
+        starts, ends = np.array(self.starts[first:stop]), np.array(self.ends[first:stop])
+        if len(starts):
+            before = np.searchsorted(starts, numbers, side="right") - 1
             new = (before < 0) | (numbers >= ends[before])
         else:
             new = np.ones(len(numbers), bool)
@@ -110,57 +106,57 @@ class RangeSet:
                 (numbers[np.r_[cuts, len(numbers) - 1]] + 1).tolist(),
                 strict=True,
             )
-            both = [*zip(self.starts[at:upto], self.ends[at:upto], strict=True), *runs]
-            self.starts[at:upto], self.ends[at:upto] = _merge(both)
+            ranges = [*zip(self.starts[first:stop], self.ends[first:stop], strict=True), *runs]
+            self.starts[first:stop], self.ends[first:stop] = _merge(ranges)
         return new
 
 
 def _merge(ranges: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    firsts: list[int] = []
+    starts: list[int] = []
     ends: list[int] = []
-    for first, end in sorted(ranges):
-        if ends and first <= ends[-1]:
+    for start, end in sorted(ranges):
+        if ends and start <= ends[-1]:
             ends[-1] = max(ends[-1], end)
         else:
-            firsts.append(first)
+            starts.append(start)
             ends.append(end)
-    return firsts, ends
+    return starts, ends
 
 
-_BITS = 1 << 16  # offsets of a block
-_FULL = 0xFF  # a byte of it, all of whose offsets are there
+_BLOCK_OFFSETS = 1 << 16
+_FULL_BYTE = 0xFF
 
 
 class OffsetSet:
-    """A set of offsets: blocks that are whole as ranges, the others bit by bit.
+    """A set of offsets: complete blocks as ranges, the others as bitmaps.
 
-    Topics have holes where transactions ended or compaction took records away. As ranges of single
-    offsets, a topic with a hole behind every record took 210 bytes a record.
+    Topics have gaps where transactions ended or compaction removed records. As ranges alone, a
+    topic with a gap after every record took 210 bytes per record.
     """
 
     def __init__(self) -> None:
-        self.full_blocks = RangeSet()  # numbers of blocks
-        self.partial_blocks: dict[int, np.ndarray] = {}  # 8 KiB each, by the number of the block
+        self.full_blocks = RangeSet()  # block numbers
+        self.partial_blocks: dict[int, np.ndarray] = {}  # bitmaps of 8 KiB by block number
 
     def add(self, offsets: np.ndarray) -> np.ndarray:
-        """Put in offsets, ascending, each once: which of them are new."""
+        """Add ascending, distinct offsets; returns a mask of those that are new."""
         new = np.zeros(len(offsets), bool)
-        blocks = offsets // _BITS
+        blocks = offsets // _BLOCK_OFFSETS
         starts = np.flatnonzero(np.diff(blocks, prepend=-1))
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(blocks)], strict=True):
-            new[start:stop] = self._add(int(blocks[start]), offsets[start:stop] % _BITS)
+            new[start:stop] = self._add(int(blocks[start]), offsets[start:stop] % _BLOCK_OFFSETS)
         return new
 
-    def _add(self, block: int, places: np.ndarray) -> np.ndarray | bool:
+    def _add(self, block: int, indices: np.ndarray) -> np.ndarray | bool:
         if block in self.full_blocks:
             return False
-        bits = self.partial_blocks.get(block)
-        if bits is None:
-            bits = self.partial_blocks[block] = np.zeros(_BITS // 8, np.uint8)
-        byte, bit = places // 8, np.uint8(1) << (places % 8).astype(np.uint8)
-        new: np.ndarray = bits[byte] & bit == 0
-        np.bitwise_or.at(bits, byte, bit)
-        if bits[0] == bits[-1] == _FULL and (bits == _FULL).all():
+        bitmap = self.partial_blocks.get(block)
+        if bitmap is None:
+            bitmap = self.partial_blocks[block] = np.zeros(_BLOCK_OFFSETS // 8, np.uint8)
+        byte, bit = indices // 8, np.uint8(1) << (indices % 8).astype(np.uint8)
+        new: np.ndarray = bitmap[byte] & bit == 0
+        np.bitwise_or.at(bitmap, byte, bit)
+        if bitmap[0] == bitmap[-1] == _FULL_BYTE and (bitmap == _FULL_BYTE).all():
             del self.partial_blocks[block]
             self.full_blocks.add(np.array([block]))
         return new
@@ -172,29 +168,29 @@ class ReadProgress:
     def __init__(self) -> None:
         self._offsets: dict[SourcePartition, OffsetSet] = {}
         self._counts = {source.name: np.zeros(len(KINDS), np.int64) for source in spec.SOURCES}
-        self.positions: SourceOffsets = {}  # replaced whole: other threads read it
+        self.positions: SourceOffsets = {}  # replaced as a whole: other threads read it
 
-    def add(self, found: Mapping[SourcePartition, ReadOffsets]) -> None:
-        """These marks were seen."""
-        for place, one in found.items():
-            new = self._offsets.setdefault(place, OffsetSet()).add(one.offsets)
-            self._counts[place.source] += np.bincount(one.kinds[new], minlength=len(KINDS))
-        if found:
-            self.positions = max_positions(self.positions, positions_of(found))
+    def add(self, read: Mapping[SourcePartition, ReadOffsets]) -> None:
+        """Count the records that were not counted before."""
+        for partition, (offsets, kinds) in read.items():
+            new = self._offsets.setdefault(partition, OffsetSet()).add(offsets)
+            self._counts[partition.source] += np.bincount(kinds[new], minlength=len(KINDS))
+        if read:
+            self.positions = max_positions(self.positions, positions_of(read))
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """By source how many records were read, and what became of them, be it shown or not."""
+        """The number of records read by source, in total and by kind."""
         return {
             source: {"read": int(counts.sum()), **dict(zip(KINDS, counts.tolist(), strict=True))}
             for source, counts in self._counts.items()
         }
 
 
-def max_positions(one: SourceOffsets, other: SourceOffsets) -> dict[str, dict[int, int]]:
-    """What both together have reached."""
-    found = {source: dict(offsets) for source, offsets in one.items()}
-    for source, offsets in other.items():
-        mine = found.setdefault(source, {})
+def max_positions(first: SourceOffsets, second: SourceOffsets) -> dict[str, dict[int, int]]:
+    """The further position of each partition."""
+    merged = {source: dict(offsets) for source, offsets in first.items()}
+    for source, offsets in second.items():
+        partitions = merged.setdefault(source, {})
         for partition, offset in offsets.items():
-            mine[partition] = max(offset, mine.get(partition, 0))
-    return found
+            partitions[partition] = max(offset, partitions.get(partition, 0))
+    return merged

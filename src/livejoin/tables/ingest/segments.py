@@ -1,7 +1,7 @@
-"""The rows of one table in segments of bounded size: their cells, which are alive, when they came.
+"""The rows of one table in segments of bounded size, with their metadata in shared arrays.
 
-A row's position is its place in arrays that all segments share; rows that die stay where they are
-until their segment is compacted, so no change of a table costs more than one segment.
+A row's position is its index in the arrays that all segments share. Dead rows stay in place until
+their segment is compacted, so no change costs more than rewriting one segment.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,75 +11,75 @@ import numpy as np
 import pyarrow as pa
 
 SEGMENT_ROWS = 1 << 16  # compacting one takes about 10 ms
-_SPARE = 10_000  # dead rows in an open segment that are not worth a compaction
-_MANY_BATCHES = 128  # of a few rows each, before they are combined
+_MIN_DEAD_ROWS = 10_000  # fewer in an open segment are not worth a compaction
+_MANY_BATCHES = 128  # small batches in a segment before they are combined
 
-OnMoved = Callable[[Sequence[str], Sequence[int]], None]
+OnMoved = Callable[[Sequence[str], Sequence[int]], None]  # row IDs and their new positions
 
 
 @dataclass
 class Segment:
     """A run of rows in the order of their last change."""
 
-    number: int  # its place in the shared arrays, in segments
+    number: int  # its index in the shared arrays, in segments
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    combined: int = 0  # how many of the batches are large already
-    used: int = 0
+    combined: int = 0  # how many leading batches are combined already
+    used: int = 0  # rows, dead ones included
     sealed: bool = False
 
     def slices(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The cells of a range of its rows."""
-        at = 0
+        """A range of its rows, batch by batch."""
+        offset = 0
         for batch in self.batches:
-            first, last = max(start, at), min(stop, at + batch.num_rows)
+            first, last = max(start, offset), min(stop, offset + batch.num_rows)
             if first < last:
-                yield batch.slice(first - at, last - first)
-            at += batch.num_rows
+                yield batch.slice(first - offset, last - first)
+            offset += batch.num_rows
 
 
 class FrozenRows:
-    """Rows as they are at one moment: taken at once, put together on any thread."""
+    """Rows as of one moment: captured at once, built into a table on any thread."""
 
     def __init__(
         self, schema: pa.Schema, parts: Sequence[tuple[list[pa.RecordBatch], np.ndarray]]
     ) -> None:
         self._schema = schema
-        self._parts = parts
+        self._parts = parts  # batches, and a mask over their rows
 
     def table(self) -> pa.Table:
         """The rows in the order of their last change."""
-        found: list[pa.RecordBatch] = []
+        chosen: list[pa.RecordBatch] = []
         for batches, mask in self._parts:
             if mask.all():
-                found += batches
+                chosen += batches
             elif mask.any():
-                some = pa.Table.from_batches(batches, self._schema).filter(pa.array(mask))
-                found += some.to_batches()
-        return pa.Table.from_batches(found, self._schema).combine_chunks()
+                filtered = pa.Table.from_batches(batches, self._schema).filter(pa.array(mask))
+                chosen += filtered.to_batches()
+        return pa.Table.from_batches(chosen, self._schema).combine_chunks()
 
 
 class SegmentedRows:
-    """All rows of one table, dead ones included until their segment is compacted."""
+    """All rows of one table, including dead ones until their segment is compacted."""
 
-    _ARRAYS = ("alive", "inside", "at", "ts", "group", "hash", "known", "summed", "version")
+    _ARRAYS = ("alive", "visible", "seq", "ts", "group", "hash", "hashed", "summed", "version")
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.alive = np.zeros(0, bool)
-        self.inside = np.zeros(0, bool)  # whether viewers are shown it
-        self.at = np.zeros(0, np.int64)  # where in the changelog it came
+        self.visible = np.zeros(0, bool)  # to viewers
+        self.seq = np.zeros(0, np.int64)  # the changelog offset after its batch
         self.ts = np.zeros(0, np.int64)
-        self.group = np.zeros(0, np.int8)  # of rows that are capped together
+        self.group = np.zeros(0, np.int8)  # rows of one group are capped together
         self.hash = np.zeros(0, np.uint64)
-        self.known = np.zeros(0, bool)  # whether the hash is there
-        self.summed = np.zeros(0, bool)  # whether it is in the table's sums
+        self.hashed = np.zeros(0, bool)  # whether `hash` is computed
+        self.summed = np.zeros(0, bool)  # whether `hash` is part of the table's hash
         self.version = np.zeros((0, 3), np.int64)
         self._segments: list[Segment] = []  # the last one is open
         self._free_numbers: list[int] = []
         self._alive_counts = np.zeros(0, np.int64)  # by segment number
 
     def append(self, batch: pa.RecordBatch, seq: int) -> np.ndarray:
-        """Room for new rows, not alive yet: their positions."""
+        """Store new rows, not alive yet; returns their positions."""
         positions = np.zeros(batch.num_rows, np.int64)
         done = 0
         while done < batch.num_rows:
@@ -90,105 +90,105 @@ class SegmentedRows:
             segment.batches.append(batch.slice(done, count))
             segment.used += count
             done += count
-        self.alive[positions] = self.inside[positions] = False
-        self.known[positions] = self.summed[positions] = False
-        self.at[positions] = seq
+        self.alive[positions] = self.visible[positions] = False
+        self.hashed[positions] = self.summed[positions] = False
+        self.seq[positions] = seq
         return positions
 
     def mark_alive(self, positions: np.ndarray) -> None:
-        """These rows are there now, and shown."""
-        self.alive[positions] = self.inside[positions] = True
+        """Make rows alive and visible."""
+        self.alive[positions] = self.visible[positions] = True
         self._adjust_counts(positions, 1)
 
     def mark_dead(self, positions: np.ndarray) -> None:
-        """These rows are gone."""
-        self.alive[positions] = self.inside[positions] = False
+        """Mark rows as removed."""
+        self.alive[positions] = self.visible[positions] = False
         self._adjust_counts(positions, -1)
 
     def positions_in(self, mask: np.ndarray, group: int | None = None) -> np.ndarray:
-        """The positions of rows in a mask, of a group or of all."""
+        """The positions set in a mask, of one group or of all."""
         return np.flatnonzero(mask if group is None else mask & (self.group == group))
 
     def ids_at(self, positions: np.ndarray) -> pa.Array:
-        """The identities at these positions, in their order."""
+        """The row IDs at these positions, in the same order."""
         order = np.argsort(positions, kind="stable")
         numbers = positions[order] // SEGMENT_ROWS
-        found = []
-        for segment in sorted(self._segments, key=lambda one: one.number):
-            some = positions[order[numbers == segment.number]] % SEGMENT_ROWS
-            if len(some):
+        chunks = []
+        for segment in sorted(self._segments, key=lambda segment: segment.number):
+            indices = positions[order[numbers == segment.number]] % SEGMENT_ROWS
+            if len(indices):
                 column = pa.chunked_array([b.column("_id") for b in segment.batches], pa.string())
-                found.append(column.combine_chunks().take(pa.array(some)))
-        back = np.empty(len(positions), np.int64)
-        back[order] = np.arange(len(positions))
-        texts = pa.chunked_array(found, pa.string()).combine_chunks()
-        return texts.take(pa.array(back))
+                chunks.append(column.combine_chunks().take(pa.array(indices)))
+        inverse = np.empty(len(positions), np.int64)
+        inverse[order] = np.arange(len(positions))
+        ids = pa.chunked_array(chunks, pa.string()).combine_chunks()
+        return ids.take(pa.array(inverse))
 
     def rows_at(self, positions: np.ndarray) -> pa.Table:
-        """The rows at ascending positions that were appended together."""
-        found: list[pa.RecordBatch] = []
+        """The rows at these positions in segment order; positions ascend within each segment."""
+        chosen: list[pa.RecordBatch] = []
         for segment in self._segments:
-            mine = positions[positions // SEGMENT_ROWS == segment.number] % SEGMENT_ROWS
-            if len(mine):
-                first, stop = int(mine[0]), int(mine[-1]) + 1
-                some = pa.Table.from_batches(segment.slices(first, stop), self.schema)
+            indices = positions[positions // SEGMENT_ROWS == segment.number] % SEGMENT_ROWS
+            if len(indices):
+                first, stop = int(indices[0]), int(indices[-1]) + 1
+                candidates = pa.Table.from_batches(segment.slices(first, stop), self.schema)
                 mask = np.zeros(stop - first, bool)
-                mask[mine - first] = True
-                found += some.filter(pa.array(mask)).to_batches()
-        return pa.Table.from_batches(found, self.schema).combine_chunks()
+                mask[indices - first] = True
+                chosen += candidates.filter(pa.array(mask)).to_batches()
+        return pa.Table.from_batches(chosen, self.schema).combine_chunks()
 
     def freeze(self, mask: np.ndarray, since: int = -1) -> FrozenRows:
-        """The rows in a mask that came after a point of the changelog, as they are now."""
+        """The rows set in a mask that were written after a changelog offset, as of now."""
         parts = []
         for segment in reversed(self._segments):
             here = self._range(segment)
-            if self.at[here].max(initial=0) <= since:
-                break  # and so are those before it
-            chosen = mask[here] & (self.at[here] > since)
+            if self.seq[here].max(initial=0) <= since:
+                break  # earlier segments are older still
+            chosen = mask[here] & (self.seq[here] > since)
             parts.append((list(segment.batches), chosen))
         return FrozenRows(self.schema, parts[::-1])
 
     def segment_to_compact(self) -> Segment | None:
-        """A segment that has as many dead rows as living ones, if any."""
+        """A segment with at least as many dead rows as alive ones, if any."""
         for segment in self._segments:
-            living = int(self._alive_counts[segment.number])
-            if not segment.sealed and segment.used > 2 * living + _SPARE:
+            alive = int(self._alive_counts[segment.number])
+            if not segment.sealed and segment.used > 2 * alive + _MIN_DEAD_ROWS:
                 self._seal(segment)
-            if segment.sealed and 2 * living <= segment.used:
+            if segment.sealed and 2 * alive <= segment.used:
                 return segment
         return None
 
-    def compact(self, segment: Segment, moved: OnMoved) -> None:
-        """Forget a segment's dead rows, and the next one's if both then fit into one."""
-        at = self._segments.index(segment)
+    def compact(self, segment: Segment, on_moved: OnMoved) -> None:
+        """Drop a segment's dead rows; merges it with the next one if both fit into one."""
+        index = self._segments.index(segment)
         merged = [segment]
-        living = int(self._alive_counts[segment.number])
-        after = self._segments[at + 1] if at + 1 < len(self._segments) else None
-        if after is not None and after.sealed:
-            both = living + int(self._alive_counts[after.number])
-            merged += [after] if both <= SEGMENT_ROWS else []
-        old = np.concatenate([self._alive_positions(one) for one in merged])
+        alive = int(self._alive_counts[segment.number])
+        following = self._segments[index + 1] if index + 1 < len(self._segments) else None
+        if following is not None and following.sealed:
+            both = alive + int(self._alive_counts[following.number])
+            merged += [following] if both <= SEGMENT_ROWS else []
+        kept = np.concatenate([self._alive_positions(old) for old in merged])
         cells = FrozenRows(
-            self.schema, [(one.batches, self.alive[self._range(one)]) for one in merged]
+            self.schema, [(old.batches, self.alive[self._range(old)]) for old in merged]
         ).table()
-        self._segments[at : at + len(merged)] = []
-        if not len(old):
+        self._segments[index : index + len(merged)] = []
+        if not len(kept):
             self._release(merged)
             return
-        kept = {name: getattr(self, name)[old] for name in self._ARRAYS}
+        metadata = {name: getattr(self, name)[kept] for name in self._ARRAYS}
         self._release(merged)
-        fresh = Segment(self._free_numbers.pop(), cells.to_batches(), used=len(old), sealed=True)
-        self._segments.insert(at, fresh)
+        fresh = Segment(self._free_numbers.pop(), cells.to_batches(), used=len(kept), sealed=True)
+        self._segments.insert(index, fresh)
         here = self._range(fresh)
-        for name, values in kept.items():
+        for name, values in metadata.items():
             getattr(self, name)[here] = values
-        self._alive_counts[fresh.number] = len(old)
-        moved(cells.column("_id").to_pylist(), range(here.start, here.stop))
+        self._alive_counts[fresh.number] = len(kept)
+        on_moved(cells.column("_id").to_pylist(), range(here.start, here.stop))
 
     def _alive_positions(self, segment: Segment) -> np.ndarray:
         here = self._range(segment)
-        living: np.ndarray = here.start + np.flatnonzero(self.alive[here])
-        return living
+        positions: np.ndarray = here.start + np.flatnonzero(self.alive[here])
+        return positions
 
     @staticmethod
     def _range(segment: Segment) -> slice:
@@ -200,14 +200,14 @@ class SegmentedRows:
         self._alive_counts += sign * counts
 
     def _release(self, segments: Sequence[Segment]) -> None:
-        for one in segments:
-            here = slice(one.number * SEGMENT_ROWS, (one.number + 1) * SEGMENT_ROWS)
-            self.alive[here] = self.inside[here] = False
-            self._alive_counts[one.number] = 0
-            self._free_numbers.append(one.number)
+        for segment in segments:
+            here = slice(segment.number * SEGMENT_ROWS, (segment.number + 1) * SEGMENT_ROWS)
+            self.alive[here] = self.visible[here] = False
+            self._alive_counts[segment.number] = 0
+            self._free_numbers.append(segment.number)
 
     def _open_segment(self) -> Segment:
-        """The segment that takes new rows."""
+        """The segment to append to."""
         last = self._segments[-1] if self._segments else None
         if last is not None and not last.sealed:
             if len(last.batches) - last.combined > _MANY_BATCHES:
@@ -225,12 +225,12 @@ class SegmentedRows:
         segment.sealed = True
 
     def _combine(self, segment: Segment, first: int) -> None:
-        some = pa.Table.from_batches(segment.batches[first:], self.schema).combine_chunks()
-        segment.batches[first:] = some.to_batches()
+        combined = pa.Table.from_batches(segment.batches[first:], self.schema).combine_chunks()
+        segment.batches[first:] = combined.to_batches()
         segment.combined = len(segment.batches)
 
     def _grow(self) -> None:
-        """Room for more segments: twice as many."""
+        """Double the capacity of the shared arrays."""
         before = len(self._alive_counts)
         count = max(1, 2 * before)
         self._free_numbers += range(count - 1, before - 1, -1)

@@ -1,6 +1,6 @@
-"""The tables that belong to livejoin itself: status, log, control messages, generations, audit.
+"""livejoin's own tables: status, log, control messages, generations, audit.
 
-Like the data tables they live on the event loop's thread, and whoever watches is told of changes.
+Like the data tables they belong to the event loop's thread, and listeners are told of changes.
 """
 
 from collections import deque
@@ -9,74 +9,73 @@ from typing import Any
 
 import pyarrow as pa
 
-from livejoin.core import spec
-from livejoin.core.outbox import row_id
+from livejoin.core import outbox, spec
 from livejoin.tables.ingest.decode import SCHEMAS, ChangeBatch
 from livejoin.tables.ingest.store import Delta, Store
 
 Row = Mapping[str, Any]
+OnChange = Callable[[str, Delta], None]
 _STATUS_COLUMNS = [column.name for column in spec.TABLES[spec.STATUS].columns]
 _EMPTY_STATUS = dict.fromkeys(name for name in _STATUS_COLUMNS if not name.startswith("_"))
-OnChange = Callable[[str, Delta], None]
 
 
 class SystemTable:
-    """A table whose ids grow: the newest rows are kept, a row that comes again is replaced."""
+    """A bounded table with ascending IDs: the newest rows stay, a repeated ID replaces its row."""
 
-    def __init__(self, name: str, kept: int, tell: OnChange) -> None:
+    def __init__(self, name: str, max_rows: int, on_change: OnChange) -> None:
         self.store = Store(SCHEMAS[name])
         self.rows: dict[str, Row] = {}
         self._name = name
-        self._max_rows = kept
-        self._on_change = tell
+        self._max_rows = max_rows
+        self._on_change = on_change
         self._order: deque[str] = deque()
-        self._last_evicted = ""  # the last one that was let go
+        self._last_evicted = ""  # the highest ID
         self._version = 0
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Add rows, or put them in the place of those with their `_id`; the oldest go."""
+        """Add rows or replace those with the same `_id`; evicts the oldest."""
         new = {
-            i: row
+            row_id: row
             for row in rows
-            if (i := row["_id"]) > self._last_evicted and self.rows.get(i) != row
+            if (row_id := row["_id"]) > self._last_evicted and self.rows.get(row_id) != row
         }
         if not new:
             return
-        self._order.extend(i for i in new if i not in self.rows)
+        self._order.extend(row_id for row_id in new if row_id not in self.rows)
         self.rows |= new
         self._version += 1
-        batch = pa.RecordBatch.from_pylist(list(new.values()), schema=SCHEMAS[self._name])
-        records = ChangeBatch.from_rows(list(new), batch, self._version)
-        self._on_change(self._name, self.store.apply(records))
+        cells = pa.RecordBatch.from_pylist(list(new.values()), schema=SCHEMAS[self._name])
+        batch = ChangeBatch.from_rows(list(new), cells, self._version)
+        self._on_change(self._name, self.store.apply(batch))
         self._evict(len(self._order) - self._max_rows)
 
     def clear(self) -> None:
-        """Start over."""
+        """Remove all rows, and accept any ID again."""
         self._evict(len(self._order))
         self._last_evicted = ""
 
     def _evict(self, count: int) -> None:
-        gone = [self._order.popleft() for _ in range(count)]
-        if not gone:
+        evicted = [self._order.popleft() for _ in range(count)]
+        if not evicted:
             return
-        for one in gone:
-            del self.rows[one]
-        self.store.drop(gone)
-        self._last_evicted = max(self._last_evicted, *gone)
-        nothing = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
-        self._on_change(self._name, Delta(nothing, gone))
+        for row_id in evicted:
+            del self.rows[row_id]
+        self.store.drop(evicted)
+        self._last_evicted = max(self._last_evicted, *evicted)
+        no_rows = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
+        self._on_change(self._name, Delta(no_rows, evicted))
 
 
 class SystemTables:
-    """All of them."""
+    """All system tables of one table server."""
 
-    def __init__(self, tell: OnChange, *, logs_kept: int, control_kept: int) -> None:
+    def __init__(self, on_change: OnChange, *, logs_kept: int, control_kept: int) -> None:
         self.status: Row = {}
-        self._status = SystemTable(spec.STATUS, 1, tell)
-        self._logs = SystemTable(spec.LOGS, logs_kept, tell)
-        self._control = SystemTable(spec.CONTROL, control_kept, tell)
-        self._generations = SystemTable(spec.GENERATIONS, spec.GENERATIONS_KEPT, tell)
-        self._audit = SystemTable(spec.AUDIT, spec.AUDIT_KEPT, tell)
+        self._status = SystemTable(spec.STATUS, 1, on_change)
+        self._logs = SystemTable(spec.LOGS, logs_kept, on_change)
+        self._control = SystemTable(spec.CONTROL, control_kept, on_change)
+        self._generations = SystemTable(spec.GENERATIONS, spec.GENERATIONS_KEPT, on_change)
+        self._audit = SystemTable(spec.AUDIT, spec.AUDIT_KEPT, on_change)
         self._tables = {
             spec.STATUS: self._status,
             spec.LOGS: self._logs,
@@ -88,7 +87,7 @@ class SystemTables:
         self.set_status({"state": "starting", "progress": 0, "message": "reading the ledger"})
 
     def store(self, table: str) -> Store:
-        """A table's rows."""
+        """The rows of a table."""
         return self._tables[table].store
 
     def set_status(self, row: Row) -> None:
@@ -97,44 +96,44 @@ class SystemTables:
         self._status.put([{**self.status, "_id": "status"}])
 
     def add_log_lines(self, lines: Sequence[Row]) -> None:
-        """Add lines to the log."""
+        """Append lines to the log."""
         self._logs.put(lines)
 
     def add_audit_rows(self, rows: Sequence[Row]) -> None:
-        """Add rows to the audit."""
+        """Append rows to the audit."""
         self._audit.put(rows)
 
     def put_control_messages(self, rows: Sequence[Row]) -> None:
-        """Show control messages and what became of them."""
+        """Add control messages with their outcomes, and call back who waits for one."""
         self._control.put(rows)
         for row in rows:
-            for answer in self._outcome_callbacks.pop(row["offset"], ()):
-                answer(row)
+            for callback in self._outcome_callbacks.pop(row["offset"], ()):
+                callback(row)
 
-    def on_outcome(self, offset: int, answer: Callable[[Row], None]) -> None:
-        """Call back once it is known what became of a control message."""
-        row = self._control.rows.get(row_id(offset))
+    def on_outcome(self, offset: int, callback: Callable[[Row], None]) -> None:
+        """Call back once the outcome of a control message is known."""
+        row = self._control.rows.get(outbox.row_id(offset))
         if row is not None:
-            answer(row)
+            callback(row)
         else:
-            self._outcome_callbacks.setdefault(offset, []).append(answer)
+            self._outcome_callbacks.setdefault(offset, []).append(callback)
 
     def put_generations(self, rows: Mapping[int, Row]) -> None:
-        """Show generations, by number. What is known of one and not given stays."""
+        """Add or update rows of generations, by number; cells that are not given stay."""
         known = self._generations.rows
         self._generations.put(
             [
-                {**known.get(row_id(number), {}), **row, "_id": row_id(number)}
+                {**known.get(outbox.row_id(number), {}), **row, "_id": outbox.row_id(number)}
                 for number, row in rows.items()
             ]
         )
 
     def generations(self) -> list[Row]:
-        """The generations, the newest first."""
+        """The rows of generations, newest first."""
         rows = self._generations.rows
         return [rows[row_id] for row_id in sorted(rows, reverse=True)]
 
     def clear(self) -> None:
-        """Start over: the ledger is another one."""
-        for journal in (self._logs, self._control, self._generations):
-            journal.clear()
+        """Remove what was read from a ledger that has been replaced."""
+        for table in (self._logs, self._control, self._generations):
+            table.clear()

@@ -16,7 +16,8 @@ from livejoin.core import spec
 from livejoin.core.tokens import role_includes
 from livejoin.errors import AskError
 from livejoin.tables.auth.identity import Identities
-from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.generation_tables import DATA_TABLES
 from livejoin.tables.ingest.store import Delta
 from livejoin.tables.live import frames
 from livejoin.tables.live.delivery import Delivery
