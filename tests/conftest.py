@@ -71,7 +71,7 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
 
 @pytest.fixture
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment in which nothing of ours is set."""
+    """Removes all LIVEJOIN_ variables from the environment."""
     for name in os.environ:
         if name.upper().startswith("LIVEJOIN_"):
             monkeypatch.delenv(name)

@@ -105,9 +105,9 @@ def test_status_of_an_unreachable_server_exits_with_1_and_a_hint(closed_port: in
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == (
-        f"livejoin: no livejoin answers at http://127.0.0.1:{closed_port}/:"
+        f"livejoin: no livejoin responds at http://127.0.0.1:{closed_port}/:"
         f" [Errno {ECONNREFUSED}] {os.strerror(ECONNREFUSED)}\n"
-        "  Start one with `livejoin demo`, or name it with --url.\n"
+        "  Start one with `livejoin demo`, or set its URL with --url.\n"
     )
 
 
