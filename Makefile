@@ -8,7 +8,7 @@ MODULES := node_modules/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser provider bench bench-swap bench-pipeline bench-tables bench-page lock pictures clean
+.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-tables bench-page lock pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
 SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control runtime kafka config cli app rig locks)
-THIRD := tests/core tests/tables tests/client tests/docs tests/browser
+THIRD := tests/core tests/tables tests/client tests/web tests/docs tests/browser
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests
@@ -49,7 +49,7 @@ lint: $(READY) ## check style and formatting
 types: $(READY) types-page ## check types, of Python and of the page
 	@$(BIN)/mypy
 
-page: $(MODULES) ## compile the page out of web/, after a change there
+page: $(MODULES) ## compile web/ into the served page, after a change there
 	@find src/livejoin/tables/static -name '*.js' -delete
 	@node_modules/.bin/tsc -p web
 
@@ -86,6 +86,9 @@ bench-swap: setup ## measure: control message to cutover at a viewer, rollback, 
 
 bench-pipeline: setup ## measure the pipeline: latency, new generations, catch-up, state, crash (PARTS="catch-up state")
 	@$(BIN)/python bench/pipeline.py $(PARTS)
+
+bench-generation: setup ## measure builds beside a live generation, phase by phase
+	@$(BIN)/python bench/new_generation.py
 
 bench-tables: setup ## measure the table server: latency, viewers, cutover, ingest (PARTS="viewers cutover")
 	@$(BIN)/python bench/tables.py $(PARTS)

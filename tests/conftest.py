@@ -56,9 +56,9 @@ Java = Callable[[str], Path]
 
 @pytest.fixture
 def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
-    """Makes a Java that says what it is told to say, and points JAVA_HOME at it."""
+    """Returns a function that writes a fake `java` script and points JAVA_HOME at it."""
 
-    def making(script: str) -> Path:
+    def create(script: str) -> Path:
         file = tmp_path / "jdk" / "bin" / "java"
         file.parent.mkdir(parents=True)
         file.write_text(script)
@@ -66,7 +66,7 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
         return file
 
-    return making
+    return create
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ import { registerShortcuts } from "./page/ui/shortcuts.js";
 import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
 import type { ControlReply, Generation, StatusRow } from "./protocol/api_types.js";
-import { Subscription } from "./protocol/frame.js";
-import type { Frame, FrameHeader } from "./protocol/frame.js";
-import { Verifier } from "./protocol/verification.js";
+import { Connection } from "./protocol/connection.js";
+import type { SessionFrame } from "./protocol/session.js";
 
 const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
@@ -38,29 +37,36 @@ let health: HealthView | null = null;
 let generations: Generation[] = [];
 let paused = false;
 
-const early: Frame[] = []; // frames received before the engine was loaded
-let receive = (frame: Frame): void => void early.push(frame);
-const address = new URL("api/v1/live", location.href);
-address.protocol = address.protocol.replace("http", "ws");
-address.hash = "";
-const subscription = new Subscription(address.href, TABLES, {
-  connected: () => statusBar.connected(),
-  lost: () => statusBar.disconnected(),
-  refused: (reason) => statusBar.refused(reason),
-  frame: (frame) => receive(frame),
-});
+const early: SessionFrame[] = []; // frames received before the engine was loaded
+let receive = (frame: SessionFrame): void => void early.push(frame);
+const listener = {
+  frame: (frame: SessionFrame) => receive(frame),
+  statusChanged: showConnection,
+  mismatch: (resubscribed: boolean) => {
+    health?.setMismatches(connection.mismatches);
+    if (resubscribed) toast.show("Rows differed from the server's. Loading them again.");
+  },
+  serverError: (message: string) => statusBar.showError(message),
+};
+// an error may be due to a page that the browser had suspended: it subscribed too late
+const connection = new Connection(new URL(".", location.href), listener, { retryErrors: true });
+connection.subscribe(TABLES);
 const showView = createViews(layout, { timeline: () => timeline?.draw(), health: () => health?.draw() });
 const user = currentUser();
 if (user) swapPanel.setUser(user);
 
-function resubscribe(): void {
-  subscription.change(paused ? TABLES.filter((table) => !DATA_TABLES.includes(table)) : TABLES);
+function showConnection(): void {
+  if (connection.state === "following") return statusBar.connected();
+  if (connection.state === "refused") return statusBar.refused(connection.reason);
+  statusBar.disconnected();
+  dispatchEvent(new Event("livejoin-disconnected")); // the session may have ended
 }
 
 /** While paused the server sends no data tables; afterwards they come as snapshots into the same grids. */
 function togglePause(): void {
   paused = !paused;
-  resubscribe();
+  const wanted = paused ? TABLES.filter((table) => !DATA_TABLES.includes(table)) : TABLES;
+  if (connection.state !== "refused") connection.subscribe(wanted);
   statusBar.paused(paused ? Date.now() : 0);
   const button = byId("pause");
   button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
@@ -121,28 +127,13 @@ const { tables } = grids;
 const history = (timeline = new Timeline(tables));
 const healthView = (health = new HealthView(tables));
 const latency = new LatencyMeter(healthView.latency);
-const verifier = new Verifier((needsSnapshots) => {
-  healthView.setMismatches(verifier.mismatches);
-  if (!needsSnapshots) return;
-  toast.show("Rows differed from the server's. Loading them again.");
-  resubscribe();
-});
 
-/** Drop data tables while paused, or while a restarted server has nothing live: the rows on the page are kept. */
-function withoutKeptTables(frame: Frame): Frame {
-  const { header, payloads } = frame;
-  if (!paused && (header.generation !== null || !statusBar.shownGeneration)) return frame;
-  const rest = [...header.parts.keys()].filter((i) => !DATA_TABLES.includes(header.parts[i]!.table));
-  return { header: { ...header, parts: rest.map((i) => header.parts[i]!) }, payloads: rest.map((i) => payloads[i]!) };
-}
-
-/** Update everything that shows a frame's content. `settled` are the tables that a heartbeat can verify. */
-async function frameApplied(frame: Frame, settled: string[]): Promise<void> {
-  const { header, payloads } = frame;
+/** A frame is in the tables: have it verified, and update everything that shows its content. */
+async function frameApplied(frame: SessionFrame): Promise<void> {
+  const { header, parts } = frame;
   latency.frameApplied(frame);
-  for (const [i, { table, kind }] of header.parts.entries()) verifier.applied(table, kind, payloads[i]!);
-  if (header.type === "heartbeat") await verify(header, settled);
-  const changed = new Set(header.parts.map(({ table }) => table));
+  connection.applied(frame, header.type === "heartbeat" ? await tables.rowCounts() : {});
+  const changed = new Set(parts.map(({ table }) => table));
   if (changed.has("generations")) {
     generations = await tables.rows<Generation>("generations", EXISTING);
     swapPanel.setGenerations(generations);
@@ -164,19 +155,10 @@ async function frameApplied(frame: Frame, settled: string[]): Promise<void> {
   if (HISTORY_TABLES.some((table) => changed.has(table))) history.refresh();
 }
 
-/** While nothing is live, the data tables cannot be verified: the server has no rows and the page keeps its own. */
-async function verify({ generation, tables: digests = {} }: FrameHeader, settled: string[]): Promise<void> {
-  const names = settled.filter((table) => digests[table] && (generation !== null || !DATA_TABLES.includes(table)));
-  verifier.heartbeat(Object.fromEntries(names.map((table) => [table, digests[table]!])), await tables.rowCounts());
-}
-
 receive = (frame) => {
-  const { header } = frame;
+  const { header, parts } = frame;
   latency.frameReceived(frame);
-  if (header.type === "error") statusBar.showError(header.message ?? "");
   if (header.type === "heartbeat") for (const part of [statusBar, grids, healthView]) part.heartbeat(header);
-  const kept = withoutKeptTables(frame);
-  const { settled } = subscription;
-  tables.enqueue(kept, () => frameApplied(kept, settled));
+  tables.enqueue(parts, () => frameApplied(frame));
 };
 early.forEach((frame) => receive(frame));

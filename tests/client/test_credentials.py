@@ -74,7 +74,7 @@ def test_a_file_that_is_damaged_holds_none(folder: Path, text: str) -> None:
 def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
     with pytest.raises(AskError) as refused:
         http.get(url, "api/v1/status", "sources")
-    assert "needs a token" in refused.value.message
+    assert "a token is required" in refused.value.message
     assert refused.value.hint == "Give a token in the environment variable LIVEJOIN_TOKEN."
 
 
@@ -86,7 +86,7 @@ def test_a_command_shows_its_token(
     assert run.invoke(main.cli, ["status", "--url", url]).exit_code == 0
     assert run.invoke(main.cli, ["show", "generations", "--url", url]).exit_code == 0
     refused = run.invoke(main.cli, ["show", "audit", "--url", url])
-    assert "needs the role operator; you are viewer" in str(refused.exception)
+    assert "the role operator is required; yours is viewer" in str(refused.exception)
 
 
 def test_a_command_shows_the_token_that_is_kept(url: str, door: AuthFixture) -> None:

@@ -224,7 +224,7 @@ def refusal(one: World) -> str:
     """What the status says of a login that does not work, or nothing."""
     status = one.status()
     said = f"{status['message']} {status['stale']}"
-    return said if re.search(r"refuses us|uthenticat|token", said) else ""
+    return said if re.search(r"TLS handshake or login|uthenticat|token", said) else ""
 
 
 def has_read(one: World, count: int) -> bool:
@@ -256,16 +256,16 @@ class Missing:
 
 
 MISSING = (
-    Missing("READ", "in.users", 'topic "{in.users}" may not be read'),
-    Missing("READ", "in.accounts", 'topic "{in.accounts}" may not be read'),
-    Missing("READ", "in.control", 'topic "{in.control}" may not be read'),
-    Missing("WRITE", "in.control", "cannot be written", swap=True),
-    Missing("CREATE", "in.control", 'topic "{in.control}" may not be made'),
-    Missing("CREATE", "own", "may not be made"),
-    Missing("DELETE", "own", "may not be deleted", swap=True),
-    Missing("READ", "own", "may not be read"),
-    Missing("WRITE", "own", "uthorization"),
-    Missing("READ", "group", "may not be used"),
+    Missing("READ", "in.users", 'not authorized to read topic "{in.users}"'),
+    Missing("READ", "in.accounts", 'not authorized to read topic "{in.accounts}"'),
+    Missing("READ", "in.control", 'not authorized to read topic "{in.control}"'),
+    Missing("WRITE", "in.control", "cannot write to control topic", swap=True),
+    Missing("CREATE", "in.control", 'not authorized to create topic "{in.control}"'),
+    Missing("CREATE", "own", "not authorized to create"),
+    Missing("DELETE", "own", "not authorized to delete", swap=True),
+    Missing("READ", "own", "not authorized to read"),
+    Missing("WRITE", "own", "uthoriz"),
+    Missing("READ", "group", "not authorized to use consumer group"),
     Missing("WRITE", "id", "uthorization"),
 )
 

@@ -94,7 +94,7 @@ def test_a11_a_topic_that_is_deleted_and_made_again(kafka: Kafka, tmp_path: Path
         for generation, count in ((2, 40), (3, 900)):
             _make_again(one, "users")
             play(one, [Produce("a", count)])
-            until(partial(_says, one, "deleted and made again"), "it is said", SAID_S)
+            until(partial(_says, one, "deleted and recreated"), "it is said", SAID_S)
             until(partial(_shows, one, generation), "it is built anew", BACK_S)
             play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
             one.live.log.write_text("")

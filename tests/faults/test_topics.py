@@ -88,7 +88,8 @@ def test_a8_topics_that_cannot_be_read(one: World, guarded: Kafka) -> None:
         ExpectLive("a"),
     ])  # fmt: skip
     deny(guarded, users_b)
-    play(one, [to_pair(NAME, "b"), WaitOutcome("rejected", "may not be read"), ExpectLive("a")])
+    rejected = WaitOutcome("rejected", "not authorized to read")
+    play(one, [to_pair(NAME, "b"), rejected, ExpectLive("a")])
     allow(guarded, users_b)
     # so many that reading them takes longer than taking the right away
     play(one, [Produce("b", 30_000), to_pair(NAME, "b"), WaitOutcome("building")])
@@ -110,7 +111,7 @@ def test_a8_a_right_that_is_taken_away_and_given_back(guarded: Kafka, tmp_path: 
     with world(guarded, tmp_path, "a8b") as one:
         users = one.topics("a")["users"]
         deny(guarded, users)
-        play(one, [WaitState("restarting", f'topic "{users}" may not be read', limit_s=15)])
+        play(one, [WaitState("restarting", f'not authorized to read topic "{users}"', limit_s=15)])
         assert one.live.table("users_ui"), "the last rows stay"
         one.watcher.replaying = True
         allow(guarded, users)
@@ -121,7 +122,7 @@ def test_a8_a_changelog_that_may_not_be_read(guarded: Kafka, tmp_path: Path) -> 
     with world(guarded, tmp_path, "a8c") as one:
         play(one, [ExpectOracle("a")])
         deny(guarded, "a8c.changelog.1")
-        said = 'topic "a8c.changelog.1" may not be read'
+        said = 'not authorized to read topic "a8c.changelog.1"'
         until(lambda: said in (one.status()["stale"] or ""), "it is named", 15)
         assert one.live.table("users_ui"), "the last rows stay"
         allow(guarded, "a8c.changelog.1")
@@ -137,7 +138,7 @@ def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
         guarded.delete(["a8d.changelog.1"])
         figures.now().landed(topics_deleted=1)
         until(lambda: one.status()["generation"] == 2, "it is built anew", 60)
-        assert "generation 1 cannot go on: its changelog was deleted" in one.live.log.read_text()
+        assert "generation 1 cannot continue: its changelog was deleted" in one.live.log.read_text()
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
 
 
@@ -180,7 +181,7 @@ def test_a5_a_refused_write_that_nothing_follows(guarded: Kafka, tmp_path: Path)
     with world(guarded, tmp_path, "a5b") as one:
         play(one, [ExpectOracle("a")])
         deny(guarded, "a5b.changelog.1", AclOperation.WRITE)
-        play(one, [Produce("a", 1), WaitState("restarting", "may not be written", limit_s=15)])
+        play(one, [Produce("a", 1), WaitState("restarting", "not authorized to write", limit_s=15)])
         one.watcher.replaying = True
         allow(guarded, "a5b.changelog.1")
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a")])

@@ -1,4 +1,4 @@
-"""Kafka's client properties: each key, in either spelling, as each family of clients gets it."""
+"""Kafka's client properties: each key, under either name, as each client library gets it."""
 
 import subprocess
 from collections.abc import Mapping
@@ -129,7 +129,7 @@ def test_what_livejoin_chooses_itself_is_not_used_and_said(name: str) -> None:
     found = properties.client_properties(SERVERS | {name: "1"})
     assert found.librdkafka == SERVERS | PLAIN
     assert found.java == SERVERS | PLAIN
-    assert found.warnings == (f"kafka.{name} is not used: livejoin chooses it itself",)
+    assert found.warnings == (f"kafka.{name} is ignored: livejoin sets it itself",)
 
 
 @pytest.mark.parametrize(("name", "other"), sorted(table.ALIASES.items()))
@@ -176,9 +176,9 @@ def test_librdkafka_takes_all_that_it_is_given() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("sasl.pasword", "is no property of Kafka's clients: did you mean sasl.password?"),
+        ("sasl.pasword", "is not a Kafka client property: did you mean sasl.password?"),
         ("bootstrap.server", "did you mean bootstrap.servers?"),
-        ("zzz", "kafka.zzz is no property of Kafka's clients"),
+        ("zzz", "kafka.zzz is not a Kafka client property"),
     ],
 )  # fmt: skip
 def test_what_nobody_understands_is_an_error_that_names_the_nearest(name: str, said: str) -> None:
@@ -187,7 +187,7 @@ def test_what_nobody_understands_is_an_error_that_names_the_nearest(name: str, s
 
 def test_a_property_under_two_names_must_say_one_thing() -> None:
     both = {"metadata.broker.list": "elsewhere:9092"}
-    assert refused(both) == "kafka: bootstrap.servers is given twice, with different values"
+    assert refused(both) == "kafka: bootstrap.servers is set twice, with different values"
 
 
 # --- logins
@@ -217,9 +217,9 @@ def test_a_jaas_configuration_tells_the_mechanism_where_it_can() -> None:
     plain = f'{MODULE}.plain.PlainLoginModule required username="u" password="pppppp";'
     assert understood(SASL | {"sasl.jaas.config": plain})[0]["sasl.mechanism"] == "PLAIN"
     scram = f'{MODULE}.scram.ScramLoginModule required username="u" password="pppppp";'
-    assert "sasl.mechanism is not given" in refused(SASL | {"sasl.jaas.config": scram})
+    assert "sasl.mechanism is not set" in refused(SASL | {"sasl.jaas.config": scram})
     differs = SASL | {"sasl.jaas.config": plain, "sasl.mechanism": "OAUTHBEARER"}
-    assert "sasl.mechanism and sasl.jaas.config say different things" in refused(differs)
+    assert "sasl.mechanism and sasl.jaas.config contradict each other" in refused(differs)
 
 
 def test_client_credentials_reach_both_from_librdkafkas_spelling() -> None:
@@ -293,14 +293,14 @@ def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"sasl.username": "u"}, "sasl.username is given, but security.protocol is not"),
-        ({"sasl.username": "u"}, "Write security.protocol: SASL_SSL"),
+        ({"sasl.username": "u"}, "sasl.username is set, but security.protocol is not"),
+        ({"sasl.username": "u"}, "Set security.protocol: SASL_SSL"),
         ({"sasl.username": "u"} | PLAIN, "but security.protocol is PLAINTEXT"),
         ({"sasl.username": "u", "security.protocol": "SSL"}, "but security.protocol is SSL"),
-        ({"ssl.ca.location": "/x"}, "Write security.protocol: SSL"),
+        ({"ssl.ca.location": "/x"}, "Set security.protocol: SSL"),
         ({"ssl.ca.location": "/x", "security.protocol": "plaintext"}, "is PLAINTEXT"),
-        ({"security.protocol": "TLS"}, "Known are PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-        (SASL, "sasl.mechanism is not given. Known are PLAIN,"),
+        ({"security.protocol": "TLS"}, "Use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (SASL, "sasl.mechanism is not set. Use one of PLAIN,"),
         (SASL | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
         (SASL | {"sasl.mechanism": "PLAIN", "sasl.username": "u"}, "PLAIN needs sasl.password"),
         (OIDC | {"sasl.oauthbearer.client.secret": ""}, "or clientSecret in sasl.jaas.config"),
@@ -310,13 +310,13 @@ def test_who_vouches_for_the_token_endpoint_reaches_both(tmp_path: Path) -> None
         (OIDC | {"sasl.login.callback.handler.class": "com.x.Y"}, HANDLER),
         (OIDC | {"sasl.oauthbearer.extensions": "lonely"}, "Write NAME=VALUE,NAME=VALUE"),
         (OIDC | {"sasl.oauthbearer.extensions": "auth=x"}, "'auth' cannot be an extension"),
-        (SASL | {"sasl.jaas.config": "nonsense"}, "sasl.jaas.config cannot be read"),
+        (SASL | {"sasl.jaas.config": "nonsense"}, "sasl.jaas.config cannot be parsed"),
         (SASL | {"sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required a=b;"}, "option a"),
         (SASL | {"sasl.jaas.config": "com.x.Module required;"}, "names com.x.Module"),
         (SASL | {"sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required; x"}, "cannot be"),
         (SASL | {"ssl.endpoint.identification.algorithm": ""} | OIDC, "host names are verified"),
-        (OIDC | {"ssl.endpoint.identification.algorithm": "none"}, "could pose as the broker"),
-        (OIDC | {"enable.ssl.certificate.verification": "false"}, "could pose as the broker"),
+        (OIDC | {"ssl.endpoint.identification.algorithm": "none"}, "could impersonate the broker"),
+        (OIDC | {"enable.ssl.certificate.verification": "false"}, "could impersonate the broker"),
     ],
 )  # fmt: skip
 def test_nothing_falls_back_and_what_is_missing_is_said(given: dict[str, str], said: str) -> None:
@@ -433,8 +433,8 @@ def test_that_line_of_keytools_works(ca: Authority, tmp_path: Path) -> None:
     ("given", "said"),
     [
         ({"ssl.ca.location": "/no/such"}, "ssl.ca.location: /no/such cannot be read: No such file"),
-        ({"ssl.ca.pem": "hunter2"}, "ssl.ca.pem holds no certificate in PEM"),
-        ({"ssl.ca.pem": "x", "ssl.truststore.location": "y"}, "both name whom to trust"),
+        ({"ssl.ca.pem": "hunter2"}, "ssl.ca.pem contains no PEM certificate"),
+        ({"ssl.ca.pem": "x", "ssl.truststore.location": "y"}, "both set trusted certificates"),
         ({"ssl.key.pem": "x"}, "also needs ssl.certificate.location"),
     ],
 )
@@ -447,7 +447,7 @@ def test_a_wrong_password_of_a_key_is_named_and_nothing_of_the_key_shown(ca: Aut
     given = SSL | {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem("hush-hush")}
     assert refused(given) == "kafka: the key in ssl.key.pem needs ssl.key.password"
     said = refused(given | {"ssl.key.password": "other-one"})
-    assert said == "kafka: the key in ssl.key.pem is no PEM, or needs another ssl.key.password"
+    assert said == "kafka: the key in ssl.key.pem is not PEM, or needs another ssl.key.password"
 
 
 # --- files, and what is secret

@@ -20,7 +20,7 @@ def test_a_query_that_was_started_meanwhile_is_kept(
 ) -> None:
     monkeypatch.setattr(queries, "_WATCH_S", 0)
     # it has ended whenever it is asked: one by itself, one because it was stopped
-    monkeypatch.setattr(Queries, "_end_of", lambda *_: QueryFailed("it stopped"))
+    monkeypatch.setattr(Queries, "_find_end", lambda *_: QueryFailed("it stopped"))
     kafka = Kafka({"bootstrap.servers": "127.0.0.1:9"})
     session = SparkDriver(SparkSettings(), lock=0, log=tmp_path / "log")
     watched = Queries(session, kafka, Names("x"), str(tmp_path), SparkSettings())

@@ -145,7 +145,7 @@ def test_a_topic_that_was_made_again_is_another_one(one: SourcePair) -> None:
     one.kafka.delete([one.users])
     until(lambda: not one.kafka.describe([one.users]), "it is gone")
     one.kafka.create_topic(one.users, partitions=2)
-    with pytest.raises(GenerationUnrecoverable, match="deleted and made again"):
+    with pytest.raises(GenerationUnrecoverable, match="deleted and recreated"):
         source_watch.source_topics(one.kafka, generation)
 
 
@@ -161,7 +161,7 @@ def test_a_run_goes_on_where_finished_batches_have_ended(one: SourcePair) -> Non
 def test_what_is_live_needs_its_checkpoint(one: SourcePair) -> None:
     generation = one.generation
     topics = source_watch.source_topics(one.kafka, generation)
-    with pytest.raises(GenerationUnrecoverable, match="its checkpoint is gone"):
+    with pytest.raises(GenerationUnrecoverable, match="its checkpoint is missing"):
         source_watch.resume_offsets(one.kafka, generation, topics, None)
     building = replace(generation, ready_at=None)
     assert source_watch.resume_offsets(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
@@ -206,7 +206,7 @@ class RecordingListener:
 
 
 def test_topics_are_watched(one: SourcePair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_watch, "_LOOK_S", 0.05)
+    monkeypatch.setattr(source_watch, "_CHECK_S", 0.05)
     generation, told, stop = one.with_topics(), RecordingListener(), threading.Event()
     watching = threading.Thread(
         target=source_watch.watch,
@@ -223,11 +223,11 @@ def test_topics_are_watched(one: SourcePair, monkeypatch: pytest.MonkeyPatch) ->
         one.kafka.delete([one.names.changelog(1)])
         until(lambda: told.spoilt_by == "its changelog was deleted", "that loss is told")
         one.kafka.create_topic(one.names.changelog(1))
-        until(lambda: "changelog was deleted and made again" in told.spoilt_by, "so is this")
+        until(lambda: "changelog was deleted and recreated" in told.spoilt_by, "so is this")
         one.kafka.delete([one.accounts])
         until(lambda: "does not exist" in (told.why or ""), "the loss is told")
         one.kafka.create_topic(one.accounts)
-        again = f'topic "{one.accounts}" was deleted and made again'
+        again = f'topic "{one.accounts}" was deleted and recreated'
         until(lambda: told.spoilt_by == again, "that it is another one is told")
         assert not told.again, "nothing was refused"
     finally:
@@ -239,18 +239,18 @@ def test_a_topic_of_the_same_name_is_not_a_generations_own(one: SourcePair) -> N
     generation = one.with_topics()
     source_watch.check_own_topics(one.kafka, one.names, generation)
     again = one.kafka.recreate_topic(one.names.changelog(1))
-    with pytest.raises(GenerationUnrecoverable, match="its changelog was deleted and made again"):
+    with pytest.raises(GenerationUnrecoverable, match="its changelog was deleted and recreated"):
         source_watch.check_own_topics(one.kafka, one.names, generation)
     generation = replace(generation, changelog_id=again.id)
     source_watch.check_own_topics(one.kafka, one.names, generation)
     one.kafka.recreate_topic(one.names.bootstrap(1))
-    with pytest.raises(GenerationUnrecoverable, match="its feed was deleted and made again"):
+    with pytest.raises(GenerationUnrecoverable, match="its feed was deleted and recreated"):
         source_watch.check_own_topics(one.kafka, one.names, generation)
     one.kafka.delete([one.names.bootstrap(1)])
     until(lambda: not one.kafka.describe([one.names.bootstrap(1)]), "it is gone")
     with pytest.raises(GenerationUnrecoverable, match="its feed was deleted"):
         source_watch.check_own_topics(one.kafka, one.names, generation)
-    with pytest.raises(GenerationUnrecoverable, match="nobody knows whose its topics are"):
+    with pytest.raises(GenerationUnrecoverable, match="did not record its topic ids"):
         source_watch.check_own_topics(one.kafka, one.names, one.generation)
 
 

@@ -31,7 +31,7 @@ def test_a_jvm_that_is_killed_while_it_starts_is_an_error_of_ours(
             return gateway
 
         monkeypatch.setattr(sessions, "launch_gateway", launch_and_kill)
-        with pytest.raises(QueryFailed, match="Spark's JVM ended"):
+        with pytest.raises(QueryFailed, match="Spark's JVM exited"):
             session.spark()
         assert not session.alive
 
@@ -53,7 +53,7 @@ def test_a_jvm_that_is_killed_for_good_is_gone_at_once_and_no_other_is_started(
                 return gateway
 
             monkeypatch.setattr(sessions, "launch_gateway", launch_and_kill)
-            with pytest.raises(QueryFailed, match="Spark's JVM ended"):
+            with pytest.raises(QueryFailed, match="Spark's JVM exited"):
                 session.spark()
         else:
             session.spark()

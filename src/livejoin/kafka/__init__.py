@@ -1,1 +1,1 @@
-"""Kafka clients: properties, topics, reading, writing. Knows nothing of what the records mean."""
+"""Kafka clients: properties, topics, reading, writing. Independent of what records mean."""

@@ -1,4 +1,4 @@
-"""Reading topics: records as they arrive, to the end, or just the last one of each partition."""
+"""Reads topics: records as they arrive, to the end, or only the last of each partition."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +11,8 @@ from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
 from livejoin.kafka.errors import from_kafka_error
 
-# What ends a partition's reading for good; all else librdkafka tries again by itself. Names with
-# an underscore are librdkafka's own errors, not private.
+# Errors after which a partition is not read any more; librdkafka retries all others itself. Names
+# with an underscore are librdkafka's own errors, not private.
 _FATAL_ERRORS = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -21,18 +21,17 @@ _FATAL_ERRORS = (
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 )
 
-
 _MAX_BATCH = 10_000
 _POLL_S = 0.1
-_GATHER_S = 0.04  # where nobody looks on
-_GATHER_VISIBLE_S = 0.005  # where they do
+_GATHER_S = 0.04  # of records that are not shown yet
+_GATHER_VISIBLE_S = 0.005  # of records that viewers wait for
 _RATE_WINDOW_S = 0.1
-_SPLIT_BYTES = 4 << 20  # 100,000 rows in bundles, or 10,000 with a record each several times
+_SPLIT_BYTES = 4 << 20  # 100,000 rows in bundles, or several times 10,000 single records
 _HIGH_RATE_PER_S = 2000
 
 
 class Record(NamedTuple):
-    """A record that was read. A key or a value that is null is empty."""
+    """A record. A null key or value is empty."""
 
     topic: str
     offset: int
@@ -56,11 +55,11 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True)
 class ReaderEvents:
-    """Who is told, by topic, of what comes between records."""
+    """Callbacks, by topic, for what a consumer reports besides records."""
 
-    # it cannot be read any more; the answer says whether that is fine
+    # the topic cannot be read any more; True if that is handled, else an error is raised
     on_unreadable: Callable[[str], bool] = lambda _: False
-    on_end: Callable[[str], object] = lambda _: None  # all that stood in it was read
+    on_end: Callable[[str], object] = lambda _: None  # a partition was read to its end
 
 
 _NO_EVENTS = ReaderEvents()
@@ -68,19 +67,19 @@ _NO_EVENTS = ReaderEvents()
 
 def poll_batch(
     consumer: Consumer,
-    most: int,
+    max_messages: int,
     wait_s: float,
     events: ReaderEvents = _NO_EVENTS,
     *,
     gather_s: float = 0,
 ) -> list[Message]:
-    """What has arrived, as soon as anything has, or a while after that. Events are left out."""
-    # consume alone would wait for the whole number
+    """Messages that have arrived, as soon as there is one, or `gather_s` after it."""
+    # consume alone would wait for the maximum number
     first = consumer.poll(wait_s)
     if first is None:
         return []
     messages = []
-    for message in (first, *consumer.consume(most, gather_s)):
+    for message in (first, *consumer.consume(max_messages, gather_s)):
         error = message.error()
         if error is None:
             messages.append(message)
@@ -92,9 +91,9 @@ def poll_batch(
 
 
 class BatchReader:
-    """Reads what arrives: at once while it is little, gathered while it is much.
+    """Reads messages in batches: immediately at a low rate, gathered at a high one.
 
-    Each batch has a cost of its own, whatever its size.
+    A batch has a fixed cost, whatever its size.
     """
 
     def __init__(self, consumer: Consumer, events: ReaderEvents = _NO_EVENTS) -> None:
@@ -104,9 +103,9 @@ class BatchReader:
         self._since, self._count = time.monotonic(), 0
 
     def next_batch(self, *, shown: bool = False) -> list[Message]:
-        """The next batch; empty where nothing has come for a moment.
+        """The next batch; empty if nothing arrives for a moment.
 
-        What is `shown` is waited for by people.
+        Records that are `shown` are gathered for a shorter time, since viewers wait for them.
         """
         gather_s = _GATHER_VISIBLE_S if shown else _GATHER_S
         messages = poll_batch(
@@ -118,49 +117,51 @@ class BatchReader:
         )
         self._count += len(messages)
         took_s = time.monotonic() - self._since
-        if took_s > _RATE_WINDOW_S:  # two that come together are not much
+        if took_s > _RATE_WINDOW_S:  # two records at once are no high rate
             self._high_rate = self._count > _HIGH_RATE_PER_S * took_s
             self._since, self._count = time.monotonic(), 0
         return messages
 
 
 def split_by_size(messages: list[Message]) -> Iterator[list[Message]]:
-    """Messages in portions that do not take long: each may hold thousands of rows."""
-    some: list[Message] = []
+    """Split messages into parts of limited size, since each may contain thousands of rows."""
+    part: list[Message] = []
     size = 0
     for message in messages:
-        size += len(message)  # of its value
-        some.append(message)
+        size += len(message)  # the length of its value
+        part.append(message)
         if size >= _SPLIT_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def last_readable(
     kafka: Kafka, group: str, within: Mapping[PartitionId, OffsetRange]
 ) -> dict[PartitionId, int]:
-    """The last record in each span that a reader gets; places without one are left out.
+    """Offset of the last readable record in each range; without partitions that have none.
 
-    The end offset alone does not tell: below it may stand transaction markers and aborted records.
+    The end offset is not enough: transaction markers and aborted records may precede it.
     """
     found: dict[PartitionId, int] = {}
-    left = {place: span for place, span in within.items() if span.end > span.start}
-    # brokers answer at once, also where nothing follows
+    left = {
+        partition: offsets for partition, offsets in within.items() if offsets.end > offsets.start
+    }
+    # brokers answer at once, even at the end of a partition
     consumer = kafka.reader(group, fetch_wait_ms=1)
     try:
         step = 1
         while left:
             tails = {
-                place: OffsetRange(max(span.start, span.end - step), span.end)
-                for place, span in left.items()
+                partition: OffsetRange(max(offsets.start, offsets.end - step), offsets.end)
+                for partition, offsets in left.items()
             }
             found |= _last_offsets(consumer, tails)
             left = {
-                place: span
-                for place, span in left.items()
-                if place not in found and tails[place].start > span.start
+                partition: offsets
+                for partition, offsets in left.items()
+                if partition not in found and tails[partition].start > offsets.start
             }
             step *= 16
     finally:
@@ -169,40 +170,44 @@ def last_readable(
 
 
 def _last_offsets(
-    consumer: Consumer, spans: Mapping[PartitionId, OffsetRange]
+    consumer: Consumer, ranges: Mapping[PartitionId, OffsetRange]
 ) -> dict[PartitionId, int]:
-    """The last record of each span, all read together."""
+    """Offset of the last readable record in each range, all read together."""
     found: dict[PartitionId, int] = {}
-    reading = set(spans)
-    consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
+    unfinished = set(ranges)
+    consumer.assign(
+        [TopicPartition(*partition, offsets.start) for partition, offsets in ranges.items()]
+    )
     until = time.monotonic() + REQUEST_TIMEOUT_S
-    while reading:
+    while unfinished:
         message = consumer.poll(max(0.0, until - time.monotonic()))
         if message is None:
-            topic = next(iter(reading)).topic
+            topic = next(iter(unfinished)).topic
             raise KafkaUnavailable(
                 f'topic "{topic}" was not read to its end within {REQUEST_TIMEOUT_S} s'
             )
-        place = PartitionId(message.topic() or "", message.partition() or 0)
+        partition = PartitionId(message.topic() or "", message.partition() or 0)
         error, offset = message.error(), message.offset() or 0
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-            raise from_kafka_error(KafkaException(error), place.topic)
-        if place not in reading:
+            raise from_kafka_error(KafkaException(error), partition.topic)
+        if partition not in unfinished:
             continue
-        end = spans[place].end
+        end = ranges[partition].end
         if error is None and offset < end:
-            found[place] = offset
+            found[partition] = offset
         if error is not None or offset >= end - 1:
-            reading.discard(place)
+            unfinished.discard(partition)
     return found
 
 
-def existing_offsets(kafka: Kafka, group: str, place: PartitionId, within: range) -> Iterator[int]:
-    """The offsets in a range that hold a record that a reader gets."""
+def existing_offsets(
+    kafka: Kafka, group: str, partition: PartitionId, within: range
+) -> Iterator[int]:
+    """The offsets of a range that have a readable record."""
     consumer = kafka.reader(group)
     try:
-        consumer.assign([TopicPartition(*place, within.start)])
-        for record in read_to_end(consumer, place.topic):
+        consumer.assign([TopicPartition(*partition, within.start)])
+        for record in read_to_end(consumer, partition.topic):
             if record.offset >= within.stop:
                 return
             yield record.offset
@@ -211,7 +216,7 @@ def existing_offsets(kafka: Kafka, group: str, place: PartitionId, within: range
 
 
 def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
-    """What stands in the one partition that is assigned, up to its end."""
+    """The records of the one assigned partition, up to its end."""
     until = time.monotonic() + REQUEST_TIMEOUT_S
     while time.monotonic() < until:
         message = consumer.poll(0.2)
@@ -225,12 +230,12 @@ def read_to_end(consumer: Consumer, topic: str) -> Iterable[Record]:
             return
         else:
             raise from_kafka_error(KafkaException(error), topic)
-    raise KafkaUnavailable(f'topic "{topic}" gives no answer within {REQUEST_TIMEOUT_S} s')
+    raise KafkaUnavailable(f'topic "{topic}": no answer within {REQUEST_TIMEOUT_S} s')
 
 
 def to_record(message: Message) -> Record:
-    """A message without what few need."""
-    # only the types doubt that what was read has a topic and an offset
+    """A message as a record."""
+    # topic and offset are optional only in the type hints
     return Record(
         message.topic() or "", message.offset() or 0, message.key() or b"", message.value() or b""
     )

@@ -1,7 +1,7 @@
-"""Signatures by which livejoin's processes know what one of them has written to a shared topic.
+"""Signatures on records in shared topics: they prove that a livejoin process wrote a record.
 
-Each process has a key of its own, and the public half stands in the topic of access, which nobody
-but livejoin may write. So whoever can only read it cannot sign.
+Each process has its own key pair. The public keys are in the access topic, which only livejoin is
+authorized to write; read access to it is not enough to sign.
 """
 
 import base64
@@ -16,31 +16,31 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 _FORMAT = 1
 _KEY_PREFIX = "signer/"
-_MAX_SKEW_MS = 300_000  # between the signature and the record's own time, by two clocks
-_MAX_SEEN = 10_000  # signatures that were seen
+_MAX_SKEW_MS = 300_000  # between the times of signature and record, from two clocks
+_MAX_SEEN = 10_000  # signatures that are remembered
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Signs for this process."""
+    """Signs records of this process."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     _key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate, repr=False)
 
     def key_record(self) -> tuple[bytes, bytes]:
-        """Key and value that let others check what is signed here."""
+        """Key and value of the access record that publishes this process's public key."""
         public = base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
         value = json.dumps({"format": _FORMAT, "key": public})
         return f"{_KEY_PREFIX}{self.id}".encode(), value.encode()
 
     def sign(self, topic: str, by: bytes, value: bytes, at_ms: int) -> bytes:
         """The signature of a record, for its header."""
-        made = base64.b64encode(self._key.sign(_signing_input(topic, by, value, at_ms))).decode()
-        return f"{_FORMAT} {self.id} {at_ms} {made}".encode()
+        encoded = base64.b64encode(self._key.sign(_signing_input(topic, by, value, at_ms))).decode()
+        return f"{_FORMAT} {self.id} {at_ms} {encoded}".encode()
 
 
 class SignedRecord(NamedTuple):
-    """A record of which a signature says who wrote it."""
+    """The parts of a record that a signature covers, and its position."""
 
     topic: str
     offset: int
@@ -50,14 +50,14 @@ class SignedRecord(NamedTuple):
 
 
 class SignatureVerifier:
-    """Checks what is signed. It counts at one place: a copy is not from whom it was copied."""
+    """Verifies signatures. Each is valid for one offset, so copies of a record are refused."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Ed25519PublicKey] = {}
-        self._seen: dict[bytes, int] = {}  # where
+        self._seen: dict[bytes, int] = {}  # signature: offset
 
     def add_key(self, key: bytes, value: bytes) -> None:
-        """Note a record of the topic of access; what is no key of a signer says nothing."""
+        """Take a record of the access topic; those that are no public key are ignored."""
         name = key.decode(errors="replace")
         if not name.startswith(_KEY_PREFIX):
             return
@@ -68,12 +68,12 @@ class SignatureVerifier:
             self._keys.pop(name.removeprefix(_KEY_PREFIX), None)
 
     def knows_signer(self, signature: bytes) -> bool:
-        """Whether the key of a signature is known, or it is none at all."""
+        """Whether the signature's key is known. A malformed signature needs none."""
         parts = _decode(signature)
         return parts is None or parts[0] in self._keys
 
     def verify(self, record: "SignedRecord", signature: bytes) -> bool:
-        """Whether one of livejoin's processes wrote just this record, at about its time."""
+        """Whether a livejoin process wrote this record, at about its time."""
         parts = _decode(signature)
         key = self._keys.get(parts[0]) if parts else None
         if parts is None or key is None or abs(parts[1] - record.at_ms) > _MAX_SKEW_MS:
@@ -82,24 +82,24 @@ class SignatureVerifier:
             key.verify(parts[2], _signing_input(record.topic, record.by, record.value, parts[1]))
         except InvalidSignature:
             return False
-        first = self._seen.setdefault(parts[2], record.offset)  # which may be read again
+        first = self._seen.setdefault(parts[2], record.offset)  # it may be read again
         if len(self._seen) > _MAX_SEEN:
             del self._seen[next(iter(self._seen))]
         return first == record.offset
 
 
 def _signing_input(topic: str, by: bytes, value: bytes, at_ms: int) -> bytes:
-    """All that must not be changed, in one form."""
-    hashes = [hashlib.sha256(one).hexdigest() for one in (by, value)]
+    """The bytes that are signed."""
+    hashes = [hashlib.sha256(part).hexdigest() for part in (by, value)]
     return json.dumps(["livejoin control", _FORMAT, topic, at_ms, *hashes]).encode()
 
 
 def _decode(signature: bytes) -> tuple[str, int, bytes] | None:
-    """Who signed, when, and the signature itself."""
+    """Signer id, time and signature; None if malformed."""
     try:
-        form, signer, at, made = signature.decode("ascii").split(" ")
-        if form != str(_FORMAT):
+        version, signer, at, encoded = signature.decode("ascii").split(" ")
+        if version != str(_FORMAT):
             return None
-        return signer, int(at), base64.b64decode(made, validate=True)
+        return signer, int(at), base64.b64decode(encoded, validate=True)
     except ValueError:
         return None

@@ -1,1 +1,1 @@
-"""Source topics to changelog, on Spark in Real-time Mode. Knows nothing of tables or viewers."""
+"""Joins source topics into a changelog on Spark in Real-time Mode. Independent of the tables."""

@@ -1,6 +1,6 @@
-"""Checkpoints of generations, on whatever file system Hadoop knows: what is there, how far, gone.
+"""Checkpoints of generations on any file system that Hadoop supports: list, read, reset, delete.
 
-What is inside belongs to Spark; only its logs of finished batches are read here.
+Their content belongs to Spark. Only the metadata and the offset and commit logs are read here.
 """
 
 import contextlib
@@ -15,61 +15,61 @@ from py4j.protocol import Py4JError
 from livejoin.errors import GenerationUnrecoverable, QueryFailed, first_line
 from livejoin.pipeline.spark_driver import SparkDriver
 
-_METADATA = "metadata"  # the first file of a checkpoint
+_METADATA = "metadata"  # the file that Spark writes first
 CommittedOffsets = Mapping[str, Mapping[int, int]]  # by topic and partition: the next offset
 
 
 class Checkpoints:
-    """All checkpoints of one livejoin: a folder with one for each generation."""
+    """The checkpoints of one livejoin: a folder with a checkpoint per generation."""
 
-    def __init__(self, session: SparkDriver, root: str) -> None:
-        self._session = session
+    def __init__(self, driver: SparkDriver, root: str) -> None:
+        self._driver = driver
         self.root = root.rstrip("/")
 
     def path(self, generation: int | str) -> str:
-        """Where a generation's is, or one by another name."""
+        """Path of a generation's checkpoint, or of another one by name."""
         return f"{self.root}/{generation}"
 
     def generations(self) -> list[int]:
-        """The generations that left one."""
-        if is_local(self.root):  # known before there is a JVM
+        """Numbers of the generations that have a checkpoint."""
+        if is_local(self.root):  # so that no JVM is needed yet
             folder = Path(urlparse(self.root).path)
-            names = [one.name for one in folder.iterdir()] if folder.exists() else []
+            names = [entry.name for entry in folder.iterdir()] if folder.exists() else []
         else:
             with self._hadoop() as (files, path):
                 names = _list_names(files, path(self.root))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def delete(self, generation: int | str) -> None:
-        """Remove a generation's."""
+        """Delete a checkpoint."""
         with self._hadoop() as (files, path):
-            where = path(self.path(generation))
-            files(where).delete(where, True)  # noqa: FBT003 - Java has no names for arguments
+            folder = path(self.path(generation))
+            files(folder).delete(folder, True)  # noqa: FBT003 - Java has no keyword arguments
 
     def reset(self, generation: int | str) -> None:
-        """Remove all of it but that there is one."""
+        """Reset to an empty checkpoint, keeping its metadata."""
         with self._hadoop() as (files, path):
             for name in _list_names(files, path(self.path(generation))):
                 if name != _METADATA:
-                    where = path(f"{self.path(generation)}/{name}")
-                    files(where).delete(where, True)  # noqa: FBT003 - as above
+                    file = path(f"{self.path(generation)}/{name}")
+                    files(file).delete(file, True)  # noqa: FBT003 - as above
 
     def committed_offsets(self, generation: int | str) -> CommittedOffsets | None:
-        """Up to where finished batches have read; None where there is no checkpoint."""
+        """Next offsets after the last committed batch; None where there is no checkpoint."""
         with self._hadoop() as (files, path):
-            known = path(f"{self.path(generation)}/{_METADATA}")
-            if not files(known).exists(known):
+            metadata = path(f"{self.path(generation)}/{_METADATA}")
+            if not files(metadata).exists(metadata):
                 return None
-            if not _is_json(self._read_text(files(known).open(known))):
+            if not _is_json(self._read_text(files(metadata).open(metadata))):
                 raise GenerationUnrecoverable("its checkpoint has unreadable metadata")
-            ended = _list_names(files, path(f"{self.path(generation)}/commits"))
-            last = max((int(name) for name in ended if name.isdecimal()), default=None)
+            commits = _list_names(files, path(f"{self.path(generation)}/commits"))
+            last = max((int(name) for name in commits if name.isdecimal()), default=None)
             if last is None:
                 return {}
-            where = path(f"{self.path(generation)}/offsets/{last}")
-            if not files(where).exists(where):
+            offsets_file = path(f"{self.path(generation)}/offsets/{last}")
+            if not files(offsets_file).exists(offsets_file):
                 raise GenerationUnrecoverable(f"its checkpoint has no offsets of batch {last}")
-            text = self._read_text(files(where).open(where))
+            text = self._read_text(files(offsets_file).open(offsets_file))
         try:
             _version, _conf, first, *others = text.splitlines()
             ends = [json.loads(source) for source in (first, *others)]
@@ -84,7 +84,7 @@ class Checkpoints:
             ) from error
 
     def _read_text(self, stream: Any) -> str:
-        jvm = self._session.spark()._jvm  # noqa: SLF001 - pyspark has no other way to Hadoop
+        jvm = self._driver.spark()._jvm  # noqa: SLF001 - pyspark has no public access to Hadoop
         assert jvm is not None
         try:
             return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -93,19 +93,19 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _hadoop(self) -> Iterator[tuple[Callable[[Any], Any], Callable[[str], Any]]]:
-        """The file system of a path and paths, as Hadoop knows them: not every one is local."""
-        spark = self._session.spark()
+        """Two functions: the file system of a Hadoop path, and a Hadoop path from text."""
+        spark = self._driver.spark()
         jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001
         assert jvm is not None
         try:
             conf, path = session.sessionState().newHadoopConf(), jvm.org.apache.hadoop.fs.Path
-            yield lambda where: where.getFileSystem(conf), path
+            yield lambda file: file.getFileSystem(conf), path
         except (Py4JError, OSError) as error:
-            raise QueryFailed(f"checkpoints are out of reach: {first_line(error)}") from error
+            raise QueryFailed(f"cannot access the checkpoints: {first_line(error)}") from error
 
 
 def is_local(root: str) -> bool:
-    """Whether a path is one of this machine's."""
+    """Whether a path is on the local file system."""
     return urlparse(root).scheme in ("", "file")
 
 
@@ -118,7 +118,7 @@ def _is_json(text: str) -> bool:
 
 
 def _list_names(files: Callable[[Any], Any], folder: Any) -> list[str]:
-    """What stands in a folder; nothing where there is none."""
-    here = files(folder)
-    found = here.listStatus(folder) if here.exists(folder) else ()
-    return [str(one.getPath().getName()) for one in found]
+    """Names of a folder's entries; none where it does not exist."""
+    file_system = files(folder)
+    entries = file_system.listStatus(folder) if file_system.exists(folder) else ()
+    return [str(entry.getPath().getName()) for entry in entries]

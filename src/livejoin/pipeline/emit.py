@@ -1,12 +1,19 @@
-"""What an event writes to the changelog, put together from the texts of the rows it meets."""
+"""Changelog records that an event writes, concatenated from the JSON texts of rows in the state.
+
+A record has a fixed cost at the sink, the broker and each follower, whatever its size. An account
+of a user with 10,000 rows would delay everything behind it, so many small rows go into bundles.
+"""
+
+from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import spec
-from livejoin.pipeline import emit_bundles
+from livejoin.core import changelog, spec
+from livejoin.pipeline import schema
 from livejoin.pipeline.events import (
-    VERSION_FIELDS,
+    ColumnFunction,
+    evaluate_once,
     has_join_key,
     is_from_source,
     position_text,
@@ -14,64 +21,41 @@ from livejoin.pipeline.events import (
 )
 
 
+def event_record() -> Column:
+    """The event's own record: its row, reject or tombstone. It is also the event's mark."""
+    event = F.col(schema.EVENT)
+    key = F.concat(event[schema.KEY_PREFIX], position_text(event))
+    return _record(key, event[schema.TS], F.coalesce(_row_member(event), F.lit("")))
+
+
+# --- joined rows, one record each
+
+
 def joined_with_latest(user: Column, account: Column) -> Column:
-    """A users row with the latest account. Its version is the account's: only that may change."""
-    ts = F.greatest(user["ts"], account["ts"])
+    """A users row joined with the latest account, whose version it has: only that may change."""
+    ts = F.greatest(user[schema.TS], account[schema.TS])
     return _final_record(position_text(user), ts, _row_member(user, account), account)
 
 
-def bundled_with_latest() -> Column:
-    """The rows of a user that has very many, when an account comes."""
-    users, account = F.col("users"), F.col("others")
-    shared = [*_shared_members(account), F.lit(","), _version_member(account)]
-    many = emit_bundles.bundle_records(users, position_text, shared, growing=True)
-    return F.when(
-        is_from_source(spec.ACCOUNTS) & emit_bundles.worth_bundling(users, _row_text(account)), many
-    )
-
-
 def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
-    """A users row with each account. An outer join shows it without one until there is one."""
+    """A users row joined with each account; an outer join shows it alone until there is one."""
     pairs = F.transform(accounts, lambda account: _pair_record(user, account))
     if not outer:
         return pairs
-    gone = _unmatched_removal(user, accounts[0])
-    alone = _final_record(position_text(user), user["ts"], _row_member(user))
-    return F.when(F.size(accounts) == 0, F.array(alone)).otherwise(F.concat(pairs, F.array(gone)))
-
-
-def bundled_pairs(*, outer: bool) -> Column:
-    """The pairs of an event that meets very many records of the other source."""
-    event, users, accounts = stored_row(), F.col("users"), F.col("others")
-    of_account = emit_bundles.bundle_records(
-        users, lambda user: _pair_id(user, event), _shared_members(event)
-    )
-    of_user = emit_bundles.bundle_records(
-        accounts, lambda account: _pair_id(event, account), _shared_members(event)
-    )
-    if outer:
-        gone = [F.lit('"ts":'), event["ts"], F.lit(","), _version_member(event)]
-        of_account = F.concat(
-            of_account, emit_bundles.bundle_records(users, position_text, gone, removed=True)
-        )
-        of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
-    many = F.when(
-        is_from_source(spec.ACCOUNTS) & emit_bundles.worth_bundling(users, _row_text(event)),
-        of_account,
-    )
-    return many.when(
-        is_from_source(spec.USERS) & emit_bundles.worth_bundling(accounts, _row_text(event)),
-        of_user,
+    removal = _unmatched_removal(user, accounts[0])
+    unmatched = _final_record(position_text(user), user[schema.TS], _row_member(user))
+    return F.when(F.size(accounts) == 0, F.array(unmatched)).otherwise(
+        F.concat(pairs, F.array(removal))
     )
 
 
 def _unmatched_removal(user: Column, account: Column) -> Column:
     """The removal of the row without an account."""
-    return _final_record(position_text(user), account["ts"], F.lit(""), account)
+    return _final_record(position_text(user), account[schema.TS], F.lit(""), account)
 
 
 def _pair_record(user: Column, account: Column) -> Column:
-    ts = F.greatest(user["ts"], account["ts"])
+    ts = F.greatest(user[schema.TS], account[schema.TS])
     return _final_record(_pair_id(user, account), ts, _row_member(user, account))
 
 
@@ -79,34 +63,104 @@ def _pair_id(user: Column, account: Column) -> Column:
     return F.concat(position_text(user), F.lit("+"), position_text(account))
 
 
-def event_record() -> Column:
-    """The event's own record, which is also its mark."""
-    e = F.col("e")
-    return _record(
-        F.concat(e["into"], position_text(e)), e["ts"], F.coalesce(_row_member(e), F.lit(""))
+# --- joined rows in bundles
+
+
+def bundled_with_latest() -> Column:
+    """All rows of the event's user in bundles, if it is an account and bundling is worth it."""
+    users, account = F.col(schema.USERS), F.col(schema.ACCOUNTS)
+    shared = [*_shared_members(account), F.lit(","), _version_member(account)]
+    bundles = bundle_records(users, position_text, shared, growing=True)
+    return F.when(
+        is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(account)), bundles
     )
+
+
+def bundled_pairs(*, outer: bool) -> Column:
+    """The event's pairs with all rows of the other source in bundles, if that is worth it."""
+    event, users, accounts = stored_row(), F.col(schema.USERS), F.col(schema.ACCOUNTS)
+    of_account = bundle_records(users, lambda user: _pair_id(user, event), _shared_members(event))
+    of_user = bundle_records(
+        accounts, lambda account: _pair_id(event, account), _shared_members(event)
+    )
+    if outer:
+        removal = [F.lit('"ts":'), event[schema.TS], F.lit(","), _version_member(event)]
+        of_account = F.concat(
+            of_account, bundle_records(users, position_text, removal, removed=True)
+        )
+        of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
+    return F.when(
+        is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(event)), of_account
+    ).when(is_from_source(spec.USERS) & worth_bundling(accounts, _row_text(event)), of_user)
+
+
+def worth_bundling(rows: Column, shared: Column) -> Column:
+    """Whether rows are many and small. The shared text counts: every shown row repeats it."""
+    max_bytes = changelog.BUNDLE_MAX_PART_BYTES
+    rows_are_small = F.forall(rows, lambda row: F.octet_length(row[schema.TEXT]) <= max_bytes)
+    shared_is_small = F.octet_length(shared) <= max_bytes
+    return (F.size(rows) > changelog.BUNDLE_MIN_ROWS) & shared_is_small & rows_are_small
+
+
+def bundle_records(
+    rows: Column,
+    row_id: ColumnFunction,
+    shared: Sequence[Column],
+    *,
+    growing: bool = False,
+    removed: bool = False,
+) -> Column:
+    """Rows as bundles: the members they share once, then ids, then what each has of its own.
+
+    Where rows are only ever added (`growing`), bundles of the same first row have the same key, and
+    compaction keeps the newest. Elsewhere the key contains a hash of the ids, so bundles of other
+    rows are kept too.
+    """
+
+    def bundle(some: Column) -> Column:
+        ids = F.concat_ws('","', F.transform(some, row_id))
+        own = F.concat_ws(changelog.BUNDLE_NEXT, F.transform(some, _own_members))
+        end = (
+            [F.lit("}")]
+            if removed
+            else [F.lit(changelog.BUNDLE_ROWS), own, F.lit(changelog.BUNDLE_END)]
+        )
+        value = F.concat(
+            *(F.lit("{"), *shared),
+            *(F.lit(f'{changelog.BUNDLE_IDS}["'), ids, F.lit('"]')),
+            *end,
+        )
+        hashed_ids = [] if growing else [F.lit("~"), F.hex(F.xxhash64(ids))]
+        prefix = F.lit(f"{changelog.BUNDLE_PREFIX}{spec.FINAL}/")
+        key = F.concat(prefix, row_id(some[0]), *hashed_ids)
+        return F.struct(key.alias("key"), value.alias("value"))
+
+    size = changelog.BUNDLE_MAX_ROWS
+    starts = F.sequence(F.lit(1), F.size(rows), F.lit(size))
+    return F.transform(starts, lambda start: evaluate_once(F.slice(rows, start, size), bundle))
+
+
+def _own_members(row: Column) -> Column:
+    """The members that a row does not share with its bundle, and its time."""
+    return F.concat(F.lit('{"ts":'), row[schema.TS], row[schema.TEXT], F.lit("}"))
+
+
+def _shared_members(record: Column) -> list[Column]:
+    """The members `row` and `ts` that all rows of a bundle share."""
+    return [F.lit('"row":{'), _row_text(record), F.lit('},"ts":'), record[schema.TS]]
+
+
+def _row_text(record: Column) -> Column:
+    return F.concat(F.col(schema.GROUP), record[schema.TEXT])
+
+
+# --- parts of a record
 
 
 def _final_record(
     row_id: Column, ts: Column, row: Column, version_of: Column | None = None
 ) -> Column:
     return _record(F.concat(F.lit(f"{spec.FINAL}/"), row_id), ts, row, version_of)
-
-
-def _row_member(first: Column, other: Column | None = None) -> Column:
-    """The member `row`: the key and what the texts say; null where the first has none."""
-    key = F.when(has_join_key(), F.col("group")).otherwise(F.lit(""))
-    texts = [first["text"], *([] if other is None else [F.coalesce(other["text"], F.lit(""))])]
-    return F.concat(F.lit('"row":{'), key, *texts, F.lit("},"))
-
-
-def _shared_members(record: Column) -> list[Column]:
-    """The cells that all rows of a bundle have, and their time."""
-    return [F.lit('"row":{'), _row_text(record), F.lit('},"ts":'), record["ts"]]
-
-
-def _row_text(record: Column) -> Column:
-    return F.concat(F.col("group"), record["text"])
 
 
 def _record(key: Column, ts: Column, row: Column, version_of: Column | None = None) -> Column:
@@ -117,6 +171,13 @@ def _record(key: Column, ts: Column, row: Column, version_of: Column | None = No
     return F.struct(key.alias("key"), F.concat(*parts, F.lit("}")).alias("value"))
 
 
+def _row_member(first: Column, other: Column | None = None) -> Column:
+    """The member `row`: the key and the texts of both rows; null where the first has no text."""
+    key = F.when(has_join_key(), F.col(schema.GROUP)).otherwise(F.lit(""))
+    other_texts = [] if other is None else [F.coalesce(other[schema.TEXT], F.lit(""))]
+    return F.concat(F.lit('"row":{'), key, first[schema.TEXT], *other_texts, F.lit("},"))
+
+
 def _version_member(record: Column) -> Column:
-    numbers = F.concat_ws(",", *(record[name] for name in VERSION_FIELDS))
+    numbers = F.concat_ws(",", *(record[name] for name in schema.VERSION_FIELDS))
     return F.concat(F.lit('"version":['), numbers, F.lit("]"))

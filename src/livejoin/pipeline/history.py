@@ -1,9 +1,10 @@
-"""What stands in the topics when a generation is asked for, joined by a batch job.
+"""Joins by a batch job what the source topics contain when a generation is requested: its history.
 
-The job writes the same changelog records as the stream would, a fraction of them: of all rows that
-a key went through, only the last. What the stream has to know of a key goes into a feed that it
-reads beside the topics, which it then begins behind the history. A record of the feed is one users
-row with the latest account of its key, or that account alone where there is no users row.
+The job writes the same changelog records as the stream would, but only the last version of each
+row. What the stream needs for its state goes to a bootstrap topic (`<name>.feed.<generation>`),
+which the stream reads beside the source topics; those it reads from the end of the history. A
+bootstrap record contains one users row and the latest account of its key, or that account alone
+where the key has no users row.
 """
 
 import functools
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 
 from livejoin.core import spec
 from livejoin.kafka.cluster import MAX_RECORD_BYTES
-from livejoin.pipeline import join, parse
+from livejoin.pipeline import join, parse, schema
 from livejoin.pipeline.emit import event_record, joined_with_latest
 from livejoin.pipeline.events import (
     event_columns,
@@ -24,60 +25,72 @@ from livejoin.pipeline.events import (
     stored_row,
 )
 
-BATCH_JOINS: frozenset[spec.Join] = frozenset(
-    {"left"}
-)  # pairs are as many as the stream would write
-BOOTSTRAP_TOPIC_CONFIG = {  # its topic: read by one generation, and deleted with it
+# Of the other joins every pair is a row of its own: a batch job would write as many as the stream.
+BATCH_JOINS: frozenset[spec.Join] = frozenset({"left"})
+BOOTSTRAP_TOPIC_CONFIG = {  # read by one generation, and deleted with it
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "max.message.bytes": str(MAX_RECORD_BYTES),
 }
-MARK_INTERVAL = 1000  # records of a feed, to show how far it is
+MARK_INTERVAL = 1000  # bootstrap records between two marks, which show the progress
 
-_SEPARATOR = "\x01"  # stands in no JSON text
-_ROW_TYPE = "struct<ts:bigint,partition:int,offset:bigint,text:string>"
+_SEPARATOR = "\x01"  # JSON text cannot contain it
+_ROW_CELLS = len(schema.ROW_FIELDS)
+_RECORD_CELLS = 1 + 2 * _ROW_CELLS  # the number of users rows, a users row, an account
+
+# Columns inside the job, and of a decoded bootstrap record.
+_ACCOUNT, _USER_COUNT, _KEY_HASH = "account", "known", "number"
+_RECORD, _CELLS = "r", "parts"
 
 
-def join_history(read: DataFrame, partitions: int, changelog: str, feed: str) -> DataFrame:
-    """Records of all sources as Kafka records: `topic`, `key` and `value`."""
-    # sorted by a number first: the texts of all groups begin alike
-    of_key = Window.partitionBy("number", "group")
-    events = parse.parse_records(read).select(*event_columns(read.sparkSession))
-    # an account stands in a column of its own: beside a copy of it, the sort would carry it twice
-    account, e = row_of_source(spec.ACCOUNTS), F.col("e")
-    apart = events.select("group", F.when(account.isNull(), e).alias("e"), account.alias("account"))
-    known = (
-        apart.repartition(partitions, "group")
-        .withColumn("number", F.hash("group"))
-        # what has a key and is no account is a users row
+def join_history(records: DataFrame, partitions: int, changelog: str, bootstrap: str) -> DataFrame:
+    """Records of all sources as Kafka records for both topics: `topic`, `key` and `value`."""
+    # The hash is compared first when sorting, since the texts of all groups begin alike.
+    by_key = Window.partitionBy(_KEY_HASH, schema.GROUP)
+    events = parse.parse_records(records).select(*event_columns(records.sparkSession))
+    # Either the event or the account is null, so the sort does not carry an account twice.
+    account, event = row_of_source(spec.ACCOUNTS), F.col(schema.EVENT)
+    split = events.select(
+        schema.GROUP,
+        F.when(account.isNull(), event).alias(schema.EVENT),
+        account.alias(_ACCOUNT),
+    )
+    with_latest = (
+        split.repartition(partitions, schema.GROUP)
+        .withColumn(_KEY_HASH, F.hash(schema.GROUP))
         .select(
-            "group",
-            F.coalesce("e", event_from_row(spec.ACCOUNTS, F.col("account"))).alias("e"),
-            F.max("account").over(of_key).alias("others"),
-            F.count("e").over(of_key).alias("known"),
+            schema.GROUP,
+            F.coalesce(schema.EVENT, event_from_row(spec.ACCOUNTS, F.col(_ACCOUNT))).alias(
+                schema.EVENT
+            ),
+            F.max(_ACCOUNT).over(by_key).alias(schema.ACCOUNTS),
+            # an event with a key that is no account is a users row
+            F.count(schema.EVENT).over(by_key).alias(_USER_COUNT),
         )
     )
-    latest = F.col("others")
+    latest = F.col(schema.ACCOUNTS)
     joined = F.when(is_from_source(spec.USERS), joined_with_latest(stored_row(), latest))
-    fed = F.struct(F.col("group").alias("key"), _bootstrap_value().alias("value"))
+    state = F.struct(F.col(schema.GROUP).alias("key"), _bootstrap_value().alias("value"))
     written = F.array(
         _to_topic(changelog, joined),
         _to_topic(changelog, event_record()),
-        _to_topic(feed, F.when(fed["value"].isNotNull(), fed)),
+        _to_topic(bootstrap, F.when(state["value"].isNotNull(), state)),
     )
-    # not F.filter, which has no code generation, nor then what it filters
-    return known.select(F.inline(written)).where("topic IS NOT NULL")
+    # not F.filter: it has no code generation, and neither has then what it filters
+    return with_latest.select(F.inline(written)).where("topic IS NOT NULL")
 
 
-def bootstrap_events(feed: DataFrame) -> DataFrame:
-    """A stream of the feed as events for the join: `group`, `e`, and what is `kept` of it.
+def bootstrap_events(stream: DataFrame) -> DataFrame:
+    """The stream of a bootstrap topic as events for the join, with the rows that they add.
 
-    A record without a value tells nothing of its key and only leaves a mark: it stands at the end.
+    A record without a value adds no rows and only leaves a mark. Such records end the topic.
     """
-    it = _bootstrap_columns(feed.sparkSession)
-    marked = F.col("r.parts").isNull() | (F.col("r.offset") % MARK_INTERVAL == 0)
-    both = F.array(F.when(F.col("r.parts").isNotNull(), it.history), F.when(marked, it.mark))
-    return feed.select(it.record).select(F.inline(both)).where("group IS NOT NULL")
+    columns = _bootstrap_columns(stream.sparkSession)
+    cells, offset = F.col(f"{_RECORD}.{_CELLS}"), F.col(f"{_RECORD}.{schema.OFFSET}")
+    is_marked = cells.isNull() | (offset % MARK_INTERVAL == 0)
+    both = F.array(F.when(cells.isNotNull(), columns.history), F.when(is_marked, columns.mark))
+    events = stream.select(columns.record).select(F.inline(both))
+    return events.where(f"{schema.GROUP} IS NOT NULL")
 
 
 class _BootstrapColumns(NamedTuple):
@@ -88,62 +101,80 @@ class _BootstrapColumns(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _bootstrap_columns(_session: SparkSession) -> _BootstrapColumns:
-    """A record of the feed, and the events that it gives; made once, as in `join`."""
-    parts = F.split(F.col("value").cast("string"), _SEPARATOR)
-    at = "partition", "offset", F.unix_millis("timestamp").alias("ts")
-    read = F.struct(F.col("key").cast("string").alias("group"), *at, parts.alias("parts"))
-    r = F.col("r")
-    known, *cells = (r["parts"][i] for i in range(9))
-    user, account = _decode_row(*cells[:4]), _decode_row(*cells[4:])
-    # an event's place is that of the account which history has shown, and its text says how often
-    history = _event_struct(join.HISTORY_PREFIX, account, known)
-    kept = F.struct(user.alias("user"), account.alias("account"))
-    nothing = F.lit(None)
+    """A decoded bootstrap record and its two possible events. Cached for the reason in `parse`."""
+    cells = F.split(F.col("value").cast("string"), _SEPARATOR)
+    position = (schema.PARTITION, schema.OFFSET, F.unix_millis("timestamp").alias(schema.TS))
+    key = F.col("key").cast("string").alias(schema.GROUP)
+    decoded = F.struct(key, *position, cells.alias(_CELLS))
+    record = F.col(_RECORD)
+    user_count, *row_cells = (record[_CELLS][i] for i in range(_RECORD_CELLS))
+    user, account = _decode_row(*row_cells[:_ROW_CELLS]), _decode_row(*row_cells[_ROW_CELLS:])
+    # The event's position is that of the account that the job has shown, its text the row count.
+    history = _event_struct(join.HISTORY_PREFIX, account, user_count)
+    rows = F.struct(user.alias(schema.BOOTSTRAP_USER), account.alias(schema.BOOTSTRAP_ACCOUNT))
+    null = F.lit(None)
     return _BootstrapColumns(
-        read.alias("r"),
-        F.struct(r["group"].alias("group"), history.alias("e"), kept.alias("kept")),
+        decoded.alias(_RECORD),
         F.struct(
-            r["group"].alias("group"),
-            _event_struct(join.BOOTSTRAP_MARK_PREFIX, r, nothing.cast("string")).alias("e"),
-            nothing.cast(f"struct<user:{_ROW_TYPE},account:{_ROW_TYPE}>").alias("kept"),
+            record[schema.GROUP].alias(schema.GROUP),
+            history.alias(schema.EVENT),
+            rows.alias(schema.BOOTSTRAP_ROWS),
+        ),
+        F.struct(
+            record[schema.GROUP].alias(schema.GROUP),
+            _event_struct(join.BOOTSTRAP_MARK_PREFIX, record, null.cast("string")).alias(
+                schema.EVENT
+            ),
+            null.cast(schema.BOOTSTRAP_TYPE).alias(schema.BOOTSTRAP_ROWS),
         ),
     )
 
 
-def _event_struct(into: str, at: Column, text: Column) -> Column:
-    place = (at[name].alias(name) for name in ("ts", "partition", "offset"))
-    return F.struct(F.lit(into).alias("into"), *place, text.alias("text"))
+def _event_struct(prefix: str, at: Column, text: Column) -> Column:
+    position = (at[name].alias(name) for name in schema.VERSION_FIELDS)
+    return F.struct(F.lit(prefix).alias(schema.KEY_PREFIX), *position, text.alias(schema.TEXT))
 
 
 def _bootstrap_value() -> Column:
-    """What the stream has to know of an event, as text; null where others tell it all."""
-    known, latest, e = F.col("known"), F.col("others"), F.col("e")
-    is_latest = (latest["partition"] == e["partition"]) & (latest["offset"] == e["offset"])
-    nobody = F.lit(_SEPARATOR.join([""] * 4))
+    """The value of an event's bootstrap record; null where other records contain all of it."""
+    user_count, latest = F.col(_USER_COUNT), F.col(schema.ACCOUNTS)
+    event = F.col(schema.EVENT)
+    is_latest = (latest[schema.PARTITION] == event[schema.PARTITION]) & (
+        latest[schema.OFFSET] == event[schema.OFFSET]
+    )
+    no_row = F.lit(_SEPARATOR.join([""] * _ROW_CELLS))
     user = F.when(row_of_source(spec.USERS).isNotNull(), _encode_row(stored_row()))
-    alone = F.when(row_of_source(spec.ACCOUNTS).isNotNull() & is_latest & (known == 0), nobody)
-    account = F.when(latest.isNotNull(), _encode_row(latest)).otherwise(nobody)
-    between = F.lit(_SEPARATOR)
-    return F.concat(known.cast("string"), between, F.coalesce(user, alone), between, account)
+    account_alone = F.when(
+        row_of_source(spec.ACCOUNTS).isNotNull() & is_latest & (user_count == 0), no_row
+    )
+    account = F.when(latest.isNotNull(), _encode_row(latest)).otherwise(no_row)
+    separator = F.lit(_SEPARATOR)
+    return F.concat(
+        user_count.cast("string"),
+        separator,
+        F.coalesce(user, account_alone),
+        separator,
+        account,
+    )
 
 
 def _encode_row(row: Column) -> Column:
-    return F.concat_ws(_SEPARATOR, *(row[name] for name in ("ts", "partition", "offset", "text")))
+    return F.concat_ws(_SEPARATOR, *(row[name] for name in schema.ROW_FIELDS))
 
 
 def _decode_row(ts: Column, partition: Column, offset: Column, text: Column) -> Column:
-    """A row as it was written by `_text`; null where there was none."""
+    """A row as `_encode_row` wrote it; null where there was none."""
     row = F.struct(
-        ts.cast("bigint").alias("ts"),
-        partition.cast("int").alias("partition"),
-        offset.cast("bigint").alias("offset"),
-        text.alias("text"),
+        ts.cast("bigint").alias(schema.TS),
+        partition.cast("int").alias(schema.PARTITION),
+        offset.cast("bigint").alias(schema.OFFSET),
+        text.alias(schema.TEXT),
     )
     return F.when(ts != "", row)
 
 
 def _to_topic(topic: str, record: Column) -> Column:
-    """A record with its topic; null where there is none."""
+    """A record with its topic; null where there is no record."""
     named = F.struct(
         F.lit(topic).alias("topic"), record["key"].alias("key"), record["value"].alias("value")
     )

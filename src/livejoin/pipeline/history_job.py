@@ -1,4 +1,4 @@
-"""The batch job that joins a generation's history: started, looked at, waited for, cancelled."""
+"""The batch job that joins a generation's history: start, wait with progress, cancel."""
 
 import gc
 import json
@@ -30,22 +30,22 @@ _CANCEL_S = 15.0
 
 
 class HistoryJob:
-    """One generation's, in the slots that its query will hold afterwards."""
+    """The history job of one generation. It runs in the slots that its query will use next."""
 
     def __init__(
         self,
-        session: SparkDriver,
+        driver: SparkDriver,
         kafka: Kafka,
         names: Names,
         generation: Generation,
-        fed_from: int,
+        bootstrap_start: int,
     ) -> None:
-        self.bootstrap_start = fed_from  # where in the feed it writes
-        self._session = session
+        self.bootstrap_start = bootstrap_start  # offset of its first bootstrap record
+        self._driver = driver
         self._kafka = kafka
         self._names = names
         self._generation = generation
-        # its own for each attempt: cancelled is cancelled, also what is yet to begin
+        # unique per attempt: cancelling a job group also cancels its future jobs
         self._job_group = (
             f"{names.group('pipeline')}-history-{generation.number}-{uuid.uuid4().hex[:8]}"
         )
@@ -57,32 +57,32 @@ class HistoryJob:
 
     @property
     def records(self) -> int:
-        """How many it reads, as far as offsets tell."""
+        """Number of records that it reads, estimated from offsets."""
         return self._generation.history_length
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the job; returns at once."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Have it ended."""
+        """Cancel the job, and wait until it has ended."""
         self._cancelled = True
         if not self._thread.is_alive():
             return
-        if self._session.alive:
+        if self._driver.alive:
             try:
-                context = self._session.spark().sparkContext._jsc.sc()  # noqa: SLF001
+                context = self._driver.spark().sparkContext._jsc.sc()  # noqa: SLF001
                 context.cancelJobGroupAndFutureJobs(self._job_group)
             except (PySparkException, Py4JError, OSError) as error:
-                raise QueryFailed(f"the job could not be cancelled: {first_line(error)}") from error
+                raise QueryFailed(f"cannot cancel the history job: {first_line(error)}") from error
         self._thread.join(_CANCEL_S)
         if self._thread.is_alive():
             raise QueryFailed(
-                f"the job did not end within {_CANCEL_S:.0f} s", hint="Spark's log says why."
+                f"the history job did not end within {_CANCEL_S:.0f} s", hint="See Spark's log."
             )
 
     def wait(self, progressed: Callable[[int], None], stopped: Callable[[], bool]) -> bool:
-        """Wait for its end: whether all is written. `progressed` is told steps, two a record."""
+        """Wait for the end; whether it has finished. `progressed` gets steps, two per record."""
         while self._thread.is_alive():
             self._thread.join(_POLL_S)
             if stopped() or self._cancelled:
@@ -92,14 +92,14 @@ class HistoryJob:
         if self._cancelled:
             return False
         if self._error is not None:
-            raise QueryFailed(f"its history could not be joined: {first_line(self._error)}")
+            raise QueryFailed(f"its history job failed: {first_line(self._error)}")
         return True
 
     def _run(self) -> None:
         try:
-            spark = self._session.spark()
+            spark = self._driver.spark()
             spark.sparkContext.setJobGroup(self._job_group, "history", interruptOnCancel=True)
-            partitions = self._session.shuffle_partitions
+            partitions = self._driver.shuffle_partitions
             names, number = self._names, self._generation.number
             written = history.join_history(
                 self._read_sources(spark),
@@ -107,59 +107,58 @@ class HistoryJob:
                 names.changelog(number),
                 names.bootstrap(number),
             )
-            asked = kafka_options.writer_options(self._kafka) | {"kafka.client.id": self._job_group}
-            written.write.format("kafka").options(**asked).save()
-        except Exception as error:  # noqa: BLE001 - whoever waits raises it
+            options = kafka_options.writer_options(self._kafka)
+            options |= {"kafka.client.id": self._job_group}
+            written.write.format("kafka").options(**options).save()
+        except Exception as error:  # noqa: BLE001 - raised again by `wait`
             self._error = error
         finally:
-            gc.collect()  # as after a query: the JVM keeps what stands for its objects here
+            gc.collect()  # as in Queries.stop
 
     def _read_sources(self, spark: SparkSession) -> DataFrame:
-        reads = []
+        frames = []
         for source in spec.SOURCES:
             reading = self._generation.sources[source.name]
-            some = {reading.topic: sorted(reading.start)}
-            asked = kafka_options.reader_options(self._kafka, self._names) | {
+            options = kafka_options.reader_options(self._kafka, self._names) | {
                 "groupIdPrefix": self._job_group,
-                "assign": json.dumps(some),
+                "assign": json.dumps({reading.topic: sorted(reading.start)}),
                 "startingOffsets": kafka_options.offsets_json(reading.topic, reading.start),
                 "endingOffsets": kafka_options.offsets_json(reading.topic, reading.after_pins),
             }
-            reads.append(
-                join.source_records(spark.read.format("kafka").options(**asked).load(), source)
-            )
-        return join.union_all(reads)
+            frame = spark.read.format("kafka").options(**options).load()
+            frames.append(join.source_records(frame, source))
+        return join.union_all(frames)
 
     def _count_steps(self) -> int:
-        """How many records were read, and half of how many were written: about as many again.
+        """Steps done: one per record read, and one per two records written.
 
-        What Spark itself tells of running tasks has no number of either; Kafka's clients have.
+        Spark reports neither while a task runs, but the metrics of Kafka's clients do.
         """
-        if not self._session.alive:
+        if not self._driver.alive:
             return 0
         try:
-            # once: to ask which methods there are takes dozens of calls
-            beans = self._metrics = self._metrics or _JmxMetrics(self._session.spark())
-            read = beans.total(
-                f"{_CONSUMER_BEANS},client-id=consumer-{self._job_group}*", _CONSUMED_METRIC
-            )
-            written = beans.total(f"{_PRODUCER_BEANS},client-id={self._job_group}", _SENT_METRIC)
+            # cached: looking up its methods takes dozens of calls to the JVM
+            metrics = self._metrics = self._metrics or _JmxMetrics(self._driver.spark())
+            consumers = f"{_CONSUMER_BEANS},client-id=consumer-{self._job_group}*"
+            read = metrics.total(consumers, _CONSUMED_METRIC)
+            producer = f"{_PRODUCER_BEANS},client-id={self._job_group}"
+            written = metrics.total(producer, _SENT_METRIC)
         except (PySparkException, Py4JError, OSError) as error:
-            # a client ended meanwhile, or the JVM has: who waits for the job will know
-            log.debug("a job cannot be looked at", job=self._job_group, why=first_line(error))
+            # a client or the JVM has ended; `wait` finds out
+            log.debug("cannot read job metrics", job=self._job_group, why=first_line(error))
             return 0
         return min(read, self.records) + min(written // 2, self.records)
 
 
 class _JmxMetrics:
-    """Figures that the JVM keeps of itself. Its server of them is reached by reflection only."""
+    """JMX metrics of Spark's JVM. Py4J can call the MBean server by reflection only."""
 
     def __init__(self, spark: SparkSession) -> None:
-        jvm = spark._jvm  # noqa: SLF001 - pyspark has no way to the beans
+        jvm = spark._jvm  # noqa: SLF001 - pyspark has no public access to JMX
         gateway = spark.sparkContext._gateway  # noqa: SLF001
         assert jvm is not None
         assert gateway is not None
-        # names are looked up once: each part of one is sought as a class in all jars
+        # resolved once: Py4J searches all jars for each part of a class name
         self._object, self._name = jvm.java.lang.Object, jvm.javax.management.ObjectName
         self._gateway = gateway
         self._server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
@@ -167,12 +166,12 @@ class _JmxMetrics:
         self._methods = {str(method.getName()): method for method in methods}
 
     def total(self, pattern: str, attribute: str) -> int:
-        """The sum of an attribute over all beans with such a name."""
-        found = self._call("queryNames", self._name(pattern), None)
-        return sum(int(self._call("getAttribute", one, attribute)) for one in found)
+        """Sum of an attribute over all MBeans that match a pattern."""
+        names = self._call("queryNames", self._name(pattern), None)
+        return sum(int(self._call("getAttribute", name, attribute)) for name in names)
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        given = self._gateway.new_array(self._object, len(arguments))
-        for place, argument in enumerate(arguments):
-            given[place] = argument
-        return self._methods[method].invoke(self._server, given)
+        array = self._gateway.new_array(self._object, len(arguments))
+        for i, argument in enumerate(arguments):
+            array[i] = argument
+        return self._methods[method].invoke(self._server, array)

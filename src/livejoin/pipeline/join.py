@@ -1,8 +1,8 @@
-"""The join as one stateful aggregation: events of all sources by key in, changelog records out.
+"""The join as one stateful aggregation: events of all sources in, changelog records out.
 
-In Real-time Mode every event gives its own output, so an event emits what it changed and nothing
-else. Its own record (row, reject or tombstone) comes last: a follower that has it has everything
-the event caused.
+In Real-time Mode every event produces its own output, so an event emits only what it changed. Its
+own record (row, reject or tombstone) comes last: a follower that has it has everything the event
+caused.
 """
 
 import functools
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog, changelog_bundles, spec
-from livejoin.pipeline import parse
+from livejoin.core import changelog, spec
+from livejoin.pipeline import parse, schema
 from livejoin.pipeline.emit import (
     bundled_pairs,
     bundled_with_latest,
@@ -21,49 +21,54 @@ from livejoin.pipeline.emit import (
     joined_pairs,
     joined_with_latest,
 )
-from livejoin.pipeline.events import event_columns, is_from_source, row_of_source, stored_row
+from livejoin.pipeline.events import (
+    event_columns,
+    is_from_source,
+    key_prefix,
+    row_of_source,
+    stored_row,
+)
 
-# Whoever changes what the state holds, or the shape of the query, counts on: a checkpoint made by
-# another version is not taken over, its choice is built anew.
+# Increment on any change of the state's content or of the query's shape. A checkpoint of another
+# version is not reused; its generation is rebuilt.
 VERSION = 5
 
-_RECORDS = "array<struct<key:string,value:string>>"
-
-# Where records of the feed go: what history tells of a key leaves no record of its own.
+# Key prefixes of bootstrap events. A history event writes no record of its own.
 HISTORY_PREFIX = "history/"
 BOOTSTRAP_MARK_PREFIX = f"{changelog.BOOTSTRAP}/"
 
 
 def source_records(stream: DataFrame, source: spec.Source) -> DataFrame:
-    """A Kafka stream as records of one source."""
-    ts = F.unix_millis("timestamp").alias("ts")
+    """The records of one source, from a Kafka stream or batch."""
+    ts = F.unix_millis("timestamp").alias(schema.TS)
     name = F.lit(source.name).alias("source")
-    return stream.select(name, "topic", "value", "partition", "offset", ts)
+    return stream.select(name, "topic", "value", schema.PARTITION, schema.OFFSET, ts)
 
 
 def union_all(streams: Sequence[DataFrame]) -> DataFrame:
-    """Records of several sources as one."""
+    """The records of several sources as one frame."""
     return functools.reduce(DataFrame.unionByName, streams)
 
 
 def changelog_records(
-    read: DataFrame, choice: spec.Choice, fed: DataFrame | None = None
+    records: DataFrame, choice: spec.Choice, bootstrap: DataFrame | None = None
 ) -> DataFrame:
-    """Records of all sources as changelog records, `key` and `value`.
+    """Join the records of all sources: changelog records, `key` and `value`.
 
-    What was there before them may come by a feed (see `history`), sooner or later.
+    `bootstrap` contains the events of `history.bootstrap_events`. They may arrive before or after
+    newer records of the same key.
     """
-    it = _columns(
-        read.sparkSession,
+    columns = _columns(
+        records.sparkSession,
         choice.join,
-        fed is not None,
-        (changelog_bundles.BUNDLE_MIN_ROWS, changelog_bundles.BUNDLE_MAX_ROWS),
+        bootstrap is not None,
+        (changelog.BUNDLE_MIN_ROWS, changelog.BUNDLE_MAX_ROWS),
     )
-    events = parse.parse_records(read).select(*event_columns(read.sparkSession))
-    if fed is not None:
-        nothing = F.lit(None).cast(fed.schema["kept"].dataType)
-        events = events.withColumn("kept", nothing).unionByName(fed)
-    return events.groupBy("group").agg(*it.aggregates).select(it.records)
+    events = parse.parse_records(records).select(*event_columns(records.sparkSession))
+    if bootstrap is not None:
+        no_rows = F.lit(None).cast(bootstrap.schema[schema.BOOTSTRAP_ROWS].dataType)
+        events = events.withColumn(schema.BOOTSTRAP_ROWS, no_rows).unionByName(bootstrap)
+    return events.groupBy(schema.GROUP).agg(*columns.aggregates).select(columns.records)
 
 
 class _Columns(NamedTuple):
@@ -71,61 +76,66 @@ class _Columns(NamedTuple):
     records: Column
 
 
-# one session has three joins, one of them also with a feed; a new one comes only after its JVM died
+# A session has at most four: three joins, and one of them with a bootstrap stream.
 @functools.lru_cache(maxsize=4)
 def _columns(
     _session: SparkSession,
     join: spec.Join,
-    fed: bool,  # noqa: FBT001 - cached
-    _bundled: tuple[int, int],
+    with_bootstrap: bool,  # noqa: FBT001 - part of the cache key
+    _bundle_sizes: tuple[int, int],
 ) -> _Columns:
-    """What is the same for all topics, made once, as in `parse`."""
-    of_user, of_account = row_of_source(spec.USERS), row_of_source(spec.ACCOUNTS)
-    if fed:
-        of_user = F.coalesce(of_user, F.col("kept.user"))
-        of_account = F.coalesce(of_account, F.col("kept.account"))
-    others = F.max(of_account) if join == "left" else F.collect_list(of_account)
-    # a new users row changes that row, a new account all rows of its user, anything else none
+    """The aggregation's columns, the same for all topics. Cached for the reason in `parse`."""
+    user, account = row_of_source(spec.USERS), row_of_source(spec.ACCOUNTS)
+    if with_bootstrap:
+        rows = schema.BOOTSTRAP_ROWS
+        user = F.coalesce(user, F.col(f"{rows}.{schema.BOOTSTRAP_USER}"))
+        account = F.coalesce(account, F.col(f"{rows}.{schema.BOOTSTRAP_ACCOUNT}"))
+    accounts = F.max(account) if join == "left" else F.collect_list(account)
+    # A users event changes its own row, an accounts event all rows of its user, others none.
     touched = F.when(is_from_source(spec.USERS), F.array(stored_row())).when(
-        is_from_source(spec.ACCOUNTS), F.col("users")
+        is_from_source(spec.ACCOUNTS), F.col(schema.USERS)
     )
-    if fed:
+    if with_bootstrap:
         touched = touched.when(_is_history(), _rows_changed_since_history())
     if join == "left":
-        changed = F.transform(touched, lambda user: joined_with_latest(user, F.col("others")))
+        latest = F.col(schema.ACCOUNTS)
+        changed = F.transform(touched, lambda user: joined_with_latest(user, latest))
         changed = F.coalesce(bundled_with_latest(), changed)
     else:
         new = F.when(is_from_source(spec.ACCOUNTS), F.array(stored_row())).otherwise(
-            F.col("others")
+            F.col(schema.ACCOUNTS)
         )
         outer = join == "left_outer"
         changed = F.flatten(F.transform(touched, lambda user: joined_pairs(user, new, outer=outer)))
         changed = F.coalesce(bundled_pairs(outer=outer), changed)
-    nothing = F.array().cast(_RECORDS)
-    mark = (
-        F.when(_is_history(), nothing).otherwise(F.array(event_record()))
-        if fed
-        else F.array(event_record())
-    )
-    everything = F.concat(F.coalesce(changed, nothing), mark)
+    no_records = F.array().cast(schema.RECORDS_TYPE)
+    own = F.array(event_record())
+    if with_bootstrap:
+        own = F.when(_is_history(), no_records).otherwise(own)
     return _Columns(
-        (F.collect_list(of_user).alias("users"), others.alias("others"), F.last("e").alias("e")),
-        F.inline(everything),
+        (
+            F.collect_list(user).alias(schema.USERS),
+            accounts.alias(schema.ACCOUNTS),
+            F.last(schema.EVENT).alias(schema.EVENT),
+        ),
+        F.inline(F.concat(F.coalesce(changed, no_records), own)),
     )
 
 
 def _is_history() -> Column:
-    return F.col("e.into") == HISTORY_PREFIX
+    return key_prefix() == HISTORY_PREFIX
 
 
 def _rows_changed_since_history() -> Column:
-    """Which rows of its key are other ones than history alone gives, when a part of that comes.
+    """The users rows of a group that differ from what the history job wrote for it.
 
-    History has shown all of its own rows, and says how many they are and with which account. Where
-    there are more, what came since did not know that account yet. Where there is a newer one, the
-    row that has just come does not show it yet.
+    A history event contains how many rows the job wrote for the key, and the account they show. If
+    there are more rows by now, the newer ones were joined without that account. If there is a newer
+    account, the row that this event has added does not show it yet.
     """
-    users, others, e = F.col("users"), F.col("others"), F.col("e")
-    same = others["partition"].eqNullSafe(e["partition"]) & others["offset"].eqNullSafe(e["offset"])
-    more = F.size(users) > e["text"].cast("int")
-    return F.when(more, users).when(~same, F.slice(users, -1, 1))
+    users, account, event = F.col(schema.USERS), F.col(schema.ACCOUNTS), F.col(schema.EVENT)
+    same_account = account[schema.PARTITION].eqNullSafe(event[schema.PARTITION]) & account[
+        schema.OFFSET
+    ].eqNullSafe(event[schema.OFFSET])
+    more_rows = F.size(users) > event[schema.TEXT].cast("int")
+    return F.when(more_rows, users).when(~same_account, F.slice(users, -1, 1))

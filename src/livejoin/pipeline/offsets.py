@@ -1,4 +1,4 @@
-"""Where a generation starts to read and what it must reach: offsets, resolved once and kept."""
+"""Resolves the offsets at which a generation starts, and the pins that it must reach."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from livejoin.kafka.reading import OffsetRange, PartitionId, last_readable
 def resolve(
     kafka: Kafka, names: Names, choice: spec.Choice, start: Mapping[str, str]
 ) -> dict[str, Reading]:
-    """Ask Kafka for each source's topic id, start and last records, or say what is missing."""
+    """Topic id, start offsets and pins of each source; an error where a topic cannot be read."""
     topics = _describe_sources(kafka, choice)
     ends = kafka.offsets(topics.values(), OffsetSpec.latest())
     starts = {
@@ -38,16 +38,18 @@ def find_pins(
     starts: Mapping[str, Offsets],
     ends: Mapping[str, Offsets],
 ) -> dict[str, dict[int, int]]:
-    """By source and partition the last record from the start on, where there is one."""
-    spans = {
+    """Offset of the last readable record after the start, by source and partition."""
+    ranges = {
         PartitionId(topic.name, p): OffsetRange(starts[source][p], ends[topic.name][p])
         for source, topic in topics.items()
         for p in topic.partitions
     }
-    last = last_readable(kafka, names.group("pins"), spans)
+    last = last_readable(kafka, names.group("pins"), ranges)
     return {
         source: {
-            p: last[at] for p in topic.partitions if (at := PartitionId(topic.name, p)) in last
+            p: last[partition]
+            for p in topic.partitions
+            if (partition := PartitionId(topic.name, p)) in last
         }
         for source, topic in topics.items()
     }
@@ -68,7 +70,7 @@ def _start_offsets(kafka: Kafka, topic: Topic, start: str, ends: Offsets) -> dic
     if start == "latest":
         return dict(ends)
     at = start_time(start, time.time())
-    where = OffsetSpec.earliest() if at is None else OffsetSpec.for_timestamp(int(at * 1000))
-    found = kafka.offsets([topic], where)[topic.name]
-    # there is no record of that time or later: what comes next is the first
+    position = OffsetSpec.earliest() if at is None else OffsetSpec.for_timestamp(int(at * 1000))
+    found = kafka.offsets([topic], position)[topic.name]
+    # -1: no record is that new, so reading starts at the end
     return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}

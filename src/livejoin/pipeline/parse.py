@@ -1,8 +1,8 @@
-"""A Kafka value becomes a typed row or a reason why not, in expressions that never throw on data.
+"""Parses Kafka values into typed rows or reasons for a reject. No expression throws on data.
 
-Nearly all values are flat objects whose fields have the right types: `from_json` reads them in a
-third of the time of VARIANT. Wherever what it read might not be what the contract says, the value
-is read again, exactly.
+Nearly all values are flat objects with fields of the right types: `from_json` parses them in a
+third of the time of VARIANT. Where its result might differ from what docs/records.md specifies, the
+value is parsed again by `strict_json`.
 """
 
 import functools
@@ -13,20 +13,20 @@ from pyspark.sql import functions as F
 from livejoin.pipeline import strict_json
 from livejoin.pipeline.strict_json import FIELDS, MAX_VALUE_BYTES
 
-REJECT_RAW_BYTES = 4096  # of a rejected record, for people to look at
-# What `from_json` makes, for a string field, of an array, of a number without end, and of a number
-# that can be spelt in several ways, of which the field keeps the one it was given.
+REJECT_RAW_BYTES = 4096  # of a rejected value, shown in the rejects table
+# A string that `from_json` may have made from an array, from a non-finite number, or from a number
+# with several spellings, of which the field must keep the original one.
 _AMBIGUOUS_STRING = r"^(?:\[|\"|-?(?:0|[0-9]+[.eE][0-9.eE+-]*)$)"
-_AFTER_DIGITS = ":"  # in the order of bytes; quotes and the minus sign stand before them
+_AFTER_DIGITS = ":"  # the byte after "9"; quotes and the minus sign sort before the digits
 
 _SPARK_TYPES = {"string": "string", "int64": "bigint", "double": "double"}
-_CORRUPT_RECORD = "_doubt"  # where `from_json` puts what it could not read
+_CORRUPT_RECORD = "_doubt"  # column that `from_json` fills with values it could not parse
 
 
 def parse_records(records: DataFrame) -> DataFrame:
-    """Records with `source` and `value` as records with `row` or `reason`; a null has neither.
+    """Add `row` or `reason` to records with `source` and `value`; a null value gets neither.
 
-    All sources go through one parser: planning it costs more than the fields that are not there.
+    One parser handles all sources: planning a second one costs more than parsing absent fields.
     """
     *stages, row = _stages(records.sparkSession)
     kept = records.columns
@@ -38,13 +38,13 @@ def parse_records(records: DataFrame) -> DataFrame:
 
 @functools.lru_cache(maxsize=1)
 def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
-    """The columns of the parser in their order, made once per session.
+    """The parser's columns in order, built once per session.
 
-    Each takes several calls to the JVM, a second in all; and lambdas are numbered as they are made,
-    so that code generated from the same column is found again. Catalyst keeps stages apart whose
-    columns are used more than once and are not cheap: nothing here is worked out twice.
+    Building them takes a second of calls to the JVM. Lambda variables are numbered when a column is
+    built, so reusing the same columns lets Spark reuse its generated code. Catalyst does not
+    collapse projections whose expensive columns are used more than once: nothing is computed twice.
     """
-    fits = F.octet_length("value") <= MAX_VALUE_BYTES  # what does not is not even looked at
+    fits = F.octet_length("value") <= MAX_VALUE_BYTES  # larger values are not parsed at all
     text = F.when(fits, F.expr("try_validate_utf8(cast(value as string))"))
     fields = ",".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in FIELDS)
     options = {
@@ -68,30 +68,30 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
 
 
 def _looks_flat() -> Column:
-    """Whether a text looks like one object without any other inside.
+    """Whether a text looks like one object without nested ones.
 
-    What `from_json` cannot read costs an exception, and most of that is seen by its ends.
+    A text that `from_json` cannot parse costs an exception; this check avoids most of them.
     """
     text = F.col("_text")
-    but_the_last = _byte_slice(text, 1, 1)
-    return text.startswith("{") & text.endswith("}") & ~but_the_last.contains("}")
+    without_last = _byte_slice(text, 1, 1)
+    return text.startswith("{") & text.endswith("}") & ~without_last.contains("}")
 
 
 def strip_ends(text: Column) -> Column:
-    """A text without its first and its last character, which take a byte each."""
+    """A text without its first and last character, both of one byte."""
     return _byte_slice(text, 2, 2)
 
 
 def _byte_slice(text: Column, start: int, less: int) -> Column:
-    """A part of a text, cut by bytes: to count characters, all of them have to be looked at."""
+    """A substring by bytes. Spark's substring by characters would scan the whole text."""
     cut = F.substr(text.cast("binary"), F.lit(start), F.octet_length(text) - less)
     return cut.cast("string")
 
 
 def _is_exact() -> Column:
-    """Whether what was read quickly is what the contract says, beyond doubt."""
+    """Whether the result of `from_json` is certainly what docs/records.md specifies."""
     text, quick = F.col("_text"), F.col("_quick")
-    # half of a pair would become a question mark
+    # `from_json` turns a lone surrogate into a question mark
     surrogates = text.contains("\\ud") | text.contains("\\uD")
     sure = quick.isNotNull() & quick[_CORRUPT_RECORD].isNull() & ~surrogates
     for field in FIELDS:
@@ -104,5 +104,5 @@ def _is_exact() -> Column:
 
 
 def _may_be_ambiguous(value: Column) -> Column:
-    """Whether the pattern is worth its time: what it finds begins with one of these."""
+    """A cheap test before the regular expression: its matches begin with one of these."""
     return (value < _AFTER_DIGITS) | value.startswith("[")

@@ -1,7 +1,4 @@
-"""The pipeline as the control plane sees it: resolve, start, stop, catch up, watch, clean up.
-
-Puts the parts of this room together.
-"""
+"""The pipeline as the control plane uses it: resolve, start, catch up, watch, stop, clean up."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +8,7 @@ import structlog
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core import changelog as rows
+from livejoin.core.changelog import ChangelogRecord, marked_offsets
 from livejoin.core.coverage import BootstrapCoverage
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
@@ -19,9 +16,7 @@ from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
 from livejoin.kafka.reading import read_to_end
 from livejoin.kafka.writing import write
-from livejoin.pipeline import history
-from livejoin.pipeline import offsets as positions
-from livejoin.pipeline import source_watch as sources
+from livejoin.pipeline import history, offsets, source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from livejoin.pipeline.checkpoints import CommittedOffsets
 from livejoin.pipeline.history_job import HistoryJob
@@ -33,14 +28,14 @@ log = structlog.get_logger()
 
 _CHANGELOG_CONFIG = {
     "cleanup.policy": "compact",
-    "min.compaction.lag.ms": "3600000",  # a follower that starts within an hour sees every version
+    "min.compaction.lag.ms": "3600000",  # a follower that starts within an hour sees all versions
     "max.message.bytes": str(MAX_RECORD_BYTES),
 }
-_TAIL_RECORDS = 10_000  # newest records of a run, in which its furthest marks stand
+_TAIL_RECORDS = 10_000  # at a changelog's end, enough to contain a run's highest marks
 
 
 class Pipeline:
-    """Queries of generations, each with its changelog topic and its checkpoint."""
+    """Runs generations, each as a query with its own changelog topic and checkpoint."""
 
     def __init__(
         self, kafka: Kafka, names: Names, queries: Queries, start: Mapping[str, str]
@@ -49,122 +44,124 @@ class Pipeline:
         self._names = names
         self._queries = queries
         self._start = start
-        self._replays: dict[int, ReplayRange] = {}  # of the newest run of each generation
-        self._max_marks: dict[int, dict[tuple[str, int], int]] = {}  # marks of earlier runs
+        self._replays: dict[int, ReplayRange] = {}  # newest run of each generation
+        self._max_marks: dict[
+            int, dict[tuple[str, int], int]
+        ] = {}  # highest offsets of earlier runs
         self._running: dict[int, Generation] = {}
-        self._jobs: dict[
-            int, HistoryJob
-        ] = {}  # of generations whose query starts when theirs is done
-        self._caught_up: set[int] = set()  # generations whose newest run has read all it had to
+        self._jobs: dict[int, HistoryJob] = {}  # running: the generation's query starts after it
+        self._caught_up: set[int] = set()  # generations whose newest run has reached its pins
         self._start_lock = threading.Lock()
         self._warm_up = BatchWarmUp(queries, queries.batch_s / 4)
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
-        """Where a new generation reads, and what else its checkpoint will depend on."""
+        """The positions of a new generation's sources, and its fingerprint."""
         start = {**self._start, **generation.start}
-        readings = positions.resolve(self._kafka, self._names, generation.choice, start)
+        readings = offsets.resolve(self._kafka, self._names, generation.choice, start)
         return readings, self._queries.fingerprint(replace(generation, sources=readings))
 
     def make_topics(self, generation: Generation) -> tuple[str, str]:
-        """Have new topics for it: the ids of its changelog and, where it needs one, its feed."""
+        """Create its topics anew: ids of its changelog and, if it has one, its bootstrap topic."""
         names, number = self._names, generation.number
         failpoints.visit("before-changelog")
         changelog = self._kafka.recreate_topic(names.changelog(number), _CHANGELOG_CONFIG)
         feed_id = ""
         if self._queries.uses_batch_history(generation):
-            feed_id = self._kafka.recreate_topic(
-                names.bootstrap(number), history.BOOTSTRAP_TOPIC_CONFIG
-            ).id
+            bootstrap = names.bootstrap(number)
+            feed_id = self._kafka.recreate_topic(bootstrap, history.BOOTSTRAP_TOPIC_CONFIG).id
         failpoints.visit("after-changelog")
         return changelog.id, feed_id
 
     def prepare(self, generation: Generation) -> Generation:
-        """A new generation as it can be started, for whoever has no ledger to record it in."""
+        """A new generation ready to start, for callers without a ledger."""
         sources, fingerprint = self.resolve(generation)
         resolved = replace(generation, sources=sources, fingerprint=fingerprint)
         changelog_id, feed_id = self.make_topics(resolved)
         return replace(resolved, changelog_id=changelog_id, feed_id=feed_id)
 
     def highest_number(self) -> int:
-        """The highest number of which there is a topic or a checkpoint; 0 where there is none."""
+        """The highest generation number with a topic or a checkpoint; 0 where there is none."""
         topics = (self._names.generation_of(topic) or 0 for topic in self._kafka.topics())
         return max((*topics, *self._queries.checkpoints.generations()), default=0)
 
     def start(self, generation: Generation) -> Mapping[str, Reading] | None:
-        """Have its query running. Spoilt where that would not be the same.
+        """Start its query; GenerationUnrecoverable if it cannot continue where it was.
 
-        Where its topics have more partitions by now, nothing is started: what it has to read then.
+        If its topics have new partitions, nothing is started and the sources that include them are
+        returned.
         """
         number, checkpoints = generation.number, self._queries.checkpoints
         self._caught_up.discard(number)
         self._warm_up.cancel()
-        sources.check_own_topics(self._kafka, self._names, generation)
-        sources.check_fingerprint(generation, self._queries.fingerprint(generation))
-        topics = sources.source_topics(self._kafka, generation)
-        if more := sources.with_new_partitions(generation, topics):
+        source_watch.check_own_topics(self._kafka, self._names, generation)
+        source_watch.check_fingerprint(generation, self._queries.fingerprint(generation))
+        topics = source_watch.source_topics(self._kafka, generation)
+        if more := source_watch.with_new_partitions(generation, topics):
             return more
-        reached = checkpoints.committed_offsets(generation.checkpoint)
-        starts = sources.resume_offsets(self._kafka, generation, topics, reached)
-        if reached == {}:
-            # killed while its first batch ended: Spark refuses that, and nothing counts yet
+        committed = checkpoints.committed_offsets(generation.checkpoint)
+        starts = source_watch.resume_offsets(self._kafka, generation, topics, committed)
+        if committed == {}:
+            # killed in its first batch: Spark refuses such a checkpoint, and it contains nothing
             checkpoints.reset(generation.checkpoint)
-        written = self._kafka.end_offset(self._names.changelog(number))
-        if written < (generation.ready_at or 0):
+        changelog_end = self._kafka.end_offset(self._names.changelog(number))
+        if changelog_end < (generation.ready_at or 0):
             raise GenerationUnrecoverable("its changelog has lost records")
         by_batch = self._queries.uses_batch_history(generation)
-        if by_batch and not reached:  # what its job reads is no part of the query's way
+        if by_batch and not committed:  # the query starts behind what the job reads
             starts = {s: dict(reading.after_pins) for s, reading in generation.sources.items()}
         pins: Mapping[str, Offsets]
-        if reached is None:
+        if committed is None:
             pins = {source: reading.pins for source, reading in generation.sources.items()}
-        else:  # what came since the last finished batch is read again, all that is there by now
+        else:  # it replays from the last committed batch to the current ends
             ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
-            pins = positions.find_pins(self._kafka, self._names, topics, starts, ends)
-        self._replays[number] = ReplayRange(topics, starts, pins, written)
+            pins = offsets.find_pins(self._kafka, self._names, topics, starts, ends)
+        self._replays[number] = ReplayRange(topics, starts, pins, changelog_end)
         self._running[number] = generation
         if by_batch:
-            self._start_with_history(generation, reached)
+            self._start_with_history(generation, committed)
         else:
             self._queries.start(generation)
         failpoints.visit("after-start")
         return None
 
-    def _start_with_history(self, generation: Generation, reached: CommittedOffsets | None) -> None:
-        """Have its job running, or its query where a batch of that was finished before."""
-        number, feed = generation.number, self._names.bootstrap(generation.number)
-        if reached:
-            self._replays[number] = self._with_bootstrap(number, reached.get(feed, {}).get(0, 0))
-            self._queries.start(generation, 0)  # the checkpoint knows better
+    def _start_with_history(
+        self, generation: Generation, committed: CommittedOffsets | None
+    ) -> None:
+        """Start its history job, or its query if that has a committed batch already."""
+        number, bootstrap = generation.number, self._names.bootstrap(generation.number)
+        if committed:
+            start = committed.get(bootstrap, {}).get(0, 0)
+            self._replays[number] = self._with_bootstrap(number, start)
+            self._queries.start(generation, 0)  # overridden by the checkpoint
             return
-        # how long the feed will be is not known yet: its end is not seen before there is one
+        # the length of the bootstrap topic is not known yet: one missing record stands for it
         self._replays[number] = replace(
             self._replays[number], bootstrap=BootstrapCoverage(0, range(1))
         )
-        # a job before it may have left something there
-        job = self._jobs[number] = self._queries.history_job(
-            generation, self._kafka.end_offset(feed)
-        )
+        # an earlier job may have left records there
+        end = self._kafka.end_offset(bootstrap)
+        job = self._jobs[number] = self._queries.history_job(generation, end)
         job.start()
 
     def _start_query_after(self, job: HistoryJob, generation: Generation) -> bool:
-        """Have its query running now that the job is done, unless it was stopped meanwhile."""
-        number, feed = generation.number, self._names.bootstrap(generation.number)
+        """Start its query after the job; False if it was stopped meanwhile."""
+        number = generation.number
         with self._start_lock:
             if self._jobs.get(number) is not job:
                 return False
-            self._write_bootstrap_end(feed)
+            self._write_bootstrap_end(self._names.bootstrap(number))
             self._replays[number] = self._with_bootstrap(number, job.bootstrap_start)
             self._queries.start(generation, job.bootstrap_start)
             del self._jobs[number]
         return True
 
-    def _write_bootstrap_end(self, feed: str) -> None:
-        """Each task of the query that has this has all of the feed."""
+    def _write_bootstrap_end(self, topic: str) -> None:
+        """Write a record for each task of the query: one that has it has the whole topic."""
         ends = [(key.encode(), None) for key in self._queries.bootstrap_end_keys()]
-        write(self._kafka, feed, ends, REQUEST_TIMEOUT_S)
+        write(self._kafka, topic, ends, REQUEST_TIMEOUT_S)
 
     def _with_bootstrap(self, generation: int, start: int) -> ReplayRange:
-        """A run's way with what is left of its feed."""
+        """A run's replay range with its bootstrap topic from this offset."""
         end = self._kafka.end_offset(self._names.bootstrap(generation))
         ends = range(end - self._queries.shuffle_partitions, end)
         return replace(
@@ -174,7 +171,7 @@ class Pipeline:
         )
 
     def stop(self, generation: int) -> None:
-        """Have its query not running."""
+        """Stop its query, or its history job."""
         self._running.pop(generation, None)
         with self._start_lock:
             job = self._jobs.pop(generation, None)
@@ -183,10 +180,10 @@ class Pipeline:
         self._queries.stop(generation)
 
     def keep(self, numbers: frozenset[int], last: int) -> None:
-        """Have no topics and no checkpoint of any other generation up to the last."""
+        """Delete topics and checkpoints of all other generations up to the last."""
         topics = {topic: self._names.generation_of(topic) for topic in self._kafka.topics()}
-        gone = [t for t, n in topics.items() if n is not None and n <= last and n not in numbers]
-        for topic in gone:
+        unused = [t for t, n in topics.items() if n is not None and n <= last and n not in numbers]
+        for topic in unused:
             failpoints.visit("before-delete")
             self._kafka.delete([topic])
             failpoints.visit("after-delete")
@@ -204,49 +201,49 @@ class Pipeline:
         progressed: Callable[[int, int], None],
         stopped: Callable[[], bool],
     ) -> int | None:
-        """Follow its run to the pins: the offset where its tables are complete; None if stopped."""
+        """Wait for its run: the changelog offset of complete tables; None if stopped."""
         number = generation.number
         job = self._jobs.get(number)
         if job is not None:
-            # three steps for each record: read, joined, known to the query
-            total, after = job.records, progressed
-            if not job.wait(lambda steps: after(steps // 3, total), stopped):
+            # each record has three steps: read, joined, in the query's state
+            total, report = job.records, progressed
+            if not job.wait(lambda steps: report(steps // 3, total), stopped):
                 return None
             if not self._start_query_after(job, generation):
                 return None
 
             def progressed(done: int, of: int) -> None:
-                after((2 * total + total * done // of) // 3, total)
+                report((2 * total + total * done // of) // 3, total)
 
-        way = self._replays[number]
-        ready_at = CatchUp(self._kafka, self._names, number, way, progressed, stopped).follow()
+        replay = self._replays[number]
+        ready_at = CatchUp(self._kafka, self._names, number, replay, progressed, stopped).follow()
         if ready_at is not None:
             self._caught_up.add(number)
             self._warm_up.schedule(generation)
         return ready_at
 
     def caught_up(self) -> frozenset[int]:
-        """Generations that run and have read again all that they had read before."""
+        """Running generations whose newest run has reached its pins."""
         return frozenset(self._running.keys() & self._caught_up)
 
-    def rewrite(self, generation: int, changes: Sequence[rows.ChangelogRecord]) -> None:
-        """Write rows of a generation again, unless its run is still reading what it read before.
+    def rewrite(self, generation: int, changes: Sequence[ChangelogRecord]) -> None:
+        """Write winning rows again behind late records, unless the generation still catches up.
 
-        Compaction keeps the last record of a key: behind a late one there must be the winner.
+        Compaction keeps the last record of a key, and that must be the winner.
         """
         if generation not in self.caught_up():
             return
-        records = [(one.key(), one.value()) for one in changes]
+        records = [(change.key(), change.value()) for change in changes]
         write(self._kafka, self._names.changelog(generation), records, REQUEST_TIMEOUT_S)
-        log.info("wrote rows again that came late", generation=generation, rows=len(changes))
+        log.info("rewrote rows behind late records", generation=generation, rows=len(changes))
 
     def run_warm_up(self, stop: threading.Event) -> None:
-        """Have what is new to a JVM done once where nobody waits for it, until told to stop."""
+        """Warm up each new JVM, until stopped."""
         self._warm_up.run(self._running, stop)
 
-    def watch_sources(self, listener: sources.SourceListener, stop: threading.Event) -> None:
-        """Report what becomes of the topics that are read, until told to stop."""
-        sources.watch(
+    def watch_sources(self, listener: source_watch.SourceListener, stop: threading.Event) -> None:
+        """Watch the topics of running generations, until stopped."""
+        source_watch.watch(
             self._kafka,
             self._names,
             lambda: list(self._running.values()),
@@ -255,23 +252,23 @@ class Pipeline:
         )
 
     def made_progress(self, generation: int) -> bool:
-        """Whether its last run got further than every run before it."""
-        way = self._replays.get(generation)
-        if way is None:
+        """Whether its last run read further than all runs before it."""
+        replay = self._replays.get(generation)
+        if replay is None:
             return False
-        furthest = self._max_marks.setdefault(generation, {})
-        before = dict(furthest)
+        highest = self._max_marks.setdefault(generation, {})
+        before = dict(highest)
         changelog = self._names.changelog(generation)
-        since = max(way.changelog_start, self._kafka.end_offset(changelog) - _TAIL_RECORDS)
+        since = max(replay.changelog_start, self._kafka.end_offset(changelog) - _TAIL_RECORDS)
         consumer = self._kafka.reader(self._names.group("catch-up"))
         try:
             consumer.assign([TopicPartition(changelog, 0, since)])
-            marks = rows.marked_offsets(record.key for record in read_to_end(consumer, changelog))
-            for at, offsets in marks.items():
-                furthest[at] = max(furthest.get(at, -1), *offsets)
+            marks = marked_offsets(record.key for record in read_to_end(consumer, changelog))
+            for partition, marked in marks.items():
+                highest[partition] = max(highest.get(partition, -1), *marked)
         finally:
             consumer.close()
-        return furthest != before
+        return highest != before
 
     def reachable(self) -> bool:
         """Whether Kafka answers now."""

@@ -1,12 +1,12 @@
-"""What a query died of, as one of our errors in one line."""
+"""Translates Spark's errors into livejoin's, with a message of one line."""
 
 import re
 
 from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 
-# which task was lost, in which stage, and the package of the error: nothing for people
+# the lost task and its stage, and the package of the exception class
 _TASK_PREFIX = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
-# besides the checkpoint's own path: what an error says that comes from reading one
+# an error from reading a checkpoint contains one of these, or the checkpoint's path
 _CHECKPOINT_SIGNS = (
     "STATE_STORE",
     "STATE_DIRECTORY",
@@ -16,13 +16,13 @@ _CHECKPOINT_SIGNS = (
 
 
 def from_spark_error(error: Exception, checkpoint: str, trace: str = "") -> LivejoinError:
-    """Spark's error as one of ours: whether its checkpoint is to blame."""
-    said = f"{error}{trace}"
-    if any(sign in said for sign in (checkpoint, *_CHECKPOINT_SIGNS)):
+    """A query's error: unrecoverable if its checkpoint cannot be read, else retriable."""
+    text = f"{error}{trace}"
+    if any(sign in text for sign in (checkpoint, *_CHECKPOINT_SIGNS)):
         return GenerationUnrecoverable(f"its checkpoint cannot be used: {short_cause(error)}")
     return QueryFailed(short_cause(error))
 
 
 def short_cause(error: Exception) -> str:
-    """What a query died of, in one line."""
+    """The error's cause in one line, without task and package."""
     return _TASK_PREFIX.sub("", _TASK_PREFIX.sub("", first_line(error)))

@@ -1,4 +1,4 @@
-"""The topics that generations read: whether they are what they were, before a start and after."""
+"""Checks the topics of generations, before a start and while they run."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -14,33 +14,33 @@ from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.errors import topic_not_authorized, topic_not_found
 from livejoin.pipeline.checkpoints import CommittedOffsets
 
-_LOOK_S = 5.0
+_CHECK_S = 5.0
 
 
 class SourceListener(Protocol):
-    """Who is told what becomes of the topics."""
+    """Receives changes of the topics of running generations."""
 
     def sources_checked(self, generation: int, why: str) -> None:
-        """Why one of its topics cannot be read, or nothing."""
+        """Why a topic cannot be used; empty if all can."""
 
     def restart_required(self, generation: int, why: str) -> None:
-        """Its query has to be started again, through no fault of its own."""
+        """The query must be restarted, though it has not failed."""
 
     def partitions_added(self, generation: int, sources: Mapping[str, Reading]) -> None:
-        """A topic has more partitions: what it would read with them."""
+        """A topic has new partitions; these sources include them."""
 
     def unrecoverable(self, generation: int, why: str) -> None:
-        """What it has read is not what stands there now."""
+        """The generation cannot continue with the topics that exist now."""
 
 
 def check_fingerprint(generation: Generation, now: str) -> None:
-    """Its checkpoint must be one of the same query."""
+    """Require that its checkpoint was written by the same query."""
     if generation.fingerprint != now:
         raise GenerationUnrecoverable(f"its query was {generation.fingerprint} and is {now} now")
 
 
 def source_topics(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
-    """Its topics by source: those that it was made for, and readable."""
+    """Its source topics; an error if one is missing, recreated or not readable."""
     readings = generation.sources
     found = kafka.describe(reading.topic for reading in readings.values())
     for reading in readings.values():
@@ -48,21 +48,21 @@ def source_topics(kafka: Kafka, generation: Generation) -> dict[str, Topic]:
         if topic is None:
             raise topic_not_found(reading.topic)
         if topic.id != reading.topic_id:
-            raise GenerationUnrecoverable(f'topic "{reading.topic}" was deleted and made again')
+            raise GenerationUnrecoverable(f'topic "{reading.topic}" was deleted and recreated')
         if not topic.readable:
             raise topic_not_authorized(reading.topic)
     return {source: found[reading.topic] for source, reading in readings.items()}
 
 
 def check_own_topics(kafka: Kafka, names: Names, generation: Generation) -> None:
-    """Its changelog and feed are those that were made for it, and the changelog can be written.
+    """Require that its changelog and bootstrap topic are its own, and the changelog is writable.
 
-    A broker may have made a topic of the same name. Spark learns of a refused write when it writes
-    again.
+    A broker may have auto-created a topic of the same name. Spark would notice a missing
+    authorization only at its next write.
     """
     if not generation.has_topics:
         raise GenerationUnrecoverable(
-            "it was built by an earlier livejoin, and nobody knows whose its topics are"
+            "an earlier livejoin built it and did not record its topic ids"
         )
     changelog = names.changelog(generation.number)
     made = {changelog: ("changelog", generation.changelog_id)}
@@ -73,11 +73,11 @@ def check_own_topics(kafka: Kafka, names: Names, generation: Generation) -> None
         if topic not in found:
             raise GenerationUnrecoverable(f"its {kind} was deleted")
         if found[topic].id != made_id:
-            raise GenerationUnrecoverable(f"its {kind} was deleted and made again")
+            raise GenerationUnrecoverable(f"its {kind} was deleted and recreated")
     if not found[changelog].writable:
         raise QueryFailed(
-            f'Authorization failed: topic "{changelog}" may not be written',
-            hint="Ask for the right to write it.",
+            f'not authorized to write topic "{changelog}"',
+            hint="Grant livejoin's Kafka user WRITE on it; livejoin retries.",
         )
 
 
@@ -85,17 +85,17 @@ def resume_offsets(
     kafka: Kafka,
     generation: Generation,
     topics: Mapping[str, Topic],
-    reached: CommittedOffsets | None,
+    committed: CommittedOffsets | None,
 ) -> dict[str, dict[int, int]]:
-    """From where its query will read, by source; what stands from there on must still be there."""
-    if reached is None and generation.ready_at is not None:
-        raise GenerationUnrecoverable("its checkpoint is gone")
+    """Offsets at which its query continues, by source; an error if records after them are lost."""
+    if committed is None and generation.ready_at is not None:
+        raise GenerationUnrecoverable("its checkpoint is missing")
     first = kafka.offsets(topics.values(), OffsetSpec.earliest())
     starts = {}
     for source, reading in generation.sources.items():
-        ends = (reached or {}).get(reading.topic, {})
-        # partitions that are new are read from their beginning
-        at = {p: ends.get(p, reading.start.get(p, 0)) for p in topics[source].partitions}
+        committed_ends = (committed or {}).get(reading.topic, {})
+        # new partitions are read from their beginning
+        at = {p: committed_ends.get(p, reading.start.get(p, 0)) for p in topics[source].partitions}
         for partition, offset in first[reading.topic].items():
             if offset > at[partition]:
                 lost = f"{at[partition]} to {offset - 1}"
@@ -110,7 +110,7 @@ def resume_offsets(
 def with_new_partitions(
     generation: Generation, topics: Mapping[str, Topic]
 ) -> dict[str, Reading] | None:
-    """What a generation would read with the partitions that are new, if any are."""
+    """A generation's sources with new partitions; None if there are none."""
     more = {s: _add_partitions(reading, topics[s]) for s, reading in generation.sources.items()}
     return None if more == generation.sources else more
 
@@ -122,12 +122,12 @@ def watch(
     listener: SourceListener,
     stop: threading.Event,
 ) -> None:
-    """Look at the topics of the running generations now and then, until told to stop."""
-    refused: set[int] = set()
-    while not stop.wait(_LOOK_S):
-        there = list(running())
-        refused &= {generation.number for generation in there}  # a new run knows nothing of it
-        for generation in there:
+    """Check the topics of running generations periodically, until stopped."""
+    not_writable: set[int] = set()
+    while not stop.wait(_CHECK_S):
+        generations = list(running())
+        not_writable &= {generation.number for generation in generations}
+        for generation in generations:
             number = generation.number
             try:
                 topics = source_topics(kafka, generation)
@@ -137,22 +137,20 @@ def watch(
             except TopicUnusable as error:
                 listener.sources_checked(number, error.message)
             except QueryFailed as error:
-                refused.add(number)
+                not_writable.add(number)
                 listener.sources_checked(number, error.message)
             except KafkaUnavailable:
-                continue  # the tables say so, and queries wait
+                continue  # reported elsewhere; queries wait
             else:
-                if number in refused:
-                    # if anything was refused, nobody else would have it written again
-                    refused.remove(number)
-                    listener.restart_required(
-                        number, "its changelog could not be written for a while"
-                    )
+                if number in not_writable:
+                    # only a restart writes records again that were refused meanwhile
+                    not_writable.remove(number)
+                    listener.restart_required(number, "its changelog was not writable for a while")
                 listener.sources_checked(number, "")
                 if more := with_new_partitions(generation, topics):
                     listener.partitions_added(number, more)
 
 
 def _add_partitions(reading: Reading, topic: Topic) -> Reading:
-    new = {p: 0 for p in topic.partitions if p not in reading.start}
-    return replace(reading, start={**reading.start, **new}) if new else reading
+    added = {p: 0 for p in topic.partitions if p not in reading.start}
+    return replace(reading, start={**reading.start, **added}) if added else reading

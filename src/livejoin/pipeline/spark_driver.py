@@ -1,4 +1,4 @@
-"""Spark's JVM and the session in it: started as Real-time Mode needs it, and again when it dies."""
+"""Spark's driver JVM and its session: configured for Real-time Mode, restarted when it dies."""
 
 import contextlib
 import os
@@ -20,67 +20,67 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from livejoin import redaction as secret
+from livejoin import redaction
 from livejoin.config.sections import SparkSettings
 from livejoin.errors import MachineError, QueryFailed, first_line
 from livejoin.kafka import properties
-from livejoin.runtime import class_archive as classes
 from livejoin.runtime import jars, processes
+from livejoin.runtime.class_archive import archive_path, jvm_options
 
 log = structlog.get_logger()
 
 _SPARK_HOME = Path(pyspark.__file__).parent
-_JVM_START_S = 180  # 3 s on a quiet machine, 83 s on one with twenty busy threads
+_JVM_START_S = 180  # takes 3 s on an idle machine, 83 s with twenty busy threads
 _PING_S = 5.0
-_PING_TIMEOUT_S = 60.0  # the longest full collection of a small heap takes seconds
+_PING_TIMEOUT_S = 60.0  # far above a full garbage collection of a small heap
 _JVM_OPTIONS = (
-    # JSON may be nested 1000 deep and VARIANT walks it by recursion: the default of 1 MiB overflows
+    # VARIANT recurses into JSON nested up to 1000 deep, which overflows the default of 1 MiB
     "-Xss8m",
-    # the parser is one long generated method; without this HotSpot interprets it: twice as long
+    # the parser is one huge generated method; interpreted, it takes twice as long
     "-XX:-DontCompileHugeMethods",
     "-Djava.net.preferIPv6Addresses=false",
 )
 _GC_OPTION = "-XX:+UseParallelGC"
-_ANY_GC_OPTION = re.compile(r"-XX:\+Use\w+GC\b")  # a JVM with two does not start
+_ANY_GC_OPTION = re.compile(r"-XX:\+Use\w+GC\b")  # two of them would be an error
 _DEFAULTS = {
     "spark.app.name": "livejoin",
-    # the state is RocksDB's, outside of it: 140 MiB live after a hundred swaps
+    # RocksDB keeps the state off the heap; 140 MiB are live after a hundred swaps
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.default.parallelism": "2",  # 512 slots are not 512 cores
-    "spark.rpc.netty.dispatcher.numThreads": "4",  # one per slot by default
-    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 by default: most of the latency
-    "spark.sql.streaming.stopTimeout": "15s",  # for ever by default
-    # a look for each key that is written; nobody asks how many there are
+    "spark.default.parallelism": "2",  # not one per slot
+    "spark.rpc.netty.dispatcher.numThreads": "4",  # the default is one per slot
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 would be most of the latency
+    "spark.sql.streaming.stopTimeout": "15s",  # the default has no limit
+    # would cost a read for each written key, for a count that is not used
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # how soon the state of a query that is gone is let go of; a minute by default
+    # unloads the state of stopped queries; the default is a minute
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
-    "spark.sql.adaptive.enabled": "false",  # the one batch job has one shuffle: nothing to adapt
-    "spark.sql.variant.allowDuplicateKeys": "true",  # of duplicate keys the last counts
+    "spark.sql.adaptive.enabled": "false",  # the only batch job has one shuffle
+    "spark.sql.variant.allowDuplicateKeys": "true",  # the last of duplicate keys counts
     "spark.sql.session.timeZone": "UTC",
-    # whoever can reach the driver's port could have it run anything (decision 23)
+    # without it, anyone who reaches the driver's port can execute code (decision 23)
     "spark.authenticate": "true",
-    # call sites for error messages: several calls to the JVM for each column that is made
+    # call sites for error messages would take several calls to the JVM per column
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 _LOG_LEVEL = "spark.log.level"
 _REDACTION = "spark.redaction.regex"
-# secrets of Kafka's travel with the tasks; in a single JVM nothing does
+# tasks contain Kafka secrets, which cross the network only on a cluster
 _CLUSTER_DEFAULTS = {"spark.network.crypto.enabled": "true"}
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def class_archive(java: str) -> Path:
-    """Where the classes that Spark loads are archived."""
-    return classes.archive_path("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
+    """Path of the archive of Spark's loaded classes."""
+    return archive_path("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
 
 
 class SparkDriver:
-    """The one Spark session of this process. `spark` starts it, again where its JVM has died."""
+    """Owns the one driver JVM of this process. `spark` starts it, and restarts it after it died."""
 
-    def __init__(  # noqa: PLR0913 - all but the first have names
+    def __init__(  # noqa: PLR0913 - keyword-only
         self,
         settings: SparkSettings,
         *,
@@ -95,7 +95,7 @@ class SparkDriver:
         self._lock = lock
         self._log = log
         self._archive_classes = archive_classes
-        self._silent_s = silent_s  # the JVM ends when this process is frozen for so long
+        self._silent_s = silent_s  # the JVM is killed when this process is frozen for so long
         self._jvm: processes.Child | None = None
         self._spark: SparkSession | None = None
         self._starting = threading.Lock()
@@ -114,16 +114,16 @@ class SparkDriver:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a JVM that has not ended."""
+        """Whether the JVM is running."""
         return self._jvm is not None and not self._jvm.exited
 
     @property
     def started(self) -> SparkSession | None:
-        """The session where there is one already, and its JVM has not ended."""
+        """The session, if it is started and its JVM is running."""
         return self._spark if self.alive else None
 
     def spark(self) -> SparkSession:
-        """The session, started if need be."""
+        """The session; starts the JVM if it is not running."""
         with self._starting:
             if self._closed:
                 raise QueryFailed("Spark was stopped")
@@ -131,38 +131,38 @@ class SparkDriver:
                 self._discard_jvm()
                 try:
                     self._spark = self._start()
-                except (Py4JError, OSError) as error:  # killed while it was being started
-                    raise QueryFailed(f"Spark's JVM ended: {first_line(error)}") from error
+                except (Py4JError, OSError) as error:  # killed during its start
+                    raise QueryFailed(f"Spark's JVM exited: {first_line(error)}") from error
             return self._spark
 
     @property
     def shuffle_partitions(self) -> int:
-        """Of each query's state."""
+        """Number of partitions of a query's state."""
         return self._settings.shuffle_partitions
 
     def watch(self, stop: threading.Event) -> None:
-        """End a JVM that does not answer any more, and with it every wait for it."""
+        """Kill a JVM that no longer answers, which also ends every wait for it."""
         while not stop.wait(_PING_S):
             jvm, spark = self._jvm, self._spark
             if jvm is None or spark is None or jvm.exited:
                 continue
-            ask = threading.Thread(target=_ping, args=(spark,), name="ask-spark", daemon=True)
-            ask.start()
-            ask.join(_PING_TIMEOUT_S)
-            if ask.is_alive():
-                log.error("spark does not answer and is ended", waited_s=_PING_TIMEOUT_S)
+            ping = threading.Thread(target=_ping, args=(spark,), name="ask-spark", daemon=True)
+            ping.start()
+            ping.join(_PING_TIMEOUT_S)
+            if ping.is_alive():
+                log.error("spark does not answer, killing its jvm", waited_s=_PING_TIMEOUT_S)
                 jvm.close(grace_s=5)
 
     def close(self) -> None:
-        """End the JVM. What its queries had not committed is read again by the next one."""
+        """Stop the JVM. The next one reads again what queries had not committed."""
         self._closed = True
         if self._jvm is not None and self._spark is None:
-            self._jvm.close(grace_s=5)  # it is being started: whoever waits for it need not
+            self._jvm.close(grace_s=5)  # it is starting: end the wait for it
         with self._starting:
             self._discard_jvm()
 
     def kill(self) -> None:
-        """End the JVM at once: somebody else may lead, and its queries must not write on."""
+        """Kill the JVM at once: leadership may be lost, and its queries must not write any more."""
         self._closed = True
         if self._jvm is not None:
             self._jvm.kill()
@@ -172,7 +172,7 @@ class SparkDriver:
             self._jvm.close(grace_s=60 if self._archive_classes else 5)
         self._jvm = self._spark = None
         if SparkContext._gateway is not None:
-            # pyspark cannot be told that the JVM it knew is gone; these are all that remember it
+            # pyspark has no way to forget a dead JVM; these attributes are all that refer to it
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
             SparkSession._instantiatedSession = SparkSession._activeSession = None
 
@@ -181,7 +181,7 @@ class SparkDriver:
             _properties_file(self._conf(processes.find_java())) as file,
             tempfile.TemporaryDirectory() as work,
         ):
-            answer = Path(work) / "gateway"
+            connection_file = Path(work) / "gateway"
             self._jvm = processes.Child(
                 [
                     str(_SPARK_HOME / "bin/spark-submit"),
@@ -190,7 +190,7 @@ class SparkDriver:
                     "pyspark-shell",
                 ],
                 env={
-                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+                    "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
                     "SPARK_CONNECT_MODE": "0",
                     **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._settings.is_local else {}),
                 },
@@ -198,7 +198,7 @@ class SparkDriver:
                 keep=[self._lock],
                 silent_s=self._silent_s,
             )
-            port, secret = self._gateway_address(answer)
+            port, secret = self._gateway_address(connection_file)
         with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
             gateway = launch_gateway()
         if self._settings.is_local:
@@ -208,71 +208,72 @@ class SparkDriver:
         _disable_checksum_files(context)
         return SparkSession(context)
 
-    def _gateway_address(self, answer: Path) -> tuple[int, str]:
+    def _gateway_address(self, connection_file: Path) -> tuple[int, str]:
         until = time.monotonic() + _JVM_START_S
-        while not answer.exists():
+        while not connection_file.exists():
             if self._closed or not self.alive or time.monotonic() > until:
-                raise QueryFailed(
-                    "Spark's JVM did not start", hint=f"Its log says why: {self._log}."
-                )
+                raise QueryFailed("Spark's JVM did not start", hint=f"See its log: {self._log}.")
             time.sleep(0.02)
-        with answer.open("rb") as info:
+        with connection_file.open("rb") as info:
             return read_int(info), UTF8Deserializer().loads(info)
 
     def _conf(self, java: str) -> dict[str, str]:
         settings, given = self._settings, properties.reveal(self._settings.conf)
-        local = classes.jvm_options(class_archive(java), make=self._archive_classes)
+        archive = jvm_options(class_archive(java), make=self._archive_classes)
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             **given,
-            # it would replace what is hidden anyhow
+            # extends the defaults instead of replacing them
             _REDACTION: "|".join(
-                filter(None, (secret.SPARK_REDACTION_PATTERN, given.get(_REDACTION)))
+                filter(None, (redaction.SPARK_REDACTION_PATTERN, given.get(_REDACTION)))
             ),
         }
         conf = (_LOCAL_DEFAULTS if settings.is_local else _CLUSTER_DEFAULTS) | conf
-        for side, more in (("driver", local), ("executor", [])):
+        for side, more in (("driver", archive), ("executor", [])):
             key = f"spark.{side}.extraJavaOptions"
-            theirs = given.get(key, "")
-            ours = _JVM_OPTIONS if _ANY_GC_OPTION.search(theirs) else (*_JVM_OPTIONS, _GC_OPTION)
-            conf[key] = " ".join((*ours, *self._java_options, *more, theirs))
+            configured = given.get(key, "")
+            ours = (
+                _JVM_OPTIONS if _ANY_GC_OPTION.search(configured) else (*_JVM_OPTIONS, _GC_OPTION)
+            )
+            conf[key] = " ".join((*ours, *self._java_options, *more, configured))
         return conf
 
 
 def _listen_on_loopback_only(jvm: Any) -> None:
-    """Have the wildcard address mean loopback in this JVM.
+    """Replace the wildcard address by loopback in this JVM.
 
-    Real-time Mode's shuffle listens on the wildcard, unauthenticated, and no setting of Spark's
-    says otherwise. Java keeps the address in one field; `--add-opens java.net` is Spark's own.
+    Real-time Mode's shuffle listens on the wildcard address without authentication, and Spark has
+    no setting for it. Java keeps the address in one field, and Spark opens `java.net` itself.
     """
     try:
         impl = jvm.java.lang.Class.forName("java.net.InetAddress").getDeclaredField("impl")
         impl.setAccessible(True)
-        held = impl.get(None)
-        wildcard = held.getClass().getDeclaredField("anyLocalAddress")
+        implementation = impl.get(None)
+        wildcard = implementation.getClass().getDeclaredField("anyLocalAddress")
         wildcard.setAccessible(True)
-        wildcard.set(held, jvm.java.net.InetAddress.getByName("127.0.0.1"))
-        kept = jvm.java.net.InetSocketAddress(0).getAddress().isLoopbackAddress()
+        wildcard.set(implementation, jvm.java.net.InetAddress.getByName("127.0.0.1"))
+        is_loopback = jvm.java.net.InetSocketAddress(0).getAddress().isLoopbackAddress()
     except Py4JJavaError as error:
         raise _listening_error(first_line(error.java_exception)) from error
-    if not kept:
-        raise _listening_error("the wildcard address stays what it is")
+    if not is_loopback:
+        raise _listening_error("the wildcard address cannot be replaced")
 
 
 def _listening_error(why: str) -> MachineError:
     return MachineError(
         f"Spark's shuffle would listen on every address of this machine: {why}",
-        hint="This Java is built another way: use Java 17 or 21 (JAVA_HOME).",
+        hint="This Java is not supported: use Java 17 or 21 (JAVA_HOME).",
     )
 
 
 def _disable_checksum_files(context: SparkContext) -> None:
-    """Each would cost several processes, as Hadoop's native library is not there.
+    """Stop Hadoop from writing checksum files for local files.
 
-    Spark keeps checksums of its own for what is in a checkpoint. Hadoop hands the same object to
-    all who ask; another class for local files would be refused where snapshots are copied.
+    Each would start several processes, since Hadoop's native library is missing. Spark has its own
+    checksums for checkpoints. This works on Hadoop's shared file system object; another file system
+    class would be refused when Spark copies snapshots.
     """
     jvm = context._jvm
     assert jvm is not None
@@ -281,20 +282,20 @@ def _disable_checksum_files(context: SparkContext) -> None:
 
 
 def _ping(spark: SparkSession) -> None:
-    # that it ended is seen elsewhere
+    # an exit is noticed elsewhere
     with contextlib.suppress(Py4JError, OSError):
         spark.sparkContext._jsc.sc().isStopped()
 
 
 @contextlib.contextmanager
 def _properties_file(conf: dict[str, str]) -> Iterator[Path]:
-    """The configuration in a file that only we can read: on a command line everybody could."""
+    """The configuration in a private file: command lines are visible to other users."""
     handle, name = tempfile.mkstemp(suffix=".conf")
     os.fchmod(handle, stat.S_IRUSR | stat.S_IWUSR)
     with os.fdopen(handle, "w") as file:
         for key, value in conf.items():
             if "\n" in value:
-                raise MachineError(f"spark.conf: {key} holds a line break")
+                raise MachineError(f"spark.conf: {key} contains a line break")
             escaped = value.replace("\\", "\\\\")
             file.write(f"{key}={escaped}\n")
     try:

@@ -1,7 +1,7 @@
-"""Any value at all as a row or a reason: read as VARIANT, converted only where nothing is lost.
+"""Parses any value into a row or a reason, as VARIANT, with conversions that lose nothing.
 
-What is rare even here (numbers spelt with an exponent, numbers in a string field) goes back to the
-text, since VARIANT has forgotten the spelling.
+VARIANT does not keep the spelling of numbers. Where it matters (numbers with an exponent, numbers
+in a string field), it is extracted from the text.
 """
 
 import functools
@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from livejoin.core import spec
 
 MAX_VALUE_BYTES = 1 << 20
-_REASON_CHARS = 80  # of a wrong value, in the reason
+_REASON_CHARS = 80  # of the offending value
 
-# Jackson ignores what follows the first value. Between brackets it has to read to the end.
+# Jackson ignores text after the first value. Inside brackets it parses all of it.
 _OPEN, _CLOSE = "[", "]"
 _WHITESPACE = " \t\r\n"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
@@ -26,13 +26,14 @@ FIELDS = tuple(dict.fromkeys(field for source in spec.SOURCES for field in sourc
 
 
 def parse_strictly(text: Column) -> Column:
-    """The `reason` or the `row` of any text at all."""
+    """A struct with the `reason` or the `row` of a text."""
     variants = ",".join(f"{field.name}:variant" for field in FIELDS)
 
-    def cells_of(v: Column) -> Column:
-        return _let(F.try_variant_get(v, "$[0]", f"struct<{variants}>"), functools.partial(cut, v))
+    def get_fields(v: Column) -> Column:
+        found = F.try_variant_get(v, "$[0]", f"struct<{variants}>")
+        return _let(found, functools.partial(convert, v))
 
-    def cut(v: Column, found: Column) -> Column:
+    def convert(v: Column, found: Column) -> Column:
         cells = F.array(
             *(
                 F.struct(
@@ -43,13 +44,13 @@ def parse_strictly(text: Column) -> Column:
                 for c in FIELDS
             )
         )
-        # one lambda for all fields: an expression for each would be most of the query's plan
+        # one lambda for all fields: an expression per field would dominate the query plan
         converted = F.transform(cells, functools.partial(_convert_field, text))
-        return _let(converted, functools.partial(judge, v))
+        return _let(converted, functools.partial(row_or_reason, v))
 
-    def judge(v: Column, got: Column) -> Column:
+    def row_or_reason(v: Column, got: Column) -> Column:
         wrong = F.nullif(F.array_join(got["reason"], "; "), F.lit(""))
-        row = row_struct(got[place][c.type] for place, c in enumerate(FIELDS))
+        row = row_struct(got[i][c.type] for i, c in enumerate(FIELDS))
         return _let(
             F.coalesce(_record_error(text, v), wrong),
             lambda reason: F.struct(
@@ -57,35 +58,35 @@ def parse_strictly(text: Column) -> Column:
             ),
         )
 
-    return _let(F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))), cells_of)
+    return _let(F.try_parse_json(F.concat(F.lit(_OPEN), text, F.lit(_CLOSE))), get_fields)
 
 
 def source_has_field(field: spec.Column) -> Column:
-    """Whether a record's source has this field; one that it does not have is ignored."""
+    """Whether the record's source has this field. Other fields of a value are ignored."""
     having = [source.name for source in spec.SOURCES if field in source.fields]
     return F.lit(col=True) if len(having) == len(spec.SOURCES) else F.col("source").isin(having)
 
 
 def row_struct(cells: Iterable[Column]) -> Column:
-    """A row of these, in the order of the fields."""
+    """A row of these cells, in the order of `FIELDS`."""
     return F.struct(*(c.alias(field.name) for c, field in zip(cells, FIELDS, strict=True)))
 
 
 def _let(value: Column, use: Callable[[Column], Column]) -> Column:
-    """What `use` makes of a value that is worked out once; interpreted instead of compiled.
+    """`use(value)`, with `value` evaluated once; interpreted, not compiled.
 
-    As generated code, what hardly ever runs was nine tenths of the parser: compiling it took
-    seconds at every start of a query, and a method of the JVM has a limit.
+    This rarely used path made up nine tenths of the parser's generated code: compiling it took
+    seconds at every query start, and came near the JVM's limit for a method's size.
     """
-    # zip_with has no code generation, unlike transform
+    # unlike transform, zip_with has no code generation
     return F.zip_with(F.array(value), F.array(F.lit(0)), lambda it, _: use(it))[0]
 
 
 def _record_error(text: Column, v: Column) -> Column:
-    """Why the value as a whole is not one JSON object, or null."""
+    """Why the value is not one JSON object; null if it is."""
     size = F.octet_length("value")
     start = F.ltrim(text, F.lit(_WHITESPACE))
-    # "]" may close our own bracket and hide what follows: such texts are read again inside a brace
+    # "]" may close the added bracket and hide what follows: such texts are also parsed in braces
     hidden = (
         text.contains(_CLOSE)
         & F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNull()
@@ -105,7 +106,7 @@ def _record_error(text: Column, v: Column) -> Column:
 
 
 class _Cell(NamedTuple):
-    """A field's value in a text: as VARIANT, its kind, its text, and its spelling where needed."""
+    """A field's value: as VARIANT, its type, as text, and its original spelling where needed."""
 
     v: Column
     kind: Column
@@ -114,27 +115,27 @@ class _Cell(NamedTuple):
 
 
 def _convert_field(text: Column, field: Column) -> Column:
-    """What a field's value is as the field's type, in the column of that type, or the `reason`."""
-    v, name, kind_of = field["v"], field["name"], field["type"]
+    """Convert a field's value: a struct with a column per type, and the `reason` of a failure."""
+    v, name, field_type = field["v"], field["name"], field["type"]
 
     def spell(kind: Column, plain: Column) -> Column:
-        # "D" stands for DECIMAL and DOUBLE; of whole numbers only -0 is spelt otherwise
-        respelt = kind.startswith("D") | ((kind == "BIGINT") & (plain == "0"))
-        return F.when(respelt, _original_spelling(text, name, v))
+        # "D": DECIMAL or DOUBLE; -0 is the only integer that VARIANT spells differently
+        is_ambiguous = kind.startswith("D") | ((kind == "BIGINT") & (plain == "0"))
+        return F.when(is_ambiguous, _original_spelling(text, name, v))
 
     def convert(known: Column) -> Column:
         kind, plain = known["kind"], known["plain"]
-        return _let(spell(kind, plain), lambda spelt: typed(_Cell(v, kind, plain, spelt)))
+        return _let(spell(kind, plain), lambda spelling: by_type(_Cell(v, kind, plain, spelling)))
 
-    def typed(cell: _Cell) -> Column:
-        by_type = (F.when(kind_of == t, of(cell)).alias(t) for t, of in _CONVERTERS.items())
-        return _let(F.struct(*by_type), functools.partial(judge, cell))
+    def by_type(cell: _Cell) -> Column:
+        cells = (F.when(field_type == t, to(cell)).alias(t) for t, to in _CONVERTERS.items())
+        return _let(F.struct(*cells), functools.partial(with_reason, cell))
 
-    def judge(cell: _Cell, got: Column) -> Column:
-        nothing = functools.reduce(Column.__and__, (got[t].isNull() for t in _CONVERTERS))
-        wrong = (cell.kind != "VOID") & nothing
+    def with_reason(cell: _Cell, got: Column) -> Column:
+        all_null = functools.reduce(Column.__and__, (got[t].isNull() for t in _CONVERTERS))
+        wrong = (cell.kind != "VOID") & all_null
         shown = F.left(F.coalesce(cell.spelling, F.to_json(v)), F.lit(_REASON_CHARS))
-        reason = F.concat(name, F.lit(": expected "), kind_of, F.lit(", got "), shown)
+        reason = F.concat(name, F.lit(": expected "), field_type, F.lit(", got "), shown)
         return F.struct(*(got[t] for t in _CONVERTERS), F.when(wrong, reason).alias("reason"))
 
     kind = F.coalesce(F.schema_of_variant(v), F.lit("VOID"))
@@ -155,7 +156,7 @@ def _double(cell: _Cell) -> Column:
 
 
 def is_finite(value: Column) -> Column:
-    """Whether a double is a number: JSON knows no other."""
+    """Whether a double is finite; JSON has no other numbers."""
     return F.abs(value) < F.lit(float("inf"))
 
 
@@ -173,7 +174,7 @@ _CONVERTERS = {"string": _string, "double": _double, "int64": _int64}
 
 
 def _original_spelling(text: Column, name: Column, cell: Column) -> Column:
-    """A number as it stands in the text: the last one of this name with the value VARIANT read."""
+    """A number's spelling in the text: the last member of this name with the same value."""
     pattern = F.concat(F.lit('"'), name, F.lit(rf'"\s*:\s*({_NUMBER})'))
     found = F.regexp_extract_all(text, pattern, F.lit(1))
     same = F.filter(found, lambda number: number.try_cast("double") == cell.try_cast("double"))
@@ -185,7 +186,7 @@ def _is_number(text: Column) -> Column:
 
 
 def _parse_integer(text: Column) -> Column:
-    """A JSON number's text as int64 if it is whole and fits, whatever its spelling; else null."""
+    """The int64 of a JSON number in any spelling; null if it is not integral or does not fit."""
     shape = r"^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$"
 
     def cut(it: Column) -> Column:
@@ -198,7 +199,7 @@ def _parse_integer(text: Column) -> Column:
 
 def _integer_from_parts(part: Column) -> Column:
     digits = F.concat(part["integer"], part["fraction"])
-    significant = F.regexp_replace(digits, "(?<!0)0+$", "")  # tries each run of zeros only once
+    significant = F.regexp_replace(digits, "(?<!0)0+$", "")  # the lookbehind avoids quadratic time
     shift = F.when(part["exponent"] == "", 0).otherwise(part["exponent"].try_cast("int"))
     places = shift - F.length(part["fraction"]) + F.length(digits)
     found = F.struct(part["sign"], significant.alias("digits"), places.alias("places"))

@@ -1,7 +1,7 @@
-"""Has batches end a few times in a fresh JVM, in a query that reads nothing.
+"""Warms up a fresh JVM: runs a few short batches in a query that reads nothing.
 
-The first end of a batch takes two to three times as long as the next ones: what it needs has never
-run, and is compiled while rows wait for it. Here nobody waits.
+The first end of a batch takes two to three times as long as later ones, since its code has never
+run in this JVM. Without the warm-up, live rows would wait for it.
 """
 
 import gc
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 _POLL_S = 0.5
 _CANCEL_S = 20.0
-_BATCHES = 3  # of batches: after two of them the next one took 1.2 s, after three 0.8
+_BATCHES = 3  # after two, the end of the next batch took 1.2 s; after three, 0.8 s
 
 
 class _Due(NamedTuple):
@@ -30,7 +30,7 @@ class _Due(NamedTuple):
 
 
 class BatchWarmUp:
-    """Once for each JVM, a while after something is live; over as soon as a query is to start."""
+    """Runs once per JVM, some time after a generation is live; a starting query cancels it."""
 
     def __init__(self, queries: Queries, after_s: float) -> None:
         self._queries = queries
@@ -39,40 +39,41 @@ class BatchWarmUp:
         self._busy = threading.Lock()
 
     def schedule(self, generation: Generation) -> None:
-        """Have it in a while, with a query like this generation's."""
+        """Run it after the delay, with a query like this generation's."""
         if self._queries.needs_warm_up:
             self._due = _Due(time.monotonic() + self._after_s, generation)
 
     def cancel(self) -> None:
-        """Have it over, and not begin: its slots are needed."""
+        """Cancel it, and wait until its slots are free."""
         self._due = None
         if not self._busy.acquire(timeout=_CANCEL_S):
             raise QueryFailed(
-                f"a rehearsal did not end within {_CANCEL_S:.0f} s", hint="Spark's log says why."
+                f"the warm-up query did not stop within {_CANCEL_S:.0f} s", hint="See Spark's log."
             )
         self._busy.release()
 
     def run(self, running: dict[int, Generation], stop: threading.Event) -> None:
-        """Have it when it is due, until told to stop."""
+        """Run it whenever it is due, until stopped."""
         while not stop.wait(_POLL_S):
             due = self._due
             if due is None or time.monotonic() < due.at:
                 continue
             with self._busy:
-                # nobody needed its slots just now, and there are enough
+                # not cancelled meanwhile, and there are enough slots
                 if self._due is due and self._queries.has_free_slots(list(running.values())):
                     self._run_batches(due, stop)
 
     def _run_batches(self, due: _Due, stop: threading.Event) -> None:
         began = time.monotonic()
         try:
-            with self._queries.idle_query(due.generation) as ends:
-                while self._due is due and ends() < _BATCHES and not stop.wait(_POLL_S):
+            with self._queries.idle_query(due.generation) as completed:
+                while self._due is due and completed() < _BATCHES and not stop.wait(_POLL_S):
                     pass
-                log.debug("rehearsed", ends=ends(), took_s=round(time.monotonic() - began, 1))
+                took_s = round(time.monotonic() - began, 1)
+                log.debug("warmed up", batches=completed(), took_s=took_s)
         except (LivejoinError, PySparkException, Py4JError, OSError) as error:
-            # nothing depends on it: the first end of a batch takes longer
-            log.info("ends of batches were not rehearsed", why=first_line(error))
-        gc.collect()  # as after any query: the JVM keeps what stands for its objects here
+            # harmless: the first end of a batch takes longer
+            log.info("warm-up failed", why=first_line(error))
+        gc.collect()  # as in Queries.stop
         if self._due is due:
             self._due = None

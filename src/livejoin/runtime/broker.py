@@ -1,4 +1,4 @@
-"""A real Kafka broker of our own, for the demo and the tests: KRaft, loopback, its own folder."""
+"""An embedded Kafka broker for the demo and the tests: KRaft, on loopback, in its own folder."""
 
 import base64
 import contextlib
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from livejoin.errors import BrokerStartFailed, KafkaUnavailable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
-from livejoin.runtime import class_archive as classes
 from livejoin.runtime import jars, processes
+from livejoin.runtime.class_archive import archive_path, jvm_options
 
-_START_S = 60  # 3 s on a quiet machine
+_START_S = 60  # takes 3 s on an idle machine
 _JVM_OPTIONS = (
     "-Xms512m",
     "-Xmx512m",
-    # HotSpot's second compiler took two thirds of the broker's CPU in the first minutes; a demo or
-    # a test is over before that pays
+    # HotSpot's second compiler takes two thirds of the broker's CPU in the first minutes, and a
+    # demo or a test ends before that pays off
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
 )
@@ -34,10 +34,10 @@ def embedded_broker(
     java_options: Sequence[str] = (),
     archive_classes: bool = False,
 ) -> Iterator[Kafka]:
-    """Run a broker over a folder, on any free port unless told. A used folder keeps its data.
+    """Run a broker in a folder, on a free port by default. An existing folder keeps its data.
 
-    `more` are broker settings of the caller's; listeners among them are further ones, advertised
-    as they are unless told.
+    `more` are additional broker settings. Its listeners are added to the broker's own, and are
+    advertised unless it contains advertised listeners too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with processes.file_lock(folder / "broker.lock", "folder") as lock:
@@ -45,7 +45,7 @@ def embedded_broker(
         settings = _write_server_properties(folder, port, free_port(), more or {})
         files, java = jars.jars("broker"), processes.find_java()
         classpath = os.pathsep.join(map(str, files))
-        shared = classes.jvm_options(class_archive(java), make=archive_classes)
+        shared = jvm_options(class_archive(java), make=archive_classes)
         _format_storage(
             [java, *([] if archive_classes else shared), "-cp", classpath], settings, folder
         )
@@ -71,7 +71,7 @@ def embedded_broker(
             except KafkaUnavailable as error:
                 ended = "ended" if child.exited else f"did not answer within {_START_S} s"
                 raise BrokerStartFailed(
-                    f"the embedded broker {ended}", hint=f"Its log says why: {log}."
+                    f"the embedded broker {ended}", hint=f"See its log: {log}."
                 ) from error
             yield kafka
         finally:
@@ -79,12 +79,12 @@ def embedded_broker(
 
 
 def class_archive(java: str) -> Path:
-    """Where the classes that the broker loads are archived."""
-    return classes.archive_path("broker", java, *jars.jars("broker"))
+    """Path of the archive of the broker's loaded classes."""
+    return archive_path("broker", java, *jars.jars("broker"))
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -137,5 +137,5 @@ def _format_storage(java: list[str], settings: Path, folder: Path) -> None:
         [*command, *arguments], capture_output=True, text=True, check=False, timeout=_START_S
     )
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-500:]
-        raise BrokerStartFailed(f"the broker's folder {folder} could not be formatted: {said}")
+        output = (done.stderr or done.stdout).strip()[-500:]
+        raise BrokerStartFailed(f"the broker's folder {folder} could not be formatted: {output}")

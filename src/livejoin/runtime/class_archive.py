@@ -1,7 +1,7 @@
-"""Archives of loaded classes (class data sharing): with one, a JVM starts in half the time.
+"""Class data sharing archives: with one, a JVM starts in half the time.
 
-An archive fits one Java and one set of jars. The JVM checks that itself and goes without one that
-does not fit.
+An archive belongs to one Java and one set of jars. The JVM checks that itself, and ignores an
+archive that does not match.
 """
 
 import hashlib
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from livejoin.runtime import processes
 
-_CONTENT_VERSION = 2  # counts on when more is done before an archive is made
+_CONTENT_VERSION = 2  # increment when the run that creates an archive loads more classes
 
 
 def archive_path(kind: str, java: str, *jars: Path) -> Path:
-    """Where the archive for this Java and these jars is, or would be."""
+    """Path of the archive for this Java and these jars; it may not exist."""
     java = str(Path(java).resolve())
     parts = [str(_CONTENT_VERSION), java, *(f"{jar} {jar.stat().st_size}" for jar in sorted(jars))]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -21,7 +21,7 @@ def archive_path(kind: str, java: str, *jars: Path) -> Path:
 
 
 def jvm_options(archive: Path, *, make: bool = False) -> list[str]:
-    """JVM options that use an archive, or make one when the JVM ends."""
+    """JVM options that use an archive, or create it when the JVM exits."""
     quiet = "-Xlog:cds=off,cds+dynamic=off,dynamic+cds=off"
     if make:
         archive.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Places where a test may end the process: `LIVEJOIN_FAIL=name:2` kills it at the second visit.
+"""Points at which a test can kill the process: `LIVEJOIN_FAIL=name:2` kills at the second visit.
 
-At those of `REPEATED` something is done again instead. Off, as always outside of tests, a visit is
-one comparison of a constant.
+At the points of `REPEATED` an action is repeated instead. Outside of tests a visit costs one
+comparison.
 """
 
 import os
@@ -31,13 +31,13 @@ _visits: Counter[str] = Counter()
 
 
 def visit(name: str) -> None:
-    """Die here, as by kill -9, if a test asked for it."""
+    """Kill the process, as kill -9 does, if a test requested it here."""
     if _ARMED and _matches(name, NAMES):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def should_repeat(name: str) -> bool:
-    """Whether a test asked for this to be done again."""
+    """Whether a test requested to repeat the action here."""
     return bool(_ARMED) and _matches(name, REPEATED)
 
 

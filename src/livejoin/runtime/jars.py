@@ -1,10 +1,9 @@
-"""The jars that Spark's Kafka connector and the embedded broker need: locked, cached per user.
+"""The jars of Spark's Kafka connector and of the embedded broker: locked, cached per user.
 
-A further group, an identity provider, is for tests alone.
+A further group, an identity provider, is for tests only.
 
-Apache Ivy, which comes inside the pyspark wheel, resolves their coordinates. `jars.lock` names each
-with its sha256, so a jar that is in the cache was checked when it came in, and a second start
-resolves nothing.
+Apache Ivy, which is part of the pyspark wheel, resolves their coordinates. `jars.lock` contains the
+sha256 of each. It is checked before a jar enters the cache, so later starts resolve nothing.
 """
 
 import hashlib
@@ -22,10 +21,14 @@ from livejoin.errors import MachineError
 from livejoin.runtime import processes
 
 Group = Literal["spark", "broker", "oidc"]
-RUNTIME_GROUPS: tuple[Group, ...] = ("spark", "broker")  # what livejoin itself may need
+RUNTIME_GROUPS: tuple[Group, ...] = (
+    "spark",
+    "broker",
+)  # of livejoin itself, without those of the tests
 LOCK = Path(__file__).with_name("jars.lock")
 
-# What we ask for; all else follows. The connector is a release behind pyspark until its own is out.
+# Direct dependencies: group, coordinate, and whether to resolve transitive ones. The connector is a
+# release behind pyspark until its own is published.
 WANTED: tuple[tuple[Group, str, bool], ...] = (
     ("spark", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", False),
     ("spark", "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0", False),
@@ -34,7 +37,7 @@ WANTED: tuple[tuple[Group, str, bool], ...] = (
     ("broker", "org.apache.kafka:kafka_2.13:4.3.1", True),
     ("oidc", "no.nav.security:mock-oauth2-server:6.0.2", True),
 )
-_RESOLVE_S = 900  # 50 MB over a slow line
+_RESOLVE_S = 900  # 50 MB over a slow connection
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,12 @@ class Jar:
 
     @property
     def file(self) -> Path:
-        """Where the cache keeps it."""
+        """Its path in the cache."""
         return processes.cache_folder() / "jars" / f"{self.coordinate.replace(':', '--')}.jar"
 
 
 def read_lock_file() -> list[Jar]:
-    """Every jar of the lock file."""
+    """All jars of the lock file."""
     lines = (
         line.split() for line in LOCK.read_text().splitlines() if line and not line.startswith("#")
     )
@@ -60,7 +63,7 @@ def read_lock_file() -> list[Jar]:
 
 
 def jars(group: Group) -> list[Path]:
-    """The jars of a group, brought in first where they are missing."""
+    """The jars of a group; missing ones are downloaded first."""
     wanted = [jar for jar in read_lock_file() if jar.group == group]
     missing = [jar for jar in wanted if not jar.file.exists()]
     if missing:
@@ -84,13 +87,13 @@ def _download(missing: list[Jar]) -> None:
             if (got := hashlib.sha256(file.read_bytes()).hexdigest()) != jar.sha256:
                 raise MachineError(
                     f"{jar.coordinate} has sha256 {got}, not {jar.sha256}",
-                    hint="The repository served something else than was locked; do not use it.",
+                    hint="The repository served another file than the locked one; do not use it.",
                 )
-            file.rename(jar.file)  # the last step: what has its final name is whole and checked
+            file.rename(jar.file)  # last: a jar under its final name is complete and verified
 
 
 def lock(*groups: Group) -> None:
-    """Resolve what is wanted with all it needs, and lock these groups anew, or all of them."""
+    """Resolve these groups, or all, with their dependencies and update the lock file."""
     chosen = groups or get_args(Group)
     with tempfile.TemporaryDirectory() as work:
         lines = [
@@ -108,7 +111,7 @@ def lock(*groups: Group) -> None:
 
 
 def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str, Path]:
-    """Let Ivy fetch the coordinates, and where asked all they need; answer files by coordinate."""
+    """Download coordinates, some with their dependencies, by Ivy; the files by coordinate."""
     work.mkdir(parents=True, exist_ok=True)
     dependencies = []
     for _, coordinate, with_dependencies in wanted:
@@ -135,20 +138,20 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
             str(work / "cache"),
         ),
         *(("-settings", settings) if settings else ()),
-        *("-types", "jar", "bundle"),  # some of the broker's jars are packaged as bundles
+        *("-types", "jar", "bundle"),  # some of the broker's jars have the packaging "bundle"
         *("-retrieve", f"{work}/out/[organisation]--[module]--[revision].[ext]"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said = []
+    output = []
     with process:
         for line in process.stdout or ():
-            said.append(line)
+            output.append(line)
             if line.startswith("downloading"):
                 processes.print_progress("  " + line.split()[1].rpartition("/")[2])
         process.wait(_RESOLVE_S)
     if process.returncode != 0:
         raise MachineError(
-            "the jars could not be resolved: " + "".join(said[-12:]).strip(),
+            "the jars could not be resolved: " + "".join(output[-12:]).strip(),
             hint="Check the network, or name a mirror's Ivy settings file"
             " in LIVEJOIN_IVY_SETTINGS.",
         )

@@ -1,6 +1,6 @@
-"""Child processes that cannot outlive us, the machine's Java, and folders of the user's.
+"""Child processes that die with livejoin, lock files, the machine's Java, the user's folders.
 
-Nothing of Kafka or Spark.
+Independent of Kafka and Spark.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ _KILL_WAIT_S = 10
 
 
 class Child:
-    """A process of ours: ended by `close`, and by our own death.
+    """A child process, ended by `close` and by the death of this process.
 
-    Where `silent_s` is given also by our silence for so long: somebody stopped us, or the machine.
+    With `silent_s` it is also killed when this process is frozen for so long (SIGSTOP, suspend).
     """
 
     def __init__(
@@ -52,21 +52,21 @@ class Child:
             stderr=log_file,
             env={**os.environ, **(env or {})},
             pass_fds=keep,
-            start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
+            start_new_session=True,  # Ctrl-C must not reach it directly
         )
         if not isinstance(log_file, int):
             log_file.close()
         self._ending = threading.Event()
         self._heartbeat: threading.Thread | None = None
-        if silent_s:  # a thread of its own: whatever else we do, we are heard
+        if silent_s:  # in a thread, so that nothing else delays heartbeats
             self._heartbeat = threading.Thread(target=self._send_heartbeats, name="guard-beat")
             self._heartbeat.start()
 
     def _send_heartbeats(self) -> None:
         assert self._process.stdin is not None
         pipe = self._process.stdin.fileno()
-        os.set_blocking(pipe, False)  # a guard that is frozen itself must not hold us up
-        with contextlib.suppress(BrokenPipeError):  # the guard is gone, and so is the child
+        os.set_blocking(pipe, False)  # a frozen guard must not block this process
+        with contextlib.suppress(BrokenPipeError):  # guard and child have exited
             while not self._ending.is_set():
                 with contextlib.suppress(BlockingIOError):
                     os.write(pipe, b".")
@@ -74,22 +74,22 @@ class Child:
 
     @property
     def exited(self) -> bool:
-        """Whether it has ended."""
+        """Whether it has exited."""
         return self._process.poll() is not None
 
     def close(self, grace_s: float = 10) -> None:
-        """Ask it to end, then end it. Twice is fine."""
+        """Terminate it, and kill it after the grace period. Idempotent."""
         if not self.exited:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace_s)
-        self._close_pipe()  # the guard ends what is left
+        self._close_pipe()  # the guard then kills the child
         self._process.wait(grace_s)
 
     def kill(self) -> None:
-        """End it at once, guard and all."""
+        """Kill it and its guard at once."""
         if not self.exited:
-            with contextlib.suppress(ProcessLookupError):  # it ended just now
+            with contextlib.suppress(ProcessLookupError):  # it has just exited
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(_KILL_WAIT_S)
         self._close_pipe()
@@ -103,7 +103,7 @@ class Child:
 
 
 def find_java() -> str:
-    """The machine's Java, if it is new enough."""
+    """Path of the machine's Java; MachineError if there is none that is new enough."""
     install = (
         f"Install Java {MIN_JAVA} or later"
         " (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17)."
@@ -114,12 +114,12 @@ def find_java() -> str:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise MachineError(f"there is no java {where}", hint=install)
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [found, "-version"], capture_output=True, text=True, check=False, timeout=60
         ).stderr
     except OSError as error:
         raise MachineError(f"{found} cannot be run: {error.strerror}", hint=install) from error
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < MIN_JAVA:
         named = f"Java {version[1]}" if version else "no Java that tells its version"
         raise MachineError(f"{found} is {named}, which is too old", hint=install)
@@ -127,26 +127,26 @@ def find_java() -> str:
 
 
 def cache_folder() -> Path:
-    """Where downloads of this user are kept."""
+    """The user's folder for downloads."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "livejoin"
 
 
 def state_folder() -> Path:
-    """Where what must survive a restart is kept unless the settings name another place."""
+    """The user's default folder for data that must survive a restart."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "livejoin"
 
 
 def config_folder() -> Path:
-    """Where what this user has chosen, or was given, is kept."""
+    """The user's folder for configuration and credentials."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "livejoin"
 
 
 @contextlib.contextmanager
 def file_lock(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
-    """Hold a lock file. Children that are given its descriptor hold it too, until they are dead."""
+    """Hold a lock file. Children that inherit its descriptor hold it too, until they exit."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    # after kill -9 of our predecessor its children need a moment
+    # the children of a killed predecessor need a moment to exit
     until = time.monotonic() + limit_s
     try:
         while True:
@@ -166,12 +166,12 @@ def file_lock(path: Path, what: str, limit_s: float = 30) -> Iterator[int]:
 
 
 def print_progress(text: str) -> None:
-    """Progress of long work, for a person who watches."""
+    """Print progress of long work, on a terminal only."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__":  # `make` asks before it installs anything
+if __name__ == "__main__":  # run by `make` before it installs anything
     try:
         find_java()
     except MachineError as error:

@@ -1,14 +1,14 @@
-"""Text for a terminal: data in it must not move the cursor, hide, turn round or answer anything."""
+"""Escapes text for a terminal, so that data cannot move the cursor or trigger its functions."""
 
 
 def escape_unprintable(text: str, keep: str = "") -> str:
-    """Show as escapes what does not print: control characters, marks of direction, half a pair.
+    """Escape unprintable characters: control and direction characters, lone surrogates.
 
-    What is printable, and what is to be kept, stays as it is.
+    Characters in `keep` are not escaped.
     """
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode()
-        for one in text
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
     )

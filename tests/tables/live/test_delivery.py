@@ -306,7 +306,7 @@ def test_a_ping_is_not_waited_for_while_a_slow_viewer_takes_what_is_before_it(
         return made
 
     monkeypatch.setattr(server, "_config", pinging)
-    monkeypatch.setattr(connection_limits, "TAKE_S", 2.0)
+    monkeypatch.setattr(connection_limits, "WRITE_TIMEOUT_S", 2.0)
     host = Catalog(logs_kept=100, rejects_kept=100)
     fill(host, 1)
 

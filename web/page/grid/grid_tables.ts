@@ -1,7 +1,7 @@
 /** All tables of the page. Frames are applied in order; tables that switch to a snapshot switch together. */
 
-import type { Frame } from "../../protocol/frame.js";
-import type { GridTable, Part } from "./grid_table.js";
+import type { SessionPart } from "../../protocol/session.js";
+import type { GridTable } from "./grid_table.js";
 
 // 30,000 rows per table take 0.7 s; beyond this limit the page freezes longer than a single-step switch is worth
 const MAX_TRANSITION_MS = 2000;
@@ -14,23 +14,23 @@ export class GridTables {
     this.byName = new Map([...tables].map((table) => [table.name, table]));
   }
 
-  /** Apply a frame after those before it. `afterwards` runs in the same visual step. */
-  enqueue(frame: Frame, afterwards: () => Promise<void>): void {
+  /** Apply the parts of a frame after those before it. `afterwards` runs in the same visual step. */
+  enqueue(parts: SessionPart[], afterwards: () => Promise<void>): void {
     this.#queue = this.#queue
-      .then(() => this.#apply(frame, afterwards))
+      .then(() => this.#apply(parts, afterwards))
       .catch((error: unknown) => console.error(error));
   }
 
-  async #apply({ header, payloads }: Frame, afterwards: () => Promise<void>): Promise<void> {
-    const parts = new Map<GridTable, Part[]>();
-    for (const [i, { table: name, kind }] of header.parts.entries()) {
-      const table = this.byName.get(name);
-      if (table) parts.set(table, [...(parts.get(table) ?? []), { kind, payload: payloads[i]! }]);
+  async #apply(parts: SessionPart[], afterwards: () => Promise<void>): Promise<void> {
+    const byTable = new Map<GridTable, SessionPart[]>();
+    for (const part of parts) {
+      const table = this.byName.get(part.table);
+      if (table) byTable.set(table, [...(byTable.get(table) ?? []), part]);
     }
     // snapshots are loaded beforehand, so that the page is frozen for the switch only
-    const switches = await Promise.all([...parts].map(([table, its]) => table.prepare(its)));
+    const switches = await Promise.all([...byTable].map(([table, its]) => table.prepare(its)));
     const step = async () => {
-      await Promise.all([...parts].map(([table, its]) => table.apply(its)));
+      await Promise.all([...byTable].map(([table, its]) => table.apply(its)));
       await afterwards();
     };
     await (switches.includes(true) ? inOneVisualStep(step) : step());

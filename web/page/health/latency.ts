@@ -1,7 +1,7 @@
 /** Measures latency: from a record's Kafka timestamp until its row is in this page, by livejoin's clock. */
 
 import { readArrow } from "../../protocol/arrow.js";
-import type { Frame } from "../../protocol/frame.js";
+import type { SessionFrame } from "../../protocol/session.js";
 import { ClockOffset } from "./statistics.js";
 import type { Histogram } from "./statistics.js";
 
@@ -16,16 +16,16 @@ export class LatencyMeter {
     this.#histogram = histogram;
   }
 
-  frameReceived({ header }: Frame): void {
+  frameReceived({ header }: SessionFrame): void {
     this.#offset.add(header.at, Date.now());
   }
 
-  frameApplied({ header, payloads }: Frame): void {
+  frameApplied({ header, parts }: SessionFrame): void {
     if (header.type !== "data" || header.resumed) return;
     const now = Date.now() + this.#offset.ms;
-    for (const [i, { table, kind, bytes }] of header.parts.entries()) {
-      if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || bytes > MAX_BYTES) continue;
-      const { fields, columns } = readArrow(payloads[i]!);
+    for (const { table, kind, payload } of parts) {
+      if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || payload.byteLength > MAX_BYTES) continue;
+      const { fields, columns } = readArrow(payload);
       const times = columns[fields.findIndex(({ name }) => name === "_ts")] ?? [];
       for (const time of times) if (typeof time === "number") this.#histogram.add(now - time);
     }

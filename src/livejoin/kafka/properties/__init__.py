@@ -1,6 +1,6 @@
-"""Kafka's client properties: one block, in Java's or librdkafka's spelling, for both families.
+"""Kafka's client properties: one block, in Java's or librdkafka's names, for both libraries.
 
-`understood` is the only way in. What nobody understands is an error that names the nearest.
+`client_properties` is the entry point. Unknown properties are errors that suggest the nearest name.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from livejoin.core.suggest import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka.properties import certificates, login, table
 from livejoin.kafka.properties.properties_file import read_file
-from livejoin.kafka.properties.spelling import EXTENSIONS, canonical_name, is_secret
+from livejoin.kafka.properties.table import EXTENSION_PREFIX, canonical_name, is_secret
 from livejoin.kafka.properties.values import Values, reveal
 
 __all__ = [
@@ -29,30 +29,30 @@ _CASE_INSENSITIVE = ("security.protocol", "sasl.mechanism")
 
 @dataclass(frozen=True)
 class ClientProperties:
-    """What each family of clients is given, and what was wrong but bearable."""
+    """The properties for each client library, and warnings."""
 
     librdkafka: dict[str, str] = field(repr=False)
     java: dict[str, str] = field(repr=False)
-    java_options: tuple[str, ...] = ()  # of the JVMs in which clients run
+    java_options: tuple[str, ...] = ()  # of JVMs that run Kafka clients
     warnings: tuple[str, ...] = ()
 
 
 def client_properties(given: Mapping[str, str]) -> ClientProperties:
-    """What both families make of a block, or an error that says what is wrong with it."""
+    """Validate a block and translate it for both client libraries."""
     named = login.merge_jaas(_canonicalize(given))
     who = login.parse_login(named)
-    families = [login.as_properties(who, certificates.token_endpoint_ca(named))]
+    translated = [login.as_properties(who, certificates.token_endpoint_ca(named))]
     if who.encrypted:
-        families.append(certificates.as_properties(certificates.load(named)))
+        translated.append(certificates.as_properties(certificates.load(named)))
     rdkafka: dict[str, str] = {}
     java: dict[str, str] = {}
     for name, value in named.items():
         to_rdkafka, to_java = _target_names(name)
         rdkafka |= {to_rdkafka: value} if to_rdkafka else {}
         java |= {to_java: value} if to_java else {}
-    for family in families:
-        rdkafka |= family.librdkafka
-        java |= family.java
+    for sets in translated:
+        rdkafka |= sets.librdkafka
+        java |= sets.java
     redaction.add_secrets(_secrets(named, rdkafka, java, who))
     return ClientProperties(rdkafka, java, _jvm_options(who), tuple(_warnings(named, who)))
 
@@ -60,13 +60,13 @@ def client_properties(given: Mapping[str, str]) -> ClientProperties:
 def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in given.items():
-        spelling = canonical_name(key)
-        _check_known(spelling)
-        name = table.ALIASES.get(spelling, spelling)
-        said = value.upper() if name in _CASE_INSENSITIVE else value
-        if found.get(name, said) != said:
-            raise SettingsError(f"kafka: {name} is given twice, with different values")
-        found[name] = said
+        canonical = canonical_name(key)
+        _check_known(canonical)
+        name = table.ALIASES.get(canonical, canonical)
+        normalized = value.upper() if name in _CASE_INSENSITIVE else value
+        if found.get(name, normalized) != normalized:
+            raise SettingsError(f"kafka: {name} is set twice, with different values")
+        found[name] = normalized
     return found
 
 
@@ -74,17 +74,17 @@ def _check_known(name: str) -> None:
     for refused, why in table.REFUSED.items():
         if name == refused or (refused.endswith(".") and name.startswith(refused)):
             raise SettingsError(f"kafka.{name}: {why}")
-    if name in table.KNOWN or name.startswith(EXTENSIONS):
+    if name in table.KNOWN or name.startswith(EXTENSION_PREFIX):
         return
     close = nearest(name, table.KNOWN)
     raise SettingsError(
-        f"kafka.{name} is no property of Kafka's clients"
+        f"kafka.{name} is not a Kafka client property"
         + (f": did you mean {close}?" if close else "")
     )
 
 
 def _target_names(name: str) -> tuple[str, str]:
-    """The name under which librdkafka and the JVM get a property; empty: not at all."""
+    """A property's name for librdkafka and for Java; empty where it is not passed on."""
     if name in table.BOTH:
         return name, name
     for java, rdkafka in table.RENAMED.items():
@@ -96,7 +96,7 @@ def _target_names(name: str) -> tuple[str, str]:
 
 
 def _jvm_options(who: login.Login) -> tuple[str, ...]:
-    """Java asks no token endpoint that it was not told to trust."""
+    """Java contacts only token endpoints that are allowed by a system property."""
     if not who.token_url:
         return ()
     return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={who.token_url}",)
@@ -108,18 +108,18 @@ def _secrets(
     java: Mapping[str, str],
     who: login.Login,
 ) -> list[str]:
-    all_of_them = [
+    secrets = [
         value
         for block in (named, rdkafka, java)
         for name, value in block.items()
         if is_secret(name)
     ]
-    return [*all_of_them, who.password]
+    return [*secrets, who.password]
 
 
 def _warnings(named: Mapping[str, str], who: login.Login) -> list[str]:
     found = [
-        f"kafka.{name} is not used: livejoin chooses it itself"
+        f"kafka.{name} is ignored: livejoin sets it itself"
         for name in sorted(table.MANAGED & named.keys())
     ]
     if who.protocol == "SASL_PLAINTEXT":

@@ -1,7 +1,7 @@
-"""Certificates and keys, from either family's properties: read, checked, and turned into PEM.
+"""Certificates and keys, from the properties of either client library: loaded, checked, as PEM.
 
-PEM travels inside the properties, so that no file has to be on the machines where Spark's executors
-run. PKCS12 is turned into PEM here; Java's own JKS is not, but its owner is told how.
+The PEM text is part of the properties, so Spark's executors need no files. PKCS12 is converted to
+PEM; for Java's own JKS format the error shows the command that converts it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _VERIFY = "ssl.endpoint.identification.algorithm"
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM: whom we trust, and who we are. What is empty is the machine's choice, or not there."""
+    """PEM texts: trusted CAs (empty: the system's), and the client's chain and key, if any."""
 
     ca: str = ""
     chain: str = ""
@@ -31,14 +31,14 @@ class Certificates:
 
 
 def load(given: Mapping[str, str]) -> Certificates:
-    """The certificates that a block means. Names are those of the table."""
+    """The certificates of a block."""
     _require_verification(given)
-    own = _client_certificate(given)
-    return Certificates(truststore_pem(given), *own)
+    chain_and_key = _client_certificate(given)
+    return Certificates(truststore_pem(given), *chain_and_key)
 
 
 def truststore_pem(given: Mapping[str, str]) -> str:
-    """The certificates of those who vouch for brokers."""
+    """CA certificates that brokers are verified against."""
     _require_at_most_one(given, "ssl.ca.pem", "ssl.ca.location", "ssl.truststore.certificates",
             "ssl.truststore.location")  # fmt: skip
     for name in ("ssl.ca.pem", "ssl.truststore.certificates"):
@@ -46,13 +46,13 @@ def truststore_pem(given: Mapping[str, str]) -> str:
             return _normalize_certificates(name, text.encode())
     for name in ("ssl.ca.location", "ssl.truststore.location"):
         location = given.get(name, "")
-        if location and location != "probe":  # librdkafka's word for: look where it usually is
+        if location and location != "probe":  # librdkafka: the system's default
             return _load_truststore(name, location, given.get("ssl.truststore.password", ""))
     return ""
 
 
 def token_endpoint_ca(given: Mapping[str, str]) -> str:
-    """The certificates of those who vouch for the token endpoint."""
+    """CA certificates that the token endpoint is verified against."""
     _require_at_most_one(given, "https.ca.pem", "https.ca.location")
     if text := given.get("https.ca.pem"):
         return _normalize_certificates("https.ca.pem", text.encode())
@@ -63,7 +63,7 @@ def token_endpoint_ca(given: Mapping[str, str]) -> str:
 
 
 def as_properties(found: Certificates) -> PropertySets:
-    """The same certificates as each family spells them; host names are always verified."""
+    """The certificates for each client library; host names are always verified."""
     rdkafka, java = {_VERIFY: "https"}, {_VERIFY: "https"}
     if found.ca:
         rdkafka["ssl.ca.pem"] = found.ca
@@ -82,19 +82,19 @@ def _require_verification(given: Mapping[str, str]) -> None:
     algorithm = given.get(_VERIFY, "https").lower()
     if algorithm != "https":
         raise SettingsError(
-            f"kafka: {_VERIFY} is {algorithm or 'empty'}: anybody could pose as the broker",
+            f"kafka: {_VERIFY} is {algorithm or 'empty'}: anyone could impersonate the broker",
             hint="Leave it out: host names are verified.",
         )
     verify = "enable.ssl.certificate.verification"
     if given.get(verify, "true").lower() != "true":
         raise SettingsError(
-            f"kafka: {verify} is off: anybody could pose as the broker",
+            f"kafka: {verify} is off: anyone could impersonate the broker",
             hint="Leave it out, and name the CA in ssl.ca.location.",
         )
 
 
 def _client_certificate(given: Mapping[str, str]) -> tuple[str, str]:
-    """Our chain and our key, which is not encrypted any more."""
+    """The client's certificate chain and its decrypted key; empty where it has none."""
     store = given.get("ssl.keystore.location", "")
     password = given.get("ssl.key.password") or given.get("ssl.keystore.password", "")
     if store:
@@ -109,12 +109,12 @@ def _client_certificate(given: Mapping[str, str]) -> tuple[str, str]:
         return "", ""
     if chain is None or key is None:
         missing = "ssl.certificate.location" if chain is None else "ssl.key.location"
-        raise SettingsError(f"kafka: a certificate of one's own also needs {missing}")
+        raise SettingsError(f"kafka: a client certificate also needs {missing}")
     return _normalize_certificates(*chain), _decrypt_key(*key, password)
 
 
 def _text_or_file(given: Mapping[str, str], java: str, rdkafka: str) -> tuple[str, bytes] | None:
-    """A text, or a file's content, with the property that gave it."""
+    """A property's name with its PEM text or the content of its file."""
     for name in (java, f"{rdkafka}.pem"):
         if text := given.get(name):
             return name, text.encode()
@@ -125,7 +125,7 @@ def _text_or_file(given: Mapping[str, str], java: str, rdkafka: str) -> tuple[st
 def _require_at_most_one(given: Mapping[str, str], *names: str) -> None:
     if len(found := [name for name in names if given.get(name)]) > 1:
         raise SettingsError(
-            f"kafka: {found[0]} and {found[1]} both name whom to trust", hint="Give one of them."
+            f"kafka: {found[0]} and {found[1]} both set trusted certificates", hint="Set only one."
         )
 
 
@@ -134,7 +134,7 @@ def _load_truststore(name: str, location: str, password: str) -> str:
     if _PEM.encode() in data:
         return _normalize_certificates(name, data)
     found = _load_pkcs12(location, data, password)
-    certificates = [one.certificate for one in found.additional_certs]
+    certificates = [entry.certificate for entry in found.additional_certs]
     if found.cert is not None:
         certificates.insert(0, found.cert.certificate)
     return _pem(*certificates)
@@ -143,8 +143,8 @@ def _load_truststore(name: str, location: str, password: str) -> str:
 def _load_keystore(location: str, data: bytes, password: str) -> tuple[str, str]:
     found = _load_pkcs12(location, data, password)
     if found.key is None or found.cert is None:
-        raise SettingsError(f"kafka: {location} holds no key with its certificate")
-    chain = [found.cert.certificate, *(one.certificate for one in found.additional_certs)]
+        raise SettingsError(f"kafka: {location} contains no key with its certificate")
+    chain = [found.cert.certificate, *(entry.certificate for entry in found.additional_certs)]
     return _pem(*chain), _unencrypted_pem(found.key)
 
 
@@ -152,7 +152,7 @@ def _load_pkcs12(location: str, data: bytes, password: str) -> pkcs12.PKCS12KeyA
     if data[:4] in _JKS_MAGIC:
         raise SettingsError(
             f"kafka: {location} is a JKS store, which only Java can read",
-            hint=f"Turn it into PKCS12: keytool -importkeystore -srckeystore {location}"
+            hint=f"Convert it to PKCS12: keytool -importkeystore -srckeystore {location}"
             f" -destkeystore {Path(location).with_suffix('.p12')} -deststoretype PKCS12",
         )
     try:
@@ -168,7 +168,7 @@ def _normalize_certificates(name: str, data: bytes) -> str:
     try:
         return _pem(*load_pem_x509_certificates(data))
     except ValueError as error:
-        raise SettingsError(f"kafka: {name} holds no certificate in PEM") from error
+        raise SettingsError(f"kafka: {name} contains no PEM certificate") from error
 
 
 def _decrypt_key(name: str, data: bytes, password: str) -> str:
@@ -180,12 +180,12 @@ def _decrypt_key(name: str, data: bytes, password: str) -> str:
     except TypeError:
         _wrong_password(name, "needs" if not password else "needs no")
     except ValueError:
-        _wrong_password(name, "is no PEM, or needs another")
+        _wrong_password(name, "is not PEM, or needs another")
     return _unencrypted_pem(found)
 
 
 def _wrong_password(name: str, why: str) -> NoReturn:
-    # the cause would show parts of the key
+    # the cause could contain parts of the key
     raise SettingsError(f"kafka: the key in {name} {why} ssl.key.password") from None
 
 
@@ -200,7 +200,10 @@ def _unencrypted_pem(key: object) -> str:
 
 
 def _pem(*certificates: Certificate) -> str:
-    return "".join(one.public_bytes(serialization.Encoding.PEM).decode() for one in certificates)
+    return "".join(
+        certificate.public_bytes(serialization.Encoding.PEM).decode()
+        for certificate in certificates
+    )
 
 
 def _read_file(name: str, location: str) -> bytes:

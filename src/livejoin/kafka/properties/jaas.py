@@ -1,4 +1,4 @@
-"""`sasl.jaas.config`, Java's way to write a login: taken apart into properties, and made anew."""
+"""`sasl.jaas.config`, Java's format of a login: parsed into properties, and formatted."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _MODULES = {
     "SCRAM-SHA-512": f"{PACKAGE}.scram.ScramLoginModule",
     "OAUTHBEARER": f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
-# What a JAAS option is called among the properties.
+# The property of each JAAS option.
 OPTIONS = {
     "username": "sasl.username",
     "password": "sasl.password",
@@ -35,24 +35,24 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def parse_jaas(jaas: str) -> dict[str, str]:
-    """A JAAS configuration as properties."""
+    """The properties of a JAAS configuration."""
     if not jaas.strip():
         return {}
-    unlike = SettingsError(
-        "kafka: sasl.jaas.config cannot be read",
-        hint='It should read like `org…PlainLoginModule required username="…" password="…";`.',
+    malformed = SettingsError(
+        "kafka: sasl.jaas.config cannot be parsed",
+        hint='Write it like `org…PlainLoginModule required username="…" password="…";`.',
     )
     if (begin := _JAAS.match(jaas)) is None:
-        raise unlike
+        raise malformed
     module = begin["module"]
     mechanisms = [mechanism for mechanism, known in _MODULES.items() if known == module]
     if not mechanisms:
         known = ", ".join(name.rpartition(".")[2] for name in dict.fromkeys(_MODULES.values()))
         raise SettingsError(
-            f"kafka: sasl.jaas.config names {module}, which livejoin does not know",
-            hint=f"Known are {known} of {PACKAGE}.",
+            f"kafka: sasl.jaas.config names {module}, which is not supported",
+            hint=f"Use one of {known} of {PACKAGE}.",
         )
-    # which of the SCRAM mechanisms it is, the module does not tell
+    # the module of SCRAM has two mechanisms
     found = {"sasl.mechanism": mechanisms[0]} if len(mechanisms) == 1 else {}
     at = begin.end()
     while option := _OPTION.match(jaas, at):
@@ -64,16 +64,16 @@ def parse_jaas(jaas: str) -> dict[str, str]:
         elif name in OPTIONS:
             found[OPTIONS[name]] = value
         elif name not in _IGNORED:
-            raise SettingsError(f"kafka: sasl.jaas.config has the option {name}, which is unknown")
+            raise SettingsError(f"kafka: sasl.jaas.config has the unknown option {name}")
     if jaas[at:].strip() not in (";", ""):
-        raise unlike
+        raise malformed
     return found
 
 
 def format_jaas(mechanism: str, options: Mapping[str, str]) -> str:
-    """A JAAS configuration; options without a value are left out."""
-    said = " ".join(f'{name}="{_escape(value)}"' for name, value in options.items() if value)
-    return f"{_MODULES[mechanism]} required {said};"
+    """A JAAS configuration; empty options are left out."""
+    pairs = " ".join(f'{name}="{_escape(value)}"' for name, value in options.items() if value)
+    return f"{_MODULES[mechanism]} required {pairs};"
 
 
 def _escape(value: str) -> str:

@@ -1,8 +1,8 @@
-"""How a client logs in, from either family's properties and for each: SASL and its protocol.
+"""Logins: security protocol and SASL, from the properties of either client library for both.
 
-`sasl.jaas.config` is taken apart, so that what a Java block says reaches librdkafka as well, and
-made anew for the JVM. Nothing that would send a password or a token in the clear is let through
-unless the block itself names SASL_PLAINTEXT.
+`sasl.jaas.config` is parsed, so that librdkafka gets what a Java block contains, and formatted
+again for Java. A block that would send a password or token unencrypted is refused unless it names
+SASL_PLAINTEXT itself.
 """
 
 import re
@@ -23,7 +23,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class PropertySets(NamedTuple):
-    """What each family of clients is given."""
+    """Properties for each client library."""
 
     librdkafka: dict[str, str]
     java: dict[str, str]
@@ -31,7 +31,7 @@ class PropertySets(NamedTuple):
 
 @dataclass(frozen=True)
 class Login:
-    """Who we are. Of the fields those are filled that the mechanism needs."""
+    """A login. The mechanism decides which fields are set."""
 
     protocol: str
     mechanism: str = ""
@@ -44,21 +44,21 @@ class Login:
 
     @property
     def encrypted(self) -> bool:
-        """Whether it goes over TLS."""
+        """Whether the connection uses TLS."""
         return self.protocol.endswith("SSL")
 
 
 def merge_jaas(given: Mapping[str, str]) -> dict[str, str]:
-    """A block together with what its JAAS configuration says."""
-    of_jaas = jaas.parse_jaas(given.get("sasl.jaas.config", ""))
-    for name, value in of_jaas.items():
+    """A block with the properties of its JAAS configuration."""
+    from_jaas = jaas.parse_jaas(given.get("sasl.jaas.config", ""))
+    for name, value in from_jaas.items():
         if given.get(name, value) != value:
-            raise SettingsError(f"kafka: {name} and sasl.jaas.config say different things")
-    return {**of_jaas, **given}
+            raise SettingsError(f"kafka: {name} and sasl.jaas.config contradict each other")
+    return {**from_jaas, **given}
 
 
 def parse_login(given: Mapping[str, str]) -> Login:
-    """The login that a block means, once it is whole. Names are those of the table."""
+    """The login of a block that was merged with its JAAS configuration."""
     protocol = _protocol(given)
     if not protocol.startswith("SASL"):
         return Login(protocol)
@@ -78,8 +78,8 @@ def _oauth(given: Mapping[str, str], protocol: str) -> Login:
         raise SettingsError(f"kafka: {_OAUTH}grant.type can only be client_credentials")
     if given.get("sasl.login.callback.handler.class", "") not in _HANDLERS:
         raise SettingsError(
-            "kafka: sasl.login.callback.handler.class is a class that livejoin does not know",
-            hint=f"Leave it out, or write {_HANDLER}.",
+            "kafka: this sasl.login.callback.handler.class is not supported",
+            hint=f"Leave it out, or set it to {_HANDLER}.",
         )
     names = [f"{_OAUTH}{name}" for name in ("client.id", "client.secret", "token.endpoint.url")]
     client, secret, url = _require(given, "OAUTHBEARER", *names)
@@ -87,7 +87,7 @@ def _oauth(given: Mapping[str, str], protocol: str) -> Login:
     if address.scheme != "https" and address.hostname not in _LOOPBACK:
         raise SettingsError(
             f"kafka: {names[2]} is {url}: the client's secret would travel unencrypted",
-            hint="Write an https address.",
+            hint="Use an https URL.",
         )
     return Login(
         protocol,
@@ -102,9 +102,9 @@ def _oauth(given: Mapping[str, str], protocol: str) -> Login:
 
 
 def as_properties(login: Login, provider_ca: str) -> PropertySets:
-    """The same login as each family spells it.
+    """The login for each client library.
 
-    `provider_ca` is PEM: who vouches for the token endpoint; empty: whom the machine trusts.
+    `provider_ca` contains the CA certificates of the token endpoint as PEM; empty: the system's.
     """
     if not login.mechanism:
         same = {"security.protocol": login.protocol}
@@ -129,8 +129,8 @@ def as_properties(login: Login, provider_ca: str) -> PropertySets:
     }
     trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": provider_ca}
     options = {
-        # Means nothing to Kafka. Spark hides what stands between `password="` and the last quote
-        # when it logs this property, whatever its redaction is set to, and nothing else of it.
+        # Kafka ignores it. When Spark logs this property it hides only the text between
+        # `password="` and the last quote, whatever `spark.redaction.regex` is.
         "password": "-",
         "clientId": login.username,
         "clientSecret": login.password,
@@ -151,18 +151,18 @@ def _protocol(given: Mapping[str, str]) -> str:
     ssl = sorted(name for name in given if name.startswith(("ssl.", "enable.ssl.")))
     if protocol and protocol not in PROTOCOLS:
         raise SettingsError(
-            f"kafka: security.protocol is {protocol}", hint=f"Known are {', '.join(PROTOCOLS)}."
+            f"kafka: security.protocol is {protocol}", hint=f"Use one of {', '.join(PROTOCOLS)}."
         )
     if sasl and not protocol.startswith("SASL"):
         raise SettingsError(
-            f"kafka: {sasl[0]} is given, but security.protocol is {protocol or 'not'}",
-            hint="Write security.protocol: SASL_SSL; nothing falls back to an open connection.",
+            f"kafka: {sasl[0]} is set, but security.protocol is {protocol or 'not'}",
+            hint="Set security.protocol: SASL_SSL; there is no fallback to an open connection.",
         )
     if ssl and not protocol.endswith("SSL"):
         wanted = "SASL_SSL" if sasl else "SSL"
         raise SettingsError(
-            f"kafka: {ssl[0]} is given, but security.protocol is {protocol or 'not'}",
-            hint=f"Write security.protocol: {wanted}; nothing falls back to an open connection.",
+            f"kafka: {ssl[0]} is set, but security.protocol is {protocol or 'not'}",
+            hint=f"Set security.protocol: {wanted}; there is no fallback to an open connection.",
         )
     return protocol or "PLAINTEXT"
 
@@ -171,8 +171,8 @@ def _mechanism(given: Mapping[str, str]) -> str:
     mechanism = given.get("sasl.mechanism", "").upper()
     if mechanism not in MECHANISMS:
         raise SettingsError(
-            f"kafka: sasl.mechanism is {mechanism or 'not given'}",
-            hint=f"Known are {', '.join(MECHANISMS)}.",
+            f"kafka: sasl.mechanism is {mechanism or 'not set'}",
+            hint=f"Use one of {', '.join(MECHANISMS)}.",
         )
     return mechanism
 
@@ -192,13 +192,13 @@ def _extensions(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not (name and equals and value):
             raise SettingsError(
-                f"kafka: {_EXTENSIONS} holds {pair!r}", hint="Write NAME=VALUE,NAME=VALUE."
+                f"kafka: {_EXTENSIONS} contains {pair!r}", hint="Write NAME=VALUE,NAME=VALUE."
             )
         found[name] = value
     prefix = f"{_EXTENSIONS}."
     found |= {n.removeprefix(prefix): v for n, v in given.items() if n.startswith(prefix)}
     for name, value in found.items():
-        # RFC 7628, and what Kafka makes of it
+        # RFC 7628, and Kafka's format of it
         if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth" or "," in value:
             raise SettingsError(f"kafka: {name!r} cannot be an extension of OAUTHBEARER")
     return tuple(sorted(found.items()))

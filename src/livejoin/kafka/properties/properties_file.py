@@ -1,11 +1,11 @@
-"""A `client.properties` file as Java reads it."""
+"""Reads `client.properties` files as Java does."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties.spelling import canonical_name
+from livejoin.kafka.properties.table import canonical_name
 
 _ESCAPE_SEQUENCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
@@ -13,11 +13,11 @@ _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """The properties in a file; of those that stand twice the last counts."""
+    """The properties of a file; the last of duplicate keys counts."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SettingsError(
             f"kafka_file: {path} cannot be read: {why}", hint="Name a file of client properties."
         ) from error
@@ -29,21 +29,21 @@ def read_file(path: Path) -> dict[str, str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Logical lines: a backslash at the end goes on with the next one."""
-    begun = ""
+    """Logical lines: a backslash at the end continues a line."""
+    continued = ""
     for line in text.splitlines():
-        line = begun + line.lstrip()  # noqa: PLW2901
-        if not begun and line.startswith(("#", "!")):
+        line = continued + line.lstrip()  # noqa: PLW2901
+        if not continued and line.startswith(("#", "!")):
             continue
         trailing = len(line) - len(line.rstrip("\\"))
         if trailing % 2:
-            begun = line[:-1]
+            continued = line[:-1]
             continue
-        begun = ""
+        continued = ""
         if line:
             yield line
-    if begun:
-        yield begun
+    if continued:
+        yield continued
 
 
 def _unescape(text: str) -> str:

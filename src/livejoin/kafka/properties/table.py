@@ -1,8 +1,8 @@
-"""Every property of Kafka's clients that is understood, and what becomes of it. The one table.
+"""All supported properties of Kafka's clients, and how each is handled.
 
-Two families of clients read the same block: librdkafka (control plane, tables, commands) and the
-JVM's kafka-clients (Spark). Where they spell a thing differently, either spelling is understood and
-each is given its own. What concerns logins and certificates is in `login` and `certificates`.
+Two client libraries use the same block: librdkafka (control plane, tables, commands) and Java's
+kafka-clients (Spark). Where their names differ, either name is accepted and each library gets its
+own. Logins and certificates are translated in `login` and `certificates`.
 """
 
 
@@ -10,7 +10,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The same name, the same meaning, the same values.
+# Same name, meaning and values in both libraries.
 BOTH = _names("""
     bootstrap.servers check.crcs client.dns.lookup client.id client.rack compression.type
     connections.max.idle.ms delivery.timeout.ms enable.metrics.push fetch.min.bytes
@@ -19,7 +19,7 @@ BOTH = _names("""
     socket.connection.setup.timeout.ms transaction.timeout.ms
 """)
 
-# The same meaning under two names: the JVM's, librdkafka's.
+# Same meaning under two names: Java's, librdkafka's.
 RENAMED = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.request.size": "message.max.bytes",
@@ -28,7 +28,7 @@ RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
 
-# Older names, and those that one family has besides, by the name used here.
+# Older names, and aliases of one library, with the name used here.
 ALIASES = {
     "auto.commit.enable": "enable.auto.commit",
     "compression.codec": "compression.type",
@@ -44,7 +44,7 @@ ALIASES = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 
-# What only one family has goes to that one alone.
+# Properties of one library are passed to that one only.
 JAVA_ONLY = _names("""
     auto.include.jmx.reporter buffer.memory compression.gzip.level compression.lz4.level
     compression.zstd.level default.api.timeout.ms max.block.ms metadata.max.idle.ms metric.reporters
@@ -71,8 +71,8 @@ LIBRDKAFKA_ONLY = _names("""
     topic.metadata.refresh.sparse
 """)
 
-# Understood and of no use here: livejoin's readers and producers depend on their own choice of
-# these, or (the last line) they belong to other libraries whose settings stand in the same blocks.
+# Ignored with a warning: livejoin's consumers and producers depend on their own values, or (the
+# last line) the properties belong to other libraries that are configured in the same block.
 MANAGED = _names("""
     acks allow.auto.create.topics auto.commit.interval.ms batch.num.messages batch.size
     coordinator.query.interval.ms delivery.report.only.error enable.auto.commit
@@ -88,10 +88,10 @@ MANAGED = _names("""
     schema.registry.url
 """)
 
-# Where reading starts; resolved to offsets before any client reads.
+# The start position; resolved to offsets before any client reads.
 START = "auto.offset.reset"
 
-# What `login` and `certificates` make of it is different for each family.
+# Translated by `login` and `certificates`, differently for each library.
 LOGIN = _names("""
     https.ca.location https.ca.pem sasl.jaas.config sasl.login.callback.handler.class sasl.mechanism
     sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.extensions
@@ -107,32 +107,33 @@ CERTIFICATES = _names("""
     ssl.truststore.password ssl.truststore.type
 """)
 
-# Extensions of a login by OAUTHBEARER, one property each; what follows keeps its case.
-EXTENSIONS = ("sasl.oauthbearer.extensions.", "extensions.", "extension_")
+# Prefixes of OAUTHBEARER extensions, one property each; the rest of the name keeps its case.
+EXTENSION_PREFIX = "sasl.oauthbearer.extensions."
+EXTENSIONS = (EXTENSION_PREFIX, "extensions.", "extension_")
 
-_ONE_FAMILY = "only one of livejoin's two families of clients would heed it"
-# Refused, and why; a name that ends with a dot stands for all that begin with it.
+_ONE_LIBRARY = "only one of livejoin's two client libraries supports it"
+# Refused, with the reason; a name that ends with a dot is a prefix.
 REFUSED = {
-    "enable.sasl.oauthbearer.unsecure.jwt": "tokens that nobody signed prove nothing",
-    "sasl.client.callback.handler.class": _ONE_FAMILY,
+    "enable.sasl.oauthbearer.unsecure.jwt": "unsigned tokens are not secure",
+    "sasl.client.callback.handler.class": _ONE_LIBRARY,
     "sasl.kerberos.": "Kerberos is not supported",
-    "sasl.login.class": _ONE_FAMILY,
-    "sasl.oauthbearer.assertion.": "of OAuth only client credentials are supported",
-    "sasl.oauthbearer.config": "tokens that nobody signed prove nothing",
-    "sasl.oauthbearer.metadata.authentication.type": _ONE_FAMILY,
-    "security.providers": _ONE_FAMILY,
+    "sasl.login.class": _ONE_LIBRARY,
+    "sasl.oauthbearer.assertion.": "client credentials are the only supported OAuth grant",
+    "sasl.oauthbearer.config": "unsigned tokens are not secure",
+    "sasl.oauthbearer.metadata.authentication.type": _ONE_LIBRARY,
+    "security.providers": _ONE_LIBRARY,
     "ssl.ca.certificate.stores": "it is for Windows; name the CA in ssl.ca.location",
-    "ssl.cipher.suites": "the two families of clients name ciphers differently; choose them at the"
-    " broker",
-    "ssl.engine.": _ONE_FAMILY,
-    "ssl.keymanager.algorithm": _ONE_FAMILY,
-    "ssl.provider": _ONE_FAMILY,
-    "ssl.providers": _ONE_FAMILY,
-    "ssl.secure.random.implementation": _ONE_FAMILY,
-    "ssl.trustmanager.algorithm": _ONE_FAMILY,
+    "ssl.cipher.suites": "the two client libraries name ciphers differently; configure them at"
+    " the broker",
+    "ssl.engine.": _ONE_LIBRARY,
+    "ssl.keymanager.algorithm": _ONE_LIBRARY,
+    "ssl.provider": _ONE_LIBRARY,
+    "ssl.providers": _ONE_LIBRARY,
+    "ssl.secure.random.implementation": _ONE_LIBRARY,
+    "ssl.trustmanager.algorithm": _ONE_LIBRARY,
 }
 
-# Never shown: passwords, keys, and what may hold one.
+# Never shown: passwords, keys, and properties that may contain one.
 SECRET = _names("""
     basic.auth.user.info sasl.jaas.config sasl.oauthbearer.assertion.private.key.passphrase
     sasl.oauthbearer.assertion.private.key.pem
@@ -145,3 +146,17 @@ KNOWN = frozenset().union(
     BOTH, RENAMED, RENAMED.values(), ALIASES, JAVA_ONLY, LIBRDKAFKA_ONLY, MANAGED, [START], LOGIN,
     CERTIFICATES, REFUSED,
 )  # fmt: skip
+
+
+def canonical_name(key: str) -> str:
+    """A property's name as in the table: environment variables have underscores for dots."""
+    for prefix in EXTENSIONS:
+        if key.lower().startswith(prefix) and len(key) > len(prefix):
+            return EXTENSION_PREFIX + key[len(prefix) :]
+    name = key.lower()
+    return name if name == "log_level" else name.replace("_", ".")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value must not be shown."""
+    return canonical_name(name) in SECRET

@@ -1,4 +1,4 @@
-"""Values that do not print, and how to get at them."""
+"""Property values, of which secrets do not print."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ Values = Mapping[str, str | SecretStr]
 
 
 def reveal(values: Values) -> dict[str, str]:
-    """Values with their secrets, for those who need them."""
+    """The values with their secrets as plain text."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value
         for name, value in values.items()

@@ -7,23 +7,23 @@ export class GridTables {
     constructor(tables) {
         this.byName = new Map([...tables].map((table) => [table.name, table]));
     }
-    /** Apply a frame after those before it. `afterwards` runs in the same visual step. */
-    enqueue(frame, afterwards) {
+    /** Apply the parts of a frame after those before it. `afterwards` runs in the same visual step. */
+    enqueue(parts, afterwards) {
         this.#queue = this.#queue
-            .then(() => this.#apply(frame, afterwards))
+            .then(() => this.#apply(parts, afterwards))
             .catch((error) => console.error(error));
     }
-    async #apply({ header, payloads }, afterwards) {
-        const parts = new Map();
-        for (const [i, { table: name, kind }] of header.parts.entries()) {
-            const table = this.byName.get(name);
+    async #apply(parts, afterwards) {
+        const byTable = new Map();
+        for (const part of parts) {
+            const table = this.byName.get(part.table);
             if (table)
-                parts.set(table, [...(parts.get(table) ?? []), { kind, payload: payloads[i] }]);
+                byTable.set(table, [...(byTable.get(table) ?? []), part]);
         }
         // snapshots are loaded beforehand, so that the page is frozen for the switch only
-        const switches = await Promise.all([...parts].map(([table, its]) => table.prepare(its)));
+        const switches = await Promise.all([...byTable].map(([table, its]) => table.prepare(its)));
         const step = async () => {
-            await Promise.all([...parts].map(([table, its]) => table.apply(its)));
+            await Promise.all([...byTable].map(([table, its]) => table.apply(its)));
             await afterwards();
         };
         await (switches.includes(true) ? inOneVisualStep(step) : step());

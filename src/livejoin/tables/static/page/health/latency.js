@@ -12,14 +12,14 @@ export class LatencyMeter {
     frameReceived({ header }) {
         this.#offset.add(header.at, Date.now());
     }
-    frameApplied({ header, payloads }) {
+    frameApplied({ header, parts }) {
         if (header.type !== "data" || header.resumed)
             return;
         const now = Date.now() + this.#offset.ms;
-        for (const [i, { table, kind, bytes }] of header.parts.entries()) {
-            if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || bytes > MAX_BYTES)
+        for (const { table, kind, payload } of parts) {
+            if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || payload.byteLength > MAX_BYTES)
                 continue;
-            const { fields, columns } = readArrow(payloads[i]);
+            const { fields, columns } = readArrow(payload);
             const times = columns[fields.findIndex(({ name }) => name === "_ts")] ?? [];
             for (const time of times)
                 if (typeof time === "number")

@@ -1,4 +1,4 @@
-"""static/livejoin.js in Node, against the server that the protocol describes."""
+"""static/livejoin.js in Node.js, against a model of the server."""
 
 import base64
 import json
@@ -22,11 +22,11 @@ NODE = shutil.which("node")
 STATIC = Path(decode.__file__).parents[1] / "static"
 DRIVER = Path(__file__).parent / "module" / "client.mjs"
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
 
 
 class Page:
-    """A client in Node, and the server at the other end of its socket."""
+    """A client in Node.js, and the server at the other end of its socket."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -36,16 +36,21 @@ class Page:
         self.seen: dict[str, Any] = {}
 
     def do(self, what: str, **more: Any) -> dict[str, Any]:
+        """Run a command; subscriptions that it sends are answered."""
+        for told in self.command(what, **more)["told"]:
+            if "send" in told:
+                self.said.append(told["send"])
+                self.give(self.server.answer(json.dumps(told["send"])))
+        return self.seen
+
+    def command(self, what: str, **more: Any) -> dict[str, Any]:
+        """Run a command without answering."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": what, **more}).encode() + b"\n")
         self._process.stdin.flush()
         self.seen = json.loads(self._process.stdout.readline())
         self.changes += self.seen["changes"]
-        for told in self.seen["told"]:
-            if "send" in told:
-                self.said.append(told["send"])
-                self.give(self.server.answer(json.dumps(told["send"])))
         return self.seen
 
     def give(self, data: bytes) -> None:
@@ -92,7 +97,7 @@ def fresh(node: "subprocess.Popen[bytes]") -> Page:
     return page
 
 
-def test_with_a_token_each_socket_is_opened_by_a_ticket(node: "subprocess.Popen[bytes]") -> None:
+def test_with_a_token_each_socket_is_opened_with_a_ticket(node: "subprocess.Popen[bytes]") -> None:
     page = Page(node)
     tickets = [{"status": 200, "body": {"ticket": one}} for one in ("a b", "c")]
     busy = {"status": 503, "body": {"detail": "not yet"}}
@@ -109,9 +114,7 @@ def test_with_a_token_each_socket_is_opened_by_a_ticket(node: "subprocess.Popen[
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_token_that_does_not_count_is_not_tried_again(
-    node: "subprocess.Popen[bytes]", status: int
-) -> None:
+def test_an_invalid_token_is_not_retried(node: "subprocess.Popen[bytes]", status: int) -> None:
     page = Page(node)
     refusal = {"status": status, "body": {"detail": "this token is not known"}}
     page.do("fresh", token="lj_secret", gets=[refusal])
@@ -129,7 +132,7 @@ def joined(page: Page) -> Page:
     return page
 
 
-def test_tables_that_are_asked_for_in_one_go_share_a_subscription(page: Page) -> None:
+def test_tables_requested_in_one_go_share_a_subscription(page: Page) -> None:
     page.server.put("a", "Ada")
     told = page.do("table", name=STATUS)["told"]
     address = "ws://127.0.0.1:10000/behind/api/v1/live"
@@ -141,7 +144,7 @@ def test_tables_that_are_asked_for_in_one_go_share_a_subscription(page: Page) ->
     assert page.seen["status"]["state"] == "following"
 
 
-def test_changes_and_a_cutover_are_told_and_applied(joined: Page) -> None:
+def test_changes_and_a_cutover_are_applied_and_reported(joined: Page) -> None:
     joined.give(joined.server.put("b", "Bob"))
     joined.give(joined.server.put("a", None))
     joined.give(joined.server.cut_over(["Cy"]))
@@ -154,7 +157,7 @@ def test_changes_and_a_cutover_are_told_and_applied(joined: Page) -> None:
 
 
 @pytest.mark.parametrize("resumes", [True, False], ids=["resumes", "does not resume"])
-def test_a_lost_socket_is_opened_again_and_goes_on(joined: Page, *, resumes: bool) -> None:
+def test_a_lost_socket_is_reopened_and_resumed(joined: Page, *, resumes: bool) -> None:
     joined.server.resumes = resumes
     joined.give(joined.server.heartbeat())
     assert joined.do("lose")["status"]["state"] == "reconnecting"
@@ -167,7 +170,7 @@ def test_a_lost_socket_is_opened_again_and_goes_on(joined: Page, *, resumes: boo
     assert joined.kinds == [(STATUS, "snapshot"), *((FINAL, kind) for kind in changed)]
 
 
-def test_a_further_table_makes_all_come_afresh_and_one_that_is_let_go_is_dropped(
+def test_adding_a_table_reloads_all_and_a_released_one_is_unsubscribed(
     page: Page,
 ) -> None:
     page.connect(STATUS)
@@ -180,15 +183,15 @@ def test_a_further_table_makes_all_come_afresh_and_one_that_is_let_go_is_dropped
     assert page.do("drop", name=STATUS)["told"] == [{"close": True}]
 
 
-def test_a_count_that_differs_is_repaired(joined: Page) -> None:
+def test_a_wrong_row_count_is_repaired(joined: Page) -> None:
     joined.server.put("b", "lost on the way")
     joined.give(joined.server.heartbeat())
     assert joined.held == joined.server.rows[FINAL]
     assert joined.seen["status"]["mismatches"] == 1
 
 
-def test_a_cell_that_differs_is_repaired(joined: Page) -> None:
-    """As many rows as the server has, one of them another: only its hash tells."""
+def test_a_wrong_cell_is_repaired(joined: Page) -> None:
+    """The row count is right and one cell is wrong: only the hash shows it."""
     joined.give(tampered(joined.server.put("b", "Bob"), b"Bob", b"Bop"))
     assert joined.held["b"]["name"] == "Bop"
     joined.give(joined.server.heartbeat())
@@ -203,7 +206,7 @@ def tampered(frame: bytes, before: bytes, after: bytes) -> bytes:
     return frame.replace(before, after)
 
 
-def test_what_never_fits_does_not_become_a_stream_of_snapshots(joined: Page) -> None:
+def test_a_hash_that_never_matches_does_not_cause_a_stream_of_snapshots(joined: Page) -> None:
     said = len(joined.said)
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     for _ in range(5):
@@ -213,27 +216,25 @@ def test_what_never_fits_does_not_become_a_stream_of_snapshots(joined: Page) -> 
 
 
 @pytest.mark.parametrize("hours", [-48, 48])
-def test_a_clock_that_is_set_delays_no_fresh_rows_and_hurries_none(
-    joined: Page, hours: int
-) -> None:
+def test_setting_the_wall_clock_does_not_change_the_back_off(joined: Page, hours: int) -> None:
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     joined.give(joined.server.heartbeat(tables=wrong))
     said = len(joined.said)
     joined.do("set", ms=hours * 3_600_000)
     joined.give(joined.server.heartbeat(tables=wrong))
     assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
-    assert len(joined.said) == said, "fresh rows came less than a second ago"
+    assert len(joined.said) == said, "snapshots came less than a second ago"
 
     def asked() -> bool:
         joined.give(joined.server.heartbeat(tables=wrong))
         return len(joined.said) > said
 
-    until(asked, "fresh rows, a second after the last ones", 20)
+    until(asked, "snapshots, a second after the last ones", 20)
     joined.do("set", ms=-hours * 3_600_000)
     assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
 
 
-def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
+def test_rows_are_kept_while_a_restarted_server_is_empty(joined: Page) -> None:
     before = joined.held
     joined.give(joined.server.forget())
     assert joined.held == before
@@ -246,17 +247,17 @@ def test_rows_stay_when_a_server_comes_back_empty(joined: Page) -> None:
     assert joined.kinds[-1] == (FINAL, "cutover")
 
 
-def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(joined: Page) -> None:
+def test_changes_missed_while_nothing_was_live_arrive_afterwards(joined: Page) -> None:
     joined.do("lose")
     joined.server.forget()
     joined.come_back()
     assert list(joined.held) == ["a"]
     joined.give(joined.server.go_live(("b", "Bob"), ("a", None)))
     assert joined.held == joined.server.rows[FINAL]
-    assert len(joined.said) == 2  # one socket at first, and one since
+    assert len(joined.said) == 2  # one subscription per socket
 
 
-def test_of_a_large_table_the_total_is_told(page: Page) -> None:
+def test_the_total_of_a_limited_table_is_reported(page: Page) -> None:
     page.server.total = 1_000_000
     page.connect(FINAL)
     assert page.seen["status"]["total"] == 1_000_000
@@ -265,23 +266,35 @@ def test_of_a_large_table_the_total_is_told(page: Page) -> None:
     assert page.do("look")["status"]["total"] == 0
 
 
-def test_a_refusal_is_final(joined: Page) -> None:
+def test_a_table_released_and_requested_again_at_once_is_loaded_again(joined: Page) -> None:
+    joined.do("replace", name=FINAL)
+    assert joined.said[-1] == {"subscribe": [STATUS, FINAL]}
+    assert joined.held == joined.server.rows[FINAL]
+
+
+def test_every_wait_has_the_limit_of_the_python_client(page: Page) -> None:
+    assert page.command("table", name=FINAL)["waits"] == [5_000], "to connect"
+    opened = page.command("opened")
+    assert opened["waits"] == [30_000], "for the first frame"
+    page.give(page.server.answer(json.dumps(opened["told"][0]["send"])))
+    assert page.seen["waits"] == [5_000], "for the next message"
+
+
+def test_an_error_frame_is_final(joined: Page) -> None:
     joined.give(joined.server.frame("error", [], message="there is no table 'x'"))
     status = joined.do("lose")["status"]
     assert (status["state"], status["stale"]) == ("refused", "there is no table 'x'")
 
 
 @pytest.mark.parametrize("found", [format_versions.LIVE + 1, 0, "1"])
-def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
-    joined: Page, found: int | str
-) -> None:
-    """Nothing else of it need be what it was: here there is no list of parts."""
+def test_an_unsupported_format_is_reported_and_final(joined: Page, found: int | str) -> None:
+    """Nothing else in the frame can be relied on: here it has no parts."""
     header = json.dumps({"format": found, "type": "data", "rest": {}}).encode()
     before = joined.held
     joined.give(len(header).to_bytes(4) + header)
     assert joined.seen["told"] == [{"close": True}]
     status = joined.seen["status"]
-    assert (status["state"], joined.seen["timers"]) == ("refused", 0), "it does not try again"
+    assert (status["state"], joined.seen["timers"]) == ("refused", 0), "it does not retry"
     assert (
         f"a frame has format {found}, this page knows up to {format_versions.LIVE}"
         in status["stale"]
@@ -289,7 +302,7 @@ def test_a_frame_of_another_format_is_refused_by_name_and_for_good(
     assert joined.held == before
 
 
-def test_a_frame_without_a_format_is_of_the_first(joined: Page) -> None:
+def test_a_frame_without_a_format_has_format_1(joined: Page) -> None:
     named = f'"format":{format_versions.LIVE},'.encode()
     before = joined.server.heartbeat()
     header = before[4:].replace(named, b"", 1)
@@ -297,7 +310,7 @@ def test_a_frame_without_a_format_is_of_the_first(joined: Page) -> None:
     assert joined.do("look")["status"]["state"] == "following"
 
 
-def test_rubbish_costs_the_socket_and_not_the_rows(joined: Page) -> None:
+def test_an_unreadable_frame_drops_the_socket_but_not_the_rows(joined: Page) -> None:
     joined.give(b"rubbish")
     status = joined.seen["status"]
     assert status["state"] == "reconnecting"
@@ -307,7 +320,7 @@ def test_rubbish_costs_the_socket_and_not_the_rows(joined: Page) -> None:
     assert joined.held == joined.server.rows[FINAL]
 
 
-def test_a_listener_that_throws_ends_nothing_and_is_reported(page: Page) -> None:
+def test_a_listener_that_throws_is_reported_and_stops_nothing(page: Page) -> None:
     page.do("table", name=FINAL, throws="theirs")
     page.connect(STATUS)
     assert page.seen["failures"] == ["theirs"]
@@ -316,13 +329,13 @@ def test_a_listener_that_throws_ends_nothing_and_is_reported(page: Page) -> None
     assert page.seen["failures"] == ["theirs", "theirs"]
 
 
-def test_closing_ends_it(joined: Page) -> None:
+def test_closing_closes_the_socket(joined: Page) -> None:
     seen = joined.do("quit")
     assert seen["told"] == [{"close": True}]
     assert seen["status"]["state"] == "closed"
 
 
-def test_what_a_status_tells_is_typed(joined: Page) -> None:
+def test_the_published_types_list_every_status_field(joined: Page) -> None:
     types = (STATIC / "livejoin.d.ts").read_text()
     told = re.search(r"interface Status \{(.*?)\n\}", types, re.DOTALL)
     assert told is not None
@@ -342,7 +355,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_comes_it_holds_what_the_server_has(
+def test_any_sequence_of_frames_gives_the_rows_of_the_server(
     node: "subprocess.Popen[bytes]", steps: list[tuple[Any, ...]]
 ) -> None:
     page = fresh(node)

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog_bundles as written
-from livejoin.pipeline import emit_bundles
+from livejoin.core import changelog as written
+from livejoin.pipeline import emit
 from livejoin.pipeline.spark_driver import SparkDriver
 
 KEPT = "array<struct<ts:bigint,offset:bigint,text:string>>"
@@ -25,7 +25,7 @@ def _ask(session: SparkDriver, texts: list[str] | None, about: Callable[[Column]
 
 def _bundled(many: Column, *, growing: bool) -> Column:
     shared = [F.lit('"row":{"userId":"a"},"ts":103')]
-    return emit_bundles.bundle_records(
+    return emit.bundle_records(
         many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared, growing=growing
     )
 
@@ -70,9 +70,7 @@ def test_many_small_rows_are_worth_a_bundle(
     session: SparkDriver, texts: list[str] | None, *, worth: bool
 ) -> None:
     def asked(shared: str) -> bool:
-        return bool(
-            _ask(session, texts, lambda many: emit_bundles.worth_bundling(many, F.lit(shared)))
-        )
+        return bool(_ask(session, texts, lambda many: emit.worth_bundling(many, F.lit(shared))))
 
     assert asked("x" * written.BUNDLE_MAX_PART_BYTES) is worth
     assert not asked("x" * (written.BUNDLE_MAX_PART_BYTES + 1))

@@ -1,11 +1,12 @@
-// Drives static/livejoin.js over a socket that standard input plays: a command per line, an answer per line.
+// Drives static/livejoin.js over a fake socket: one command per line on standard input, one JSON line as the answer.
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const sockets = [];
-let told = []; // what the server would have got
+let told = []; // what the server would have received
 
 globalThis.WebSocket = class {
+  static OPEN = 1;
   readyState = 0;
   constructor(url, protocol) {
     told.push({ open: url, protocol });
@@ -20,14 +21,29 @@ globalThis.WebSocket = class {
   }
 };
 
-let answers = []; // to requests for tickets
+let answers = []; // to ticket requests
 globalThis.fetch = async (url, { method, headers }) => {
   told.push({ fetch: url, method, authorization: headers.authorization });
   const { status, body } = answers.shift();
   return { ok: status < 400, status, json: async () => body };
 };
 
-let ahead = 0; // the wall clock can be set; what only goes on stays
+const waits = new Map(); // pending time-outs of a second and more, in ms by timer
+const { setTimeout: startTimer, clearTimeout: stopTimer } = globalThis;
+globalThis.setTimeout = (call, ms = 0) => {
+  const timer = startTimer(() => {
+    waits.delete(timer);
+    call();
+  }, ms);
+  if (ms >= 1000) waits.set(timer, ms);
+  return timer;
+};
+globalThis.clearTimeout = (timer) => {
+  waits.delete(timer);
+  stopTimer(timer);
+};
+
+let ahead = 0; // of the wall clock, which can be set; performance.now() is not affected
 const now = Date.now;
 Date.now = () => now() + ahead;
 
@@ -47,6 +63,10 @@ const commands = {
     });
   },
   drop: ({ name }) => tables[name].close(),
+  replace({ name }) {
+    tables[name].close();
+    commands.table({ name });
+  },
   opened() {
     sockets.at(-1).readyState = 1;
     sockets.at(-1).onopen();
@@ -78,12 +98,12 @@ const commands = {
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   await commands[command.do](command);
-  await new Promise((done) => setTimeout(done)); // subscriptions are gathered, errors are reported later
+  await new Promise((done) => setTimeout(done)); // subscriptions are coalesced, errors are reported later
   const held = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, table.rows()]));
   const status = Object.values(tables)[0]?.status;
   const timers = process.getActiveResourcesInfo().filter((one) => one === "Timeout").length; // of a retry, of silence
-  console.log(JSON.stringify({ told, changes, held, status, failures, timers, sockets: sockets.length }));
+  console.log(JSON.stringify({ told, changes, held, status, failures, timers, waits: [...waits.values()], sockets: sockets.length }));
   told = [];
   changes = [];
 }
-process.exit(0); // a client that was not closed would go on
+process.exit(0); // an open client keeps the process alive

@@ -1,0 +1,173 @@
+"""Clients of the Kafka cluster, all created from one block of properties."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from livejoin.errors import KafkaUnavailable, SettingsError
+from livejoin.kafka import properties
+from livejoin.kafka.errors import from_kafka_error
+
+Client = TypeVar("Client")
+
+# Names with an underscore are librdkafka's own errors, not private.
+_AUTH_ERRORS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
+# librdkafka reports these as transport errors: a TLS alert, and TLS on one side only.
+_TLS_ERROR_SIGNS = ("SSL alert", "SSL_HANDSHAKE", "listener?")
+_TIMEOUT_ERRORS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
+_LAST_ERROR_S = 30  # librdkafka repeats the failure to get a token every 10 s
+_ATTEMPT_S = 2.0  # of one attempt; also how long a stopping process waits
+REQUEST_TIMEOUT_S = 15  # a healthy cluster answers in milliseconds, a starting one in seconds
+MAX_RECORD_BYTES = 16 << 20  # fits a users row of 1 MiB joined with an account of 1 MiB, escaped
+
+
+class KafkaClients:
+    """Creates clients. Callers close producers and consumers; the admin client is shared."""
+
+    def __init__(self, block: properties.Values) -> None:
+        self.properties = block
+        self._client_properties = properties.client_properties(properties.reveal(block))
+        self._admin: AdminClient | None = None
+        self._last_error: tuple[KafkaError, float] | None = None
+        self._stopping = False
+
+    def stop_waiting(self) -> None:
+        """From now on give up after one attempt: the process is stopping."""
+        self._stopping = True
+
+    @property
+    def address(self) -> str:
+        """The bootstrap servers."""
+        return self._client_properties.librdkafka["bootstrap.servers"]
+
+    def spark_options(self) -> dict[str, str]:
+        """The properties as options of Spark's Kafka source and sink."""
+        return {f"kafka.{name}": value for name, value in self._client_properties.java.items()}
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        """Options that a JVM needs for its Kafka clients."""
+        return self._client_properties.java_options
+
+    def producer(self, **more: str | float) -> Producer:
+        """An idempotent producer with acks=all."""
+        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 0} | more
+        return self._new_client(Producer, settings)
+
+    def reader(
+        self, group: str, *, fetch_wait_ms: int = 50, on_lost: Callable[[], object] = lambda: None
+    ) -> Consumer:
+        """A consumer for `assign`: it commits nothing, and reports the end of a partition.
+
+        `on_lost` is called during a poll when all brokers are down.
+        """
+
+        def failed(error: KafkaError) -> None:
+            self._remember_error(error)
+            if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+                on_lost()
+
+        settings = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": fetch_wait_ms,
+            "fetch.message.max.bytes": MAX_RECORD_BYTES,
+            "reconnect.backoff.max.ms": 1000,
+            "error_cb": failed,
+        }
+        return self._new_client(Consumer, settings)
+
+    def group_consumer(self, group: str, session_s: int) -> Consumer:
+        """A member of a consumer group that keeps its partitions when others join."""
+        settings = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": session_s * 1000,
+            "heartbeat.interval.ms": session_s * 200,
+        }
+        return self._new_client(Consumer, settings)
+
+    @property
+    def admin(self) -> AdminClient:
+        """The shared admin client; kept, since its futures are lost when it is closed."""
+        if self._admin is None:
+            self._admin = self._new_client(AdminClient, {})
+        return self._admin
+
+    def _new_client(
+        self, client: Callable[[dict[str, Any]], Client], more: dict[str, Any]
+    ) -> Client:
+        own = self._client_properties.librdkafka
+        # without it librdkafka writes broker errors to standard error; livejoin reports them itself
+        quiet = {} if "debug" in own else {"log_level": 2}
+        try:
+            return client({"error_cb": self._remember_error, **quiet, **own, **more})
+        except KafkaException as error:
+            raise SettingsError(f"kafka: {error.args[0].str()}") from error
+
+    def _remember_error(self, error: KafkaError) -> None:
+        """Keep the newest cause; "all brokers down" only follows from one."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._last_error = error, time.monotonic()
+
+    def wait_until_reachable(self, limit_s: float) -> ClusterMetadata:
+        """The cluster's metadata once it answers; KafkaUnavailable with its last error if not."""
+        until, try_s = time.monotonic() + limit_s, _ATTEMPT_S
+        while True:
+            left = until - time.monotonic()
+            try:
+                return self.admin.list_topics(timeout=max(0.1, min(left, try_s)))
+            except KafkaException as error:
+                if self._stopping or left <= 0:
+                    raise self._unavailable(error.args[0].str()) from error
+            try_s *= 2  # a large cluster may need longer
+
+    def reachable(self, limit_s: float = 0) -> bool:
+        """Whether the cluster answers, now or within a time."""
+        try:
+            self.wait_until_reachable(limit_s)
+        except KafkaUnavailable:
+            return False
+        return True
+
+    def _result(self, future: Any, topic: str, action: str = "read") -> Any:
+        """Wait for the result of an admin request about a topic."""
+        until = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return future.result(_ATTEMPT_S)
+            except KafkaException as error:
+                if error.args[0].code() in _TIMEOUT_ERRORS:
+                    raise self._unavailable(error.args[0].str()) from error
+                raise from_kafka_error(error, topic, action) from error
+            except TimeoutError as error:
+                if self._stopping or time.monotonic() > until:
+                    raise self._unavailable("no answer") from error
+
+    def _unavailable(self, why: str) -> KafkaUnavailable:
+        self.admin.poll(0)  # runs the error callback
+        last_error, at = self._last_error or (None, -math.inf)
+        if time.monotonic() - at > _LAST_ERROR_S:
+            last_error = None
+        cause = last_error.str() if last_error else why
+        if last_error and (
+            last_error.code() in _AUTH_ERRORS or any(sign in cause for sign in _TLS_ERROR_SIGNS)
+        ):
+            return KafkaUnavailable(
+                f"TLS handshake or login with Kafka at {self.address} failed: {cause}",
+                hint="Check security.protocol, sasl.* and ssl.* in the kafka settings;"
+                " livejoin retries.",
+            )
+        return KafkaUnavailable(
+            f"Kafka at {self.address} cannot be reached: {cause}",
+            hint="Check bootstrap.servers and security.protocol in the kafka settings, and that the"
+            " broker runs; livejoin retries.",
+        )

@@ -1,0 +1,66 @@
+"""ARCHITECTURE.md names modules that exist, every folder, and walks that enter each folder once."""
+
+import ast
+import itertools
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+SOURCE = ROOT / "src" / "livejoin"
+
+
+def _section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def _modules(text: str) -> list[str]:
+    return re.findall(r"`((?:\w+/)*\w+\.(?:py|ts))`", text)
+
+
+def _path(module: str) -> Path:
+    return ROOT / module if module.startswith(("web/", "tests/")) else SOURCE / module
+
+
+@pytest.mark.parametrize("module", sorted(set(_modules(PAGE))))
+def test_a_module_that_is_named_exists(module: str) -> None:
+    assert _path(module).is_file()
+
+
+@pytest.mark.parametrize("walk", re.split(r"\n(?=The way of)", _section("Two walks"))[1:])
+def test_a_walk_enters_each_folder_once(walk: str) -> None:
+    steps = re.split(r"^\d+\. ", walk, flags=re.MULTILINE)[1:]
+    assert len(steps) > 5
+    folders = [module.rpartition("/")[0] for step in steps for module in _modules(step)]
+    entered = [folder for folder, _ in itertools.groupby(folders)]
+    assert len(entered) == len(set(entered)), entered
+
+
+def test_every_folder_is_in_the_table() -> None:
+    named = set(re.findall(r"^\| `([\w/]+)/` \|", _section("Folders"), re.MULTILINE))
+    packages = {str(file.parent.relative_to(SOURCE)) for file in SOURCE.rglob("__init__.py")}
+    web = {f"web/{folder.name}" for folder in (ROOT / "web").iterdir() if folder.is_dir()}
+    # parts of another folder, whose own lines say enough
+    assert named == (packages | web) - {".", "tables", "kafka/properties"}
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    drawn = "\n".join(f"    {layer.replace('livejoin.', '')}" for layer in layers)
+    assert f"\n{drawn}\n" in _section("Folders")
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    classes = Counter(
+        node.name
+        for file in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert len(classes) > 100
+    assert [name for name, count in classes.items() if count > 1] == []

@@ -1,0 +1,224 @@
+/**
+ * The connection to one livejoin: opens the socket, reconnects with back-off, gives up silent sockets and verifies the
+ * tables against heartbeats. Used by the page, the published module and `<live-table>`. Time-outs are those of the
+ * Python client (`client/session.py`, `client/shared.py`).
+ */
+
+import { UnsupportedFormat, readFrame } from "./frame.js";
+import { fetchTicket } from "./http.js";
+import { Session } from "./session.js";
+import type { SessionFrame } from "./session.js";
+import { Verifier } from "./verification.js";
+
+const SUBPROTOCOL = "livejoin.v1";
+const OPEN_TIMEOUT_MS = 5000;
+const FIRST_FRAME_TIMEOUT_MS = 30_000; // a snapshot of a large table over a slow line
+const SILENCE_TIMEOUT_MS = 5000; // heartbeats come every second
+const MIN_BACKOFF_MS = 250;
+const MAX_BACKOFF_MS = 5000;
+
+export type ConnectionState = "connecting" | "following" | "reconnecting" | "refused" | "closed";
+
+export interface ConnectionListener {
+  /** Apply a frame and then call `applied`, in the order of the frames. An exception drops the socket and the position. */
+  frame(frame: SessionFrame): void;
+  /** After every frame and every change of `state`. */
+  statusChanged(): void;
+  /** A heartbeat did not match the tables; `resubscribed` says whether they are being loaded again. */
+  mismatch?(resubscribed: boolean): void;
+  /** livejoin sent an error. */
+  serverError?(message: string): void;
+}
+
+export type ConnectionOptions = {
+  token?: string | undefined;
+  /** Reconnect after an error from livejoin instead of giving up. */
+  retryErrors?: boolean;
+};
+
+export class Connection {
+  state: ConnectionState = "connecting";
+  reason = "not connected yet"; // why the state is not `following`
+  serverStale = ""; // why the server's rows may be old
+  heartbeatAt: number | null = null; // by performance.now(): the wall clock can be set
+  #liveUrl: string;
+  #ticketUrl: string;
+  #listener: ConnectionListener;
+  #options: ConnectionOptions;
+  #session = new Session();
+  #verifier = new Verifier((resubscribe) => this.#onMismatch(resubscribe));
+  #socket: WebSocket | null = null;
+  #fetchingTicket = false;
+  #backoffMs = MIN_BACKOFF_MS;
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
+  #timeout: ReturnType<typeof setTimeout> | undefined;
+
+  /** `url` is livejoin's address, by default this page's. */
+  constructor(url: string | URL, listener: ConnectionListener, options: ConnectionOptions = {}) {
+    const base = new URL(url, globalThis.document?.baseURI);
+    if (!base.pathname.endsWith("/")) base.pathname += "/"; // a proxy may serve livejoin below a folder
+    const live = new URL("api/v1/live", base);
+    live.protocol = live.protocol.replace("http", "ws");
+    this.#liveUrl = live.href;
+    this.#ticketUrl = new URL("api/v1/ticket", base).href;
+    this.#listener = listener;
+    this.#options = options;
+  }
+
+  get session(): Readonly<Pick<Session, "generation" | "seq" | "nothingLive" | "isData">> {
+    return this.#session;
+  }
+
+  /** Number of heartbeats that did not match. */
+  get mismatches(): number {
+    return this.#verifier.mismatches;
+  }
+
+  /** Follow these tables. Connects if there is no connection yet; without tables, disconnects. */
+  subscribe(tables: string[]): void {
+    if (this.state === "closed") return;
+    const changed = this.#session.want(tables);
+    if (!tables.length) this.#disconnect();
+    else if (this.#socket?.readyState === WebSocket.OPEN) {
+      if (changed) this.#socket.send(this.#session.resubscribe());
+    } else if (!this.#socket && this.#retryTimer === undefined && !this.#fetchingTicket) this.#open();
+  }
+
+  /** The rows of a table were discarded. */
+  forget(table: string): void {
+    this.#session.forget(table);
+    this.#verifier.forget(table);
+  }
+
+  /** A frame has been applied. For a heartbeat, `rows` are the row counts of the tables at this point. */
+  applied({ header, parts, verifiable }: SessionFrame, rows: Record<string, number>): void {
+    for (const { table, kind, payload } of parts) this.#verifier.applied(table, kind, payload);
+    if (header.type !== "heartbeat") return;
+    const digests = header.tables ?? {};
+    this.#verifier.heartbeat(Object.fromEntries(verifiable.map((table) => [table, digests[table]!])), rows);
+  }
+
+  close(): void {
+    if (this.state === "closed") return;
+    this.#disconnect();
+    this.#setState("closed", "closed");
+  }
+
+  #open(): void {
+    this.#retryTimer = undefined;
+    if (this.state === "refused") this.state = "connecting"; // other tables are wanted now
+    if (this.#options.token) void this.#openWithTicket(this.#options.token);
+    else this.#connect(this.#liveUrl);
+  }
+
+  /** A browser cannot send headers with a socket, and a token must not be part of an address. */
+  async #openWithTicket(token: string): Promise<void> {
+    this.#fetchingTicket = true;
+    const response = await fetchTicket(this.#ticketUrl, token);
+    this.#fetchingTicket = false;
+    if (this.state === "closed" || !this.#session.wanted.length) return;
+    const ticket = response.ok ? response.body?.ticket : undefined; // a proxy may answer something else
+    if (ticket) return this.#connect(`${this.#liveUrl}?ticket=${encodeURIComponent(ticket)}`);
+    const reason = response.body?.detail ?? (response.error || "livejoin did not return a ticket");
+    if (response.status === 401 || response.status === 403) this.#refuse(reason);
+    else this.#retryLater(reason);
+  }
+
+  #connect(url: string): void {
+    const socket = new WebSocket(url, SUBPROTOCOL);
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    this.#expectWithin(OPEN_TIMEOUT_MS, socket, "timed out while connecting");
+    socket.onopen = () => {
+      socket.send(this.#session.hello());
+      this.#expectFrame(socket);
+    };
+    socket.onmessage = ({ data }) => this.#receive(socket, data as ArrayBuffer);
+    socket.onclose = () => this.#lost(socket, "not connected");
+  }
+
+  #expectFrame(socket: WebSocket): void {
+    const timeoutMs = this.#session.awaitingFirst ? FIRST_FRAME_TIMEOUT_MS : SILENCE_TIMEOUT_MS;
+    this.#expectWithin(timeoutMs, socket, `no message for ${timeoutMs / 1000} s`);
+  }
+
+  #expectWithin(timeoutMs: number, socket: WebSocket, reason: string): void {
+    clearTimeout(this.#timeout);
+    this.#timeout = setTimeout(() => this.#lost(socket, reason), timeoutMs);
+  }
+
+  #receive(socket: WebSocket, data: ArrayBuffer): void {
+    if (socket !== this.#socket) return;
+    try {
+      const frame = readFrame(data);
+      const { type, message = "", stale } = frame.header;
+      if (type === "error") return this.#onServerError(socket, message);
+      if (type === "heartbeat") {
+        this.heartbeatAt = performance.now();
+        this.serverStale = stale ?? "";
+        this.#backoffMs = MIN_BACKOFF_MS;
+      }
+      const received = this.#session.receive(frame);
+      if (!received) return this.#expectFrame(socket);
+      if (type !== "heartbeat" || this.#session.settled) this.state = "following";
+      this.#listener.frame(received);
+      if (socket !== this.#socket) return; // closed by the listener
+      this.#expectFrame(socket);
+      this.#listener.statusChanged();
+    } catch (error) {
+      if (error instanceof UnsupportedFormat) return this.#refuse(error.message);
+      console.error(error);
+      this.#session.invalidate(); // part of the frame may have been applied
+      this.#lost(socket, `a frame cannot be read: ${error}`);
+    }
+  }
+
+  #onServerError(socket: WebSocket, message: string): void {
+    this.#listener.serverError?.(message);
+    if (this.#options.retryErrors) this.#lost(socket, message);
+    else this.#refuse(message);
+  }
+
+  #onMismatch(resubscribe: boolean): void {
+    if (resubscribe && this.#socket?.readyState === WebSocket.OPEN && this.#session.settled) {
+      this.#socket.send(this.#session.resubscribe());
+    } else if (resubscribe) {
+      this.#session.invalidate();
+    }
+    this.#listener.mismatch?.(resubscribe);
+  }
+
+  #lost(socket: WebSocket, reason: string): void {
+    if (socket !== this.#socket) return;
+    this.#disconnect();
+    this.#retryLater(reason);
+  }
+
+  /** Reconnecting would not help. */
+  #refuse(reason: string): void {
+    this.#disconnect();
+    this.#setState("refused", reason);
+  }
+
+  #retryLater(reason: string): void {
+    const waitMs = this.#backoffMs * (0.5 + Math.random()); // spread, so that not all clients reconnect at once
+    this.#backoffMs = Math.min(this.#backoffMs * 2, MAX_BACKOFF_MS);
+    this.#retryTimer = setTimeout(() => this.#open(), waitMs);
+    this.#setState("reconnecting", reason);
+  }
+
+  #disconnect(): void {
+    const socket = this.#socket;
+    this.#socket = null;
+    clearTimeout(this.#timeout);
+    clearTimeout(this.#retryTimer);
+    this.#retryTimer = undefined;
+    socket?.close();
+  }
+
+  #setState(state: ConnectionState, reason: string): void {
+    this.state = state;
+    this.reason = reason;
+    this.#listener.statusChanged();
+  }
+}
