@@ -49,7 +49,7 @@ lint: $(READY) ## check style and formatting
 types: $(READY) types-page ## check types, of Python and of the page
 	@$(BIN)/mypy
 
-page: $(MODULES) ## compile the page out of web/, after a change there
+page: $(MODULES) ## compile web/ into the served page, after a change there
 	@find src/livejoin/tables/static -name '*.js' -delete
 	@node_modules/.bin/tsc -p web
 

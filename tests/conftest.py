@@ -56,9 +56,9 @@ Java = Callable[[str], Path]
 
 @pytest.fixture
 def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
-    """Makes a Java that says what it is told to say, and points JAVA_HOME at it."""
+    """Returns a function that writes a fake `java` script and points JAVA_HOME at it."""
 
-    def making(script: str) -> Path:
+    def create(script: str) -> Path:
         file = tmp_path / "jdk" / "bin" / "java"
         file.parent.mkdir(parents=True)
         file.write_text(script)
@@ -66,12 +66,12 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
         return file
 
-    return making
+    return create
 
 
 @pytest.fixture
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment in which nothing of ours is set."""
+    """Removes all LIVEJOIN_ variables from the environment."""
     for name in os.environ:
         if name.upper().startswith("LIVEJOIN_"):
             monkeypatch.delenv(name)

@@ -1,7 +1,7 @@
-"""Stand-ins with behaviour: a world that outlives crashes, and a ledger and a pipeline over it.
+"""Fakes with behaviour: durable storage that survives crashes, a ledger and a pipeline over it.
 
-Every effect can be the last one: `Crash` is raised before or after the one that was chosen, and
-from then on nothing becomes durable any more.
+A crash can be injected before or after any effect: `Crash` is raised there, and nothing becomes
+durable afterwards.
 """
 
 import json
@@ -19,30 +19,30 @@ FINGERPRINT = "fake"
 
 
 class Crash(SystemExit):
-    """The process dies here; threads end of it without a word."""
+    """The process dies here; as SystemExit it ends threads silently."""
 
 
 @dataclass
 class FakeWorld:
     """What survives a crash: topics, the ledger, changelogs and checkpoints."""
 
-    topics: dict[str, str]  # by name, their ids
+    topics: dict[str, str]  # ids by name
     state: str | None = None
     outbox: list[OutboxItem] = field(default_factory=list)
     changelogs: set[int] = field(default_factory=set)
     ids: dict[int, str] = field(default_factory=dict)  # of changelogs
-    topics_created: int = 0  # topics, ever
+    topics_created: int = 0  # in total
     checkpoints: set[int] = field(default_factory=set)
     running: set[int] = field(default_factory=set)
     max_running: int = 0
     leader: int = 0
     effects: list[str] = field(default_factory=list)
-    crash_at: tuple[str, int] = ("", 0)  # an effect, and which visit to it
+    crash_at: tuple[str, int] = ("", 0)  # an effect, and at which visit
     crashed: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def visit(self, effect: str) -> None:
-        """Die here if this is the place."""
+        """Record an effect; crash if it is the chosen one."""
         with self.lock:
             if self.crashed.is_set():
                 raise Crash(effect)
@@ -52,26 +52,26 @@ class FakeWorld:
                 raise Crash(effect)
 
     def revive(self) -> None:
-        """The next process: queries are gone, all else is as it was."""
+        """Start the next process: queries are gone, durable things are kept."""
         self.crashed = threading.Event()
         self.crash_at = ("", 0)
         self.running.clear()
 
     @property
     def lines(self) -> list[LogLine]:
-        return [told for told in self.outbox if isinstance(told, LogLine)]
+        return [item for item in self.outbox if isinstance(item, LogLine)]
 
     @property
     def replies(self) -> list[Reply]:
-        return [told for told in self.outbox if isinstance(told, Reply)]
+        return [item for item in self.outbox if isinstance(item, Reply)]
 
     @property
     def ended(self) -> list[EndedGeneration]:
-        return [told for told in self.outbox if isinstance(told, EndedGeneration)]
+        return [item for item in self.outbox if isinstance(item, EndedGeneration)]
 
 
 class FakeLedger:
-    """Writes all or nothing, and only while nobody else leads."""
+    """Writes atomically, and only while this process leads."""
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
@@ -129,7 +129,7 @@ class FakePipeline:
         world.visit("before start")
         with world.lock:
             if world.ids.get(number, "") != generation.changelog_id:
-                raise GenerationUnrecoverable("its changelog was deleted and made again")
+                raise GenerationUnrecoverable("its changelog was deleted and recreated")
             world.checkpoints.add(number)
             world.running.add(number)
             world.max_running = max(world.max_running, len(world.running))
@@ -174,7 +174,7 @@ def topics(*names: str) -> dict[str, str]:
 
 
 def shape(state: State) -> dict[str, Any]:
-    """What must be the same whatever happened on the way; times and numbers may differ."""
+    """What must be equal after any crash; times and numbers may differ."""
 
     def choice(generation: Generation | None) -> str | None:
         return str(generation.choice) if generation else None

@@ -1,4 +1,4 @@
-"""`livejoin run`: a table server that also stands for election, and leads when it is its turn."""
+"""`livejoin run`: a table server that also takes part in the leader election."""
 
 import contextlib
 import queue
@@ -47,47 +47,48 @@ log = structlog.get_logger()
 _ATTEMPT_S = 5
 _RETRY_S = 1.0
 _POLL_S = 1.0
-# We may have been heard by the group 2 s before we fell silent: our JVM is gone when its session is
+# The last heartbeat of the consumer group may be 2 s older than the last sign of life to the JVM's
+# guard: 3 s less, and the JVM is gone before the group elects another leader.
 _JVM_SILENCE_S = SESSION_S - 3
 _NEWER_FORMAT_RETRY_S = 30.0
 
-CountsByGeneration = Mapping[int, facts.RecordsCounted]  # generation
+CountsByGeneration = Mapping[int, facts.RecordsCounted]  # by generation number
 
 
-def run(settings: Settings, announce: Announce = lambda _url, _signing_in: None) -> int:
-    """Serve the tables, and lead when it is our turn, until a signal says to stop; the exit code.
+def run(settings: Settings, announce: Announce = lambda _url, _sign_in_url: None) -> int:
+    """Serve the tables, and lead when elected, until a signal; return the exit code.
 
-    `announce` is told the page's address.
+    `announce` gets the page's URL.
     """
-    serving.check_exposure(settings)  # before anything is downloaded
+    serving.check_exposure(settings)  # fail before jars are downloaded
     processes.find_java()
     jars.jars("spark")
 
-    def stand(crew: ThreadGroup, of: TableServer) -> None:
+    def start_leader(threads: ThreadGroup, server: TableServer) -> None:
         leader = Leader(
-            *(settings, of.kafka, of.names, of.show_status),
-            lambda: of.catalog.counted,
-            of.catalog.request_rewrites,
+            *(settings, server.kafka, server.names, server.set_status),
+            lambda: server.catalog.counted,
+            server.catalog.request_rewrites,
         )
-        crew.start("leader", leader.run)
+        threads.start("leader", leader.run)
 
-    return serving.run(settings, announce, stand)
+    return serving.run(settings, announce, start_leader)
 
 
 @dataclass(frozen=True)
 class Leader:
-    """Waits for Kafka, then stands for election, and leads when it is our turn."""
+    """Waits for Kafka, takes part in the election, and leads when elected."""
 
     settings: Settings
     kafka: Kafka
     names: Names
-    show_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
-    counts: Callable[[], CountsByGeneration]  # as our tables hold them
-    # winners that an older record followed, of these generations
+    set_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
+    counts: Callable[[], CountsByGeneration]  # from this process's tables
+    # current rows of these generations that an older record overtook in the changelog
     overtaken: Callable[[frozenset[int]], Mapping[int, Sequence[ChangelogRecord]]]
 
     def run(self, stop: threading.Event) -> None:
-        """Stand by or lead, until told to stop."""
+        """Follow or lead until `stop` is set."""
         while not stop.is_set():
             try:
                 self.kafka.wait_until_reachable(_ATTEMPT_S)
@@ -97,55 +98,56 @@ class Leader:
                 self._show_waiting(str(error))
                 stop.wait(_RETRY_S)
             except NewerFormat as error:
-                # out of the election for a while: one that knows the format can lead
-                log.error("not leading", why=str(error))  # noqa: TRY400 - no trace for people
+                # leave the election for a while, so that a newer livejoin can lead
+                log.error("not leading", why=str(error))  # noqa: TRY400 - expected, needs no traceback
                 self._show_waiting(str(error))
                 stop.wait(_NEWER_FORMAT_RETRY_S)
 
     def lead(self, term: Term) -> None:
-        """Lead until it is over. Nothing of ours runs before or after."""
+        """Lead for one term: start Spark and the control loop, and stop them at its end."""
         over = term.over
-        Ledger(self.kafka, self.names).check()  # before a JVM is started for nothing
+        Ledger(self.kafka, self.names).check()  # fail before a JVM is started
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock_folder(folder, over, stack)
             if lock is None:
                 return
-            settings = self.settings.spark
-            session = stack.enter_context(
+            spark = stack.enter_context(
                 SparkDriver(
-                    settings,
+                    self.settings.spark,
                     lock=lock,
                     log=folder / "spark.log",
                     java_options=self.kafka.java_options,
                     silent_s=_JVM_SILENCE_S,
                 )
             )
-            term.on_loss = session.kill
-            warm = threading.Thread(target=_start_spark, args=(session,), name="warm-up")
-            warm.start()  # the JVM takes seconds to start, and the ledger can be read meanwhile
+            term.on_loss = spark.kill
+            # the JVM takes seconds to start; the ledger is read meanwhile
+            starter = threading.Thread(target=_start_spark, args=(spark,), name="warm-up")
+            starter.start()
             try:
-                self._run_control(session, over)
+                self._run_control(spark, over)
             finally:
-                session.close()  # it may still be starting
-                warm.join()
+                spark.close()  # it may still be starting
+                starter.join()
 
     def _lock_folder(
         self, folder: Path, over: threading.Event, stack: contextlib.ExitStack
     ) -> int | None:
-        """The folder's lock: once we have it, no query of an earlier leader runs here any more."""
+        """Return the folder's lock; while it is held, no earlier leader's query runs here."""
         while not over.is_set():
             try:
-                one = processes.file_lock(folder / "livejoin.lock", "checkpoints", _ATTEMPT_S)
-                return stack.enter_context(one)
+                lock = processes.file_lock(folder / "livejoin.lock", "checkpoints", _ATTEMPT_S)
+                return stack.enter_context(lock)
             except MachineError as error:
-                log.warning("waiting for the folder", why=str(error))
+                log.warning("waiting for the lock of the checkpoint folder", why=str(error))
                 self._show_waiting(str(error))
         return None
 
-    def _run_control(self, session: SparkDriver, over: threading.Event) -> None:
+    def _run_control(self, spark: SparkDriver, over: threading.Event) -> None:
+        """Take over the ledger and run the control loop with its threads until `over` is set."""
         if over.is_set():
-            return  # another one may lead by now, and would be fenced
+            return  # taking over would fence a new leader
         settings, kafka, names = self.settings, self.kafka, self.names
         inbox: Inbox = queue.Queue()
         ledger = Ledger(kafka, names)
@@ -153,97 +155,97 @@ class Leader:
         access_topics.create_topics(kafka, names)
         if not settings.http.insecure:
             _print_tokens(access_topics.create_first_tokens(kafka, names))
-        queries = Queries(session, kafka, names, settings.checkpoint_path, settings.spark)
+        queries = Queries(spark, kafka, names, settings.checkpoint_path, settings.spark)
         pipeline = Pipeline(kafka, names, queries, settings.start_positions)
-        used = self._last_generation(pipeline, over)
+        last_generation = self._last_generation(pipeline, over)
         executor = Executor(inbox, pipeline)
         control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
-        crew = ThreadGroup(on_failure=over.set)
-        crew.start("spark", session.watch)
-        crew.start("queries", partial(queries.watch, executor))
-        crew.start("sources", partial(pipeline.watch_sources, executor))
-        crew.start("rehearsal", pipeline.run_warm_up)
-        crew.start("figures", partial(self._report_counts, inbox))
-        crew.start("rewrite", partial(self._rewrite_overtaken, pipeline))
-        crew.start("control-topic", control.run)
-        crew.start("ledger", ledger.watch)
+        threads = ThreadGroup(on_failure=over.set)
+        threads.start("spark", spark.watch)
+        threads.start("queries", partial(queries.watch, executor))
+        threads.start("sources", partial(pipeline.watch_sources, executor))
+        threads.start("rehearsal", pipeline.run_warm_up)
+        threads.start("figures", partial(self._report_counts, inbox))
+        threads.start("rewrite", partial(self._rewrite_overtaken, pipeline))
+        threads.start("control-topic", control.run)
+        threads.start("ledger", ledger.watch)
         started = facts.LeaderStarted(
-            time.time(), time.monotonic(), settings.initial_choice, settings.limits, used
+            time.time(), time.monotonic(), settings.initial_choice, settings.limits, last_generation
         )
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)
         except LeadershipLost:
-            session.kill()  # another one leads already
+            spark.kill()  # at once: another process leads already
             raise
         finally:
-            session.close()  # first: it ends whatever waits for Spark, even for a frozen JVM
-            crew.stop()
+            spark.close()  # first: unblocks threads that wait for Spark, even if the JVM is frozen
+            threads.stop()
             executor.close()
-        crew.raise_failure()
+        threads.raise_failure()
 
     def _last_generation(self, pipeline: Pipeline, over: threading.Event) -> int:
-        """The highest number that something of ours has: the ledger may have lost its end."""
+        """Return the highest generation number in use; the end of the ledger may be lost."""
         while not over.is_set():
             try:
                 return pipeline.highest_number()
-            except QueryFailed as error:  # checkpoints elsewhere, which Spark's JVM must list
+            except QueryFailed as error:  # remote checkpoints are listed by the JVM
                 log.warning("waiting for the checkpoints", why=str(error))
                 self._show_waiting(str(error))
                 over.wait(_RETRY_S)
         return 0
 
     def _report_counts(self, inbox: Inbox, stop: threading.Event) -> None:
-        """Tell the figures: they are the last row of a generation whose tables are gone."""
-        told: CountsByGeneration = {}
+        """Report changed counts to the control loop, which keeps them after a generation's end."""
+        reported: CountsByGeneration = {}
         while not stop.wait(_POLL_S):
-            now = self.counts()
-            for number, fact in now.items():
-                if fact != told.get(number):
+            current = self.counts()
+            for number, fact in current.items():
+                if fact != reported.get(number):
                     inbox.put(fact)
-            told = now
+            reported = current
 
     def _rewrite_overtaken(self, pipeline: Pipeline, stop: threading.Event) -> None:
-        """Write winners again, behind the older records that followed them."""
+        """Write current rows again, after the older records that overtook them."""
         done: Mapping[int, Sequence[ChangelogRecord]] = {}
         try:
             while not stop.wait(_POLL_S):
-                now = self.overtaken(pipeline.caught_up())
-                if now is done:
+                current = self.overtaken(pipeline.caught_up())
+                if current is done:
                     continue
-                for number, changes in now.items():
+                for number, records in current.items():
                     try:
-                        pipeline.rewrite(number, changes)
-                    except LivejoinError as error:  # they are still overtaken at the next look
-                        log.warning("rows are not written again yet", why=str(error))
-                done = now
+                        pipeline.rewrite(number, records)
+                    except LivejoinError as error:  # retried at the next poll
+                        log.warning("cannot rewrite overtaken rows yet", why=str(error))
+                done = current
         finally:
-            self.overtaken(frozenset())  # nobody writes any more, so nobody need look
+            self.overtaken(frozenset())  # stop looking for overtaken rows
 
-    def _show_waiting(self, why: str) -> None:
-        self.show_status({"state": "waiting", "progress": 0, "message": why})
-
-
-def _print_tokens(made: list[tuple[Role, str]]) -> None:
-    """To the console, past all logs: nobody can see them again."""
-    for role, text in made:
-        print(f"livejoin: a token for the role {role}, shown only now: {text}", flush=True)
+    def _show_waiting(self, reason: str) -> None:
+        self.set_status({"state": "waiting", "progress": 0, "message": reason})
 
 
-def _start_spark(session: SparkDriver) -> None:
+def _print_tokens(tokens: list[tuple[Role, str]]) -> None:
+    """Print new tokens to standard output, not to the log: they cannot be shown again."""
+    for role, token in tokens:
+        print(f"livejoin: token for the role {role}, shown only once: {token}", flush=True)
+
+
+def _start_spark(spark: SparkDriver) -> None:
     began = time.monotonic()
     try:
-        session.spark()
+        spark.spark()
     except LivejoinError as error:
-        # the first build tries again and reports it
-        log.error("spark did not start", why=str(error))  # noqa: TRY400 - no trace for people
+        # the first build retries and reports it
+        log.error("spark did not start", why=str(error))  # noqa: TRY400 - expected, needs no traceback
     else:
         log.info("spark is ready", took_s=round(time.monotonic() - began, 1))
 
 
 def _local_folder(settings: Settings) -> Path:
-    """A local folder for the lock and Spark's log: the checkpoints' own, where that is local."""
-    where = urlparse(settings.checkpoint_path)
-    local = where.scheme in ("", "file")
-    folder = Path(where.path) if local else processes.state_folder() / settings.name
+    """Return the folder of the lock and Spark's log: the checkpoints' one if that is local."""
+    url = urlparse(settings.checkpoint_path)
+    is_local = url.scheme in ("", "file")
+    folder = Path(url.path) if is_local else processes.state_folder() / settings.name
     folder.mkdir(parents=True, exist_ok=True)
     return folder

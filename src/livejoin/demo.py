@@ -1,7 +1,4 @@
-"""`livejoin demo`: a broker, sample producers for two pairs of topics, and livejoin over them.
-
-All on this machine alone.
-"""
+"""`livejoin demo`: an embedded broker, sample producers and livejoin, all on this machine."""
 
 import contextlib
 import itertools
@@ -18,13 +15,13 @@ from livejoin import app
 from livejoin.client import credentials, http
 from livejoin.config import settings
 from livejoin.core.names import Names
-from livejoin.core.tokens import find_token as known_token
+from livejoin.core.tokens import find_token
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import broker
 from livejoin.tables.auth import access_topics
 
 PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
-_USERS = 400  # per pair, at the first start
+_USERS = 400  # per pair of topics, at the first start
 _PER_SECOND = 5
 _MALFORMED_EVERY = 40
 _FIRST_NAMES = (
@@ -46,7 +43,7 @@ _MALFORMED = (
 
 
 def run(folder: Path, port: int, *, insecure: bool = False) -> int:
-    """Run the demo over a folder, until Ctrl-C."""
+    """Run the demo with its data in a folder, until Ctrl-C; return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     with broker.embedded_broker(folder / "broker") as kafka, _sample_producers(kafka):
         chosen = settings.load(
@@ -56,43 +53,43 @@ def run(folder: Path, port: int, *, insecure: bool = False) -> int:
             http={"port": port, **({"insecure": True} if insecure else {})},
         )
 
-        def announce(url: str, signing_in: str) -> None:
+        def announce(url: str, sign_in_url: str) -> None:
             if not chosen.http.insecure:
                 _ensure_token(kafka, Names(chosen.name), url)
-            _print_welcome(url, signing_in, kafka, folder)
+            _print_welcome(url, sign_in_url, kafka, folder)
 
         return app.run(chosen, announce)
 
 
 def _ensure_token(kafka: Kafka, names: Names, url: str) -> None:
-    """Have a token for commands in another terminal: the one of last time, or a new one."""
+    """Store a token for commands in other terminals, unless a valid one is stored."""
     access_topics.create_topics(kafka, names)
     text = credentials.stored_token(url)
-    token = known_token(text, access_topics.read_tokens(kafka, names)) if text else None
+    token = find_token(text, access_topics.read_tokens(kafka, names)) if text else None
     if token is None or token.invalid_reason(time.time()):
         credentials.store_token(
             url, access_topics.create_token(kafka, names, "operator", "demo", None)
         )
 
 
-def _print_welcome(url: str, signing_in: str, kafka: Kafka, folder: Path) -> None:
+def _print_welcome(url: str, sign_in_url: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
     other_users, other_accounts = PAIRS["b"]
-    at = "" if url == http.DEFAULT_URL else f" --url {url}"
+    url_option = "" if url == http.DEFAULT_URL else f" --url {url}"
     print(
         f"""
   livejoin demo: {users} joined with {accounts}, live
 
-    page     {signing_in}
+    page     {sign_in_url}
     broker   {kafka.address}
     data     {folder}
 
-  To try: open the page, sort final_ui by balance, and watch rows change in place. Then, elsewhere,
-    livejoin send --users-topic {other_users} --accounts-topic {other_accounts}{at}
-    livejoin send --join inner{at}
-    livejoin rollback{at}
-    livejoin token sign-in{at}         (the page's address above signs in once, within 5 minutes)
-  Ctrl-C stops everything; the data stays.
+  Open the page, sort final_ui by balance, and watch rows change. Then, in another terminal:
+    livejoin send --users-topic {other_users} --accounts-topic {other_accounts}{url_option}
+    livejoin send --join inner{url_option}
+    livejoin rollback{url_option}
+    livejoin token sign-in{url_option}         (the URL above signs in once, within 5 minutes)
+  Ctrl-C stops everything; the data is kept.
 """,
         flush=True,
     )
@@ -100,7 +97,7 @@ def _print_welcome(url: str, signing_in: str, kafka: Kafka, folder: Path) -> Non
 
 @contextlib.contextmanager
 def _sample_producers(kafka: Kafka) -> Iterator[None]:
-    """Fill the topics at the first start, then let a few changes trickle until told to stop."""
+    """Fill the topics at the first start, then produce a few changes per second."""
     stop = threading.Event()
     producer = kafka.producer()
     for pair, topics in PAIRS.items():
@@ -108,15 +105,15 @@ def _sample_producers(kafka: Kafka) -> Iterator[None]:
             for topic in topics:
                 kafka.create_topic(topic, partitions=2)
             _produce_initial(producer, pair)
-    trickle = threading.Thread(
+    thread = threading.Thread(
         target=_produce_changes, args=(producer, stop), name="sample producers"
     )
-    trickle.start()
+    thread.start()
     try:
         yield
     finally:
         stop.set()
-        trickle.join()
+        thread.join()
         producer.flush(5)
 
 
@@ -144,13 +141,13 @@ def _produce_changes(producer: Producer, stop: threading.Event) -> None:
 
 
 def _produce_user(producer: Producer, pair: str, number: int) -> None:
-    dice = random.Random(f"{pair}{number}")  # the same person whenever the number comes
-    name, family = dice.choice(_FIRST_NAMES), dice.choice(_LAST_NAMES)
+    rng = random.Random(f"{pair}{number}")  # the same number is always the same person
+    first, last = rng.choice(_FIRST_NAMES), rng.choice(_LAST_NAMES)
     record = {
         "userId": f"{pair}-{number:04d}",
-        "name": f"{name} {family}",
-        "email": f"{name}.{family}@example.com".lower(),
-        "age": dice.randrange(18, 90),
+        "name": f"{first} {last}",
+        "email": f"{first}.{last}@example.com".lower(),
+        "age": rng.randrange(18, 90),
     }
     producer.produce(PAIRS[pair][0], json.dumps(record))
 

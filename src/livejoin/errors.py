@@ -1,28 +1,28 @@
-"""Everything that livejoin raises on purpose: what failed, why, and what to do next.
+"""Every error that livejoin raises on purpose: what failed, why, and what to do next.
 
 LivejoinError
-├── SettingsError        a setting is wrong
-├── MachineError         Java, a jar, a port or a folder is missing or taken
-├── BrokerError          the embedded broker did not start
-├── KafkaUnavailable     the cluster does not answer (retriable)
-├── TopicMissing         a topic is not there, or may not be read (retriable)
-├── QueryFailed          the pipeline's query died (retriable)
-├── Spoilt               a generation can never run again
-├── Deposed              another livejoin of this name leads
-├── NewerFormat          a newer livejoin wrote it
-├── Garbled              what a server sent is not livejoin's protocol (retriable)
-└── AskError             a request for something that does not exist
-    ├── Rejected         a control message was rejected
-    ├── NotLive          what was asked for was accepted and did not go live
-    ├── Unreachable      no livejoin answers (retriable)
-    └── TookTooLong      not within the time that the caller gave (retriable)
+├── SettingsError              a setting is wrong
+├── MachineError               Java, a jar, a port or a folder is missing or in use
+├── BrokerStartFailed          the embedded broker did not start
+├── KafkaUnavailable           the cluster does not respond (retriable)
+├── TopicUnusable              a topic is missing, unauthorized or misconfigured (retriable)
+├── QueryFailed                a streaming query died (retriable)
+├── GenerationUnrecoverable    a generation can never run again
+├── LeadershipLost             another livejoin with this name leads
+├── NewerFormat                written by a newer livejoin
+├── ProtocolViolation          a server sent something that is not livejoin.v1 (retriable)
+└── AskError                   an invalid request
+    ├── Rejected               a control message was rejected
+    ├── NotLive                an accepted control message did not go live
+    ├── Unreachable            no livejoin responds (retriable)
+    └── TookTooLong            the caller's timeout expired (retriable)
 """
 
 from livejoin.redaction import redact
 
 
 class LivejoinError(Exception):
-    """What failed and why in one sentence, and a hint that says what to do next."""
+    """A message that says what failed and why, and a hint that says what to do next."""
 
     retriable = False
 
@@ -36,11 +36,11 @@ class LivejoinError(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """The part of a long message that says something, without the trace."""
-    said = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
-    if len(said) > 1 and said[0].startswith("An error occurred while calling"):
-        del said[0]  # Py4J: which call, and then what the JVM says
-    return said[0][:500] if said else type(error).__name__
+    """Return the first informative line of an error message, without a stack trace."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        del lines[0]  # Py4J names the call first, then quotes the JVM
+    return lines[0][:500] if lines else type(error).__name__
 
 
 class SettingsError(LivejoinError):
@@ -48,76 +48,76 @@ class SettingsError(LivejoinError):
 
 
 class MachineError(LivejoinError):
-    """The machine lacks something that livejoin cannot bring itself."""
+    """The machine lacks something that livejoin cannot provide."""
 
 
 class BrokerStartFailed(LivejoinError):
-    """The embedded broker did not come up."""
+    """The embedded broker did not start."""
 
 
 class KafkaUnavailable(LivejoinError):
-    """No broker answers; it may come back."""
+    """No broker responds; it may come back."""
 
     retriable = True
 
     def __init__(
-        self, message: str, *, hint: str = "Check that the broker runs; it is tried again."
+        self, message: str, *, hint: str = "Check that the broker is running; livejoin retries."
     ) -> None:
         super().__init__(message, hint=hint)
 
 
 class TopicUnusable(LivejoinError):
-    """A topic does not exist or may not be read; it may appear."""
+    """A topic is missing, unauthorized or misconfigured; somebody may fix it."""
 
     retriable = True
 
 
 class QueryFailed(LivejoinError):
-    """The streaming query ended by itself; it can be started again from its checkpoint."""
+    """A streaming query died; it can be restarted from its checkpoint."""
 
     retriable = True
 
 
 class GenerationUnrecoverable(LivejoinError):
-    """What a generation depends on is not what it was; the same choice has to be built anew."""
+    """A generation's topics or checkpoint are gone or changed; it has to be rebuilt."""
 
 
 class LeadershipLost(LivejoinError):
-    """Another livejoin of the same name leads; we may not write any more."""
+    """Another livejoin with the same name leads; this one must not write."""
 
 
 class NewerFormat(LivejoinError):
-    """What is there has a format that this livejoin does not know; nothing was changed."""
+    """Stored data has a format that this livejoin does not know; nothing was changed."""
 
     def __init__(self, message: str, *, hint: str = "Run a newer livejoin here.") -> None:
         super().__init__(message, hint=hint)
 
 
 class ProtocolViolation(LivejoinError):
-    """What came over the wire cannot be read; a new connection may do better."""
+    """A server sent an invalid frame; a new connection may help."""
 
     retriable = True
 
 
 class AskError(LivejoinError):
-    """A reader asked for something that does not exist or makes no sense."""
+    """A request was invalid, or named something that does not exist."""
 
 
 class Rejected(AskError):
-    """A control message was rejected; nothing has changed."""
+    """A control message was rejected; nothing changed."""
 
 
 class NotLive(AskError):
-    """A control message was accepted, and its generation failed, was superseded or cancelled."""
+    """A control message was accepted, but its generation failed, was superseded or cancelled."""
 
 
 class Unreachable(AskError):
-    """No livejoin answers; it may come back."""
+    """No livejoin responds; it may come back."""
 
     retriable = True
 
 
 class TookTooLong(AskError):
-    """What was waited for did not happen in time; it may still happen."""
+    """The caller's timeout expired; the request may still complete."""
 
     retriable = True

@@ -1,6 +1,6 @@
-"""What makes later starts quick and free of the network: the jars, and archives of their classes.
+"""Downloads the jars and records class archives, so that later starts are fast and offline.
 
-`python -m livejoin.prepare` does it once per user; a second time it finds everything there.
+`python -m livejoin.prepare` does this once per user; run again, it finds everything cached.
 """
 
 import json
@@ -23,8 +23,8 @@ from livejoin.runtime import broker, jars, processes
 
 _TIMEOUT_S = 180
 _POLL_S = 0.2
-# All kinds of work that a JVM will have to do: a history by batch, and soon the end of a batch with
-# a snapshot of the state, which is otherwise due only after thousands of changes.
+# Makes the JVM load the classes of all its work: a batch job over history, and a micro-batch that
+# ends soon with a state snapshot, which is otherwise due only after thousands of changes.
 _SETTINGS = SparkSettings(
     batch_s=5,
     history_records=1,
@@ -33,14 +33,14 @@ _SETTINGS = SparkSettings(
 
 
 def prepare() -> None:
-    """Have jars and archives; the archives come from a rehearsal of everything, with one record."""
+    """Download the jars, and record class archives in a rehearsal with one record per topic."""
     java = processes.find_java()
     jars.jars("spark")
     if spark_driver.class_archive(java).exists() and broker.class_archive(java).exists():
         return
-    processes.print_progress("Rehearsing once, so that later starts are quick …")
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
+    processes.print_progress("Recording class archives once, so that later starts are fast …")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         with (
             broker.embedded_broker(folder / "broker", archive_classes=True) as kafka,
             processes.file_lock(folder / "lock", "folder") as lock,
@@ -63,15 +63,16 @@ def _rehearse(kafka: Kafka, spark: spark_driver.SparkDriver, folder: Path) -> No
     pipeline = Pipeline(kafka, names, queries, start)
     generation = pipeline.prepare(Generation(1, choice, time.time()))
     pipeline.start(generation)
-    late = threading.Event()
-    timer = threading.Timer(_TIMEOUT_S, late.set)
+    timed_out = threading.Event()
+    timer = threading.Timer(_TIMEOUT_S, timed_out.set)
     timer.start()
     try:
-        pipeline.catch_up(generation, progressed=lambda _done, _total: None, stopped=late.is_set)
-        while not queries.checkpoints.committed_offsets(generation.checkpoint) and not late.wait(
-            _POLL_S
-        ):
-            pass
+        pipeline.catch_up(
+            generation, progressed=lambda _done, _total: None, stopped=timed_out.is_set
+        )
+        while not queries.checkpoints.committed_offsets(generation.checkpoint):
+            if timed_out.wait(_POLL_S):
+                break
     finally:
         timer.cancel()
     pipeline.stop(generation.number)

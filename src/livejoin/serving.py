@@ -1,6 +1,6 @@
-"""A table server: follows Kafka, serves the tables until a signal, all closed by the same `with`.
+"""A table server: follows Kafka and serves the tables until a signal.
 
-Needs neither Java nor Spark. Who also leads is put to work beside it.
+Needs neither Java nor Spark. `livejoin run` starts the threads of a leader next to it.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ from livejoin.tables.observe.lag import EndOffsetPoller
 log = structlog.get_logger()
 
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-_WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - no names that anybody could use
+_WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _FLUSH_S = 2.0
 
-Announce = Callable[[str, str], None]  # the page's address, and the same that signs in, once
+Announce = Callable[[str, str], None]  # the page's URL, and one that signs in, once
 
 
 class ThreadGroup:
-    """Threads that are stopped and joined together; when one fails, all stop and it is raised."""
+    """Threads that are stopped and joined together; `on_failure` is called when one dies."""
 
     def __init__(self, on_failure: Callable[[], object]) -> None:
         self._stop = threading.Event()
@@ -51,42 +51,42 @@ class ThreadGroup:
         self._failure: BaseException | None = None
         self._on_failure = on_failure
 
-    def start(self, name: str, work: Callable[[threading.Event], None]) -> None:
-        """Start a thread."""
-        thread = threading.Thread(target=self._run, args=(work,), name=name)
+    def start(self, name: str, target: Callable[[threading.Event], None]) -> None:
+        """Start a thread; its target returns once the event is set."""
+        thread = threading.Thread(target=self._run, args=(target,), name=name)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, work: Callable[[threading.Event], None]) -> None:
+    def _run(self, target: Callable[[threading.Event], None]) -> None:
         try:
-            work(self._stop)
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever joins
+            target(self._stop)
+        except BaseException as error:  # noqa: BLE001 - raise_failure raises it
             self._failure = error
             self._on_failure()
 
     def stop(self) -> None:
-        """Stop and join all."""
+        """Stop and join all threads."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
     def raise_failure(self) -> None:
-        """Raise what a thread died of."""
+        """Raise the error that a thread died of, if any."""
         if self._failure is not None:
             raise self._failure
 
 
 @dataclass(frozen=True)
 class TableServer:
-    """What works beside a table server may use of it."""
+    """The parts of a table server that a leader in the same process uses."""
 
     kafka: Kafka
     names: Names
     catalog: Catalog
-    post: Post  # has something done on the thread that owns the host
+    post: Post  # runs a function on the event loop, which owns the catalog
 
-    def show_status(self, row: dict[str, Any]) -> None:
-        """Show a status until there is a ledger that tells one."""
+    def set_status(self, row: dict[str, Any]) -> None:
+        """Show a status row until the ledger provides one."""
         self.post(lambda: self.catalog.set_status(row))
 
 
@@ -94,12 +94,14 @@ StartThreads = Callable[[ThreadGroup, TableServer], None]
 
 
 def run(
-    settings: Settings, announce: Announce, hire: StartThreads = lambda _crew, _server: None
+    settings: Settings,
+    announce: Announce,
+    start_threads: StartThreads = lambda _threads, _server: None,
 ) -> int:
-    """Serve until a signal says to stop; the exit code. `announce` is told the page's address."""
+    """Serve until SIGTERM or SIGINT, and return the exit code. `announce` gets the page's URL."""
     check_exposure(settings)
     for warning in settings.warnings:
-        log.warning("settings", what=warning)
+        log.warning("questionable setting", what=warning)
     http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
     key = (
         b""
@@ -123,88 +125,88 @@ def run(
         ],
         origins=http.origins,
     )
-    with listen(http.host, http.port) as taken:
+    with listen(http.host, http.port) as listener:
         scheme = "https" if http.tls.certificate else "http"
-        url = f"{scheme}://{_url_host(http)}:{taken.getsockname()[1]}/"
+        url = f"{scheme}://{_url_host(http)}:{listener.getsockname()[1]}/"
         code = access.identities.console_code()
         announce(url, url if http.insecure else f"{url}#code={code}")
         if http.insecure:
-            log.warning("INSECURE: whoever can reach this may read and change everything", at=url)
-        return asyncio.run(_serve(settings, kafka, names, access, taken, hire))
+            log.warning("INSECURE: anyone who can connect has full access", url=url)
+        return asyncio.run(_serve(settings, kafka, names, access, listener, start_threads))
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse what must not be served."""
+    """Raise if others could connect without TLS, or the TLS files cannot be used."""
     http = settings.http
     if http.host not in _LOOPBACK_HOSTS and not http.tls.certificate and not http.insecure:
         raise SettingsError(
             f"http.host is {http.host}, which others can reach, and there is no TLS",
             hint="Name a certificate in http.tls.certificate and http.tls.key, or serve on"
-            f" {_LOOPBACK_HOSTS[0]} behind a proxy that has one, or say --insecure.",
+            f" {_LOOPBACK_HOSTS[0]} behind a proxy with TLS, or use --insecure.",
         )
     if http.tls.certificate:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(http.tls.certificate, http.tls.key or None)
-        except OSError as error:  # an SSLError is one
+        except OSError as error:  # includes SSLError
             raise SettingsError(
                 f"http.tls: {error.strerror or error}",
-                hint="http.tls.certificate and http.tls.key name PEM files that belong together.",
+                hint="http.tls.certificate and http.tls.key must name matching PEM files.",
             ) from error
 
 
 def _url_host(http: HttpSettings) -> str:
-    """How to call us in an address."""
+    """Return the host part of this server's URL."""
     if http.host in _WILDCARD_HOSTS:
         return http.hosts[0].partition(":")[0] if http.hosts else _LOOPBACK_HOSTS[0]
     return f"[{http.host}]" if ":" in http.host else http.host
 
 
-async def _serve(  # noqa: PLR0913, PLR0917 - all that is closed together
+async def _serve(  # noqa: PLR0913, PLR0917 - one caller
     settings: Settings,
     kafka: Kafka,
     names: Names,
     access: Access,
-    taken: socket.socket,
-    hire: StartThreads,
+    listener: socket.socket,
+    start_threads: StartThreads,
 ) -> int:
-    host = Catalog(
+    catalog = Catalog(
         logs_kept=settings.logs_kept,
         rejects_kept=settings.rejects_kept,
         control_kept=settings.control_kept,
         viewer_rows=settings.viewer_rows,
         spark_ui=settings.spark.ui,
     )
-    stop, code = asyncio.Event(), 0
-    here = asyncio.get_running_loop()
+    stop, exit_code = asyncio.Event(), 0
+    loop = asyncio.get_running_loop()
 
-    def stopped_by(signal_code: int) -> None:
-        nonlocal code
-        code = signal_code
+    def on_signal(signal_exit_code: int) -> None:
+        nonlocal exit_code
+        exit_code = signal_exit_code
         stop.set()
 
-    here.add_signal_handler(signal.SIGTERM, stopped_by, 0)
-    here.add_signal_handler(signal.SIGINT, stopped_by, 130)
+    loop.add_signal_handler(signal.SIGTERM, on_signal, 0)
+    loop.add_signal_handler(signal.SIGINT, on_signal, 130)
 
-    post = here.call_soon_threadsafe
-    _ = kafka.admin  # made before threads share it: of two that make it, one loses its answers
-    crew = ThreadGroup(on_failure=lambda: post(stop.set))
-    follower = LedgerFollower(kafka, names, host, post, logs_kept=settings.logs_kept)
-    crew.start("follower", follower.run)
-    crew.start("ends", EndOffsetPoller(kafka, names, host, post).run)
-    vouching = RequestSigner(kafka, names)
-    crew.start("tokens", TokenFollower(kafka, names, access, vouching, host, post).run)
-    hire(crew, TableServer(kafka, names, host, post))
-    asking = ControlProducer(kafka, settings.rules, settings.limits, host, vouching)
+    post = loop.call_soon_threadsafe
+    _ = kafka.admin  # created before threads share it: if two create it, one gets no responses
+    threads = ThreadGroup(on_failure=lambda: post(stop.set))
+    follower = LedgerFollower(kafka, names, catalog, post, logs_kept=settings.logs_kept)
+    threads.start("follower", follower.run)
+    threads.start("ends", EndOffsetPoller(kafka, names, catalog, post).run)
+    signer = RequestSigner(kafka, names)
+    threads.start("tokens", TokenFollower(kafka, names, access, signer, catalog, post).run)
+    start_threads(threads, TableServer(kafka, names, catalog, post))
+    producer = ControlProducer(kafka, settings.rules, settings.limits, catalog, signer)
     gc.collect()
-    gc.freeze()  # what was imported stays: later collections need not look at it, and viewers wait
+    gc.freeze()  # imported modules stay: later collections skip them and pause viewers for less
     try:
-        await serve(host, asking, taken, stop, access)
+        await serve(catalog, producer, listener, stop, access)
     finally:
         log.info("stopping")
         kafka.stop_waiting()
-        await asyncio.to_thread(crew.stop)
+        await asyncio.to_thread(threads.stop)
         await asyncio.to_thread(access.audit.close, _FLUSH_S)
         await asyncio.to_thread(access.sign_outs.close, _FLUSH_S)
-    crew.raise_failure()
-    return code
+    threads.raise_failure()
+    return exit_code

@@ -161,7 +161,7 @@ def test_invalid_requests_are_rejected_with_the_reason(stage: Stage, page: Page)
     says(page, "#usersTopic-info", "there is no topic users_c")
     fill(page, usersTopic="<i>b</i>")
     press(page, "Apply")
-    answer(page, "bad", '"<i>b</i>" is no topic name')
+    answer(page, "bad", '"<i>b</i>" is not a topic name')
     assert page.query_selector("#answer i") is None
 
 

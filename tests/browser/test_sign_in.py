@@ -80,7 +80,7 @@ def test_the_printed_address_signs_in_once_and_leaves_no_secret(door: AuthFixtur
             shows(page, "Ada")
             assert trouble == []
         with chrome.page(url, path=f"#code={code}") as (page, _):
-            page.get_by_text("this code is not known, was used, or is too old").wait_for()
+            page.get_by_text("this code is unknown, already used or expired").wait_for()
             assert page.evaluate(NAMES) == []
 
 
@@ -106,7 +106,7 @@ def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixtur
         url = f"http://127.0.0.1:{one.port}/"
         with chrome.page(url) as (page, trouble):
             sign_in(page, door.texts["wrong"])
-            page.get_by_text("this token is not known").wait_for()
+            page.get_by_text("this token is unknown or revoked").wait_for()
             sign_in(page, door.texts["short"])
             shows(page, "Ada")
             assert role(page) == "viewer"
@@ -161,7 +161,7 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
     ("allowed", "token", "said"),
     [
         (True, "viewer", "Ada"),
-        (True, "revoked", "this token does not count: it was revoked"),
+        (True, "revoked", "this token is not valid: it was revoked"),
         (False, "viewer", "failed: TypeError"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`livejoin config`: what is in force, from where, and nothing that is secret."""
+"""`livejoin config`: effective settings, their origin, and no secrets."""
 
 import json
 from pathlib import Path
@@ -41,9 +41,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LIVEJOIN_HTTP__PORT", "8080")
     monkeypatch.setenv("LIVEJOIN_KAFKA__SSL_CA_PEM", Authority("hunter2").pem)
     monkeypatch.setenv("LIVEJOIN_TOPICS__USERS", "env.users")
-    found = tmp_path / "livejoin.yaml"
-    found.write_text(FILE % secret)
-    return found
+    settings_file = tmp_path / "livejoin.yaml"
+    settings_file.write_text(FILE % secret)
+    return settings_file
 
 
 def _config(*arguments: str) -> str:
@@ -52,7 +52,7 @@ def _config(*arguments: str) -> str:
     return done.stdout
 
 
-def test_every_setting_says_where_it_comes_from(file: Path) -> None:
+def test_every_setting_has_its_origin(file: Path) -> None:
     rows = json.loads(_config("-c", str(file), "--output", "json"))
     found = {row["setting"]: (row["value"], row["from"]) for row in rows}
     assert found["name"] == ("crm", "file")
@@ -65,9 +65,7 @@ def test_every_setting_says_where_it_comes_from(file: Path) -> None:
     assert found["standby_s"] == (900, "default")
 
 
-def test_what_may_be_secret_is_hidden_and_what_comes_from_elsewhere_stays_as_written(
-    file: Path,
-) -> None:
+def test_secrets_are_hidden_and_references_stay_unresolved(file: Path) -> None:
     for output in ("table", "json"):
         assert "hunter2" not in _config("-c", str(file), "--output", output)
     rows = json.loads(_config("-c", str(file), "--output", "json"))
@@ -81,7 +79,7 @@ def test_what_may_be_secret_is_hidden_and_what_comes_from_elsewhere_stays_as_wri
     assert found["checkpoints"] == f"s3a://{HIDDEN}@bucket/x"
 
 
-def test_without_a_file_all_are_defaults() -> None:
+def test_without_a_file_all_settings_are_defaults() -> None:
     lines = [line.split() for line in _config().splitlines()]
     assert lines[0] == ["setting", "value", "from"]
     assert ["topics.users", "users", "default"] in lines
@@ -89,19 +87,19 @@ def test_without_a_file_all_are_defaults() -> None:
     assert {line[-1] for line in lines[1:]} == {"default"}
 
 
-def test_a_whole_section_may_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_section_can_come_from_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
         "LIVEJOIN_KAFKA", '{"bootstrap.servers": "k:1", "ssl.key.password": "hunter2"}'
     )
     monkeypatch.setenv("LIVEJOIN_KAFKA__SECURITY_PROTOCOL", "SSL")
-    found = _config()
-    assert "hunter2" not in found
+    output = _config()
+    assert "hunter2" not in output
     assert ["kafka.bootstrap.servers", "k:1", "environment"] in [
-        line.split() for line in found.splitlines()
+        line.split() for line in output.splitlines()
     ]
 
 
-def test_wrong_settings_are_named(tmp_path: Path) -> None:
+def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("nam: x")
     done = CliRunner().invoke(main.cli, ["config", "-c", str(file)])
@@ -109,13 +107,13 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
     assert "did you mean name?" in str(done.exception)
 
 
-def test_what_comes_from_a_file_of_properties_is_named_and_hidden_too(tmp_path: Path) -> None:
-    below, file = tmp_path / "client.properties", tmp_path / "livejoin.yaml"
-    below.write_text(
+def test_values_from_kafka_file_have_their_origin_and_are_hidden(tmp_path: Path) -> None:
+    properties, file = tmp_path / "client.properties", tmp_path / "livejoin.yaml"
+    properties.write_text(
         "bootstrap.servers=k:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
-        "sasl.username=me\nsasl.password=hunter2\nclient.id=below\n"
+        "sasl.username=me\nsasl.password=hunter2\nclient.id=properties\n"
     )
-    file.write_text(f"kafka_file: {below}\nkafka: {{client.id: above}}")
+    file.write_text(f"kafka_file: {properties}\nkafka: {{client.id: above}}")
     rows = json.loads(_config("-c", str(file), "--output", "json"))
     found = {row["setting"]: (row["value"], row["from"]) for row in rows}
     assert found["kafka.bootstrap.servers"] == ("k:1", "kafka_file")

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from livejoin import __version__
-from livejoin.cli import main
+from livejoin.cli import doctor, main
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import run_server
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.usefixtures("no_settings")
 
 
 def _run(*arguments: str) -> Result:
-    """In this process: quick, but what ends a command early is raised as it is."""
+    """Run in this process: fast, but errors are raised instead of becoming exit codes."""
     return CliRunner().invoke(main.cli, arguments)
 
 
-def _really_run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """As a person does."""
+def _run_process(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run as a child process."""
     return subprocess.run(
         [LIVEJOIN, *arguments], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
@@ -43,7 +43,7 @@ def _really_run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port on which nobody listens, and nobody will: it is bound."""
+    """A port that refuses connections: bound, but not listening."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield int(bound.getsockname()[1])
@@ -52,12 +52,12 @@ def closed_port() -> Iterator[int]:
 # --- usage
 
 
-def test_the_version_is_printed() -> None:
-    done = _really_run("--version")
+def test_version_option_prints_the_version() -> None:
+    done = _run_process("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"livejoin {__version__}\n", "")
 
 
-def test_the_help_lists_every_command_with_a_sentence() -> None:
+def test_help_lists_every_command_with_a_summary() -> None:
     done = _run("--help")
     assert done.exit_code == 0
     for command in COMMANDS:
@@ -67,14 +67,14 @@ def test_the_help_lists_every_command_with_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command: str) -> None:
+def test_every_command_has_help(command: str) -> None:
     done = _run(command, "--help")
     assert done.exit_code == 0
     assert f"{command} [OPTIONS]" in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nope"], "No such command 'nope'"),
         (["--nope"], "No such option: --nope"),
@@ -82,32 +82,32 @@ def test_every_command_explains_itself(command: str) -> None:
         (["status", "--output", "xml"], "'xml' is not one of"),
     ],
 )
-def test_wrong_usage_exits_with_2(arguments: list[str], said: str) -> None:
+def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
     done = _run(*arguments)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
-def test_a_wrong_setting_exits_with_2_and_one_clear_line(tmp_path: Path) -> None:
+def test_a_wrong_setting_exits_with_2_and_one_line(tmp_path: Path) -> None:
     file = tmp_path / "livejoin.yaml"
     file.write_text("topics: {user: x}")
-    done = _really_run("run", "-c", str(file))
+    done = _run_process("run", "-c", str(file))
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "livejoin: topics.user is no setting: did you mean users?\n"
+    assert done.stderr == "livejoin: unknown setting topics.user: did you mean users?\n"
 
 
 # --- status
 
 
-def test_status_against_nothing_exits_with_1_and_says_what_to_do(closed_port: int) -> None:
-    done = _really_run("status", "--url", f"http://127.0.0.1:{closed_port}/")
+def test_status_of_an_unreachable_server_exits_with_1_and_a_hint(closed_port: int) -> None:
+    done = _run_process("status", "--url", f"http://127.0.0.1:{closed_port}/")
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == (
-        f"livejoin: no livejoin answers at http://127.0.0.1:{closed_port}/:"
+        f"livejoin: no livejoin responds at http://127.0.0.1:{closed_port}/:"
         f" [Errno {ECONNREFUSED}] {os.strerror(ECONNREFUSED)}\n"
-        "  Start one with `livejoin demo`, or name it with --url.\n"
+        "  Start one with `livejoin demo`, or set its URL with --url.\n"
     )
 
 
@@ -121,7 +121,7 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{serving.port}"
 
 
-def test_status_prints_the_row_and_the_counts(url: str) -> None:
+def test_status_prints_the_status_row_and_the_counts(url: str) -> None:
     done = _run("status", "--url", url)
     assert done.exit_code == 0
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
@@ -131,15 +131,15 @@ def test_status_prints_the_row_and_the_counts(url: str) -> None:
     assert ["users", "3 read, 2 rows, 1 rejected, 0 tombstones"] in lines
 
 
-def test_status_prints_which_tables_are_full_and_from_when_on() -> None:
+def test_status_prints_which_tables_are_capped_and_since_when() -> None:
     host = Catalog()
     host.apply_state(live(1, max_rows=2))
     host.apply(chunk(1, 3, *(user(n, ts=1_700_000_000_000 + 1000 * n) for n in range(3))))
     with run_server(host) as full:
         done = _run("status", "--url", f"http://127.0.0.1:{full.port}")
     assert done.exit_code == 0, done.output
-    told = "users_ui       the newest 2 rows, from 2023-11-14T22:13:21+00:00 on"
-    assert done.stdout.splitlines()[-1] == told
+    expected = "users_ui       newest 2 rows, since 2023-11-14T22:13:21+00:00"
+    assert done.stdout.splitlines()[-1] == expected
 
 
 def test_status_prints_json(url: str) -> None:
@@ -147,31 +147,29 @@ def test_status_prints_json(url: str) -> None:
     assert json.loads(done.stdout)["sources"]["users"]["read"] == 3
 
 
-def test_the_address_may_come_from_the_environment(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_url_can_come_from_the_environment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIVEJOIN_URL", url)
     assert _run("status").exit_code == 0
 
 
 @pytest.fixture
-def stranger() -> Iterator[Callable[[bytes], str]]:
-    """A server that gives one answer, whatever it is asked."""
+def foreign_server() -> Iterator[Callable[[bytes], str]]:
+    """Starts a server that sends one fixed response."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threads = []
 
-        def answering(answer: bytes) -> str:
+        def start(response: bytes) -> str:
             def serve() -> None:
                 connection, _ = listening.accept()
                 with connection:
                     connection.recv(65536)
-                    connection.sendall(answer)
+                    connection.sendall(response)
 
             threads.append(threading.Thread(target=serve))
             threads[0].start()
             return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
-        yield answering
+        yield start
         for thread in threads:
             thread.join()
 
@@ -179,23 +177,23 @@ def stranger() -> Iterator[Callable[[bytes], str]]:
 OK = b"HTTP/1.0 200 OK\r\n\r\n"
 
 
-# urllib leaves the socket of an answer that is not HTTP to the collector
+# urllib leaves the socket of a response that is not HTTP to the garbage collector
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
-        pytest.param(OK + b"<html>", id="a page"),
+        pytest.param(OK + b"<html>", id="HTML"),
         pytest.param(b"HTTP/1.0 404 Not Found\r\n\r\n", id="not found"),
-        pytest.param(b"", id="nothing"),
+        pytest.param(b"", id="empty"),
         pytest.param(b"\x15\x03\x03\0\x02\x02\n", id="not HTTP"),
-        pytest.param(OK + b"[1]", id="a list"),
-        pytest.param(OK + b"{}", id="another object"),
+        pytest.param(OK + b"[1]", id="JSON list"),
+        pytest.param(OK + b"{}", id="other JSON object"),
     ],
 )
-def test_status_says_that_what_answers_is_no_livejoin(
-    stranger: Callable[[bytes], str], answer: bytes
+def test_status_rejects_a_server_that_is_not_livejoin(
+    foreign_server: Callable[[bytes], str], response: bytes
 ) -> None:
-    assert isinstance(_run("status", "--url", stranger(answer)).exception, AskError)
+    assert isinstance(_run("status", "--url", foreign_server(response)).exception, AskError)
 
 
 # --- doctor
@@ -205,15 +203,15 @@ def test_status_says_that_what_answers_is_no_livejoin(
 def config(
     tmp_path: Path, closed_port: int, java_home: Java, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Settings that lead nowhere, on a machine that has Java."""
+    """Settings with an unreachable broker, on a machine that has Java."""
     java_home("#!/bin/sh\necho 'openjdk version \"17.0.15\"' >&2\n")
-    monkeypatch.setattr(main, "_REACH_S", 0.1)
+    monkeypatch.setattr(doctor, "_REACH_S", 0.1)
     file = tmp_path / "livejoin.yaml"
     file.write_text(f"kafka: {{bootstrap.servers: '127.0.0.1:{closed_port}'}}")
     return file
 
 
-def test_doctor_calls_a_kafka_bad_that_cannot_be_reached(config: Path, closed_port: int) -> None:
+def test_doctor_fails_if_kafka_is_unreachable(config: Path, closed_port: int) -> None:
     done = _run("doctor", "-c", str(config))
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
@@ -238,7 +236,7 @@ def test_doctor_prints_json(config: Path) -> None:
     }
 
 
-def test_doctor_goes_on_where_java_is_missing(
+def test_doctor_continues_if_java_is_missing(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -248,14 +246,14 @@ def test_doctor_goes_on_where_java_is_missing(
     assert "ok   settings" in done.stdout
 
 
-def test_doctor_calls_wrong_settings_bad(config: Path) -> None:
+def test_doctor_fails_on_wrong_settings(config: Path) -> None:
     config.write_text("nam: x")
     done = _run("doctor", "-c", str(config))
     assert done.exit_code == 1
-    assert done.stdout.splitlines()[-1] == ("BAD  settings   nam is no setting: did you mean name?")
+    assert done.stdout.splitlines()[-1] == "BAD  settings   unknown setting nam: did you mean name?"
 
 
-def test_doctor_calls_a_property_bad_that_kafka_does_not_know(config: Path) -> None:
+def test_doctor_fails_on_an_unknown_kafka_property(config: Path) -> None:
     config.write_text(f"{config.read_text()[:-1]}, no.such.property: 1}}")
     done = _run("doctor", "-c", str(config))
     assert "no.such.property" in done.stdout

@@ -1,4 +1,4 @@
-"""The commands that read, against a real server over a Kafka from memory."""
+"""The reading commands, against a real server over an in-memory Kafka."""
 
 import csv
 import io
@@ -49,8 +49,8 @@ def serving() -> Iterator[RunningServer]:
     users = [user(i, name=f"n{i}", age=i) for i in range(30)]
     host.apply(chunk(3, 31, *users, user(30, name="\x1b[31mred\n", age=None)))
     host.set_status({"usersTopic": "users", "state": "live", "generation": 3, "progress": 100})
-    with run_server(host, kafka=KAFKA) as one:
-        yield one
+    with run_server(host, kafka=KAFKA) as server:
+        yield server
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def _json(url: str, *arguments: str) -> Any:
 # --- tables and rows
 
 
-def test_tables_are_listed_with_rows_and_columns(url: str) -> None:
+def test_tables_lists_rows_and_columns(url: str) -> None:
     lines = _run(url, "tables").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(spec.ALL_TABLES)
     assert lines[0].split(maxsplit=2)[1:] == ["31", "userId, name, email, age, _id, _ts"]
-    assert [one["name"] for one in _json(url, "tables")["tables"]] == list(spec.ALL_TABLES)
+    assert [table["name"] for table in _json(url, "tables")["tables"]] == list(spec.ALL_TABLES)
 
 
 def test_show_prints_the_first_rows_without_hidden_columns(url: str) -> None:
@@ -87,9 +87,9 @@ def test_show_prints_the_first_rows_without_hidden_columns(url: str) -> None:
     assert done.stderr == "20 of 31 rows of generation 3\n"
 
 
-def test_show_passes_on_what_is_asked(url: str) -> None:
-    wanted = ["--columns", "_id,age", "--filter", 'age>=10 and name~"N2"', "--sort", "-age"]
-    done = _run(url, "show", "users_ui", *wanted, "--limit", "2", "--offset", "1")
+def test_show_passes_its_options_to_the_server(url: str) -> None:
+    options = ["--columns", "_id,age", "--filter", 'age>=10 and name~"N2"', "--sort", "-age"]
+    done = _run(url, "show", "users_ui", *options, "--limit", "2", "--offset", "1")
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["_id", "age"],
         ["0-28", "28"],
@@ -98,13 +98,13 @@ def test_show_passes_on_what_is_asked(url: str) -> None:
     assert done.stderr == "2 of 10 rows of generation 3\n"
 
 
-def test_show_lets_nothing_in_a_cell_reach_the_terminal(url: str) -> None:
+def test_show_escapes_control_characters_in_cells(url: str) -> None:
     done = _run(url, "show", "users_ui", "--filter", "age is null")
     assert r"\x1b[31mred\n" in done.stdout
     assert "\x1b" not in done.stdout
 
 
-def test_show_prints_every_format(url: str) -> None:
+def test_show_supports_every_format(url: str) -> None:
     rows = list(
         csv.DictReader(io.StringIO(_run(url, "show", "users_ui", "--format", "csv").stdout))
     )
@@ -115,26 +115,26 @@ def test_show_prints_every_format(url: str) -> None:
     assert (body["total"], len(body["rows"])) == (31, 1)
 
 
-def test_show_of_nothing_says_so(url: str) -> None:
+def test_show_of_an_empty_table_prints_only_the_count(url: str) -> None:
     done = _run(url, "show", "accounts_ui")
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == "0 of 0 rows of generation 3\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["show", "nope"], "there is no table 'nope'"),
-        (["show", "a/b?c"], 'there is nothing at "/api/v1/tables/a/b%3Fc"'),
+        (["show", "a/b?c"], 'no route or file at "/api/v1/tables/a/b%3Fc"'),
         (["show", "users_ui", "--filter", "agee=1"], "Did you mean age?"),
         (["show", "users_ui", "--sort", "x", "--format", "csv"], 'sort: there is no column "x"'),
         (["peek", "usres"], "Did you mean users?"),
     ],
 )
-def test_what_the_server_refuses_is_said(url: str, arguments: list[str], said: str) -> None:
+def test_errors_from_the_server_are_raised(url: str, arguments: list[str], message: str) -> None:
     error = _run(url, *arguments).exception
     assert isinstance(error, AskError)
-    assert said in str(error)
+    assert message in str(error)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_wrong_usage_exits_with_2(url: str, arguments: list[str]) -> None:
 # --- topics
 
 
-def test_topics_are_listed(url: str) -> None:
+def test_topics_lists_kind_partitions_records_and_newest(url: str) -> None:
     lines = [line.split(maxsplit=4) for line in _run(url, "topics").stdout.splitlines()]
     assert lines[0][:4] == ["name", "kind", "partitions", "records"]
     assert lines[1][:3] == ["broken", "data", "1"]
@@ -157,7 +157,7 @@ def test_topics_are_listed(url: str) -> None:
     assert _json(url, "topics")["total"] == 3
 
 
-def test_peek_prints_messages_and_why_one_is_no_record(url: str) -> None:
+def test_peek_prints_messages_and_why_a_value_is_not_a_record(url: str) -> None:
     assert _run(url, "peek", "users").stdout.splitlines() == [
         "1/1  1970-01-01T00:00:03.000Z",
         "    null",
@@ -168,14 +168,14 @@ def test_peek_prints_messages_and_why_one_is_no_record(url: str) -> None:
         "0/4  1970-01-01T00:00:01.000Z",
         '    {"userId": "u1"}',
     ]
-    (one,) = _json(url, "peek", "users", "--count", "1")["messages"]
-    assert (one["partition"], one["offset"], one["value"]) == (1, 1, None)
+    (message,) = _json(url, "peek", "users", "--count", "1")["messages"]
+    assert (message["partition"], message["offset"], message["value"]) == (1, 1, None)
 
 
 # --- schema
 
 
-def test_schema_is_that_of_the_control_message() -> None:
+def test_schema_prints_the_schema_of_control_messages() -> None:
     done = CliRunner().invoke(main.cli, ["schema"])
     assert json.loads(done.stdout) == control_schema.CONTROL
     listed = CliRunner().invoke(main.cli, ["schema", "--output", "table"]).stdout.splitlines()
@@ -183,82 +183,82 @@ def test_schema_is_that_of_the_control_message() -> None:
     assert fields == ["field", *control_schema.CONTROL["properties"]]
 
 
-# --- watching
+# --- status --watch
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """What a shell runs in the background ignores Ctrl-C, and so does all that it starts."""
+    """Restores the SIGINT handler: background jobs of a shell, and their children, ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def _until(process: "subprocess.Popen[bytes]", read: int, said: bytes) -> bytes:
-    """What a process has written once it has said something."""
-    found, deadline = b"", time.monotonic() + LIMIT_S
-    while said not in found:
-        assert time.monotonic() < deadline, found
-        assert process.poll() is None, found
-        if select.select([read], [], [], 0.1)[0]:
-            found += os.read(read, 65536)
-    return found
+def _read_until(process: "subprocess.Popen[bytes]", fd: int, expected: bytes) -> bytes:
+    """Read the output of a process until it contains a text."""
+    output, deadline = b"", time.monotonic() + LIMIT_S
+    while expected not in output:
+        assert time.monotonic() < deadline, output
+        assert process.poll() is None, output
+        if select.select([fd], [], [], 0.1)[0]:
+            output += os.read(fd, 65536)
+    return output
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_status_watched_through_a_pipe_prints_a_line_per_change() -> None:
+def test_watch_prints_a_line_per_change_to_a_pipe() -> None:
     host = Catalog()
     host.set_status({"state": "waiting", "message": "no users"})
-    with run_server(host) as one:
-        command = [LIVEJOIN, "status", "--watch", "--url", f"http://127.0.0.1:{one.port}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
-            assert watching.stdout is not None
-            read = watching.stdout.fileno()
-            first = _until(watching, read, b"message=no users\n")
-            one.run_on_loop(lambda host: host.set_status({"state": "live", "generation": 1}))
-            second = _until(watching, read, b"generation=1\n")
-            watching.send_signal(signal.SIGINT)
-            rest, errors = watching.communicate(timeout=LIMIT_S)
-    assert watching.returncode == 130
+    with run_server(host) as server:
+        command = [LIVEJOIN, "status", "--watch", "--url", f"http://127.0.0.1:{server.port}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            fd = process.stdout.fileno()
+            first = _read_until(process, fd, b"message=no users\n")
+            server.run_on_loop(lambda host: host.set_status({"state": "live", "generation": 1}))
+            second = _read_until(process, fd, b"generation=1\n")
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130
     assert (rest, errors) == (b"", b"")
     lines = (first + second).decode().splitlines()
     assert [line.split()[1] for line in lines] == ["waiting", "live"]
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_status_watched_as_json_goes_on_while_livejoin_is_away() -> None:
+def test_watch_as_json_continues_while_livejoin_is_unreachable() -> None:
     host = Catalog()
-    with run_server(host) as one:
+    with run_server(host) as server:
         command = [LIVEJOIN, "status", "--watch", "--output", "json"]
-        command += ["--url", f"http://127.0.0.1:{one.port}"]
-        watching = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert watching.stdout is not None
-        read = watching.stdout.fileno()
-        found = _until(watching, read, b"\n")
-    with watching:
-        found += _until(watching, read, b"unreachable")
-        watching.send_signal(signal.SIGINT)
-        found += watching.communicate(timeout=LIMIT_S)[0]
-    states = [json.loads(line)["state"] for line in found.decode().splitlines()]
+        command += ["--url", f"http://127.0.0.1:{server.port}"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        fd = process.stdout.fileno()
+        output = _read_until(process, fd, b"\n")
+    with process:
+        output += _read_until(process, fd, b"unreachable")
+        process.send_signal(signal.SIGINT)
+        output += process.communicate(timeout=LIMIT_S)[0]
+    states = [json.loads(line)["state"] for line in output.decode().splitlines()]
     assert states == ["starting", "unreachable"]
-    assert watching.returncode == 130
+    assert process.returncode == 130
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_status_watched_on_a_terminal_is_drawn_in_place(url: str) -> None:
-    terminal, slave = pty.openpty()
+def test_watch_redraws_in_place_on_a_terminal(url: str) -> None:
+    terminal, child_end = pty.openpty()
     command = [LIVEJOIN, "status", "--watch", "--url", url]
-    with subprocess.Popen(command, stdout=slave, stderr=slave) as watching:
-        os.close(slave)
-        found = _until(watching, terminal, b"F\x1b[J")  # up again, and what was there is gone
-        watching.send_signal(signal.SIGINT)
-        watching.wait(LIMIT_S)
+    with subprocess.Popen(command, stdout=child_end, stderr=child_end) as process:
+        os.close(child_end)
+        output = _read_until(process, terminal, b"F\x1b[J")  # cursor up, then erase
+        process.send_signal(signal.SIGINT)
+        process.wait(LIMIT_S)
     os.close(terminal)
-    assert watching.returncode == 130
-    assert found.startswith(b"\x1b[JusersTopic     users")
+    assert process.returncode == 130
+    assert output.startswith(b"\x1b[JusersTopic     users")
 
 
-# --- texts
+# --- formatting
 
 
 @pytest.mark.parametrize(
@@ -274,11 +274,11 @@ def test_status_watched_on_a_terminal_is_drawn_in_place(url: str) -> None:
         ("x" * 61, "x" * 59 + "…"),
     ],
 )
-def test_a_cell_is_one_harmless_line(value: Any, text: str) -> None:
+def test_a_cell_is_one_escaped_line(value: Any, text: str) -> None:
     assert format_cell(value) == text
 
 
-def test_a_table_is_aligned_also_with_wide_letters() -> None:
+def test_a_table_is_aligned_with_wide_characters() -> None:
     rows: list[dict[str, Any]] = [
         {"a": "日本", "n": 1},
         {"a": "e\u0301", "n": None},

@@ -1,4 +1,4 @@
-"""Nothing that livejoin is told reaches a terminal as anything but text."""
+"""Untrusted text never reaches a terminal as control characters."""
 
 import contextlib
 import json
@@ -26,14 +26,14 @@ from tables.samples import chunk, final, live
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 
-# a title, a colour by C1, a line that is turned round, one that is written over
+# sets the title, a C1 colour, text direction; carriage return and backspace overwrite
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202eevil\u2066\r\x08\x00"
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 
 
-def _plain(text: str) -> None:
-    bad = {one for one in text if not one.isprintable()} - {"\n"}
-    assert not bad, (bad, text)
+def _assert_escaped(text: str) -> None:
+    unprintable = {char for char in text if not char.isprintable()} - {"\n"}
+    assert not unprintable, (unprintable, text)
     assert "evil" in text
 
 
@@ -50,8 +50,8 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{serving.port}"
 
 
-class _Evil(BaseHTTPRequestHandler):
-    """Whoever answers, a proxy or a livejoin that was taken over, may say anything."""
+class _HostileHandler(BaseHTTPRequestHandler):
+    """A proxy or a compromised livejoin can send anything."""
 
     def do_GET(self) -> None:
         self._answer({
@@ -90,12 +90,12 @@ class _Evil(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
-def evil() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Evil) as server:
+def hostile_url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _HostileHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -104,10 +104,10 @@ def evil() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", [("show", "final_ui"), ("status",)])
-def test_rows_and_names_of_topics_are_text(url: str, command: tuple[str, ...]) -> None:
+def test_rows_and_topic_names_are_escaped(url: str, command: tuple[str, ...]) -> None:
     done = CliRunner().invoke(main.cli, [*command, "--url", url])
     assert done.exit_code == 0, done.output
-    _plain(done.stdout)
+    _assert_escaped(done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -117,77 +117,75 @@ def test_rows_and_names_of_topics_are_text(url: str, command: tuple[str, ...]) -
         *(("send", "--join", "inner"), ("preview", "--join", "inner"), ("token", "sign-in")),
     ],
 )
-def test_whatever_is_answered_is_text(evil: str, command: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(main.cli, [*command, "--url", evil])
+def test_responses_are_escaped(hostile_url: str, command: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main.cli, [*command, "--url", hostile_url])
     assert done.exit_code == 0, done.output
-    _plain(done.output)
+    _assert_escaped(done.output)
 
 
-def test_so_is_a_refusal(evil: str) -> None:
+def test_an_error_response_is_escaped(hostile_url: str) -> None:
     done = subprocess.run(
-        [LIVEJOIN, "rollback", "--url", evil], capture_output=True, check=False, timeout=60
+        [LIVEJOIN, "rollback", "--url", hostile_url], capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 1
-    _plain(done.stderr.decode())
+    _assert_escaped(done.stderr.decode())
 
 
 @contextlib.contextmanager
-def _terminal(*command: str) -> Iterator[str]:
-    """What a command prints on a terminal."""
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([LIVEJOIN, *command], stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        found = b""
-        with contextlib.suppress(OSError):  # how a terminal ends
-            while more := os.read(ours, 65536):
-                found += more
-        os.close(ours)
+def _run_in_terminal(*command: str) -> Iterator[str]:
+    """The output of a command on a terminal."""
+    terminal, child_end = pty.openpty()
+    with subprocess.Popen([LIVEJOIN, *command], stdout=child_end, stderr=child_end) as process:
+        os.close(child_end)
+        output = b""
+        with contextlib.suppress(OSError):  # EIO is the end of a terminal
+            while chunk := os.read(terminal, 65536):
+                output += chunk
+        os.close(terminal)
         assert process.wait(60) == 0
-    yield found.decode().replace("\r\n", "\n")  # a terminal's own
+    yield output.decode().replace("\r\n", "\n")  # added by the terminal
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
-def test_formats_for_programs_are_text_on_a_terminal_and_bytes_elsewhere(
-    url: str, form: str
-) -> None:
+def test_machine_formats_are_escaped_on_a_terminal_and_raw_elsewhere(url: str, form: str) -> None:
     command = ("show", "final_ui", "--format", form, "--url", url)
-    with _terminal(*command) as shown:
-        _plain(shown)
+    with _run_in_terminal(*command) as output:
+        _assert_escaped(output)
     done = subprocess.run([LIVEJOIN, *command], capture_output=True, check=True, timeout=60)
-    told = done.stdout.decode()
-    assert "\u202e" in told or "\\u202e" in told
+    raw = done.stdout.decode()
+    assert "\u202e" in raw or "\\u202e" in raw
 
 
 # --- log lines
 
 
 @pytest.fixture
-def logging_as_usual() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     before = logging.getLogger().handlers[:]
     yield
     structlog.reset_defaults()
     logging.getLogger().handlers[:] = before
 
 
-@pytest.mark.usefixtures("logging_as_usual")
-def test_a_log_line_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("restore_logging")
+def test_log_lines_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     logging.getLogger().handlers.clear()  # pytest's own
     main.configure_logging()
     log = structlog.get_logger()
     log.warning(HOSTILE, why=HOSTILE, names=[HOSTILE])
     log.warning("failed", exc_info=AskError(HOSTILE))
     logging.getLogger("elsewhere").warning("about %s", HOSTILE)
-    said = capsys.readouterr().err
-    _plain(said)
-    assert "\nlivejoin.errors.AskError: " in said
-    assert said.count("evil") >= 5
+    output = capsys.readouterr().err
+    _assert_escaped(output)
+    assert "\nlivejoin.errors.AskError: " in output
+    assert output.count("evil") >= 5
 
 
-# --- the function
+# --- the function escape_unprintable
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("Ada Lovelace, 北京, naïve 🙂", "Ada Lovelace, 北京, naïve 🙂"),
         ("\x1b[31m", "\\x1b[31m"),
@@ -197,9 +195,9 @@ def test_a_log_line_is_text(capsys: pytest.CaptureFixture[str]) -> None:
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_does_not_print_is_shown_as_an_escape(text: str, shown: str) -> None:
-    assert escape_unprintable(text) == shown
+def test_unprintable_characters_are_escaped(text: str, expected: str) -> None:
+    assert escape_unprintable(text) == expected
 
 
-def test_lines_can_be_kept() -> None:
+def test_line_breaks_can_be_kept() -> None:
     assert escape_unprintable("a\nb\x1b", keep="\n") == "a\nb\\x1b"

@@ -10,7 +10,7 @@ from tables.samples import chunk, final, live, user
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
-    """The real server with generation 1, one user and one joined row, and a quick heart."""
+    """A real server with generation 1, one user, one joined row and fast heartbeats."""
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
     with run_server(filled()) as serving:
         yield serving

@@ -1,4 +1,4 @@
-"""A table server as the protocol describes it, without a socket: what it holds is plain."""
+"""A model of the table server's side of the protocol, without a socket."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def table_hash(rows: pa.Table) -> str:
 
 
 class ServerModel:
-    """What is live, the changes since, and one client's subscription."""
+    """The live rows, their history, and one client's subscription."""
 
     def __init__(self, *, resumes: bool = True) -> None:
         self.resumes = resumes
@@ -50,7 +50,7 @@ class ServerModel:
         self.held: tuple[int, int] | None = None  # by the client
 
     def answer(self, text: str) -> bytes:
-        """To a subscription."""
+        """Return the frame that answers a subscription."""
         message = json.loads(text)
         self.tables = message["subscribe"]
         resume = message.get("resume") if self.resumes else None
@@ -58,7 +58,7 @@ class ServerModel:
         return self._catch_up()
 
     def _catch_up(self) -> bytes:
-        """What a client does not hold: all, or what changed, or nothing while nothing is live."""
+        """Return the frame that brings the client up to date: snapshots, changes, or no data."""
         whole = [self._whole(name) for name in self.tables]
         if self.held is None:
             return self.frame("data", whole)
@@ -78,7 +78,7 @@ class ServerModel:
         return self.frame("data", parts, resumed=True)
 
     def go_live(self, *changes: tuple[str, str | None]) -> bytes:
-        """The newest generation is shown again, with what has been added to it since."""
+        """Make the newest generation live again, with further changes."""
         self.generation = max(self.history)
         history = self.history[self.generation]
         history += changes
@@ -89,7 +89,7 @@ class ServerModel:
         return self._catch_up()
 
     def put(self, row_id: str, name: str | None) -> bytes:
-        """A row, or its removal."""
+        """Change a row, or remove it if the name is None."""
         assert self.generation is not None
         self.seq += 1
         self.history[self.generation].append((row_id, name))
@@ -108,7 +108,7 @@ class ServerModel:
         return self.frame("cutover", [self._whole(FINAL)])
 
     def forget(self) -> bytes:
-        """As one that has just started."""
+        """Lose everything, like a server that just started."""
         self.generation, self.seq, self.rows[FINAL] = None, 0, {}
         return self.frame("cutover", [self._whole(FINAL)])
 

@@ -1,4 +1,4 @@
-"""What waits for one iterator."""
+"""Pending changes of one iterator."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from livejoin.client.protocol import Change, ClientSession
 
 
 class Fed:
-    """A session whose changes are offered to one feed."""
+    """A session whose changes go to one queue."""
 
     def __init__(self) -> None:
         self.server, self.session, self.feed = (
@@ -32,11 +32,11 @@ class Fed:
         return found
 
 
-def test_before_anything_came_there_is_nothing() -> None:
+def test_it_is_empty_before_the_first_frame() -> None:
     assert ChangeQueue(FINAL).get(ClientSession(FINAL)) is None
 
 
-def test_it_starts_with_all_rows_and_goes_on_with_changes_in_order() -> None:
+def test_it_yields_a_snapshot_then_changes_in_order() -> None:
     fed = Fed()
     fed.give(fed.server.put("a", "Ada"))
     assert fed.taken() == [("snapshot", 1, ["a"])]
@@ -46,10 +46,10 @@ def test_it_starts_with_all_rows_and_goes_on_with_changes_in_order() -> None:
     assert fed.taken() == []
 
 
-def test_whoever_falls_behind_gets_all_rows_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_gets_a_snapshot_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.taken()
-    monkeypatch.setattr(feeds, "_WAITING_BYTES", 200)
+    monkeypatch.setattr(feeds, "_MAX_PENDING_BYTES", 200)
     for n in range(20):
         fed.give(fed.server.put(f"{n % 3}", f"{n}"))
     ((kind, _, ids),) = fed.taken()
@@ -58,10 +58,10 @@ def test_whoever_falls_behind_gets_all_rows_instead(monkeypatch: pytest.MonkeyPa
     assert fed.taken() == [("remove", 1, ["0"])]
 
 
-def test_whoever_falls_behind_still_learns_of_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_still_sees_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.taken()
-    monkeypatch.setattr(feeds, "_WAITING_BYTES", 1)
+    monkeypatch.setattr(feeds, "_MAX_PENDING_BYTES", 1)
     fed.give(fed.server.cut_over(["x", "y"]))
     fed.give(fed.server.put("2", "z"))
     fed.give(fed.server.put("3", "z"))
@@ -69,7 +69,7 @@ def test_whoever_falls_behind_still_learns_of_a_cutover(monkeypatch: pytest.Monk
     assert (kind, generation, sorted(ids)) == ("cutover", 2, ["0", "1", "2", "3"])
 
 
-def test_a_cutover_makes_what_waits_needless() -> None:
+def test_a_cutover_discards_pending_changes() -> None:
     fed = Fed()
     fed.taken()
     fed.give(fed.server.put("a", "Ada"))

@@ -1,4 +1,4 @@
-"""The client's protocol, alone: whatever happens, it holds what the server holds."""
+"""The client session without a socket: it always ends with the rows of the server."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from livejoin.errors import ProtocolViolation
 
 
 class Wired:
-    """A session and a server, and the socket between them."""
+    """A session connected to a modelled server."""
 
     def __init__(self, server: ServerModel | None = None, *tables: str) -> None:
         self.server = server or ServerModel()
@@ -35,7 +35,7 @@ class Wired:
         self._answer(self.session.connected())
 
     def deliver(self, data: bytes) -> None:
-        """Give it a frame, and what it asks for then."""
+        """Deliver a frame, and answer what the session then sends."""
         self.now += 1
         for event in self.session.receive(data, self.now):
             if isinstance(event, Change):
@@ -71,7 +71,7 @@ def wired() -> Wired:
     return one
 
 
-def test_first_comes_everything() -> None:
+def test_the_first_frame_contains_all_tables() -> None:
     one = Wired()
     one.server.put("a", "Ada")
     assert one.session.snapshot(FINAL) is None
@@ -82,7 +82,7 @@ def test_first_comes_everything() -> None:
     assert (one.session.generation, one.session.seq) == (1, 1)
 
 
-def test_then_come_changes_with_their_place(wired: Wired) -> None:
+def test_changes_have_generation_and_seq(wired: Wired) -> None:
     wired.deliver(wired.server.put("b", "Bob"))
     wired.deliver(wired.server.put("a", None))
     assert wired.kinds == [(FINAL, "upsert"), (FINAL, "remove")]
@@ -91,14 +91,14 @@ def test_then_come_changes_with_their_place(wired: Wired) -> None:
     assert list(wired.held) == ["b"]
 
 
-def test_a_cutover_replaces_data_and_leaves_the_rest(wired: Wired) -> None:
+def test_a_cutover_replaces_data_tables_only(wired: Wired) -> None:
     wired.deliver(wired.server.cut_over(["Cy"]))
     assert wired.kinds == [(FINAL, "cutover")]
     assert wired.changes[0].generation == 2
     assert wired.held == wired.server.rows[FINAL]
 
 
-def test_a_lost_socket_is_resumed_where_it_was(wired: Wired) -> None:
+def test_a_lost_socket_is_resumed(wired: Wired) -> None:
     wired.deliver(wired.server.put("b", "Bob"))
     wired.deliver(wired.server.heartbeat())
     wired.lose()
@@ -112,7 +112,7 @@ def test_a_lost_socket_is_resumed_where_it_was(wired: Wired) -> None:
     assert wired.session.reconnects == 1
 
 
-def test_a_heartbeat_moves_the_place_to_resume_from(wired: Wired) -> None:
+def test_a_heartbeat_advances_the_resume_position(wired: Wired) -> None:
     wired.server.put("u", "of a table that is not ours")
     wired.server.rows[FINAL].pop("u")  # so the heartbeat counts it out
     wired.deliver(wired.server.heartbeat())
@@ -121,7 +121,7 @@ def test_a_heartbeat_moves_the_place_to_resume_from(wired: Wired) -> None:
     assert wired.said[-1]["resume"] == {"generation": 1, "seq": 2}
 
 
-def test_a_server_that_does_not_resume_sends_everything(wired: Wired) -> None:
+def test_a_server_that_cannot_resume_sends_snapshots(wired: Wired) -> None:
     wired.server.resumes = False
     wired.lose()
     wired.server.put("b", "Bob")
@@ -130,14 +130,14 @@ def test_a_server_that_does_not_resume_sends_everything(wired: Wired) -> None:
     assert wired.held == wired.server.rows[FINAL]
 
 
-def test_a_swap_that_was_missed_is_a_cutover(wired: Wired) -> None:
+def test_a_swap_while_disconnected_is_a_cutover(wired: Wired) -> None:
     wired.lose()
     wired.server.cut_over(["Cy"])
     wired.connect()
     assert wired.kinds == [(STATUS, "snapshot"), (FINAL, "cutover")]
 
 
-def test_with_other_tables_nothing_is_resumed(wired: Wired) -> None:
+def test_a_changed_set_of_tables_is_not_resumed(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     one.connect()
     one.lose()
@@ -147,7 +147,7 @@ def test_with_other_tables_nothing_is_resumed(wired: Wired) -> None:
     assert one.held == one.server.rows[FINAL]
 
 
-def test_a_table_that_is_added_makes_all_come_afresh(wired: Wired) -> None:
+def test_adding_a_table_fetches_all_tables_again(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     one.connect()
     message = one.session.add_table(FINAL)
@@ -162,7 +162,7 @@ def test_a_table_that_is_added_makes_all_come_afresh(wired: Wired) -> None:
     assert one.said[-1]["resume"] == {"generation": 1, "seq": 2}
 
 
-def test_a_table_may_be_added_before_the_first_answer(wired: Wired) -> None:
+def test_a_table_can_be_added_before_the_first_frame(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     first = one.session.connected()
     second = one.session.add_table(FINAL)
@@ -175,7 +175,7 @@ def test_a_table_may_be_added_before_the_first_answer(wired: Wired) -> None:
     assert one.session.mismatches == 0
 
 
-def test_rows_that_differ_are_counted_and_taken_afresh(wired: Wired) -> None:
+def test_a_hash_mismatch_is_counted_and_fetches_snapshots(wired: Wired) -> None:
     wired.server.put("b", "lost on the way")
     wired.deliver(wired.server.heartbeat())
     assert wired.session.mismatches == 1
@@ -185,14 +185,14 @@ def test_rows_that_differ_are_counted_and_taken_afresh(wired: Wired) -> None:
     assert wired.session.mismatches == 1
 
 
-def test_the_same_number_of_rows_is_not_enough(wired: Wired) -> None:
+def test_an_equal_row_count_is_not_enough(wired: Wired) -> None:
     wired.server.put("a", "Ada L.")
     wired.deliver(wired.server.heartbeat())
     assert wired.session.mismatches == 1
     assert wired.held["a"]["name"] == "Ada L."
 
 
-def test_a_hash_that_never_fits_asks_less_and_less_often(wired: Wired) -> None:
+def test_repeated_mismatches_back_off(wired: Wired) -> None:
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     for _ in range(100):
         wired.deliver(wired.server.heartbeat(tables=wrong))
@@ -200,7 +200,7 @@ def test_a_hash_that_never_fits_asks_less_and_less_often(wired: Wired) -> None:
     assert len(wired.said) < 12
 
 
-def test_rows_stay_when_a_server_comes_back_empty(wired: Wired) -> None:
+def test_rows_are_kept_when_a_server_restarts_empty(wired: Wired) -> None:
     before = wired.held
     wired.deliver(wired.server.forget())
     assert wired.held == before
@@ -216,7 +216,7 @@ def test_rows_stay_when_a_server_comes_back_empty(wired: Wired) -> None:
     assert wired.session.stale_reason(wired.now) is None
 
 
-def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(wired: Wired) -> None:
+def test_missed_changes_arrive_once_something_is_live_again(wired: Wired) -> None:
     wired.lose()
     wired.server.forget()
     wired.connect()
@@ -229,7 +229,7 @@ def test_what_was_missed_while_nothing_was_live_comes_when_it_is_again(wired: Wi
     assert (wired.session.mismatches, len(wired.said)) == (0, 2)
 
 
-def test_a_table_that_came_while_nothing_was_live_is_not_resumed(wired: Wired) -> None:
+def test_a_table_received_while_nothing_was_live_is_not_resumed(wired: Wired) -> None:
     one = Wired(wired.server, STATUS)
     one.connect()  # generation 1
     one.deliver(one.server.forget())
@@ -242,7 +242,7 @@ def test_a_table_that_came_while_nothing_was_live_is_not_resumed(wired: Wired) -
     assert "resume" not in one.said[-1]
 
 
-def test_of_a_large_table_the_total_is_known(wired: Wired) -> None:
+def test_the_total_of_a_large_table_is_known(wired: Wired) -> None:
     assert wired.session.total(FINAL) == 1
     wired.server.total = 1_000_000
     wired.deliver(wired.server.heartbeat())
@@ -254,9 +254,9 @@ def test_of_a_large_table_the_total_is_known(wired: Wired) -> None:
     assert wired.session.total(FINAL) == 1
 
 
-def test_it_says_why_rows_may_be_old(wired: Wired) -> None:
+def test_stale_reason_says_why_rows_may_be_stale(wired: Wired) -> None:
     session = ClientSession(STATUS)
-    assert session.stale_reason(0) == "not connected: it has just begun"
+    assert session.stale_reason(0) == "not connected: not opened yet"
     session.connected()
     assert session.stale_reason(0) == "waiting for the first rows"
     wired.deliver(wired.server.heartbeat(stale="no broker"))
@@ -266,14 +266,14 @@ def test_it_says_why_rows_may_be_old(wired: Wired) -> None:
     assert wired.session.stale_reason(wired.now) == "not connected: pulled"
 
 
-def test_a_first_snapshot_may_take_longer_than_a_heartbeat(wired: Wired) -> None:
+def test_the_first_frame_has_a_longer_timeout(wired: Wired) -> None:
     assert wired.session.receive_timeout_s == SILENCE_S
     wired.lose()
     wired.session.connected()
     assert wired.session.receive_timeout_s == FIRST_FRAME_S
 
 
-def test_waits_double_up_to_five_seconds_until_a_heartbeat_comes(wired: Wired) -> None:
+def test_backoff_doubles_up_to_five_seconds_until_a_heartbeat(wired: Wired) -> None:
     waits = [wired.session.disconnected("down") for _ in range(7)]
     assert waits == [0.25, 0.5, 1, 2, 4, 5, 5]
     wired.connect()
@@ -281,23 +281,23 @@ def test_waits_double_up_to_five_seconds_until_a_heartbeat_comes(wired: Wired) -
     assert wired.session.disconnected("down", 1.5) == 0.375
 
 
-def test_a_refusal_is_told(wired: Wired) -> None:
+def test_an_error_frame_refuses_the_subscription(wired: Wired) -> None:
     data = wired.server.frame("error", [], message="there is no table 'x'")
     assert wired.session.receive(data, 1.0) == [SubscriptionRefused("there is no table 'x'")]
 
 
-def test_a_frame_of_a_newer_format_is_refused_by_name_before_it_is_parsed(wired: Wired) -> None:
+def test_a_frame_of_a_newer_format_is_refused_before_parsing(wired: Wired) -> None:
     head = json.dumps({"format": 2, "columns": "all that is here means something else"}).encode()
     (refused,) = wired.session.receive(len(head).to_bytes(4, "big") + head, 1.0)
     assert isinstance(refused, SubscriptionRefused)
     assert refused.reason.startswith("a frame has format 2, this livejoin knows up to 1")
 
 
-def test_a_type_of_a_later_version_is_ignored(wired: Wired) -> None:
+def test_an_unknown_frame_type_is_ignored(wired: Wired) -> None:
     assert wired.session.receive(wired.server.frame("news", []), 1.0) == []
 
 
-def test_a_first_frame_that_lacks_a_table_is_garbled(wired: Wired) -> None:
+def test_a_first_frame_without_a_table_is_a_violation(wired: Wired) -> None:
     wired.lose()
     wired.session.connected()
     with pytest.raises(ProtocolViolation, match="first frame"):
@@ -309,7 +309,7 @@ def test_a_first_frame_that_lacks_a_table_is_garbled(wired: Wired) -> None:
 
 
 @given(st.binary())
-def test_rubbish_is_garbled_and_nothing_else(data: bytes) -> None:
+def test_random_bytes_are_a_violation(data: bytes) -> None:
     wired = Wired()
     wired.connect()
     with pytest.raises(ProtocolViolation):
@@ -317,7 +317,7 @@ def test_rubbish_is_garbled_and_nothing_else(data: bytes) -> None:
 
 
 @given(st.integers(0))
-def test_a_frame_that_is_cut_is_garbled(at: int) -> None:
+def test_a_truncated_frame_is_a_violation(at: int) -> None:
     wired = Wired()
     wired.connect()
     whole = wired.server.put("a", "Ada")
@@ -336,7 +336,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("field", "wrong"), WRONG, ids=repr)
-def test_a_header_with_a_wrong_field_is_garbled(field: str, wrong: object, wired: Wired) -> None:
+def test_a_header_with_a_wrong_field_is_a_violation(
+    field: str, wrong: object, wired: Wired
+) -> None:
     header = {"type": "heartbeat", "generation": 1, "seq": 1, "parts": [], field: wrong}
     head = json.dumps(header).encode()
     with pytest.raises(ProtocolViolation):
@@ -361,7 +363,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.booleans())
-def test_whatever_happens_it_ends_with_what_the_server_has(
+def test_any_sequence_of_events_ends_with_the_rows_of_the_server(
     steps: list[tuple[Any, ...]],
     resumes: bool,  # noqa: FBT001 - drawn
 ) -> None:

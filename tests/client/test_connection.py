@@ -1,4 +1,4 @@
-"""The client over the real table server, with and without an event loop."""
+"""Both kinds of connection against a real table server."""
 
 import asyncio
 import contextlib
@@ -64,14 +64,14 @@ def swap(shown: RunningServer, *people: str) -> None:
 # --- reading
 
 
-def test_rows_are_arrow_with_livejoins_types(joined: Connection) -> None:
+def test_rows_are_arrow_with_their_types(joined: Connection) -> None:
     rows = joined.table("users_ui").to_arrow()
     assert rows.column_names == ["userId", "name", "email", "age", "_id", "_ts"]
     assert rows.to_pylist()[0]["age"] == 2**53 + 1
     assert rows.schema.field("_ts").type == pa.timestamp("ms", "UTC")
 
 
-def test_rows_follow_what_changes(joined: Connection, shown: RunningServer) -> None:
+def test_rows_are_kept_up_to_date(joined: Connection, shown: RunningServer) -> None:
     table = joined.table("final_ui")
     assert names(table.to_arrow()) == ["Ada"]
     shown.apply(1, 4, final(0, "Ada L.", 1), final(1, "Alan"))
@@ -80,7 +80,9 @@ def test_rows_follow_what_changes(joined: Connection, shown: RunningServer) -> N
     assert joined.generation == 1
 
 
-def test_changes_come_in_order_through_a_cutover(joined: Connection, shown: RunningServer) -> None:
+def test_changes_arrive_in_order_through_a_cutover(
+    joined: Connection, shown: RunningServer
+) -> None:
     found = []
     for change in joined.table("final_ui").changes():
         found.append((change.kind, change.generation, change.rows.column("_id").to_pylist()))
@@ -131,7 +133,7 @@ def test_two_tables_of_a_connection_show_one_generation(
     assert (len(users.to_arrow()), names(finals.to_arrow())) == (0, ["Grace"])
 
 
-def test_of_a_large_table_the_newest_rows_come_and_the_total_is_known(
+def test_a_large_table_has_its_newest_rows_and_total(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
@@ -148,7 +150,7 @@ def test_of_a_large_table_the_newest_rows_come_and_the_total_is_known(
         assert one.mismatches == 0  # the hash is that of these rows
 
 
-def test_what_is_lost_is_noticed_and_repaired(
+def test_a_lost_row_is_detected_and_repaired(
     joined: Connection, shown: RunningServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = joined.table("final_ui")
@@ -157,13 +159,13 @@ def test_what_is_lost_is_noticed_and_repaired(
         joined._session._replicas["final_ui"].remove(pa.table({"_id": ["0-0"]}))
     until(lambda: names(table.to_arrow()) == ["Ada"], "a fresh snapshot", LIMIT_S)
     assert joined.mismatches == 1
-    assert "taking them afresh" in caplog.text
+    assert "fetching them again" in caplog.text
 
 
-# --- trouble
+# --- failures
 
 
-def test_why_rows_are_stale_is_told(joined: Connection, shown: RunningServer) -> None:
+def test_stale_gives_the_reason_of_the_server(joined: Connection, shown: RunningServer) -> None:
     joined.table("final_ui").to_arrow()
     until(lambda: joined.heartbeat_age_s is not None, "a heartbeat", LIMIT_S)
     assert joined.stale is None
@@ -171,7 +173,7 @@ def test_why_rows_are_stale_is_told(joined: Connection, shown: RunningServer) ->
     until(lambda: joined.stale == "no broker", "the reason", LIMIT_S)
 
 
-def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_reconnects_to_a_restarted_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
     with contextlib.ExitStack() as ending:
         with run_server(filled()) as shown:
@@ -198,7 +200,7 @@ def test_a_server_that_comes_back_is_followed_again(monkeypatch: pytest.MonkeyPa
             until(lambda: kinds == ["snapshot", "cutover"], "the iterator", LIMIT_S)
 
 
-def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: RunningServer) -> None:
+def test_a_lost_socket_is_resumed(joined: Connection, shown: RunningServer) -> None:
     shown.apply(
         1, 52, *(final(n, "Bob", 1) for n in range(50))
     )  # so that a change is less than all
@@ -217,7 +219,7 @@ def test_a_lost_socket_goes_on_where_it_was(joined: Connection, shown: RunningSe
     assert (joined.reconnects, joined.mismatches) == (1, 0)
 
 
-def test_silence_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_causes_a_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 3600)
     monkeypatch.setattr(protocol, "SILENCE_S", 0.1)
     with run_server(filled()) as shown, connect(url(shown)) as one:
@@ -231,21 +233,21 @@ def test_an_unknown_table_is_named(joined: Connection) -> None:
         joined.table("finalui")
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_an_unreachable_server_is_an_error_at_once() -> None:
     with run_server() as shown:
         pass
-    with pytest.raises(Unreachable, match="no livejoin answers"):
+    with pytest.raises(Unreachable, match="no livejoin responds"):
         connect(url(shown))
-    with pytest.raises(AskError, match="no HTTP address"):
+    with pytest.raises(AskError, match="not an HTTP URL"):
         connect("127.0.0.1:10000")
 
 
-def test_waiting_has_an_end_and_says_why(joined: Connection) -> None:
-    with pytest.raises(TookTooLong, match="waited 0 s for one after 1"):
+def test_waiting_times_out_with_a_reason(joined: Connection) -> None:
+    with pytest.raises(TookTooLong, match="waited 0 s for a generation after 1"):
         joined.wait_for_swap(after=1, timeout_s=0.2)
 
 
-def test_closing_twice_is_fine_and_leaves_no_thread(joined: Connection) -> None:
+def test_close_is_idempotent_and_leaves_no_thread(joined: Connection) -> None:
     table = joined.table("final_ui")
     table.to_arrow()
     joined.close()
@@ -256,14 +258,12 @@ def test_closing_twice_is_fine_and_leaves_no_thread(joined: Connection) -> None:
         joined.table("users_ui")
 
 
-def test_an_error_of_its_own_is_not_swallowed(
-    joined: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_internal_error_is_raised(joined: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(protocol.ClientSession, "_apply", broken)
-    with pytest.raises(AskError, match="error of its own") as raised:
+    with pytest.raises(AskError, match="internal error") as raised:
         joined.table("final_ui").to_arrow()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
@@ -276,7 +276,7 @@ Answering = Callable[[Request], tuple[int, str]]
 
 @contextlib.contextmanager
 def pretender(answer: Answering) -> Iterator[tuple[str, list[Request]]]:
-    """A server that answers every request, the socket's too, as it is told."""
+    """A server that answers every request, including the socket's, with a fixed response."""
     asked: list[Request] = []
 
     def respond(_: ServerConnection, request: Request) -> Response:
@@ -304,19 +304,19 @@ def pretender(answer: Answering) -> Iterator[tuple[str, list[Request]]]:
 TABLES = json.dumps({"tables": [{"name": "final_ui"}]})
 
 
-def test_the_token_goes_with_every_request_and_a_refusal_is_final() -> None:
+def test_every_request_has_the_token_and_a_401_is_final() -> None:
     def answer(request: Request) -> tuple[int, str]:
         return (200, TABLES) if request.path.endswith("tables") else (401, "")
 
     with pretender(answer) as (address, asked), connect(address, token="s3cret") as one:
-        with pytest.raises(AskError, match="refuses: 401"):
+        with pytest.raises(AskError, match="denied access: 401"):
             one.table("final_ui").to_arrow()
         assert "s3cret" not in repr(one._endpoint)
     assert [request.path for request in asked] == ["/api/v1/tables", "/api/v1/live"]
     assert {request.headers["Authorization"] for request in asked} == {"Bearer s3cret"}
 
 
-def test_the_token_is_not_taken_elsewhere() -> None:
+def test_redirects_are_not_followed() -> None:
     with (
         pretender(lambda _: (302, "")) as (address, asked),
         pytest.raises(Unreachable, match="302"),
@@ -326,17 +326,17 @@ def test_the_token_is_not_taken_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("body", ["<html>", "[]", "{}"])
-def test_something_else_is_no_livejoin(body: str) -> None:
+def test_another_server_is_unreachable(body: str) -> None:
     with pretender(lambda _: (200, body)) as (address, _), pytest.raises(Unreachable):
         connect(address)
 
 
-# --- asking
+# --- requests
 
 
 @pytest.fixture
 def leader(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Decides on messages as a leader would: an inner join goes live, a left one fails."""
+    """A fake leader: an inner join goes live, a left join fails."""
     sent: list[bytes] = []
 
     async def send(_: ControlProducer, raw: bytes, by: str) -> dict[str, Any]:
@@ -369,7 +369,7 @@ def leader(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[bytes]
     return sent
 
 
-def test_a_swap_is_asked_for_and_waited_for(joined: Connection, leader: list[bytes]) -> None:
+def test_control_waits_for_the_swap(joined: Connection, leader: list[bytes]) -> None:
     table = joined.table("final_ui")
     assert names(table.to_arrow()) == ["Ada"]
     outcome = joined.control(joinType="inner", wait=True, timeout_s=LIMIT_S)
@@ -380,24 +380,26 @@ def test_a_swap_is_asked_for_and_waited_for(joined: Connection, leader: list[byt
     assert names(table.to_arrow()) == ["Ada"]
 
 
-def test_a_swap_that_is_not_waited_for(joined: Connection, leader: list[bytes]) -> None:
+def test_control_without_wait_returns_at_once(joined: Connection, leader: list[bytes]) -> None:
     assert joined.control(joinType="inner").outcome == "accepted"
     assert joined.wait_for_swap(after=1, timeout_s=LIMIT_S) == 2
 
 
-def test_what_makes_nothing_live_is_not_waited_for(joined: Connection, leader: list[bytes]) -> None:
+def test_control_does_not_wait_if_nothing_goes_live(
+    joined: Connection, leader: list[bytes]
+) -> None:
     joined.table("final_ui").to_arrow()
     assert joined.control(id="again", wait=True, timeout_s=LIMIT_S).outcome == "repeated"
 
 
-def test_what_fails_or_is_rejected_is_raised(joined: Connection, leader: list[bytes]) -> None:
+def test_failures_and_rejections_are_raised(joined: Connection, leader: list[bytes]) -> None:
     with pytest.raises(NotLive, match="failed, boom"):
         joined.control(joinType="left", wait=True, timeout_s=LIMIT_S)
     with pytest.raises(Rejected, match="unknown join"):
         joined.control(joinType="nope")
 
 
-def test_a_preview_and_the_status_are_passed_on(
+def test_preview_and_status_return_the_response(
     joined: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def preview(_: ControlProducer, raw: bytes) -> dict[str, Any]:
@@ -408,7 +410,7 @@ def test_a_preview_and_the_status_are_passed_on(
     assert joined.status()["sources"]["users"]["rows"] == 1
 
 
-def test_without_kafka_the_reason_is_passed_on(
+def test_without_kafka_the_reason_is_raised(
     joined: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def send(*_: object) -> dict[str, Any]:
@@ -419,10 +421,10 @@ def test_without_kafka_the_reason_is_passed_on(
         joined.control(joinType="inner")
 
 
-# --- with an event loop
+# --- asyncio
 
 
-def test_all_of_it_with_an_event_loop(shown: RunningServer, leader: list[bytes]) -> None:
+def test_tables_changes_and_swaps_with_asyncio(shown: RunningServer, leader: list[bytes]) -> None:
     async def follow() -> list[tuple[str, int | None]]:
         found: list[tuple[str, int | None]] = []
         async with aconnect(url(shown)) as one:
@@ -455,7 +457,7 @@ def test_all_of_it_with_an_event_loop(shown: RunningServer, leader: list[bytes])
     ]
 
 
-def test_an_awaited_connection_is_closed_by_hand(shown: RunningServer) -> None:
+def test_an_awaited_connection_is_closed_explicitly(shown: RunningServer) -> None:
     async def follow() -> list[str]:
         one = await aconnect(url(shown))
         users, finals = await one.table("users_ui"), await one.table("final_ui")
@@ -466,7 +468,7 @@ def test_an_awaited_connection_is_closed_by_hand(shown: RunningServer) -> None:
 
         task = asyncio.create_task(iterate())
         await finals.to_arrow()
-        with pytest.raises(TookTooLong, match="one after 1"):
+        with pytest.raises(TookTooLong, match="a generation after 1"):
             await one.wait_for_swap(after=1, timeout_s=0.2)
         assert one.stale is None
         await one.close()
@@ -479,7 +481,7 @@ def test_an_awaited_connection_is_closed_by_hand(shown: RunningServer) -> None:
     assert set(kinds) == {"snapshot"}
 
 
-def test_a_server_that_comes_back_is_followed_again_with_an_event_loop(
+def test_it_reconnects_with_asyncio(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
@@ -504,14 +506,14 @@ def test_a_server_that_comes_back_is_followed_again_with_an_event_loop(
     asyncio.run(follow())
 
 
-def test_a_refusal_is_final_with_an_event_loop() -> None:
+def test_a_403_is_final_with_asyncio() -> None:
     def answer(request: Request) -> tuple[int, str]:
         return (200, TABLES) if request.path.endswith("tables") else (403, "")
 
     async def follow(address: str) -> None:
         async with aconnect(address) as one:
             table = await one.table("final_ui")
-            with pytest.raises(AskError, match=r"refuses: 403.*token"):
+            with pytest.raises(AskError, match=r"denied access: 403.*token"):
                 await table.to_arrow()
 
     with pretender(answer) as (address, _):
@@ -522,7 +524,7 @@ def test_a_refusal_is_final_with_an_event_loop() -> None:
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
-def test_a_library_that_is_not_there_is_named(
+def test_a_missing_library_is_named(
     name: str, joined: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
@@ -531,7 +533,7 @@ def test_a_library_that_is_not_there_is_named(
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
-def test_whole_numbers_stay_whole_in(name: str, joined: Connection, shown: RunningServer) -> None:
+def test_integers_stay_integers_in(name: str, joined: Connection, shown: RunningServer) -> None:
     shown.apply(1, 3, user(1, age=None))
     table = joined.table("users_ui")
     until(lambda: len(table.to_arrow()) == 2, "both", LIMIT_S)
@@ -540,7 +542,7 @@ def test_whole_numbers_stay_whole_in(name: str, joined: Connection, shown: Runni
     assert frame["age"].max() == 2**53 + 1
 
 
-def test_importing_the_client_brings_nothing_heavy() -> None:
+def test_the_client_imports_no_heavy_modules() -> None:
     heavy = "pyspark confluent_kafka starlette uvicorn perspective pandas polars pydantic typer"
     code = f"import sys, livejoin.client; print([n for n in {heavy.split()!r} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Tokens that the command line keeps and shows: to the right address, and to nobody else."""
+"""Stored tokens of the command line, which are sent to their own URL only."""
 
 import json
 import threading
@@ -40,7 +40,7 @@ def url(serving: RunningServer) -> str:
     return f"http://127.0.0.1:{serving.port}/"
 
 
-def test_they_are_kept_by_address_and_for_this_user_alone(folder: Path) -> None:
+def test_tokens_are_stored_by_url_and_private(folder: Path) -> None:
     credentials.store_token("http://127.0.0.1:10000/", "one")
     credentials.store_token("https://live.example.com/a/", "two")
     credentials.store_token("https://live.example.com:443/b", "three")
@@ -55,7 +55,7 @@ def test_they_are_kept_by_address_and_for_this_user_alone(folder: Path) -> None:
     assert list(folder.iterdir()) == [credentials.path()]
 
 
-def test_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials.store_token("http://x/", "kept")
     monkeypatch.setenv("LIVEJOIN_TOKEN", " given\n")
     assert credentials.find_token("http://x/") == "given"
@@ -63,7 +63,7 @@ def test_the_environment_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"http://x:80": 5}'])
-def test_a_file_that_is_damaged_holds_none(folder: Path, text: str) -> None:
+def test_a_damaged_file_is_treated_as_empty(folder: Path, text: str) -> None:
     folder.mkdir()
     credentials.path().write_text(text)
     assert credentials.find_token("http://x/") is None
@@ -71,14 +71,14 @@ def test_a_file_that_is_damaged_holds_none(folder: Path, text: str) -> None:
     assert credentials.find_token("http://x/") == "new"
 
 
-def test_without_a_token_a_command_says_what_to_do(url: str) -> None:
+def test_without_a_token_the_error_has_a_hint(url: str) -> None:
     with pytest.raises(AskError) as refused:
         http.get(url, "api/v1/status", "sources")
-    assert "needs a token" in refused.value.message
-    assert refused.value.hint == "Give a token in the environment variable LIVEJOIN_TOKEN."
+    assert "a token is required" in refused.value.message
+    assert refused.value.hint == "Set a token in the environment variable LIVEJOIN_TOKEN."
 
 
-def test_a_command_shows_its_token(
+def test_a_command_sends_the_token_of_the_environment(
     url: str, door: AuthFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["viewer"])
@@ -86,16 +86,16 @@ def test_a_command_shows_its_token(
     assert run.invoke(main.cli, ["status", "--url", url]).exit_code == 0
     assert run.invoke(main.cli, ["show", "generations", "--url", url]).exit_code == 0
     refused = run.invoke(main.cli, ["show", "audit", "--url", url])
-    assert "needs the role operator; you are viewer" in str(refused.exception)
+    assert "the role operator is required; yours is viewer" in str(refused.exception)
 
 
-def test_a_command_shows_the_token_that_is_kept(url: str, door: AuthFixture) -> None:
+def test_a_command_sends_the_stored_token(url: str, door: AuthFixture) -> None:
     credentials.store_token(url, door.texts["operator"])
     done = CliRunner().invoke(main.cli, ["tables", "--url", url])
     assert "audit" in done.stdout
 
 
-def test_a_command_makes_an_address_that_signs_in(
+def test_sign_in_prints_a_url_with_a_valid_code(
     serving: RunningServer, url: str, door: AuthFixture
 ) -> None:
     credentials.store_token(url, door.texts["viewer"])
@@ -108,7 +108,7 @@ def test_a_command_makes_an_address_that_signs_in(
     assert answer.json()["role"] == "viewer"
 
 
-def test_a_redirect_does_not_take_the_token_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_does_not_receive_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str | None] = []
 
     class Elsewhere(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""The Python of the documents, run as it stands against the real table server."""
+"""The Python examples of the documentation, run against a real table server."""
 
 import json
 import re
@@ -24,7 +24,7 @@ ADDRESS = "http://127.0.0.1:10000/"
 
 @pytest.fixture
 def swaps(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that grants everything at once."""
+    """A leader that accepts everything at once."""
 
     async def send(_: ControlProducer, raw: bytes, _by: str) -> dict[str, Any]:
         back = json.loads(raw).get("action") == "rollback"
@@ -80,7 +80,7 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) == 4
 
 
-def test_what_is_public_is_described() -> None:
+def test_the_public_api_is_documented() -> None:
     public = {
         name
         for kind in (client.Connection, client.Table, client.AsyncConnection, client.AsyncTable)
@@ -90,7 +90,7 @@ def test_what_is_public_is_described() -> None:
     assert [name for name in sorted(public) if name not in TEXT] == []
 
 
-def test_both_kinds_of_connection_offer_the_same() -> None:
+def test_both_kinds_of_connection_have_the_same_api() -> None:
     for one, other in (
         (connection.Connection, async_connection.AsyncConnection),
         (connection.Table, async_connection.AsyncTable),

@@ -1,4 +1,4 @@
-"""A token for this machine goes through no proxy; for others, what the environment says counts."""
+"""No proxy for loopback; for other hosts the proxy of the environment."""
 
 import asyncio
 import subprocess
@@ -41,7 +41,7 @@ def serving(door: AuthFixture) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Noted]:
-    """A proxy that the environment names for everything."""
+    """The proxy that the environment sets for all URLs."""
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with proxy() as one:
@@ -64,7 +64,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("command", [("status",), ("show", "audit"), ("token", "sign-in")])
 @pytest.mark.usefixtures("token")
-def test_a_command_shows_its_token_to_no_proxy(
+def test_a_command_uses_no_proxy_for_loopback(
     serving: RunningServer, noted: Noted, host: str, command: tuple[str, ...]
 ) -> None:
     done = _run(*command, "--url", f"http://{host}:{serving.port}/")
@@ -73,7 +73,7 @@ def test_a_command_shows_its_token_to_no_proxy(
 
 
 @pytest.mark.usefixtures("token")
-def test_a_command_asks_other_machines_through_the_proxy_unless_no_proxy_names_them(
+def test_a_command_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
     noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"http://{ELSEWHERE}:10000/"
@@ -86,7 +86,7 @@ def test_a_command_asks_other_machines_through_the_proxy_unless_no_proxy_names_t
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_client_shows_its_token_to_no_proxy(
+def test_the_client_uses_no_proxy_for_loopback(
     serving: RunningServer, noted: Noted, token: str, host: str
 ) -> None:
     url = f"http://{host}:{serving.port}/"
@@ -102,7 +102,7 @@ def test_the_client_shows_its_token_to_no_proxy(
     assert noted.heads == []
 
 
-def test_the_client_asks_other_machines_through_the_proxy_unless_no_proxy_names_them(
+def test_the_client_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
     noted: Noted, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"http://{ELSEWHERE}:10000/"
@@ -116,13 +116,15 @@ def test_the_client_asks_other_machines_through_the_proxy_unless_no_proxy_names_
 
 
 def _open(url: str) -> None:
-    """A socket, opened as the client opens it."""
+    """Open a socket with the client's options."""
     address = Endpoint(url, "lj_x")
     with pytest.raises((OSError, WebSocketException)):
         connect(address.socket_url, **BaseConnection(address)._socket_options)
 
 
-def test_so_does_its_socket(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
+    noted: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _open(f"http://{ELSEWHERE}:10000/")
     assert [head.split()[:2] for head in noted.heads] == [["CONNECT", f"{ELSEWHERE}:10000"]]
     assert "lj_x" not in noted.heads[0]
@@ -149,5 +151,5 @@ def test_so_does_its_socket(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> No
         ("http:///", False),
     ],
 )
-def test_what_is_this_machine(url: str, *, here: bool) -> None:
+def test_loopback_urls(url: str, *, here: bool) -> None:
     assert proxies.is_loopback(url) is here

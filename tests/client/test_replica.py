@@ -1,4 +1,4 @@
-"""A client's table against a plain dictionary."""
+"""Replica compared with a dictionary."""
 
 import time
 
@@ -24,7 +24,7 @@ def rows(*pairs: tuple[str, str | None]) -> pa.Table:
 @pytest.mark.parametrize("spare", [0, 10_000], ids=["swept often", "swept never"])
 @pytest.mark.parametrize("chunks", [1, 512], ids=["one chunk", "many"])
 @given(first=BATCH, changes=CHANGES)
-def test_it_holds_what_a_dictionary_would(
+def test_it_behaves_like_a_dictionary(
     spare: int, chunks: int, first: list[tuple[str, str | None]], changes: list[list[object]]
 ) -> None:
     patch = pytest.MonkeyPatch()
@@ -52,7 +52,7 @@ def _moved(model: Rows, new: Rows) -> Rows:
     return {**{row_id: one for row_id, one in model.items() if row_id not in new}, **new}
 
 
-def test_what_was_given_away_does_not_change() -> None:
+def test_returned_rows_never_change() -> None:
     held = Replica(rows(("a", "Ada"), ("b", "Bob")))
     before = held.rows()
     held.upsert(rows(("a", "Ada L.")))
@@ -60,13 +60,13 @@ def test_what_was_given_away_does_not_change() -> None:
     assert [one["_id"] for one in held.rows().to_pylist()] == ["b", "a"]  # the last changed is last
 
 
-def test_other_columns_need_a_snapshot() -> None:
+def test_changed_columns_need_a_snapshot() -> None:
     held = Replica(rows(("a", "Ada")))
     with pytest.raises(ProtocolViolation, match="columns"):
         held.upsert(pa.table({"_id": ["a"], "name": ["x"]}))
 
 
-def test_two_hundred_thousand_rows_are_no_burden() -> None:
+def test_two_hundred_thousand_rows_are_fast() -> None:
     count = 200_000
     ids = pa.array([f"0-{n}" for n in range(count)])
     names = pa.array([f"name {n}" for n in range(count)])

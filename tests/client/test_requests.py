@@ -1,4 +1,4 @@
-"""Requests as steps: what is called, and what is made of the answers."""
+"""Control requests as steps: the calls they make, and their results."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Clock:
 
 
 def taken(answers: list[dict[str, Any]], limit_s: float | None = 10) -> tuple[Outcome, list[str]]:
-    """Answer one call after the other; the last answer stands for all that follow."""
+    """Run the steps with these answers; the last one is repeated."""
     clock, paths = Clock(), []
     limit = None if limit_s is None else Deadline.after(limit_s, clock)
     steps = requests.send_control("api/v1/control", MESSAGE, limit)
@@ -47,13 +47,13 @@ def generations(state: str, message: str = "") -> dict[str, Any]:
     return {"generations": [{"generation": 2, "state": state, "message": message}]}
 
 
-def test_without_waiting_the_first_answer_is_the_answer() -> None:
+def test_without_a_deadline_the_first_answer_is_returned() -> None:
     outcome, paths = taken([told("accepted")], None)
     assert outcome == Outcome("accepted", None, 2, 7)
     assert paths == ["control"]
 
 
-def test_a_swap_is_followed_until_it_is_live() -> None:
+def test_it_waits_until_the_generation_is_live() -> None:
     outcome, paths = taken(
         [told("accepted"), generations("building"), generations("caught-up"), generations("live")]
     )
@@ -61,19 +61,19 @@ def test_a_swap_is_followed_until_it_is_live() -> None:
     assert paths == ["control", "generations", "generations", "generations"]
 
 
-def test_what_changes_nothing_is_not_waited_for() -> None:
+def test_it_does_not_wait_if_nothing_changes() -> None:
     outcome, paths = taken([told("live", 1, "no change")])
     assert (outcome.outcome, outcome.reason) == ("live", "no change")
     assert paths == ["control"]
 
 
 @pytest.mark.parametrize("end", ["failed", "superseded", "cancelled"])
-def test_what_does_not_go_live_is_an_error_with_its_reason(end: str) -> None:
+def test_a_generation_that_does_not_go_live_is_an_error(end: str) -> None:
     with pytest.raises(NotLive, match=f"{end}, no such topic"):
         taken([told("accepted"), generations("building"), generations(end, "no such topic")])
 
 
-def test_a_message_that_is_decided_late_is_followed_by_its_place() -> None:
+def test_a_late_decision_is_found_by_offset() -> None:
     rows = [{"offset": 6, "outcome": "live", "reason": ""}]
     later = [*rows, {"offset": 7, "outcome": "building", "reason": ""}]
     last = [*rows, {"offset": 7, "outcome": "live", "reason": "done"}]
@@ -83,7 +83,7 @@ def test_a_message_that_is_decided_late_is_followed_by_its_place() -> None:
     assert outcome == Outcome("live", "done", 3, 7)
 
 
-def test_a_message_that_is_rejected_late_is_an_error() -> None:
+def test_a_late_rejection_is_an_error() -> None:
     row = {"offset": 7, "outcome": "rejected", "reason": "because"}
     with pytest.raises(NotLive, match="rejected, because"):
         taken([told("written", None), {"rows": [row]}, {"generation": 1}])
@@ -93,16 +93,16 @@ def test_a_message_that_is_rejected_late_is_an_error() -> None:
     ("answers", "what"),
     [
         ([told("accepted"), generations("building")], "generation 2 is still being built"),
-        ([told("written", None), {"rows": []}], "control message 7 is still under way"),
+        ([told("written", None), {"rows": []}], "control message 7 is not decided yet"),
     ],
     ids=["built", "decided"],
 )
-def test_waiting_has_an_end(answers: list[dict[str, Any]], what: str) -> None:
+def test_waiting_times_out(answers: list[dict[str, Any]], what: str) -> None:
     with pytest.raises(TookTooLong, match=f"{what} after 10 s"):
         taken(answers)
 
 
 @pytest.mark.parametrize("answer", [{}, {"tables": 5}, {"tables": [5]}, {"tables": [{}]}], ids=str)
-def test_what_lists_no_tables_is_no_livejoin(answer: dict[str, Any]) -> None:
+def test_a_server_without_tables_is_not_livejoin(answer: dict[str, Any]) -> None:
     with pytest.raises(Unreachable):
         requests.table_names(answer)

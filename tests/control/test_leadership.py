@@ -75,7 +75,7 @@ def test_a_leader_topic_of_two_partitions_is_refused_by_name(
     for one in both:
         until(one.decided, "it leads or is refused", LIMIT_S)
         assert str(one.refused) == (
-            "topic two-partitions.leader has 2 partitions, and whoever holds one would lead."
+            "topic two-partitions.leader has 2 partitions, so several processes could lead."
             " It must have one: stop all livejoins of this name and delete it;"
             " the next start makes it again."
         )

@@ -190,7 +190,7 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
         _produce(kafka, topic, *({"line": n} for n in range(9)))
     with pytest.raises(TopicUnusable, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
-    assert ("made again." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
+    assert ("recreated." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
     if partitions != 1:
         now = kafka.topic_config(topic, "cleanup.policy"), kafka.topic_config(topic, "retention.ms")

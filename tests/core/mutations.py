@@ -179,14 +179,14 @@ KINDS = (
         "empty",
         "not UTF-8",
         "not valid JSON",
-        "is no JSON number",
+        "is not a JSON number",
         "a number is too long",
     ),
     *("nested more than", "larger than", "duplicate key"),
-    *("JSON inside a string", "no known field", "expected a string", "is no topic name"),
+    *("JSON inside a string", "no known field", "expected a string", "is not a topic name"),
     *("is the control topic", "one of livejoin's own", "does not exist", "they must differ"),
-    *("unknown join", "unknown action", "unknown source", "a rollback takes none", "stands by"),
-    *("longer than 200", "is no Unicode text", "expected an integer", "expected earliest"),
+    *("unknown join", "unknown action", "unknown source", "a rollback takes none", "is on standby"),
+    *("longer than 200", "is not valid Unicode", "expected an integer", "expected earliest"),
     *("but generation 1 is live", "but generation 2 is live", "but nothing is live"),
 )
 

@@ -89,13 +89,13 @@ def kind(state: State) -> str:
     if live is None:
         if building is None:
             return "waiting" if state.topic_id else "nothing yet"
-        return "waiting" if state.health_of(building).trouble else "first build"
+        return "waiting" if state.health_of(building).error else "first build"
     health = state.health_of(live)
-    if health.broken:
+    if health.given_up:
         return "down, building" if building else "down"
     if building is not None:
         return "building with standby" if standby else "building"
-    if health.trouble:
+    if health.error:
         return "restarting"
     return "live with standby" if standby else "live"
 

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -6,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.changelog_strategies import DATA, TEXT, TS, VERSIONS, changes
+from core.changelog_strategies import DATA, TEXT, TS, VERSIONS, bundled, changes
 from livejoin.core import changelog, spec
-from livejoin.core.changelog import ChangelogRecord, Position, ReferenceFollower, Version, is_newer
+from livejoin.core.changelog import (
+    Bundle,
+    ChangelogRecord,
+    Position,
+    ReferenceFollower,
+    Version,
+    is_newer,
+)
 
 OLD, NEW = (1, 0, 0), (2, 0, 0)
 
@@ -196,3 +204,54 @@ def test_a_replay_in_another_order_with_repeats_ends_in_the_same_rows(
             follower.apply(change)
         ends.append(follower.table("final_ui"))
     assert ends[0] == ends[1]
+
+
+BUNDLE = Bundle(
+    "final_ui",
+    ("0-1", "1-7"),
+    50,
+    (50, 0, 3),
+    {"userId": "ada", "balance": 1.5},
+    ({"ts": 40, "name": "Ada"}, {"ts": 60}),
+)
+BUNDLE_KEY = b"bundle/final_ui/0-1"
+REMOVALS = Bundle("final_ui", ("0-1", "1-7"), 50, (50, 0, 3))
+
+
+def test_a_bundle_of_rows_has_a_line_for_each() -> None:
+    assert BUNDLE.value().decode() == (
+        '{"row":{"userId":"ada","balance":1.5},"ts":50,"version":[50,0,3],\n'
+        '"ids":["0-1","1-7"],\n'
+        '"rows":[\n'
+        '{"ts":40,"name":"Ada"},\n'
+        '{"ts":60}\n'
+        "]}"
+    )
+
+
+def test_a_row_has_what_all_share_and_its_own_and_the_time_of_the_newer_of_both() -> None:
+    version = (50, 0, 3)
+    assert BUNDLE.records() == [
+        ChangelogRecord(
+            "final_ui", "0-1", {"userId": "ada", "balance": 1.5, "name": "Ada"}, 50, version
+        ),
+        ChangelogRecord("final_ui", "1-7", {"userId": "ada", "balance": 1.5}, 60, version),
+    ]
+
+
+def test_a_bundle_of_removals_has_no_rows() -> None:
+    assert REMOVALS.value() == b'{"ts":50,"version":[50,0,3],\n"ids":["0-1","1-7"]}'
+    assert REMOVALS.records() == [
+        ChangelogRecord("final_ui", row_id, None, 50, (50, 0, 3)) for row_id in ("0-1", "1-7")
+    ]
+
+
+@given(bundled())
+def test_a_bundle_is_json_and_reads_back(one: Bundle) -> None:
+    json.loads(one.value())
+    assert changelog.read_bundle(BUNDLE_KEY, one.value()).records() == one.records()
+
+
+def test_a_bundle_marks_nothing() -> None:
+    assert changelog.marked_position(BUNDLE_KEY) is None
+    assert changelog.marked_offsets([BUNDLE_KEY, b"users_ui/0-4"]) == {("users", 0): [4]}

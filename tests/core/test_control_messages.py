@@ -23,11 +23,11 @@ from livejoin.core.names import Names
 
 RULES = TopicRules(Names("livejoin"), "control")
 KNOWN = (
-    "no known field: known are usersTopic, accountsTopic, joinType, start, id, action,"
+    "no known field: expected one of usersTopic, accountsTopic, joinType, start, id, action,"
     " expectedGeneration"
 )
 NO_NAME = (
-    " is no topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__';"
+    " is not a topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__';"
     " no lists, no patterns"
 )
 NO_START = f"start: expected {start_position.EXPECTED}, got "
@@ -137,10 +137,10 @@ REJECTED: dict[str, tuple[bytes | str, str]] = {
             ' "\ufeff{\\"id\\":\\"1\\"}"'
         ),
     ),
-    "no number": ('{"start":NaN}', "not valid JSON: NaN is no JSON number"),
+    "no number": ('{"start":NaN}', "not valid JSON: NaN is not a JSON number"),
     "an endless number": (
         '{"expectedGeneration":-Infinity}',
-        "not valid JSON: -Infinity is no JSON number",
+        "not valid JSON: -Infinity is not a JSON number",
     ),
     "a number of too many digits": (
         '{"expectedGeneration":' + "9" * 5000 + "}",
@@ -198,11 +198,11 @@ REJECTED: dict[str, tuple[bytes | str, str]] = {
     ),
     "an unknown join": (
         '{"joinType":"cross"}',
-        'joinType: unknown join "cross": known are left, inner, left_outer',
+        'joinType: unknown join "cross": expected one of left, inner, left_outer',
     ),
     "an unknown action": (
         '{"action":"delete"}',
-        'action: unknown action "delete": known are apply, preview, rollback',
+        'action: unknown action "delete": expected one of apply, preview, rollback',
     ),
     "a rollback with a topic": (
         '{"action":"rollback","usersTopic":"u"}',
@@ -216,7 +216,7 @@ REJECTED: dict[str, tuple[bytes | str, str]] = {
         json.dumps({"id": "x" * 201}),
         "id: longer than 200 characters",
     ),
-    "an id that is no text": ('{"id":"\\ud800"}', 'id: "\\ud800" is no Unicode text'),
+    "an id that is no text": ('{"id":"\\ud800"}', 'id: "\\ud800" is not valid Unicode'),
     "a generation in words": (
         '{"expectedGeneration":"7"}',
         'expectedGeneration: expected an integer, got "7"',
@@ -234,7 +234,7 @@ REJECTED: dict[str, tuple[bytes | str, str]] = {
     "no start of a source": ('{"start":{"users":null}}', f"{NO_START}null"),
     "a start of an unknown source": (
         '{"start":{"orders":"1h"}}',
-        'start: unknown source "orders": known are users, accounts',
+        'start: unknown source "orders": expected one of users, accounts',
     ),
 }
 

@@ -94,7 +94,7 @@ def test_what_was_invalid_in_the_past_counts_for_nothing_and_keeps_its_reason() 
         (1, "rejected", 6.0),
         (2, "rejected", 7.0),
     ]
-    assert folded.replies[1].reason.startswith('usersTopic: "a,b" is no topic name')
+    assert folded.replies[1].reason.startswith('usersTopic: "a,b" is not a topic name')
     assert folded.replies[2].reason.startswith("no known field")
 
 
@@ -152,7 +152,7 @@ def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "vouched", "by"),
+    ("claimed", "verified", "by"),
     [
         (b"", False, "kafka"),
         (b"cli alice", False, "kafka (says: cli alice)"),
@@ -161,7 +161,7 @@ def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
         (b"x" * 200, True, "x" * 100),
     ],
 )
-def test_who_asked_is_what_livejoin_says_or_what_a_producer_claims(
-    said: bytes, by: str, *, vouched: bool
+def test_a_sender_is_verified_or_shown_as_a_claim(
+    claimed: bytes, by: str, *, verified: bool
 ) -> None:
-    assert sender_name(said, vouched=vouched) == by
+    assert sender_name(claimed, verified=verified) == by

@@ -1,13 +1,18 @@
 """What follows from which fact, control messages aside."""
 
+import ast
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
 
 from core import histories as h
+from livejoin.core import transitions
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     BuildProgressed,
@@ -58,7 +63,7 @@ RULES: dict[str, FactRule] = {
     "nor does time": FactRule([h.STARTED, h.ticked(101.0)], (None, None, None)),
     "then what is wanted is built": FactRule(h.FIRST, (None, None, 1)),
     "a topic that is not there is waited for": FactRule(
-        h.WAITING, (None, None, 1), 1, {"trouble": "no users", "try_again_at": 102.0}
+        h.WAITING, (None, None, 1), 1, {"error": "no users", "retry_at": 102.0}
     ),
     "for as long as it takes, while nothing else can be shown": FactRule(
         [*h.WAITING, *_ticks(100, 300)], (None, None, 1)
@@ -67,19 +72,19 @@ RULES: dict[str, FactRule] = {
         [*h.FIRST, ResolutionFailed(1, "no broker")],
         (None, None, 1),
         1,
-        {"trouble": "no broker", "try_again_at": 102.0},
+        {"error": "no broker", "retry_at": 102.0},
     ),
     "waiting ends when the topic is there": FactRule(
         [*h.WAITING, h.ticked(103.0), SourcesResolved(1, h.reading(h.A))],
         (None, None, 1),
         1,
-        {"trouble": "", "try_again_at": 0.0, "moved_at": 103.0, "began_at": 103.0},
+        {"error": "", "retry_at": 0.0, "progressed_at": 103.0, "reading_since": 103.0},
     ),
     "beside what is live a topic that is not there fails the build": FactRule(
         [*h.SWAPPING, ResolutionFailed(2, "no users_b", missing=True)], (1, None, None)
     ),
     "beside what is live a broken connection is waited for": FactRule(
-        [*h.SWAPPING, ResolutionFailed(2, "no broker")], (1, None, 2), 2, {"trouble": "no broker"}
+        [*h.SWAPPING, ResolutionFailed(2, "no broker")], (1, None, 2), 2, {"error": "no broker"}
     ),
     "but not for ever": FactRule(
         [*h.SWAPPING, ResolutionFailed(2, "no broker"), *_ticks(104, 165)], (1, None, None)
@@ -88,19 +93,19 @@ RULES: dict[str, FactRule] = {
         [*h.SWAP_READS, ResolutionFailed(2, "no users_b", missing=True)],
         (1, None, 2),
         2,
-        {"trouble": ""},
+        {"error": ""},
     ),
     "progress is noted, and when": FactRule(
         [*h.FIRST_READS, h.ticked(103.0), BuildProgressed(1, 4, 10)],
         (None, None, 1),
         1,
-        {"done": 4, "total": 10, "moved_at": 103.0, "percent": 40},
+        {"done": 4, "total": 10, "progressed_at": 103.0, "percent": 40},
     ),
     "no progress is noted as such": FactRule(
         [*h.FIRST_READS, BuildProgressed(1, 4, 10), h.ticked(103.0), BuildProgressed(1, 4, 12)],
         (None, None, 1),
         1,
-        {"done": 4, "total": 12, "moved_at": 100.0},
+        {"done": 4, "total": 12, "progressed_at": 100.0},
     ),
     "a build that caught up is live": FactRule(h.LIVE, (1, None, None), 1, {"done": 0, "total": 0}),
     "the one that was live stands by": FactRule(h.SWAPPED, (2, 1, None)),
@@ -161,62 +166,65 @@ RULES: dict[str, FactRule] = {
         [*h.LIVE, h.died(1)],
         (1, None, None),
         1,
-        {"trouble": "boom", "restarts": 1, "try_again_at": 105.0, "broken": False},
+        {"error": "boom", "restarts": 1, "retry_at": 105.0, "given_up": False},
     ),
     "a build that died is tried again as well": FactRule(
         [*h.FIRST_READS, h.died(1)],
         (None, None, 1),
         1,
-        {"trouble": "boom", "restarts": 1, "try_again_at": 101.0},
+        {"error": "boom", "restarts": 1, "retry_at": 101.0},
     ),
     "and so is a standby": FactRule(
-        [*h.SWAPPED, h.died(1)], (2, 1, None), 1, {"trouble": "boom", "try_again_at": 109.0}
+        [*h.SWAPPED, h.died(1)], (2, 1, None), 1, {"error": "boom", "retry_at": 109.0}
     ),
     "a query that runs again is no trouble any more": FactRule(
-        [*h.LIVE, h.died(1), QueryResumed(1)], (1, None, None), 1, {"trouble": "", "restarts": 1}
+        [*h.LIVE, h.died(1), QueryResumed(1)], (1, None, None), 1, {"error": "", "restarts": 1}
     ),
     "a build that runs again is no trouble any more": FactRule(
-        [*h.SWAP_READS, h.died(2), QueryResumed(2)], (1, None, 2), 2, {"trouble": "", "restarts": 1}
+        [*h.SWAP_READS, h.died(2), QueryResumed(2)], (1, None, 2), 2, {"error": "", "restarts": 1}
     ),
     "what is given up does not run again by itself": FactRule(
-        [*h.LIVE_DOWN, QueryResumed(1)], (1, None, None), 1, {"trouble": "boom", "broken": True}
+        [*h.LIVE_DOWN, QueryResumed(1)], (1, None, None), 1, {"error": "boom", "given_up": True}
     ),
     "what is given up cannot die again": FactRule(
         [*h.LIVE_DOWN, QueryDied(1, "bang", counts_as_failure=True)],
         (1, None, None),
         1,
-        {"trouble": "boom", "restarts": 6, "broken": True},
+        {"error": "boom", "restarts": 6, "given_up": True},
     ),
     "a death after new positions counts from the beginning": FactRule(
         [*h.LIVE, *[h.died(1)] * 3, QueryDied(1, "boom", counts_as_failure=False)],
         (1, None, None),
         1,
-        {"restarts": 0, "trouble": "boom", "try_again_at": 105.0, "broken": False},
+        {"restarts": 0, "error": "boom", "retry_at": 105.0, "given_up": False},
     ),
     "an unreachable broker never counts": FactRule(
         [*h.LIVE, *[UNREACHABLE] * 100],
         (1, None, None),
         1,
-        {"restarts": 0, "broken": False, "try_again_at": 105.0},
+        {"restarts": 0, "given_up": False, "retry_at": 105.0},
     ),
     "what is live is given up after five restarts": FactRule(
-        [*h.LIVE, *GONE], (1, None, None), 1, {"broken": True, "unusable": False, "restarts": 6}
+        [*h.LIVE, *GONE],
+        (1, None, None),
+        1,
+        {"given_up": True, "unrecoverable": False, "restarts": 6},
     ),
     "a build that dies as often has failed": FactRule(
         [*h.SWAP_READS, *[h.died(2)] * 6], (1, None, None)
     ),
     "a standby that dies as often is retired": FactRule([*h.SWAPPED, *GONE], (2, None, None)),
     "a death of what stands by does not touch what is live": FactRule(
-        [*h.SWAPPED, h.died(1)], (2, 1, None), 2, {"trouble": ""}
+        [*h.SWAPPED, h.died(1)], (2, 1, None), 2, {"error": ""}
     ),
     "what is live and cannot go on is built anew": FactRule(
         [*h.LIVE, Unrecoverable(1, "another topic")],
         (1, None, 2),
         1,
-        {"broken": True, "unusable": True, "trouble": "another topic"},
+        {"given_up": True, "unrecoverable": True, "error": "another topic"},
     ),
     "also when it was given up already": FactRule(
-        [*h.LIVE_DOWN, Unrecoverable(1, "another topic")], (1, None, 2), 1, {"unusable": True}
+        [*h.LIVE_DOWN, Unrecoverable(1, "another topic")], (1, None, 2), 1, {"unrecoverable": True}
     ),
     "once": FactRule([*h.LIVE, Unrecoverable(1, "x"), Unrecoverable(1, "x")], (1, None, 2)),
     "not while something else is being built": FactRule(
@@ -255,16 +263,16 @@ RULES: dict[str, FactRule] = {
         [*h.SWAP_READS, h.died(2), BuildProgressed(2, 1, 10)],
         (1, None, 2),
         2,
-        {"trouble": "", "done": 1},
+        {"error": "", "done": 1},
     ),
     "nor is one that is complete": FactRule(
-        [*h.SWAP_READS, h.died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"trouble": ""}
+        [*h.SWAP_READS, h.died(2), CaughtUp(2, 5)], (2, 1, None), 2, {"error": ""}
     ),
     "less than before is no progress": FactRule(
         [*h.SWAP_READS, BuildProgressed(2, 5, 10), h.ticked(106.0), BuildProgressed(2, 0, 10)],
         (1, None, 2),
         2,
-        {"done": 5, "moved_at": 104.0},
+        {"done": 5, "progressed_at": 104.0},
     ),
     "but a new run of a build begins anew": FactRule(
         [
@@ -276,22 +284,22 @@ RULES: dict[str, FactRule] = {
         ],
         (1, None, 2),
         2,
-        {"done": 1, "moved_at": 106.0},
+        {"done": 1, "progressed_at": 106.0},
     ),
     "a topic that cannot be read is known": FactRule(
-        [*h.LIVE, NO_TOPIC], (1, None, None), 1, {"blocked": "no topic", "wrong": "no topic"}
+        [*h.LIVE, NO_TOPIC], (1, None, None), 1, {"blocked": "no topic", "problem": "no topic"}
     ),
     "until it can be read again": FactRule(
-        [*h.LIVE, NO_TOPIC, SourcesChecked(1)], (1, None, None), 1, {"blocked": "", "wrong": ""}
+        [*h.LIVE, NO_TOPIC, SourcesChecked(1)], (1, None, None), 1, {"blocked": "", "problem": ""}
     ),
     "what is down is said before what blocks it": FactRule(
-        [*h.LIVE, NO_TOPIC, h.died(1)], (1, None, None), 1, {"wrong": "boom"}
+        [*h.LIVE, NO_TOPIC, h.died(1)], (1, None, None), 1, {"problem": "boom"}
     ),
     "more partitions are read by the same generation": FactRule(
-        [*h.LIVE, GREW], (1, None, None), 1, {"trouble": "it starts again to read more partitions"}
+        [*h.LIVE, GREW], (1, None, None), 1, {"error": "restarting to read more partitions"}
     ),
     "also by one that is being built": FactRule(
-        [*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 3))], (1, None, 2), 2, {"broken": False}
+        [*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 3))], (1, None, 2), 2, {"given_up": False}
     ),
     "more partitions take the slots of the standby where they must": FactRule(
         h.with_limits([*h.SWAPPED, PartitionsAdded(2, h.reading(h.B, 3))], slots=8), (2, None, None)
@@ -303,7 +311,7 @@ RULES: dict[str, FactRule] = {
         h.with_limits([*h.LIVE, GREW], slots=5),
         (1, None, None),
         1,
-        {"broken": True, "trouble": f"its topics have more partitions now: {TOO_MANY}"},
+        {"given_up": True, "error": f"its topics have more partitions now: {TOO_MANY}"},
     ),
     "what was given up does not grow": FactRule([*h.LIVE_DOWN, GREW], (1, None, None)),
     "a build with more partitions than slots has failed": FactRule(
@@ -321,13 +329,13 @@ RULES: dict[str, FactRule] = {
         [*h.LIVE, FULL],
         (1, None, None),
         1,
-        {"broken": False, "trouble": "", "capped": ("final_ui",)},
+        {"given_up": False, "error": "", "capped": ("final_ui",)},
     ),
     "a build whose table is full goes on": FactRule(
         [*h.SWAP_READS, replace(FULL, generation=2)], (1, None, 2)
     ),
     "after a start a query is down until it is through": FactRule(
-        [*h.LIVE, h.STARTED], (1, None, None), 1, {"trouble": "livejoin has just started"}
+        [*h.LIVE, h.STARTED], (1, None, None), 1, {"error": "livejoin has just started"}
     ),
 }
 
@@ -351,7 +359,7 @@ def test_of_what_is_gone_nothing_is_remembered(rule: str) -> None:
 
 
 LINES: dict[str, tuple[list[Fact], list[str]]] = {
-    "a first start says so": ([h.STARTED], ["INFO ready: a first start"]),
+    "a first start says so": ([h.STARTED], ["INFO ready: first start"]),
     "then it says what it builds": (h.FIRST, ["INFO building: generation 1, users left accounts"]),
     "a build says how much it reads": (
         h.FIRST_RESOLVED,
@@ -386,19 +394,19 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
                 "INFO live: generation 2, users_b inner accounts_b → generation 3,"
                 " users_c left_outer accounts_c"
             ),
-            "INFO retired: generation 1, users left accounts: a further swap took its place",
+            "INFO retired: generation 1, users left accounts: replaced by a newer standby",
         ],
     ),
     "what stood by long enough says so": (
         [*h.SWAPPED, h.ticked(1008.0)],
-        ["INFO retired: generation 1, users left accounts: stood by for 900 s"],
+        ["INFO retired: generation 1, users left accounts: standby_s (900 s) has passed"],
     ),
     "a failure says what failed, why, and that the old one goes on": (
         [*h.SWAPPING, ResolutionFailed(2, "no users_b", missing=True)],
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no users_b;"
-                " generation 1 goes on serving"
+                " generation 1 keeps serving"
             )
         ],
     ),
@@ -407,7 +415,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s;"
-                " generation 1 goes on serving"
+                " generation 1 keeps serving"
             )
         ],
     ),
@@ -416,17 +424,17 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: no progress for 60 s:"
-                " no broker; generation 1 goes on serving"
+                " no broker; generation 1 keeps serving"
             )
         ],
     ),
     "a failure with nothing live": (
         h.FIRST_FAILED,
-        ["ERROR failed: generation 1, users left accounts: died 6 times without reading on: boom"],
+        ["ERROR failed: generation 1, users left accounts: died 6 times without progress: boom"],
     ),
     "a death says why, and when the next try is": (
         [*h.LIVE, h.died(1)],
-        ["ERROR restarting: generation 1 died: boom; next try in 1 s"],
+        ["ERROR restarting: generation 1 died: boom; retrying in 1 s"],
     ),
     "running again says so": (
         [*h.LIVE, h.died(1), QueryResumed(1)],
@@ -440,7 +448,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "waiting for a broker is said once": ([*h.LIVE, UNREACHABLE, UNREACHABLE], []),
     "a topic that cannot be read is said": (
         [*h.LIVE, NO_TOPIC],
-        ["ERROR generation 1 cannot read on: no topic"],
+        ["ERROR generation 1 cannot read its topics: no topic"],
     ),
     "once": ([*h.LIVE, NO_TOPIC, NO_TOPIC], []),
     "and that it can be again": (
@@ -449,7 +457,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "more partitions are said": (
         [*h.LIVE, GREW],
-        ["INFO generation 1 now reads users in 3 partitions and accounts in 1 partitions"],
+        ["INFO generation 1 now reads users (3 partitions) and accounts (1 partition)"],
     ),
     "and that once": ([*h.LIVE, GREW, GREW], []),
     "running again is said once": ([*h.LIVE, h.died(1), QueryResumed(1), QueryResumed(1)], []),
@@ -458,17 +466,20 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         h.LIVE_DOWN,
         [
             (
-                "ERROR failed: generation 1 died 6 times without reading on: boom; its last rows"
-                " stay; once the cause is gone, send the same choice again"
+                "ERROR failed: generation 1 died 6 times without progress: boom; its last rows"
+                " are kept; fix the cause, then send the same choice again"
             )
         ],
     ),
     "a standby that is given up says what that means": (
         [*h.SWAPPED, *GONE],
         [
-            "ERROR failed: generation 1 died 6 times without reading on: boom; no rollback to it",
             (
-                "INFO retired: generation 1, users left accounts: died 6 times without reading on:"
+                "ERROR failed: generation 1 died 6 times without progress: boom; no rollback to it"
+                " is possible"
+            ),
+            (
+                "INFO retired: generation 1, users left accounts: died 6 times without progress:"
                 " boom"
             ),
         ],
@@ -477,8 +488,8 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [*h.LIVE, Unrecoverable(1, "another topic")],
         [
             (
-                "ERROR generation 1 cannot go on: another topic; its last rows stay until the same"
-                " choice is built anew"
+                "ERROR generation 1 cannot continue: another topic; its last rows are kept until"
+                " the same choice is rebuilt"
             ),
             "INFO building: generation 2, users left accounts",
         ],
@@ -488,7 +499,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             (
                 "ERROR failed: generation 2, users_b inner accounts_b: 10 task slots are needed and"
-                " Spark has 9; generation 1 goes on serving"
+                " Spark has 9; generation 1 keeps serving"
             )
         ],
     ),
@@ -501,14 +512,14 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "listening says from where on": (
         [*h.SWAPPED, ControlTopicOpened("control")],
-        ["INFO listening to control from message 1 on"],
+        ["INFO listening to control from offset 1"],
     ),
     "a table that is full is said": (
         [*h.LIVE, FULL],
         [
             (
-                "WARN generation 1: final_ui has 2000000 rows, which is max_rows: the oldest leave"
-                " as new ones come"
+                "WARN generation 1: final_ui has reached max_rows (2000000): the oldest rows are"
+                " dropped as new ones arrive"
             )
         ],
     ),
@@ -516,8 +527,8 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [*h.LIVE, FULL, replace(FULL, capped=("final_ui", "users_ui", "accounts_ui"))],
         [
             (
-                "WARN generation 1: users_ui and accounts_ui have 2000000 rows, which is max_rows:"
-                " the oldest leave as new ones come"
+                "WARN generation 1: users_ui and accounts_ui have reached max_rows (2000000):"
+                " the oldest rows are dropped as new ones arrive"
             )
         ],
     ),
@@ -566,10 +577,13 @@ def test_replies(rule: str) -> None:
 
 ENDS: dict[str, tuple[list[Fact], list[tuple[int, str, str]]]] = {
     "failed": ([*h.SWAP_READS, Unrecoverable(2, "x")], [(2, "failed", "x")]),
-    "retired by time": ([*h.SWAPPED, h.ticked(2000.0)], [(1, "retired", "stood by for 900 s")]),
+    "retired by time": (
+        [*h.SWAPPED, h.ticked(2000.0)],
+        [(1, "retired", "standby_s (900 s) has passed")],
+    ),
     "retired by a swap": (
         [*h.FURTHER_READS, CaughtUp(3, 9)],
-        [(1, "retired", "a further swap took its place")],
+        [(1, "retired", "replaced by a newer standby")],
     ),
     "retired without standing by": (
         h.with_limits(h.SWAPPED, standby_s=0),
@@ -618,11 +632,11 @@ def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gi
     assert live is not None
     for _ in range(MAX_RESTARTS):
         state = decide(state, h.died(1))
-        waits.append(state.health_of(live).try_again_at - state.monotonic)
-        assert not state.health_of(live).broken
+        waits.append(state.health_of(live).retry_at - state.monotonic)
+        assert not state.health_of(live).given_up
     assert waits == [1, 2, 4, 8, 16]
     state = decide(state, h.died(1))
-    assert state.health_of(live).broken
+    assert state.health_of(live).given_up
     assert state.live == live  # its last rows stay
     assert state.runnable() == ()
 
@@ -642,17 +656,17 @@ def test_what_is_built_anew_by_itself_takes_over_and_the_old_one_is_retired() ->
 
 
 RESTARTS: dict[str, tuple[Sequence[Fact], str]] = {
-    "with what is live": (h.LIVE, "ready: going on with generation 1, users left accounts"),
-    "with the first build": (h.FIRST, "ready: going on with generation 1, users left accounts"),
+    "with what is live": (h.LIVE, "ready: resuming generation 1, users left accounts"),
+    "with the first build": (h.FIRST, "ready: resuming generation 1, users left accounts"),
     "with a build beside what is live": (
         h.SWAP_READS,
-        "ready: going on with generation 1, users left accounts",
+        "ready: resuming generation 1, users left accounts",
     ),
     "with what stands by": (
         h.SWAPPED,
-        "ready: going on with generation 2, users_b inner accounts_b",
+        "ready: resuming generation 2, users_b inner accounts_b",
     ),
-    "with nothing": (h.FIRST_FAILED, "ready: a first start"),
+    "with nothing": (h.FIRST_FAILED, "ready: first start"),
 }
 
 
@@ -703,8 +717,8 @@ def test_messages_that_were_deleted_unread_are_named() -> None:
     assert state.position == 7
     said = [told.msg for told in state.outbox[-2:] if isinstance(told, LogLine)]
     assert said == [
-        "control messages 0 to 6 were deleted unread",
-        "listening to control from message 7 on",
+        "control messages 0 to 6 were deleted before they were read",
+        "listening to control from offset 7",
     ]
 
 
@@ -790,7 +804,37 @@ def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
     state = h.after([replace(h.STARTED, last_used=7), h.FOLDED])
     assert h.numbers(state) == (None, None, 8)
     assert h.lines([replace(h.STARTED, last_used=7)])[0] == (
-        "WARN generations up to 7 have left topics or checkpoints,"
-        " and the ledger knows none after 0: removed"
+        "WARN found topics or checkpoints up to generation 7, but the ledger ends at 0:"
+        " removing them"
     )
     assert h.after([replace(h.STARTED, last_used=1)], h.after(h.SWAPPED)).last_number == 2
+
+
+MACHINE = Path(transitions.__file__).parent
+
+
+def _handler_name(fact: type) -> str:
+    return "on" + re.sub(r"([A-Z])", r"_\1", fact.__name__).lower()
+
+
+def test_each_fact_has_one_handler() -> None:
+    defined = Counter(
+        node.name
+        for file in MACHINE.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("on_")
+    )
+    # a resumed query is marked as running, as one that progresses or catches up is
+    expected = {_handler_name(fact) for fact in get_args(Fact)} - {"on_query_resumed"}
+    assert defined == dict.fromkeys(expected, 1)
+
+
+def test_only_transitions_assign_the_roles_of_generations() -> None:
+    assigning = {
+        file.name
+        for file in MACHINE.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "replace"
+        if {"live", "standby", "building"} & {keyword.arg for keyword in node.keywords}
+    }
+    assert assigning == {"transitions.py"}

@@ -71,7 +71,7 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], MessageReceived, dict[str, Any]]] = {
         h.received_choice(9, h.A),
         {
             "outcome": "live",
-            "reason": "generation 2 is not built",
+            "reason": "build of generation 2 cancelled",
             "build": None,
             "afterwards": {"live": G1, "standby": None},
             "stopped": [2],
@@ -159,5 +159,5 @@ def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
 
 
 def test_what_cannot_be_understood_has_no_preview() -> None:
-    with pytest.raises(AssertionError, match="cannot be understood"):
+    with pytest.raises(AssertionError, match="an invalid message has no preview"):
         preview(h.after(h.LIVE), h.received_raw(9, b"[]"))

@@ -23,8 +23,8 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, Limits
 
 NO_STANDBY = (
-    "no generation stands by: there was no swap yet, or standby_s has passed;"
-    " ask for the topics and the join instead"
+    "no generation is on standby: there has been no swap yet, or standby_s has passed;"
+    " request the topics and the join instead"
 )
 UNREADABLE = 'topic "users_b" may not be read'
 LIVE_OF_THREE: list[Fact] = [SourcesResolved(1, h.reading(h.A, partitions=3)), CaughtUp(1, 77)]
@@ -112,7 +112,7 @@ RULES: dict[str, MessageRule] = {
         "live",
         (1, None, None),
         h.A,
-        "generation 2 is not built",
+        "build of generation 2 cancelled",
         1,
     ),
     "what is being built already goes on": MessageRule(
@@ -121,7 +121,7 @@ RULES: dict[str, MessageRule] = {
         "building",
         (1, None, 2),
         h.B,
-        "generation 2 is being built for it already",
+        "generation 2 is already being built for it",
         2,
     ),
     "what is being built as the first one goes on": MessageRule(
@@ -130,7 +130,7 @@ RULES: dict[str, MessageRule] = {
         "building",
         (None, None, 1),
         h.A,
-        "generation 1 is being built for it already",
+        "generation 1 is already being built for it",
         1,
     ),
     "anything else supersedes the build": MessageRule(
@@ -388,7 +388,7 @@ RULES: dict[str, MessageRule] = {
         "repeated",
         (1, None, None),
         h.A,
-        "id 7 was decided before",
+        "id 7 was already decided",
     ),
     "the id of a message that was refused was seen": MessageRule(
         [*h.LIVE, h.received(0, usersTopic="users_x", id="7")],
@@ -396,7 +396,7 @@ RULES: dict[str, MessageRule] = {
         "repeated",
         (1, None, None),
         h.A,
-        "id 7 was decided before",
+        "id 7 was already decided",
     ),
     "the id of a preview was seen": MessageRule(
         [*h.LIVE, h.received_choice(0, h.B, id="7", action="preview")],
@@ -404,7 +404,7 @@ RULES: dict[str, MessageRule] = {
         "repeated",
         (1, None, None),
         h.A,
-        "id 7 was decided before",
+        "id 7 was already decided",
     ),
     "another id is another request": MessageRule(
         [*h.LIVE, h.received_choice(0, h.A, id="7")],
@@ -420,8 +420,8 @@ RULES: dict[str, MessageRule] = {
         "rejected",
         (1, None, None),
         h.A,
-        "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
-        " give Spark more in spark.master",
+        "users_b inner accounts_b needs 4 task slots beside the live generation, but "
+        "3 of 7 are free; give Spark more in spark.master",
     ),
     "just as many slots as Spark has beside what is live": MessageRule(
         h.with_limits(h.LIVE, slots=8),
@@ -445,8 +445,8 @@ RULES: dict[str, MessageRule] = {
         "rejected",
         (1, None, None),
         h.A,
-        "users_b left accounts needs 5 task slots beside what is live, and 4 of 8 are free;"
-        " give Spark more in spark.master",
+        "users_b left accounts needs 5 task slots beside the live generation, but "
+        "4 of 8 are free; give Spark more in spark.master",
     ),
     "fewer slots than what is live already holds": MessageRule(
         [*h.LIVE, h.started(at=110.0, choice=h.A, limits=Limits(slots=3, shuffle=1))],
@@ -454,8 +454,8 @@ RULES: dict[str, MessageRule] = {
         "rejected",
         (1, None, None),
         h.A,
-        "users_b inner accounts_b needs 4 task slots beside what is live, and 0 of 3 are free;"
-        " give Spark more in spark.master",
+        "users_b inner accounts_b needs 4 task slots beside the live generation, but "
+        "0 of 3 are free; give Spark more in spark.master",
     ),
     "a preview of more slots than Spark has": MessageRule(
         h.with_limits(h.LIVE, slots=7),
@@ -463,8 +463,8 @@ RULES: dict[str, MessageRule] = {
         "rejected",
         (1, None, None),
         h.A,
-        "users_b inner accounts_b needs 4 task slots beside what is live, and 3 of 7 are free;"
-        " give Spark more in spark.master",
+        "users_b inner accounts_b needs 4 task slots beside the live generation, but "
+        "3 of 7 are free; give Spark more in spark.master",
     ),
     "a heartbeat needs no slots": MessageRule(
         h.with_limits(h.LIVE, slots=7),
@@ -481,7 +481,7 @@ RULES: dict[str, MessageRule] = {
         "live",
         (1, None, None),
         h.A,
-        "generation 2 is not built",
+        "build of generation 2 cancelled",
         1,
     ),
 }
@@ -590,7 +590,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             'INFO control 1 by kafka: {"joinType": "inner"}',
             "INFO control 1 resolves to users_b inner accounts_b",
-            "INFO control 1: no change, generation 2 is being built for it already",
+            "INFO control 1: no change, generation 2 is already being built for it",
         ],
     ),
     "a cancellation": (
@@ -598,8 +598,11 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             'INFO control 1 by kafka: {"joinType": "left"}',
             "INFO control 1 resolves to users left accounts",
-            "INFO cancelled: generation 2, users inner accounts: control 1 asks for what is live",
-            "INFO control 1: generation 2 is not built, generation 1 is live",
+            (
+                "INFO cancelled: generation 2, users inner accounts: control 1 requests the live"
+                " choice"
+            ),
+            "INFO control 1: build of generation 2 cancelled, generation 1 is live",
         ],
     ),
     "a rollback": (
@@ -623,7 +626,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             "INFO control 0 by kafka: []",
             "WARN control 0 rejected: expected a JSON object, got []",
-            "INFO control 0: nothing changes, generation 1 goes on serving",
+            "INFO control 0: no change, generation 1 keeps serving",
         ],
     ),
     "a rejection while nothing is live": (
@@ -631,7 +634,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             "INFO control 0 by kafka: []",
             "WARN control 0 rejected: expected a JSON object, got []",
-            "INFO control 0: nothing changes",
+            "INFO control 0: no change",
         ],
     ),
     "a preview": (
@@ -639,14 +642,14 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             'INFO control 0 by kafka: {"joinType": "inner", "action": "preview"}',
             "INFO control 0 resolves to users inner accounts",
-            "INFO control 0: a preview, nothing changes",
+            "INFO control 0: preview only, no change",
         ],
     ),
     "an id again": (
         [*h.LIVE, h.received(0, id="7"), h.received(1, id="7")],
         [
             'INFO control 1 by kafka: {"id": "7"}',
-            "INFO control 1 resolves to nothing new: id 7 was decided before",
+            "INFO control 1 resolves to nothing new: id 7 was already decided",
             "INFO control 1: no change",
         ],
     ),
@@ -664,7 +667,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         [
             'INFO control 0 by kafka: {"joinType": "left"}',
             "INFO control 0 resolves to users left accounts",
-            "INFO control 0: its query is tried again, generation 1 is live",
+            "INFO control 0: its query is restarted, generation 1 is live",
         ],
     ),
 }
@@ -714,8 +717,8 @@ def test_to_ask_again_for_what_is_given_up_tries_it_again_with_as_many_restarts(
     live = state.live
     assert live is not None
     assert state.runnable() == (live,)
-    assert (state.health_of(live).broken, state.health_of(live).restarts) == (False, 0)
-    assert not state.health_of(h.after([*[h.died(1)] * 5], state).live or live).broken
+    assert (state.health_of(live).given_up, state.health_of(live).restarts) == (False, 0)
+    assert not state.health_of(h.after([*[h.died(1)] * 5], state).live or live).given_up
 
 
 def test_to_ask_again_for_what_is_unusable_does_not_run_it() -> None:
@@ -738,7 +741,7 @@ def test_a_superseded_build_ends() -> None:
 
 def test_a_cancelled_build_ends_as_superseded() -> None:
     assert h.ends([*h.SWAPPING, h.received_choice(1, h.A)]) == [
-        (2, "superseded", "cancelled: control 1 asks for what is live")
+        (2, "superseded", "cancelled: control 1 requests the live choice")
     ]
 
 
@@ -875,16 +878,16 @@ def test_the_past_is_told_and_its_ids_are_known() -> None:
     assert state.ids == ("7",)
     assert old in state.outbox
     assert [one.msg for one in state.outbox if isinstance(one, LogLine)] == [
-        "ready: a first start",
-        "1 control messages of the past come to users_b left accounts",
+        "ready: first start",
+        "1 earlier control messages resolve to users_b left accounts",
         "building: generation 1, users_b left accounts",
     ]
 
 
 def test_a_past_that_is_ignored_says_why() -> None:
     assert h.lines([*h.FIRST[:1], HistoryReplayed("t", 1, Request("accounts"), 1)]) == [
-        "INFO 1 control messages of the past come to accounts left accounts",
-        "WARN accounts left accounts reads accounts twice: the past is ignored",
+        "INFO 1 earlier control messages resolve to accounts left accounts",
+        "WARN accounts left accounts reads accounts twice: earlier messages are ignored",
         "INFO building: generation 1, users left accounts",
     ]
 

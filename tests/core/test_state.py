@@ -82,7 +82,7 @@ def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) 
         monotonic=9.0,
         swapped_monotonic=8.0,
         limits=Limits(slots=1),
-        health={1: GenerationHealth(trouble="boom", broken=True)},
+        health={1: GenerationHealth(error="boom", given_up=True)},
         control_error="boom",
         rebuild_at=11.0,
     )
@@ -123,8 +123,8 @@ def test_a_change_of_health_is_of_one_generation() -> None:
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
-    changed = state.with_health(live, trouble="boom")
-    assert changed.health_of(live) == replace(state.health_of(live), trouble="boom")
+    changed = state.with_health(live, error="boom")
+    assert changed.health_of(live) == replace(state.health_of(live), error="boom")
     assert changed.health_of(standby) == state.health_of(standby)
 
 
@@ -164,11 +164,11 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert state.building is not None
     assert not state.building.resolved
     assert h.lines([h.STARTED], state)[0] == (
-        "INFO the ledger has format 1 and is taken over as 2; what is live is built anew"
+        "INFO migrating the ledger from format 1 to 2; the live generation is rebuilt"
     )
     assert state.runnable() == (state.live,), "its pipeline refuses it by name"
     first = from_json({**data, "live": None, "building": None})
-    assert h.lines([h.STARTED], first)[0] == "INFO the ledger has format 1 and is taken over as 2"
+    assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 2"
 
 
 @given(DURABLE)

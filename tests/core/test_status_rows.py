@@ -58,7 +58,11 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
     "a first build that failed": (
         h.FIRST_FAILED,
         NOTHING
-        | {"state": "waiting", "progress": 0, "message": "a build failed and is tried again soon"},
+        | {
+            "state": "waiting",
+            "progress": 0,
+            "message": "the build failed and will be retried soon",
+        },
     ),
     "a build shows how far it is, and how long it will take": (
         [*h.FIRST_READS, h.ticked(104.0), BuildProgressed(1, 4, 10)],
@@ -128,7 +132,7 @@ FULL = RecordsCounted(
     1, {}, ("users_ui", "final_ui"), {"users_ui": 1_700_000_001_234, "final_ui": 10_000}
 )
 FULL_SAYS = (
-    "users_ui (from 2023-11-14T22:13:30.000Z on) and final_ui (from 1970-01-01T00:00:10.000Z on):"
+    "users_ui (since 2023-11-14T22:13:30.000Z) and final_ui (since 1970-01-01T00:00:10.000Z):"
     " only the newest 2000000 rows"
 )
 STATUS |= {
@@ -243,7 +247,7 @@ ENDED: dict[str, tuple[Sequence[Fact], int, str, int | None, str]] = {
         2_000_000,
         "retired",
         104_000,
-        "stood by for 900 s",
+        "standby_s (900 s) has passed",
     ),
     "failed": (
         [*h.SWAP_READS, Unrecoverable(2, "another topic")],

@@ -1,4 +1,4 @@
-"""`docs/cli.md` is written from the help texts: `python tests/docs/test_cli_page.py` writes it."""
+"""`docs/cli.md` is generated from the help texts; run this file to regenerate it."""
 
 import inspect
 from pathlib import Path
@@ -12,36 +12,36 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 INTRODUCTION = """\
 # Commands
 
-<!-- Written from the help texts by `python tests/docs/test_cli_page.py`; change those. -->
+<!-- Generated from the help texts by `python tests/docs/test_cli_page.py`. -->
 
-After `make setup` the command is `.venv/bin/livejoin`. `--help` works everywhere; `livejoin
---version` prints the version. What can be asked of a running livejoin can also be asked
-[over HTTP](http.md); what can be set is in [settings.md](settings.md), what a message may say in
-[control-messages.md](control-messages.md).
+After `make setup` the command is `.venv/bin/livejoin`. Every command has `--help`; `livejoin
+--version` prints the version. Everything that commands request from a running livejoin is also
+available [over HTTP](http.md). Settings are described in [settings.md](settings.md), control
+messages in [control-messages.md](control-messages.md).
 """
 CODES = """\
 ## Exit codes
 
 | code | meaning |
 |---|---|
-| 0 | done; `demo` and `run` also when stopped by SIGTERM |
-| 1 | failed: the last lines on standard error say what, why and what to do |
+| 0 | success; for `demo` and `run` also a stop by SIGTERM |
+| 1 | failure; the last lines on standard error say what failed, why, and what to do |
 | 2 | wrong usage, or a wrong setting |
 | 130 | interrupted by Ctrl-C |
 
-Progress goes to standard error, and only on a terminal. `NO_COLOR` turns colours off. What is
-printed as a table shows control characters, which data may hold, as escapes.
+Progress is printed on standard error, and only on a terminal. `NO_COLOR` disables colours. Table
+output escapes control characters in data.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_command(name, command) for name, command in _commands().items()]
     return "\n".join([INTRODUCTION, *parts, CODES])
 
 
 def _commands() -> dict[str, Any]:
-    """All commands by what a person types; those of a group after its own text."""
+    """Return all commands by full name; a group comes before its commands."""
     found: dict[str, Any] = {}
     commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
@@ -54,7 +54,7 @@ def _commands() -> dict[str, Any]:
 def _command(name: str, command: Any) -> str:
     given = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one not in given]
-    if command.callback is None:  # a group, which does nothing by itself
+    if command.callback is None:  # a group
         return f"## livejoin {name}\n\n{_text(command)}\n"
     usage = " ".join([f"livejoin {name}", *(_named(one) for one in given)])
     text = _text(command)
@@ -83,7 +83,7 @@ def _option(one: Any, kind: Any) -> str:
 
 
 def _value(kind: Any) -> str:
-    """What an option takes, from its annotation."""
+    """Return the metavar of an option, from its annotation."""
     if get_origin(kind) is Literal:
         return "\\|".join(get_args(kind))
     inner = [one for one in get_args(kind) or (kind,) if one is not type(None)]
@@ -101,15 +101,15 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def test_the_page_is_what_the_help_says() -> None:
-    assert PAGE.read_text() == page(), "python tests/docs/test_cli_page.py writes it anew"
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "regenerate it: python tests/docs/test_cli_page.py"
 
 
-def test_every_command_and_option_says_what_it_is_for() -> None:
+def test_every_command_and_option_has_help() -> None:
     for name, command in _commands().items():
         assert command.help, name
         first = _text(command).splitlines()[0]
-        assert len(first) <= 68, f"the list of commands cuts the sentence of {name}"
+        assert len(first) <= 68, f"the list of commands truncates the summary of {name}"
         assert first.endswith("."), name
         for one in command.params:
             assert one.help, (name, one.name)

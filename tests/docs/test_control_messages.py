@@ -68,11 +68,11 @@ QUOTED = [
     "not UTF-8",
     "not valid JSON: a number is too long",
     "id: longer than 200 characters",
-    "is no Unicode text",
+    "is not valid Unicode",
     "is not among the topics that the settings allow",
-    "no generation stands by: ",
+    "no generation is on standby: ",
     "generation 1 is down: ",
-    " task slots beside what is live, and ",
+    " task slots beside the live generation, but ",
 ]
 CORE = Path(__file__).parents[2] / "src" / "livejoin" / "core"
 

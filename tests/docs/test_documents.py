@@ -149,8 +149,8 @@ def test_who_may_ask_for_what_is_as_described() -> None:
 def test_the_limits_are_as_described() -> None:
     text = (ROOT / "docs" / "security.md").read_text()
     assert f"| headers | {connection_limits.MAX_HEADER_BYTES >> 10} KiB |" in text
-    assert f"its first byte to its last | {connection_limits.ASK_S:g} s |" in text
-    assert f"that nobody takes | {connection_limits.TAKE_S:g} s |" in text
+    assert f"its first byte to its last | {connection_limits.REQUEST_TIMEOUT_S:g} s |" in text
+    assert f"that nobody takes | {connection_limits.WRITE_TIMEOUT_S:g} s |" in text
     burst, interval_s = viewer.SUBSCRIPTION_BURST, viewer.SUBSCRIPTION_INTERVAL_S
     assert f"| {burst} at once, then one every {interval_s:g} s |" in text
     http = sections.HttpSettings()

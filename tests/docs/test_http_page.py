@@ -77,5 +77,5 @@ def test_parameters_formats_and_limits_are_those_of_the_code() -> None:
         assert f"\n| `{name}` | `{form.media_type}` |" in PAGE
     assert f"at most {filters.MAX_BYTES >> 10} KiB, {filters.MAX_COMPARISONS} comparisons" in PAGE
     assert f"and {filters.MAX_DEPTH} levels" in PAGE
-    assert f"up to {topic_browser.MOST_TOPICS:,} topics" in PAGE
+    assert f"up to {topic_browser.MAX_TOPICS:,} topics" in PAGE
     assert f"(1 to {topic_browser.MAX_MESSAGES}, 10 if left out)" in PAGE

@@ -56,16 +56,16 @@ HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
     "down, building": (SPOILT, [*SPOILT, SourcesResolved(2, h.reading(h.A))]),
 }
 MEANING = {
-    "nothing yet": "started, and the control topic was not read yet",
-    "waiting": "nothing is live, and the first build lacks something, such as a topic",
-    "first build": "nothing is live, the first build is under way",
+    "nothing yet": "started; the control topic has not been read yet",
+    "waiting": "nothing is live, and the first build waits for something, such as a topic",
+    "first build": "nothing is live; the first build is in progress",
     "live": "one generation is live",
-    "live with standby": "and the one before it stands by",
-    "restarting": "the live query died and is about to be started again",
-    "building": "a swap: one is live, another is being built",
-    "building with standby": "a further swap, while one stands by",
-    "down": "the live query died too often and was given up; its last rows stay",
-    "down, building": "what is live can never run again and is being built anew",
+    "live with standby": "one generation is live, and the previous one is on standby",
+    "restarting": "the live query died and is about to be restarted",
+    "building": "a swap: one generation is live, another is being built",
+    "building with standby": "another swap, while one generation is on standby",
+    "down": "the live query died too often and was given up; its last rows are kept",
+    "down, building": "the live generation is unrecoverable and is being rebuilt",
 }
 
 
@@ -125,26 +125,26 @@ TIMES = f"{len(OFTEN)} times in a row"
 ROWS = (
     Row(
         "LeaderStarted",
-        "livejoin was killed and starts again",
+        "livejoin was killed and restarted",
         lambda s: [h.started(s.now + 1, h.A)],
     ),
     Row("ClockTicked", "a second has passed", lambda s: [h.ticked(s.now + 1)]),
-    Row("ClockTicked", "`build_stall_s` have passed without progress", _stalled),
+    Row("ClockTicked", "`build_stall_s` has passed without progress", _stalled),
     Row(
         "ClockTicked",
         "10 s have passed since a build failed",
         lambda s: [h.ticked(s.now + 11)],
         first=lambda s: [_spoilt(_number(s.building))],
     ),
-    Row("ClockTicked", "`standby_s` have passed", lambda s: [h.ticked(s.now + 901)]),
+    Row("ClockTicked", "`standby_s` has passed", lambda s: [h.ticked(s.now + 901)]),
     Row(
         "HistoryReplayed",
-        "the control topic holds nothing",
+        "the control topic is empty",
         lambda _: [HistoryReplayed("new", 0, Request())],
     ),
     Row(
         "HistoryReplayed",
-        "the control topic holds another choice",
+        "the control topic contains another choice",
         lambda _: [HistoryReplayed("new", 1, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)],
     ),
     Row(
@@ -157,15 +157,15 @@ ROWS = (
         "ControlTopicLost", "control messages cannot be read", lambda _: [ControlTopicLost("boom")]
     ),
     Row("MessageReceived", "for another choice", lambda s: [h.received_choice(s.position, OTHER)]),
-    Row("MessageReceived", "for what is live", lambda s: _asks_for(s, s.live)),
-    Row("MessageReceived", "for what is being built", lambda s: _asks_for(s, s.building)),
+    Row("MessageReceived", "for the live choice", lambda s: _asks_for(s, s.live)),
+    Row("MessageReceived", "for the choice being built", lambda s: _asks_for(s, s.building)),
     Row("MessageReceived", "for a new start", lambda s: [h.received(s.position, start="1h")]),
     Row("MessageReceived", "for a rollback", lambda s: [h.received(s.position, action="rollback")]),
     Row("MessageReceived", "for a preview", lambda s: [h.received(s.position, action="preview")]),
-    Row("MessageReceived", "by an invalid message", lambda s: [h.received_raw(s.position, b"[]")]),
+    Row("MessageReceived", "an invalid message", lambda s: [h.received_raw(s.position, b"[]")]),
     Row(
         "SourcesResolved",
-        "where the build reads",
+        "of the build",
         lambda s: [SourcesResolved(_number(s.building), h.reading(h.A))],
         resolved=False,
     ),
@@ -177,13 +177,13 @@ ROWS = (
     ),
     Row(
         "ResolutionFailed",
-        "Kafka is out of reach",
+        "Kafka is unreachable",
         lambda s: [ResolutionFailed(_number(s.building), "no broker")],
         resolved=False,
     ),
     Row(
         "TopicsCreated",
-        "the build has its topics",
+        "of the build",
         lambda s: [TopicsCreated(_number(s.building), "id-new")],
     ),
     Row("QueryResumed", "the live query", lambda s: [QueryResumed(_number(s.live))]),
@@ -195,16 +195,22 @@ ROWS = (
     Row("QueryDied", f"the live query, {TIMES}", _query("live", *OFTEN)),
     Row("QueryDied", f"the standby's query, {TIMES}", _query("standby", *OFTEN)),
     Row("QueryDied", f"the build's query, {TIMES}", _query("building", *OFTEN)),
-    Row("Unrecoverable", "what is live", _query("live", _spoilt)),
+    Row("Unrecoverable", "the live generation", _query("live", _spoilt)),
     Row("Unrecoverable", "the standby", _query("standby", _spoilt)),
     Row("Unrecoverable", "the build", _query("building", _spoilt)),
-    Row("SourcesChecked", "a topic of what is live cannot be read", _query("live", _blocked)),
-    Row("PartitionsAdded", "a topic of what is live has more partitions", _grew("live")),
-    Row("PartitionsAdded", "more than there are task slots", _grew("live", 600)),
-    Row("RecordsCounted", "what is live", _query("live", lambda n: RecordsCounted(n, {"read": 1}))),
+    Row(
+        "SourcesChecked", "a topic of the live generation cannot be read", _query("live", _blocked)
+    ),
+    Row("PartitionsAdded", "a topic of the live generation has more partitions", _grew("live")),
+    Row("PartitionsAdded", "more than Spark has task slots for", _grew("live", 600)),
     Row(
         "RecordsCounted",
-        "as many rows as `max_rows`",
+        "the live generation",
+        _query("live", lambda n: RecordsCounted(n, {"read": 1})),
+    ),
+    Row(
+        "RecordsCounted",
+        "a table has reached `max_rows`",
         _query("live", lambda n: RecordsCounted(n, {}, ("t",))),
     ),
 )
@@ -261,7 +267,7 @@ WORDS = {
     ("[*]", "building"): "new build",
     ("building", "live"): "build → live",
     ("building", "failed"): "build failed",
-    ("building", "superseded"): "build given up",
+    ("building", "superseded"): "build superseded",
     ("live", "standby"): "live → standby",
     ("live", "retired"): "live retired",
     ("standby", "live"): "standby → live",
@@ -295,18 +301,18 @@ def _health(run: Run) -> Iterator[str]:
         was, now = run.before.health_of(old), run.after.health_of(generation)
         if generation.resolved and not old.resolved:
             yield "build reads"
-        elif now.unusable and not was.unusable:
+        elif now.unrecoverable and not was.unrecoverable:
             yield f"{name} unusable"
-        elif now.broken and not was.broken:
+        elif now.given_up and not was.given_up:
             yield f"{name} down"
-        elif was.trouble and not now.trouble and run.row.name == "QueryResumed":
+        elif was.error and not now.error and run.row.name == "QueryResumed":
             yield f"{name} runs again"
-        elif (was.broken and not now.broken) or _due(run, was, now):
+        elif (was.given_up and not now.given_up) or _due(run, was, now):
             yield f"{name} tried again"
-        elif now.try_again_at > max(was.try_again_at, run.after.monotonic):
+        elif now.retry_at > max(was.retry_at, run.after.monotonic):
             yield f"restart {name} later" if generation.resolved else "ask again later"
         yield from _since(name, was, now)
-        if old.resolved and generation.sources != old.sources and not now.broken:
+        if old.resolved and generation.sources != old.sources and not now.given_up:
             yield f"{name} restarted"
 
 
@@ -319,8 +325,8 @@ def _since(name: str, was: GenerationHealth, now: GenerationHealth) -> Iterator[
 
 def _due(run: Run, was: GenerationHealth, now: GenerationHealth) -> bool:
     """Whether the time for the next try has come."""
-    waited = not now.broken and was.try_again_at > run.before.monotonic
-    return waited and now.try_again_at <= run.after.monotonic
+    waited = not now.given_up and was.retry_at > run.before.monotonic
+    return waited and now.retry_at <= run.after.monotonic
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
@@ -352,19 +358,20 @@ def _diagram() -> Iterator[str]:
 INTRODUCTION = """\
 # The life of a generation
 
-livejoin's control plane is one pure function, `decide(state, fact) -> state`. A fact is something
-that has happened: a message came, a query died, a second has passed. The state names the
-generations that exist, at most one in each place: one is **live** (what everybody sees), one
-**stands by** (the one before it, still running, for a rollback), one is **being built**. What is
-done follows from the state alone, so a crash is no special case.
+The control plane of livejoin is one pure function, `decide(state, fact) -> state`. A fact is
+something that has happened: a message was received, a query died, a second has passed. The state
+holds the existing generations, at most one in each role: **live** (its tables are served),
+**standby** (the previous one, still running, for a rollback) and **building**. The actions follow
+from the state alone, so a crash is no special case.
 
-All diagrams and tables below are drawn from the code by `python tests/docs/test_lifecycle.py`, and
-a test fails when the two differ. The facts are described in `src/livejoin/core/facts.py`.
+The diagrams and tables below are generated from the code by `python tests/docs/test_lifecycle.py`;
+a test fails when they differ. The facts are described in `src/livejoin/core/facts.py`, and
+`src/livejoin/core/decide.py` names the handler of each.
 
 ## A generation
 
-Each arrow names the facts that can cause it. A generation that has left the diagram is gone for
-good: query, changelog topic and checkpoint are removed, and its number is not given again.
+Each arrow names the facts that can cause it. A generation that has left the diagram never returns:
+its query, changelog topic and checkpoint are removed, and its number is not reused.
 """
 KINDS_HEAD = """\
 ## Kinds of states
@@ -375,9 +382,9 @@ KINDS_HEAD = """\
 TABLE_HEAD = """\
 ## What follows from which fact
 
-A row is a fact, a column the kind of state that it meets. — means that no generation changes, an
-empty cell that the fact cannot come. Facts about a generation that is not there any more change
-nothing, whatever they say. Every message is answered as well; see
+Each row is a fact, each column the kind of state in which it occurs. — means that no generation
+changes; an empty cell means that the fact cannot occur. Facts about a generation that no longer
+exists change nothing. Every message also gets an outcome; see
 [control messages](control-messages.md).
 """
 

@@ -128,7 +128,7 @@ def _refused(page: Page) -> None:
     ask(page, "Apply", usersTopic="gridswap.users.bb")
     answer(page, "bad", 'topic "gridswap.users.bb" does not exist')
     ask(page, "Apply", usersTopic="<i>b</i>")
-    answer(page, "bad", '"<i>b</i>" is no topic name')
+    answer(page, "bad", '"<i>b</i>" is not a topic name')
     assert page.query_selector("#answer i") is None
 
 
@@ -274,6 +274,6 @@ def _errors(page: Page) -> None:
     page.click("#change")
     for name in (IMG.format("topic"), TURNED, FORMULA):
         ask(page, "Apply", usersTopic=name)
-        answer(page, "bad", "is no topic name")
+        answer(page, "bad", "is not a topic name")
         # a message is JSON: its quotes are escaped
         says(page, "#answer", name.replace('"', '\\"'))

@@ -11,7 +11,7 @@ from rig.world import Produce, WaitOutcome, World, beside, play, to_pair, world
 
 MOST = 100
 TABLES = ("accounts_ui", "final_ui")
-FULL = f"{MOST} rows, which is max_rows"
+FULL = f"reached max_rows ({MOST})"
 
 
 def _highest(one: World, table: str) -> dict[str, dict[str, Any]]:

@@ -124,7 +124,7 @@ def _said_after(seconds: float) -> None:
 
 def _expect_why(one: World, number: int, what: str, said: set[str]) -> None:
     """The generation is given up for its topic, and for one of these reasons exactly."""
-    line = _expect_said(one, f"generation {number} cannot go on: its {what} [^;]*;")
+    line = _expect_said(one, f"generation {number} cannot continue: its {what} [^;]*;")
     why = line.partition(f"its {what} ")[2].rstrip(";")
     assert why in said, line
     figures.now().note(f"said: its {what} {why}")
@@ -173,7 +173,7 @@ def test_a18_a_topic_of_livejoin_is_deleted_while_running(what: str, one: World,
     _delete(one, topic)
     heartbeat = Send({"joinType": "left"})  # something to write
     heartbeat.do(one)
-    found = _expect_status(one, f"{re.escape(topic)} {DELETED}( and made again)?")
+    found = _expect_status(one, f"{re.escape(topic)} {DELETED}( and recreated)?")
     assert auto == MADE or found == f"{topic} {DELETED}", found
     if what == "ledger":
         play(one, [_anew(one, number), *AGAIN])

@@ -259,13 +259,13 @@ MISSING = (
     Missing("READ", "in.users", 'not authorized to read topic "{in.users}"'),
     Missing("READ", "in.accounts", 'not authorized to read topic "{in.accounts}"'),
     Missing("READ", "in.control", 'not authorized to read topic "{in.control}"'),
-    Missing("WRITE", "in.control", "cannot be written", swap=True),
+    Missing("WRITE", "in.control", "cannot write to control topic", swap=True),
     Missing("CREATE", "in.control", 'not authorized to create topic "{in.control}"'),
     Missing("CREATE", "own", "not authorized to create"),
     Missing("DELETE", "own", "not authorized to delete", swap=True),
     Missing("READ", "own", "not authorized to read"),
     Missing("WRITE", "own", "uthoriz"),
-    Missing("READ", "group", "may not be used"),
+    Missing("READ", "group", "not authorized to use consumer group"),
     Missing("WRITE", "id", "uthorization"),
 )
 

@@ -138,7 +138,7 @@ def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
         guarded.delete(["a8d.changelog.1"])
         figures.now().landed(topics_deleted=1)
         until(lambda: one.status()["generation"] == 2, "it is built anew", 60)
-        assert "generation 1 cannot go on: its changelog was deleted" in one.live.log.read_text()
+        assert "generation 1 cannot continue: its changelog was deleted" in one.live.log.read_text()
         play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog_bundles as written
+from livejoin.core import changelog as written
 from livejoin.pipeline import emit
 from livejoin.pipeline.spark_driver import SparkDriver
 

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from livejoin.config.sections import SparkSettings
-from livejoin.core import changelog, changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
@@ -50,7 +50,7 @@ JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by gen
 pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
-PREFIX = changelog_bundles.BUNDLE_PREFIX.encode()
+PREFIX = changelog.BUNDLE_PREFIX.encode()
 SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
 
 # One partition of users begins with these: whoever reads it again is late, and users come last.

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.config.sections import SparkSettings
 from livejoin.core import changelog as rows
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
@@ -62,9 +62,9 @@ class Case:
         generation = self.pipeline.prepare(Generation(1, self.choice, time.time()))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(
-                changelog_bundles,
+                rows,
                 "BUNDLE_MIN_ROWS",
-                self.case.get("many", changelog_bundles.BUNDLE_MIN_ROWS),
+                self.case.get("many", rows.BUNDLE_MIN_ROWS),
             )
             self.pipeline.start(generation)
         self.consumer.assign([TopicPartition(self.names.changelog(1), 0, 0)])
@@ -160,17 +160,17 @@ def _text(record: dict[str, Any]) -> bytes:
     """A record's value; a bundle has a fixed layout."""
     text = json.dumps(record["value"]).encode()
     key = record["key"]
-    return changelog_bundles.read_bundle(key.encode(), text).value() if _bundled(key) else text
+    return rows.read_bundle(key.encode(), text).value() if _bundled(key) else text
 
 
 def _changes(record: Record) -> list[rows.ChangelogRecord]:
     if _bundled(record.key.decode()):
-        return changelog_bundles.read_bundle(record.key, record.value).records()
+        return rows.read_bundle(record.key, record.value).records()
     return [rows.read_record(record.key, record.value)]
 
 
 def _bundled(key: str) -> bool:
-    return key.startswith(changelog_bundles.BUNDLE_PREFIX)
+    return key.startswith(rows.BUNDLE_PREFIX)
 
 
 def test_the_vectors_cover_every_kind_of_record() -> None:

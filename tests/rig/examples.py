@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.core import changelog, changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.kafka.reading import Record
 from livejoin.tables.ingest import decode
@@ -130,8 +130,8 @@ def _input(dice: random.Random, family: list[str], users: float, serial: Iterato
 def small_bundles() -> Iterator[None]:
     """Queries that are started meanwhile bundle what these examples have many of."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(changelog_bundles, "BUNDLE_MIN_ROWS", MANY)
-        patched.setattr(changelog_bundles, "BUNDLE_MAX_ROWS", MOST)
+        patched.setattr(changelog, "BUNDLE_MIN_ROWS", MANY)
+        patched.setattr(changelog, "BUNDLE_MAX_ROWS", MOST)
         yield
 
 

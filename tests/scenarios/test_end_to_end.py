@@ -158,7 +158,7 @@ def test_status_is_one_row_and_names_what_is_live(live: Running) -> None:
 
 def test_the_log_tells_the_story_in_order(live: Running) -> None:
     said = [row["msg"].split(":")[0] for _, row in sorted(live.table("orchestrator_logs").items())]
-    listening = "listening to e2e.control from message 0 on"
+    listening = "listening to e2e.control from offset 0"
     assert said == ["ready", "building", listening, "building", "caught up", "live"]
 
 

@@ -67,7 +67,7 @@ def test_what_the_first_format_left_is_taken_over(kafka: Kafka, tmp_path: Path) 
         _like_the_oracle(live, _sent(recorded, "a"))
         assert _status(live)["usersTopic"] == recording.TOPICS["a"]["users"]
         log = live.log.read_text()
-        assert "the ledger has format 1 and is taken over as 2; what is live is built anew" in log
+        assert "migrating the ledger from format 1 to 2; the live generation is rebuilt" in log
         until(lambda: _numbers(kafka, names) == {3}, "what was left over is removed")
         # who was told what is known as before, and no message is applied again
         outcomes = {r["offset"]: r["outcome"] for r in live.table("control_raw").values()}

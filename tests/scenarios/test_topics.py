@@ -131,7 +131,7 @@ def test_any_bytes_can_be_peeked_at(shown: RunningServer, producers: Producers) 
         "value: not UTF-8",
         "null: a tombstone, which is counted and ignored",
         "value: empty",
-        "not looked into: 100000 bytes, more than 64 KiB",
+        "not parsed: 100000 bytes, more than 64 KiB",
         None,
         "value: expected an object, got [1]",
     ]

@@ -1,4 +1,4 @@
-"""A server that lets in whoever has a token, and the tokens for it; its audit is a list."""
+"""Access control with known tokens, and with audit and sign-outs recorded in lists."""
 
 import time
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from livejoin.tables.http.server import Access
 
 
 class RecordedAudit(Audit):
-    """An audit whose rows can be looked at."""
+    """An audit that keeps its rows in a list."""
 
     def __init__(self) -> None:
         super().__init__(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin"))
@@ -27,7 +27,7 @@ class RecordedAudit(Audit):
 
 
 class RecordedSignOuts(SignOutPublisher):
-    """Sign-outs that others were told of."""
+    """A publisher that keeps the ended sessions in a list; `why` is its failure."""
 
     def __init__(self) -> None:
         super().__init__(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin"))
@@ -42,7 +42,7 @@ class RecordedSignOuts(SignOutPublisher):
 
 @dataclass
 class AuthFixture:
-    """Who may come in. `texts` has a token for every way to be refused or let in."""
+    """Access control of a test server. `texts` holds a token of every kind, valid or not."""
 
     texts: dict[str, str] = field(default_factory=dict)
     audit: RecordedAudit = field(default_factory=RecordedAudit)
@@ -54,29 +54,33 @@ class AuthFixture:
     def __post_init__(self) -> None:
         for role in ROLES:
             self.token(role, role)
-        self.token("expired", "operator", life_s=-1)
+        self.token("expired", "operator", lifetime_s=-1)
         self.token("revoked", "operator")
         self.revoke("revoked")
         self.texts["wrong"] = f"{self.texts['operator'][:-4]}AAAA"
 
-    def token(self, name: str, role: Role, life_s: float | None = None) -> Token:
-        """One more token."""
-        token, self.texts[name] = access_topics.new_token(role, name, time.time(), life_s)
+    def token(self, name: str, role: Role, lifetime_s: float | None = None) -> Token:
+        """Add a token."""
+        token, self.texts[name] = access_topics.new_token(role, name, time.time(), lifetime_s)
         self._add(token)
         return token
 
     def revoke(self, name: str) -> None:
-        known = self.identities.tokens.by_id or {}
-        self._add(known[self.texts[name].split("_")[1]].as_revoked())
+        tokens = self.identities.tokens.by_id or {}
+        self._add(tokens[self.texts[name].split("_")[1]].as_revoked())
 
     def _add(self, token: Token) -> None:
         self.identities.tokens.by_id = {**(self.identities.tokens.by_id or {}), token.id: token}
 
-    def access(self, **more: Any) -> Access:
+    def access(self, **options: Any) -> Access:
         return Access(
-            self.identities, self.audit, self.sign_outs, ConnectionLimits(1000, 1000, 1000), **more
+            self.identities,
+            self.audit,
+            self.sign_outs,
+            ConnectionLimits(1000, 1000, 1000),
+            **options,
         )
 
     def bearer(self, name: str) -> dict[str, str]:
-        """The header that shows a token."""
+        """Return the Authorization header of a token."""
         return {"Authorization": f"Bearer {self.texts[name]}"}

@@ -1,4 +1,4 @@
-"""What several of these tests need."""
+"""Shared fixtures."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from livejoin.tables.http import control_producer
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests without a Kafka: nobody is made to wait as long for its answer."""
+    """Shorten the write timeout for tests without Kafka."""
     monkeypatch.setattr(control_producer, "_WRITE_S", 1)

@@ -1,4 +1,4 @@
-"""A Kafka that answers what is asked about topics, from memory."""
+"""An in-memory Kafka for tests of topic lists and peeks."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -18,7 +18,7 @@ from livejoin.kafka.cluster import Kafka, Topic
 
 @dataclass(frozen=True)
 class Message:
-    """A message, or the end of a partition."""
+    """A message, or an end-of-partition event."""
 
     in_partition: int
     at_offset: int
@@ -50,10 +50,12 @@ Partitions = Mapping[int, list[Message]]
 
 @dataclass
 class FakeConsumer:
-    """Reads partitions, which may have gaps, as compaction and transactions leave them."""
+    """Reads partitions, whose offsets may have gaps as after compaction or transactions."""
 
     topics: Mapping[str, Partitions]
-    ends: Mapping[int, int] = field(default_factory=dict)  # where the last message is not the end
+    ends: Mapping[int, int] = field(
+        default_factory=dict
+    )  # end offsets, where they are not last offset + 1
     silent: bool = False
     read: list[tuple[int, int]] = field(default_factory=list)
     _pending: list[Message] = field(default_factory=list)
@@ -79,7 +81,7 @@ class FakeConsumer:
 
 
 class FakeKafka(Kafka):
-    """Topics as they are given; those in `broken` have no leader."""
+    """Serves the given topics; those in `broken` have no leader."""
 
     def __init__(self, topics: Mapping[str, Partitions], broken: Iterable[str] = ()) -> None:
         super().__init__({"bootstrap.servers": "nowhere"})

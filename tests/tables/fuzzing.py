@@ -1,4 +1,4 @@
-"""D3: whatever a viewer sends, no table changes, and only the offender is sent away."""
+"""D3: malformed messages of a viewer change no table and close only that viewer's socket."""
 
 import json
 import random
@@ -24,7 +24,7 @@ TALK = (
 
 
 def _message(dice: random.Random) -> str | bytes:
-    """What nobody should send: damaged, made up, binary, long."""
+    """Return an invalid message: damaged, invented, binary or long."""
     text = bytearray(dice.choice(TALK).encode())
     for _ in range(dice.randrange(4)):
         at = dice.randrange(len(text) + 1)
@@ -39,42 +39,42 @@ def _message(dice: random.Random) -> str | bytes:
     return text.decode(errors="replace")
 
 
-def _hashes(shown: RunningServer) -> dict[str, str]:
+def _hashes(server: RunningServer) -> dict[str, str]:
     found: dict[str, str] = {}
-    shown.run_on_loop(
-        lambda host: found.update({name: host.store(name).hash for name in spec.TABLES})
+    server.run_on_loop(
+        lambda catalog: found.update({name: catalog.store(name).hash for name in spec.TABLES})
     )
     return found
 
 
 def fuzz(count: int) -> None:
-    """Send so many to a server that somebody else watches."""
+    """Send `count` messages to a server that another viewer watches."""
     print(f"seed {SEED}")
-    dice, sent_away = random.Random(SEED), 0
-    host = Catalog(logs_kept=100, rejects_kept=100)
-    host.apply_state(live(1))
-    host.apply(chunk(1, 2, user(0), final(0, "Ada")))
-    door = AuthFixture()
-    headers = door.bearer("viewer")
-    # The other one takes all that comes meanwhile, and so answers the server's pings.
+    dice, closed = random.Random(SEED), 0
+    catalog = Catalog(logs_kept=100, rejects_kept=100)
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 2, user(0), final(0, "Ada")))
+    auth = AuthFixture()
+    headers = auth.bearer("viewer")
+    # The other viewer buffers all frames meanwhile, and so answers the server's pings.
     patient = {"ping_interval": None, "max_queue": None}
     with (
-        run_server(host, access=door.access()) as shown,
-        shown.viewer("final_ui", additional_headers=headers, **patient) as other,
+        run_server(catalog, access=auth.access()) as server,
+        server.viewer("final_ui", additional_headers=headers, **patient) as other,
     ):
         other.next_frame()
-        before, left = _hashes(shown), count
+        before, left = _hashes(server), count
         while left:
-            with shown.viewer(additional_headers=headers) as viewer:
+            with server.viewer(additional_headers=headers) as viewer:
                 try:
                     while left:
                         left -= 1
                         viewer.connection.send(_message(dice))
                         viewer.next_frame()
                 except ConnectionClosed:
-                    sent_away += 1
-        assert _hashes(shown) == before
-        shown.apply(1, 3, final(1, "Alan"))
+                    closed += 1
+        assert _hashes(server) == before
+        server.apply(1, 3, final(1, "Alan"))
         assert other.next_frame("data").kinds == [("final_ui", "upsert")]
         assert [row["name"] for row in other.view["final_ui"].values()] == ["Ada", "Alan"]
-    assert sent_away > count / 4
+    assert closed > count / 4

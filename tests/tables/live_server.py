@@ -1,4 +1,4 @@
-"""The real server on a loopback port, in a thread with its own loop, and those who talk to it."""
+"""Runs the real server on a loopback port, in a thread with its own event loop."""
 
 import asyncio
 import contextlib
@@ -64,20 +64,20 @@ class ReceivedFrame:
 
 
 class Viewer:
-    """One socket. `view` is what a client makes of all frames so far."""
+    """A WebSocket client. `view` holds the rows that result from all frames so far."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self.view: dict[str, dict[str, dict[str, Any]]] = {}
 
     def subscribe(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
-        asked: dict[str, Any] = {"subscribe": tables}
+        message: dict[str, Any] = {"subscribe": tables}
         if resume:
-            asked["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
-        self.connection.send(json.dumps(asked))
+            message["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
+        self.connection.send(json.dumps(message))
 
     def next_frame(self, *types: str) -> ReceivedFrame:
-        """The next frame, or the next of these types."""
+        """Return the next frame, or the next of these types."""
         while True:
             data = self.connection.recv(timeout=LIMIT_S)
             assert isinstance(data, bytes)
@@ -104,34 +104,34 @@ def _read(payload: bytes | memoryview) -> list[dict[str, Any]]:
 
 
 def read_until_closed(connection: socket.socket) -> bytes:
-    """What comes until the other side ends it."""
-    found = b""
+    """Return all data until the peer closes the connection."""
+    received = b""
     with contextlib.suppress(ConnectionError):
         while more := connection.recv(65536):
-            found += more
-    return found
+            received += more
+    return received
 
 
 class RunningServer:
-    """A host that is served. What is done to it is done on the loop that owns it."""
+    """A running server; `run_on_loop` accesses its catalog on the event loop."""
 
-    def __init__(self, host: Catalog, loop: asyncio.AbstractEventLoop, port: int) -> None:
-        self._catalog = host
+    def __init__(self, catalog: Catalog, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        self._catalog = catalog
         self._loop = loop
         self.port = port
 
     def run_on_loop(self, work: Callable[[Catalog], None]) -> None:
-        async def doing() -> None:
+        async def on_loop() -> None:
             work(self._catalog)
 
-        asyncio.run_coroutine_threadsafe(doing(), self._loop).result(LIMIT_S)
+        asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(LIMIT_S)
 
     def connect_tcp(self, address: str = "127.0.0.1") -> socket.socket:
-        """A bare connection from this address of the loopback."""
+        """Open a TCP connection from this loopback address."""
         return socket.create_connection(("127.0.0.1", self.port), LIMIT_S, (address, 0))
 
     def refuses_connection(self, address: str = "127.0.0.1") -> bool:
-        """One more is sent off without a byte. It may be told while it connects already."""
+        """Whether a new connection is closed without data, or reset while it connects."""
         try:
             with self.connect_tcp(address) as one_more:
                 return read_until_closed(one_more) == b""
@@ -139,14 +139,14 @@ class RunningServer:
             return True
 
     def apply(self, generation: int, end: int, *changes: ChangelogRecord) -> None:
-        self.run_on_loop(lambda host: host.apply(chunk(generation, end, *changes)))
+        self.run_on_loop(lambda catalog: catalog.apply(chunk(generation, end, *changes)))
 
     def follow(self, state: State) -> None:
-        self.run_on_loop(lambda host: host.apply_state(state))
+        self.run_on_loop(lambda catalog: catalog.apply_state(state))
 
     @contextlib.contextmanager
     def viewer(self, *tables: str, **options: Any) -> Iterator[Viewer]:
-        """A viewer that has subscribed to these tables, where there are any."""
+        """Connect a viewer and subscribe it to these tables, if any."""
         uri = f"ws://127.0.0.1:{self.port}/api/v1/live"
         defaults = {"subprotocols": [SUBPROTOCOL], "proxy": None, "max_size": None}
         with connect(options.pop("uri", uri), **(defaults | options)) as connection:
@@ -161,13 +161,13 @@ class RunningServer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return HttpResponse(answer.status, named, answer.read())
+            response = connection.getresponse()
+            response_headers = {name.lower(): value for name, value in response.getheaders()}
+            return HttpResponse(response.status, response_headers, response.read())
 
 
 def insecure_access() -> server.Access:
-    """Everybody is let in, and nothing is written down."""
+    """Return access control without authentication; its audit writes nowhere."""
     nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("livejoin")
     return server.Access(
         Identities(TokenRegistry(), Sessions(b"key"), insecure=True),
@@ -177,17 +177,17 @@ def insecure_access() -> server.Access:
     )
 
 
-def application(host: Catalog, asking: ControlProducer) -> Starlette:
-    """What is served, without those who stand before it."""
+def application(catalog: Catalog, producer: ControlProducer) -> Starlette:
+    """Return the application without its middleware."""
     access = insecure_access()
-    names = origin_check.AllowedOrigins.from_settings(80)
-    signing_in = SignInRoutes(access.identities, names, access.audit, access.sign_outs, 80)
-    return api(host, LiveSocket(host, access.identities), asking, signing_in, access.audit)
+    origins = origin_check.AllowedOrigins.from_settings(80)
+    sign_in = SignInRoutes(access.identities, origins, access.audit, access.sign_outs, 80)
+    return api(catalog, LiveSocket(catalog, access.identities), producer, sign_in, access.audit)
 
 
 @contextlib.contextmanager
 def run_server(
-    host: Catalog | None = None,
+    catalog: Catalog | None = None,
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
     rules: TopicRules = RULES,
@@ -195,15 +195,15 @@ def run_server(
     port: int = 0,
     access: server.Access | None = None,
 ) -> Iterator[RunningServer]:
-    """Serve a host until the block ends; to everybody, unless who may come is said."""
-    host = host or Catalog(logs_kept=100, rejects_kept=100)
+    """Serve a catalog while the block runs; without authentication unless `access` is given."""
+    catalog = catalog or Catalog(logs_kept=100, rejects_kept=100)
     kafka = kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    asking = ControlProducer(kafka, rules, Limits(), host, RequestSigner(kafka, rules.names))
-    taken = server.listen("127.0.0.1", port)
-    if send_buffer is not None:  # sockets that are accepted inherit it
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-    taken.listen()  # whoever comes before the server is up waits
-    port = taken.getsockname()[1]
+    producer = ControlProducer(kafka, rules, Limits(), catalog, RequestSigner(kafka, rules.names))
+    listener = server.listen("127.0.0.1", port)
+    if send_buffer is not None:  # inherited by accepted sockets
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    listener.listen()  # clients may connect before the server has started
+    port = listener.getsockname()[1]
     started: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     started = queue.SimpleQueue()
     failures: list[BaseException] = []
@@ -211,7 +211,7 @@ def run_server(
     async def serve() -> None:
         stop = asyncio.Event()
         started.put((asyncio.get_running_loop(), stop))
-        await server.serve(host, asking, taken, stop, access or insecure_access())
+        await server.serve(catalog, producer, listener, stop, access or insecure_access())
 
     def run() -> None:
         try:
@@ -223,7 +223,7 @@ def run_server(
     thread.start()
     loop, stop = started.get(timeout=LIMIT_S)
     try:
-        yield RunningServer(host, loop, port)
+        yield RunningServer(catalog, loop, port)
     finally:
         if thread.is_alive():
             loop.call_soon_threadsafe(stop.set)

@@ -1,4 +1,4 @@
-"""Just enough of PromQL to see which metrics, labels and functions an expression uses."""
+"""A minimal PromQL reader: which metrics, labels and functions an expression uses."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,14 @@ FUNCTIONS = {
 }  # fmt: skip
 _GROUPING = {"by", "on"}
 _SETS = {"and", "or", "unless"}
-SCRAPE_LABELS = {"job", "instance"}  # by Prometheus, to everything
+SCRAPE_LABELS = {"job", "instance"}  # added by Prometheus to every sample
 
-Exported = Mapping[str, list[Mapping[str, str]]]  # by name, the labels of each sample
+Exported = Mapping[str, list[Mapping[str, str]]]  # by metric name, the labels of each sample
 
 
 @dataclass
 class UsedNames:
-    """What an expression uses."""
+    """The metrics and labels that an expression uses."""
 
     metrics: set[str] = field(default_factory=set)
     matchers: list[tuple[str, str, str, str]] = field(default_factory=list)
@@ -28,7 +28,7 @@ class UsedNames:
 
 
 def parse_names(expression: str) -> UsedNames:
-    """Read an expression; what is no PromQL that we know is an error."""
+    """Parse an expression; fails on unsupported PromQL."""
     found, tokens = UsedNames(), list(_tokens(expression))
     at = 0
     while at < len(tokens):
@@ -69,7 +69,7 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
 
 
 def find_faults(expression: str, exported: Exported, shown: str = "") -> list[str]:
-    """What an expression, or the text that is shown with it, names and nobody exports."""
+    """Return metrics and labels that an expression or its legend names but nobody exports."""
     it = parse_names(expression)
     faults = [f"no metric {name}" for name in sorted(it.metrics - exported.keys())]
     labels = {

@@ -1,4 +1,4 @@
-"""The commands that ask a running livejoin for a change, or what one would do."""
+"""The commands about control messages: send, preview, rollback, schema."""
 
 import json
 from typing import Annotated, Any
@@ -15,8 +15,11 @@ from livejoin.cli.options import (
     Url,
     UsersTopic,
 )
-from livejoin.cli.text import print_line
+from livejoin.cli.text import format_table, print_line
 from livejoin.client import http
+from livejoin.core import control_schema
+
+_LONG_CELL_CHARS = 1000
 
 
 def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
@@ -28,15 +31,15 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
     message_id: MessageId = None,
     *,
     wait: Annotated[bool, typer.Option(help="Wait until the swap is done.")] = True,
-    limit: Annotated[float, typer.Option(help="How many seconds to wait.")] = 600,
+    limit: Annotated[float, typer.Option(help="Maximum wait in seconds.")] = 600,
     url: Url = http.DEFAULT_URL,
     output: Output = "table",
 ) -> None:
-    """Ask for other topics or another join.
+    """Request other topics or another join.
 
-    What is left out stays as it is. The message is written to the control topic like any other, and
-    the command waits until the swap is done. It prints the outcome (`live: generation 7 after
-    0.9 s`). A rejection or a failed build ends it with code 1 and the reason.
+    Omitted options keep their current values. The message is written to the control topic like any
+    other, and the command waits until the swap is done. It prints the outcome (`live: generation 7
+    after 0.9 s`). A rejection or a failed build exits with code 1 and the reason.
 
         livejoin send --users-topic users_b --accounts-topic accounts_b
         livejoin send --join inner
@@ -57,9 +60,9 @@ def rollback(
     url: Url = http.DEFAULT_URL,
     output: Output = "table",
 ) -> None:
-    """Go back to the generation that stands by, at once.
+    """Roll back to the standby generation at once.
 
-    Live and standby change places. Ends with code 1 if nothing stands by.
+    Live and standby trade places. Exits with code 1 if there is no standby generation.
     """
     message = _message(None, None, None, None, expect, message_id)
     _print_outcome(http.post(url, "api/v1/rollback", message), output)
@@ -76,11 +79,11 @@ def preview(  # noqa: PLR0913 - one option per field of a message
     url: Url = http.DEFAULT_URL,
     output: Output = "table",
 ) -> None:
-    """Say what a request would do, without doing it.
+    """Show what a request would do, without doing it.
 
-    What is built and read, whether the topics exist, how many task slots are needed, what is live
-    and what stands by afterwards, what is stopped. Ends with code 1 if the request would be
-    rejected.
+    Prints what would be built and read, whether the topics exist, how many task slots are needed,
+    what would be live and on standby afterwards, and what would be stopped. Exits with code 1 if
+    the request would be rejected.
 
         livejoin preview --join left_outer
         livejoin preview --rollback
@@ -98,6 +101,23 @@ def preview(  # noqa: PLR0913 - one option per field of a message
         raise typer.Exit(1)
 
 
+def schema(output: Output = "json") -> None:
+    """Print the JSON Schema of a control message.
+
+    Use it in editors and in your own checks. It needs no running livejoin. The table format lists
+    the fields.
+    """
+    if output == "json":
+        print(json.dumps(control_schema.CONTROL, indent=2))
+        return
+    rows = [
+        {"field": name, "meaning": field.get("description") or ", ".join(field["examples"])}
+        for name, field in control_schema.CONTROL["properties"].items()
+    ]
+    for line in format_table(rows, ["field", "meaning"], _LONG_CELL_CHARS):
+        print(line)
+
+
 def _message(*values: Any) -> dict[str, Any]:
     names = ("usersTopic", "accountsTopic", "joinType", "start", "expectedGeneration", "id")
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
@@ -108,20 +128,19 @@ def _print_outcome(answer: dict[str, Any], output: str) -> None:
         print(json.dumps(answer))
     else:
         number = answer["generation"]
-        of = f": generation {number}" if number is not None else ""
-        took = answer.get("tookSeconds")
-        after = f" after {took:.1f} s" if took is not None else ""
-        why = f" ({answer['reason']})" if answer["reason"] else ""
-        print_line(f"{answer['outcome']}{of}{after}{why}")
+        generation = f": generation {number}" if number is not None else ""
+        seconds = answer.get("tookSeconds")
+        duration = f" after {seconds:.1f} s" if seconds is not None else ""
+        reason = f" ({answer['reason']})" if answer["reason"] else ""
+        print_line(f"{answer['outcome']}{generation}{duration}{reason}")
     if answer["outcome"] in ("failed", "superseded", "cancelled"):
         raise typer.Exit(1)
 
 
 def _plan_lines(plan: dict[str, Any]) -> list[str]:
-    """A preview for people."""
     if plan["outcome"] == "rejected":
         return [f"would be rejected: {plan['reason']}"]
-    slots, later = plan["slots"], plan["afterwards"]
+    slots, after = plan["slots"], plan["afterwards"]
     lines = [f"{'outcome':<12} {plan['outcome']}"]
     lines += [f"{'builds':<12} {plan['build']}"] if plan["build"] else []
     for name, topic in plan["topics"].items():
@@ -129,9 +148,9 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
             f"{'reads':<12} {name}: {topic['records']} records, {topic['partitions']} partitions"
         )
     lines += [
-        f"{'task slots':<12} {slots['needed']} more, {slots['held']} of {slots['total']} are held",
-        f"{'live':<12} {plan['now']['live']} now, {later['live']} afterwards",
-        f"{'stands by':<12} {later['standby'] or 'nothing'} afterwards",
+        f"{'task slots':<12} {slots['needed']} more, {slots['held']} of {slots['total']} in use",
+        f"{'live':<12} {plan['now']['live']} now, {after['live']} afterwards",
+        f"{'standby':<12} {after['standby'] or 'nothing'} afterwards",
     ]
     stopped = ", ".join(f"generation {number}" for number in plan["stopped"])
     return [*lines, f"{'stops':<12} {stopped or 'nothing'}"]

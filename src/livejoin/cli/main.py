@@ -1,9 +1,7 @@
-"""The command line: what starts livejoin, and all commands together; failures as exit codes."""
+"""Entry point of the command line: demo, run, serve; logging; errors as exit codes."""
 
-import json
 import logging
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +11,8 @@ import typer
 
 from livejoin import __version__, redaction
 from livejoin.cli import config as cli_settings
-from livejoin.cli import control, status, tables, tokens
-from livejoin.cli.options import Config, Insecure, Output, Port, help_text
+from livejoin.cli import control, doctor, status, tables, tokens, topics
+from livejoin.cli.options import Config, Insecure, Port, help_text
 from livejoin.cli.text import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
@@ -28,11 +26,9 @@ cli = typer.Typer(
     rich_markup_mode=None,
 )
 
-_REACH_S = 5
 
-
-def _version(*, wanted: bool) -> None:
-    if wanted:
+def _print_version(*, requested: bool) -> None:
+    if requested:
         print(f"livejoin {__version__}")
         raise typer.Exit
 
@@ -41,10 +37,13 @@ def _version(*, wanted: bool) -> None:
 def root(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Join Kafka topics live on Spark, and watch the result as tables whose names never change."""
+    """Join Kafka topics live on Spark, and serve the result as tables with stable names."""
 
 
 @cli.command("demo")
@@ -52,7 +51,7 @@ def demo_command(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the broker's data and the checkpoints; delete it to start afresh."
+            help="Folder for the broker's data and the checkpoints; delete it to start over."
             "  [default: ~/.local/state/livejoin/demo]"
         ),
     ] = None,
@@ -60,14 +59,14 @@ def demo_command(
     *,
     insecure: Insecure = False,
 ) -> None:
-    """Run everything on this machine, to try it.
+    """Run a demo on this machine: broker, sample data, Spark, page.
 
-    It starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
-    producers feed two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and can
-    be asked for the other. Ctrl-C stops it; the data stays, and the next start goes on with it.
+    Starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
+    producers write to two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and
+    can be switched to the other. Ctrl-C stops it; the data is kept for the next start.
 
-    The address that it prints signs a browser in, once. The commands in another terminal use a
-    token that it keeps for this user, in `~/.config/livejoin/credentials.json`.
+    The printed URL signs a browser in, once. Commands in another terminal use a token that is
+    stored for this user in `~/.config/livejoin/credentials.json`.
     """
     from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
 
@@ -77,17 +76,17 @@ def demo_command(
 
 @cli.command()
 def run(config: Config = None, port: Port = None, *, insecure: Insecure = False) -> None:
-    """Join topics of your own Kafka, and serve the tables.
+    """Join topics of your own Kafka cluster and serve the tables.
 
-    Which topics and how is said by the settings. It prints the page's address on standard output
-    and log lines on standard error. If Kafka or a topic is not there it waits, says so in
-    `orchestrator_status` and on `/readyz`, and tries again.
+    The settings name the topics and the join. The page's URL is printed on standard output, log
+    lines go to standard error. If Kafka or a topic is unavailable, livejoin says so in
+    `orchestrator_status` and on `/readyz`, and retries.
 
-    Started a second time under the same `name`, it stands by: it serves the same tables, and leads
-    when the first one dies (about 10 s after a kill, at once after a clean stop).
+    A second process with the same `name` serves the same tables, and takes over as leader when the
+    first one stops (about 10 s after a kill, at once after a clean stop).
 
-    At the very first start it makes a token for each role and prints them, once; see `livejoin
-    token`. On a terminal the page's address signs a browser in, once, within 5 minutes.
+    The very first start creates a token for each role and prints it, once; see `livejoin token`.
+    On a terminal, the printed URL signs a browser in, once, within 5 minutes.
     """
     from livejoin import app  # noqa: PLC0415 - as above
     from livejoin.config import settings  # noqa: PLC0415 - as above
@@ -100,10 +99,10 @@ def run(config: Config = None, port: Port = None, *, insecure: Insecure = False)
 def serve(config: Config = None, port: Port = None, *, insecure: Insecure = False) -> None:
     """Serve the tables of a livejoin that runs elsewhere.
 
-    It follows, over the same Kafka, the ledger of a `livejoin run` of the same `name`, and serves
-    everything that it serves. It never leads, and needs no Java. Before there is a ledger it says
-    so, on the console and on `/readyz`, and waits; while nobody leads it goes on, and says that its
-    rows are stale.
+    Follows the ledger of a `livejoin run` with the same `name` on the same Kafka cluster, and
+    serves everything that it serves. It never leads and needs no Java. Until there is a ledger it
+    waits, and says so on the console and on `/readyz`; while there is no leader it keeps serving,
+    and reports its rows as stale.
     """
     from livejoin import serving  # noqa: PLC0415 - as above
     from livejoin.config import settings  # noqa: PLC0415 - as above
@@ -112,132 +111,56 @@ def serve(config: Config = None, port: Port = None, *, insecure: Insecure = Fals
     chosen = settings.load(config, **_http_overrides(port, insecure=insecure))
     ledger, kafka = Names(chosen.name).ledger, Kafka(chosen.kafka).address
 
-    def announce(url: str, signing_in: str) -> None:
-        _print_address(url, signing_in)
+    def announce(url: str, sign_in_url: str) -> None:
+        _print_address(url, sign_in_url)
         print(f"livejoin: following {ledger} at {kafka}", flush=True)
 
     raise typer.Exit(serving.run(chosen, announce))
 
 
 def _http_overrides(port: int | None, *, insecure: bool) -> dict[str, Any]:
-    """What the command line says over the settings."""
-    given = {} if port is None else {"port": port}
-    given |= {"insecure": True} if insecure else {}
-    return {"http": given} if given else {}
+    """Return the settings that command line options override."""
+    http = {} if port is None else {"port": port}
+    http |= {"insecure": True} if insecure else {}
+    return {"http": http} if http else {}
 
 
-def _print_address(url: str, signing_in: str) -> None:
-    """Say where the page is; the code that signs in is for a person, and not for a log."""
-    print(f"livejoin: the page is at {signing_in if sys.stdout.isatty() else url}", flush=True)
-    if url == signing_in:
-        print("livejoin: INSECURE, whoever can reach it may read and change everything", flush=True)
+def _print_address(url: str, sign_in_url: str) -> None:
+    """Print the page's URL; the one that signs in goes to a terminal, never to a log."""
+    print(f"livejoin: the page is at {sign_in_url if sys.stdout.isatty() else url}", flush=True)
+    if url == sign_in_url:
+        print("livejoin: INSECURE, anyone who can connect has full access", flush=True)
 
 
 for _command in (
     status.status,
     tables.tables,
     tables.show,
-    tables.topics,
-    tables.peek,
+    topics.topics,
+    topics.peek,
     control.send,
     control.preview,
     control.rollback,
-    tables.schema,
+    control.schema,
     cli_settings.config,
+    doctor.doctor,
 ):
     cli.command(help=help_text(_command))(_command)
 cli.add_typer(tokens.token, name="token")
 
 
-@cli.command()
-def doctor(config: Config = None, output: Output = "table") -> None:
-    """Check this machine and the settings: Java, jars, Kafka, topics.
-
-    One line each: system, java, jars, settings, kafka, topics, leader (a topic of livejoin's own).
-    Jars that are still to be downloaded are no failure. Ends with code 1 if a check did not pass.
-    """
-    checks = list(_checks(config))
-    if output == "json":
-        print(json.dumps([{"check": name, "ok": ok, "found": found} for name, ok, found in checks]))
-    else:
-        for name, ok, found in checks:
-            print_line(f"{'ok ' if ok else 'BAD'}  {name:<10} {found}")
-    if not all(ok for _, ok, _ in checks):
-        raise typer.Exit(1)
-
-
-def _checks(config: Path | None) -> Any:
-    """Yield each check's name, whether it passed, and what was found."""
-    from livejoin.config import settings  # noqa: PLC0415 - as above
-    from livejoin.control.leadership import check_leader_topic  # noqa: PLC0415 - as above
-    from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
-    from livejoin.runtime import jars  # noqa: PLC0415 - as above
-
-    system = platform.system()
-    known = system in ("Linux", "Darwin")
-    yield "system", known, system if known else f"{system}: run livejoin under WSL2"
-    yield _check("java", processes.find_java)
-    missing = [
-        jar.coordinate
-        for jar in jars.read_lock_file()
-        if jar.group in jars.RUNTIME_GROUPS and not jar.file.exists()
-    ]
-    yield (
-        "jars",
-        True,
-        f"{len(missing)} to be downloaded at the first start" if missing else "all in the cache",
-    )
-    try:
-        chosen = settings.load(config)
-    except SettingsError as error:
-        yield "settings", False, str(error)
-        return
-    yield "settings", True, f"{config or 'defaults and environment'}"
-    kafka = Kafka(chosen.kafka)
-
-    def reach() -> str:
-        kafka.wait_until_reachable(_REACH_S)
-        return kafka.address
-
-    reached = _check("kafka", reach)
-    yield reached
-    if reached[1]:
-        topics = (chosen.topics.users, chosen.topics.accounts)
-        absent = [name for name in topics if name not in kafka.describe(topics)]
-        found = (
-            f"missing: {', '.join(absent)}; create them, or name others in topics.*"
-            if absent
-            else " and ".join(topics)
-        )
-        yield "topics", not absent, found
-
-        def one_leader() -> str:
-            names = Names(chosen.name)
-            check_leader_topic(kafka, names)
-            return f"one partition, or none yet: {names.leader}"
-
-        yield _check("leader", one_leader)
-
-
-def _check(name: str, work: Any) -> tuple[str, bool, str]:
-    try:
-        return name, True, str(work())
-    except LivejoinError as error:
-        return name, False, str(error)
-
-
 def _drop_py4j(record: logging.LogRecord) -> bool:
-    """py4j logs a trace to the root logger whenever the JVM is gone; the status says it better."""
+    """Drop py4j's tracebacks about a JVM that is gone; the status reports it."""
     return "py4j" not in record.pathname
 
 
 def _redact_line(_logger: Any, _method: str, line: Any) -> str:
-    """Take out of a log line what must not be shown, wherever it came from."""
+    """Redact known secrets in a log line."""
     return redaction.redact(str(line))
 
 
 def _escape_values(_logger: Any, _method: str, event: Any) -> Any:
-    """Before colours are added: what others have written must not look like ours."""
+    """Escape untrusted values, before the renderer adds its own colour codes."""
     return {
         name: escape_unprintable(value, keep="\n" if name == "exception" else "")
         if isinstance(value, str)
@@ -247,15 +170,15 @@ def _escape_values(_logger: Any, _method: str, event: Any) -> Any:
 
 
 class _EscapingFormatter(logging.Formatter):
-    """The same for lines of libraries."""
+    """Escapes the log lines of libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Keep the lines of a trace."""
+        """Format a record; a traceback keeps its line breaks."""
         return escape_unprintable(super().format(record), keep="\n")
 
 
 def configure_logging() -> None:
-    """Log lines for people, on standard error."""
+    """Send human-readable log lines to standard error."""
     handler = logging.StreamHandler()
     handler.addFilter(_drop_py4j)
     handler.setFormatter(_EscapingFormatter("%(levelname)s %(name)s: %(message)s"))
@@ -277,14 +200,14 @@ def configure_logging() -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its exit code."""
     configure_logging()
     try:
         cli()
     except LivejoinError as error:
-        print_line(f"livejoin: {error.message}", aside=True)
+        print_line(f"livejoin: {error.message}", to_stderr=True)
         if error.hint:
-            print_line(f"  {error.hint}", aside=True)
+            print_line(f"  {error.hint}", to_stderr=True)
         sys.exit(2 if isinstance(error, SettingsError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

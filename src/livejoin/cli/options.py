@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command's docstring becomes its help."""
+"""Options shared by several commands, and help texts made from docstrings."""
 
 import inspect
 from collections.abc import Callable
@@ -7,28 +7,33 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML file with settings.")]
+Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML settings file.")]
 Output = Annotated[
     Literal["table", "json"],
-    typer.Option("--output", help="table is for people, json for programs."),
+    typer.Option("--output", help="table for people, json for programs."),
 ]
-Port = Annotated[int | None, typer.Option("--port", help="Port of the page; 0 takes any free one.")]
+Port = Annotated[int | None, typer.Option("--port", help="HTTP port; 0 picks a free one.")]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="Ask nobody for a token: whoever can reach it may do all."),
+    typer.Option("--insecure", help="Require no tokens: anyone who can connect has full access."),
 ]
-Url = Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="Where livejoin serves.")]
-UsersTopic = Annotated[str | None, typer.Option(help="Topic of the users.")]
-AccountsTopic = Annotated[str | None, typer.Option(help="Topic of the accounts.")]
-JoinType = Annotated[str | None, typer.Option(help="left, inner or left_outer.")]
+Url = Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="URL of the running livejoin.")]
+UsersTopic = Annotated[str | None, typer.Option(help="Topic to read users from.")]
+AccountsTopic = Annotated[str | None, typer.Option(help="Topic to read accounts from.")]
+JoinType = Annotated[str | None, typer.Option(help="Join type: left, inner or left_outer.")]
 Start = Annotated[
-    str | None, typer.Option(help="earliest, latest, a time or an age; forces a new build.")
+    str | None,
+    typer.Option(help="Start at earliest, latest, a time or an age; forces a new build."),
 ]
-Expect = Annotated[int | None, typer.Option(help="Only if this generation is live.")]
-MessageId = Annotated[str | None, typer.Option("--id", help="Sent twice, it counts once.")]
+Expect = Annotated[
+    int | None, typer.Option(help="Reject the request unless this generation is live.")
+]
+MessageId = Annotated[
+    str | None, typer.Option("--id", help="Message id; a message with a known id is ignored.")
+]
 
 
 def help_text(command: Callable[..., Any]) -> str:
-    """A command's docstring for the terminal: indented examples keep their lines."""
+    """Return a command's docstring as its help; indented examples keep their line breaks."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(f"\b\n{one}" if one.startswith("    ") else one for one in paragraphs)
+    return "\n\n".join(f"\b\n{text}" if text.startswith("    ") else text for text in paragraphs)

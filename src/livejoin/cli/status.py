@@ -1,4 +1,4 @@
-"""The command that says what is live, once or for as long as somebody watches."""
+"""The status command: once, or continuously with --watch."""
 
 import json
 import shutil
@@ -16,21 +16,24 @@ from livejoin.errors import AskError
 from livejoin.runtime.terminal import escape_unprintable
 
 _POLL_S = 1.0
-_VOLATILE = ("sources", "viewers", "capped")  # they change all the time
+_VOLATILE = ("sources", "viewers", "capped")  # change constantly
 
 
 def status(
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on until Ctrl-C: redraw, or a line per change.")
+        bool,
+        typer.Option(
+            "--watch", help="Keep running until Ctrl-C: redraw, or print a line per change."
+        ),
     ] = False,
     url: Url = http.DEFAULT_URL,
     output: Output = "table",
 ) -> None:
-    """Say what is live, from which topics, and what was read.
+    """Show what is live, its topics, and how many records were read.
 
-    With --watch it goes on: on a terminal it redraws in place every second, otherwise it prints a
-    line whenever something other than a count changes. Ctrl-C ends it with code 130.
+    With --watch it keeps running: on a terminal it redraws in place every second, otherwise it
+    prints a line whenever anything but a counter changes. Ctrl-C ends it with code 130.
     """
     answer = _get_status(url)
     if watch:
@@ -52,28 +55,26 @@ def _status_lines(answer: dict[str, Any]) -> list[str]:
         if name not in ("sources", "capped")
     ]
     for source, counts in answer.get("sources", {}).items():
-        told = ", ".join(f"{n} {what}" for what, n in counts.items())
-        lines.append(escape_unprintable(f"{source:<14} {told}"))
+        text = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        lines.append(escape_unprintable(f"{source:<14} {text}"))
     for table, capped in answer.get("capped", {}).items():
         since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
-        lines.append(
-            escape_unprintable(f"{table:<14} the newest {capped['rows']} rows, from {since} on")
-        )
+        lines.append(escape_unprintable(f"{table:<14} newest {capped['rows']} rows, since {since}"))
     return lines
 
 
 def _watch(url: str, answer: dict[str, Any], output: str) -> None:
-    """Show what is asked, over and over. A livejoin that is away may come back."""
-    drawing = output == "table" and sys.stdout.isatty()
-    drawn, known = 0, None
+    """Poll the status and print it; an unreachable livejoin is polled until it is back."""
+    redraws = output == "table" and sys.stdout.isatty()
+    drawn, previous = 0, None
     while True:
-        if drawing:
+        if redraws:
             drawn = _redraw(_status_lines(answer), drawn)
         else:
-            now = {name: value for name, value in answer.items() if name not in _VOLATILE}
-            if now != known:
+            current = {name: value for name, value in answer.items() if name not in _VOLATILE}
+            if current != previous:
                 print(json.dumps(answer) if output == "json" else _change_line(answer), flush=True)
-            known = now
+            previous = current
         time.sleep(_POLL_S)
         try:
             answer = _get_status(url)
@@ -82,16 +83,16 @@ def _watch(url: str, answer: dict[str, Any], output: str) -> None:
 
 
 def _change_line(answer: dict[str, Any]) -> str:
-    """What changes, on one line; what is not known is left out."""
-    named = [(name, format_cell(value)) for name, value in answer.items() if name not in _VOLATILE]
-    said = " ".join(f"{name}={text}" for name, text in named if text and name != "state")
-    return f"{time.strftime('%H:%M:%S')} {format_cell(answer['state'])} {said}"
+    """Return the fields that are set and not volatile, on one line."""
+    cells = [(name, format_cell(value)) for name, value in answer.items() if name not in _VOLATILE]
+    fields = " ".join(f"{name}={text}" for name, text in cells if text and name != "state")
+    return f"{time.strftime('%H:%M:%S')} {format_cell(answer['state'])} {fields}"
 
 
 def _redraw(lines: list[str], drawn: int) -> int:
-    """Write over what was drawn; a line that is too long would take two."""
+    """Overwrite the lines drawn before, and return how many are drawn now."""
     width = shutil.get_terminal_size().columns
-    back = f"\x1b[{drawn}F" if drawn else ""
-    cut = [line[: width - 1] for line in lines]
-    print(f"{back}\x1b[J" + "\n".join(cut), flush=True)
+    cursor_up = f"\x1b[{drawn}F" if drawn else ""
+    cut = [line[: width - 1] for line in lines]  # a wrapped line would take two rows
+    print(f"{cursor_up}\x1b[J" + "\n".join(cut), flush=True)
     return len(cut)

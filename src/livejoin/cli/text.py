@@ -1,4 +1,4 @@
-"""Values for a terminal: cut, aligned, and without anything that it would act upon."""
+"""Terminal output: values truncated, aligned and escaped."""
 
 import codecs
 import io
@@ -13,39 +13,41 @@ from livejoin.runtime.terminal import escape_unprintable
 _CELL_CHARS = 60
 
 
-def format_cell(value: Any, most: int = _CELL_CHARS) -> str:
-    """A value on one line. Control characters, which data may hold, show as escapes."""
+def format_cell(value: Any, max_chars: int = _CELL_CHARS) -> str:
+    """Return a value on one line, truncated, with control characters escaped."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if len(text) > most:
-        text = text[: most - 1] + "…"
+    if len(text) > max_chars:
+        text = text[: max_chars - 1] + "…"
     return escape_unprintable(text)
 
 
-def print_line(line: str, *, aside: bool = False) -> None:
-    """Print a line that may hold what others have written; aside: not among the results."""
-    print(escape_unprintable(line), file=sys.stderr if aside else sys.stdout, flush=True)
+def print_line(line: str, *, to_stderr: bool = False) -> None:
+    """Print a line of untrusted text, escaped."""
+    print(escape_unprintable(line), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
-def print_stream(parts: Iterable[bytes]) -> None:
-    """Print what was made for programs: byte by byte, unless a person would see it."""
+def print_stream(chunks: Iterable[bytes]) -> None:
+    """Print machine-readable output: raw bytes, or escaped text if stdout is a terminal."""
     if not sys.stdout.isatty():
-        for part in parts:
-            sys.stdout.buffer.write(part)
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
     else:
         utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        lines = io.IncrementalNewlineDecoder(utf8, translate=True)
-        for part in (*parts, b""):
-            sys.stdout.write(escape_unprintable(lines.decode(part, final=not part), keep="\n\t"))
+        decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
+        for chunk in (*chunks, b""):
+            sys.stdout.write(
+                escape_unprintable(decoder.decode(chunk, final=not chunk), keep="\n\t")
+            )
     sys.stdout.flush()
 
 
 def format_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], most: int = _CELL_CHARS
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], max_chars: int = _CELL_CHARS
 ) -> list[str]:
-    """Rows under a header; numbers stand to the right."""
-    cells = [[format_cell(row.get(name), most) for name in columns] for row in rows]
+    """Return a header and aligned rows; numeric columns are right-aligned."""
+    cells = [[format_cell(row.get(name), max_chars) for name in columns] for row in rows]
     right = [
         any(isinstance(row.get(name), int | float) for row in rows)
         and all(isinstance(row.get(name), int | float | None) for row in rows)
@@ -68,8 +70,8 @@ def _pad(text: str, width: int, *, right: bool) -> str:
 
 
 def _display_width(text: str) -> int:
-    """How many places it takes: some letters take two, accents none."""
+    """Terminal columns of a text: wide characters take two, combining ones none."""
     return sum(
-        2 if unicodedata.east_asian_width(one) in "WF" else not unicodedata.combining(one)
-        for one in text
+        2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char)
+        for char in text
     )

@@ -1,4 +1,4 @@
-"""The commands for tokens: who may look, and who may change what is live."""
+"""The token commands: create, list and revoke access tokens, and sign in."""
 
 import getpass
 import json
@@ -22,11 +22,11 @@ token = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="""Make, list and revoke tokens; they are kept in Kafka, as hashes.
+    help="""Create, list and revoke tokens; Kafka stores only their hashes.
 
-    With the role viewer one may read the tables, with operator also change what is live. Every
-    table server of the same `name` learns of a new or revoked token within a second. These
-    commands need the settings of livejoin, and no running one, except sign-in.
+    The role viewer can read the tables, operator can also change what is live. Every table server
+    with the same `name` applies a new or revoked token within a second. Except for sign-in, these
+    commands need livejoin's settings, but no running livejoin.
     """,
 )
 _COLUMNS = ("id", "role", "label", "made", "expires", "state")
@@ -34,49 +34,51 @@ _COLUMNS = ("id", "role", "label", "made", "expires", "state")
 
 @token.command()
 def make(
-    role: Annotated[Role, typer.Option(help="viewer may read, operator may also change.")],
-    label: Annotated[str | None, typer.Option(help="Whom or what it is for, for people.")] = None,
+    role: Annotated[
+        Role, typer.Option(help="viewer can read; operator can also change what is live.")
+    ],
+    label: Annotated[str | None, typer.Option(help="Who or what the token is for.")] = None,
     expires: Annotated[
-        str | None, typer.Option(help="After how long it ends, like 12h or 30d. Never if left out.")
+        str | None, typer.Option(help="Lifetime, such as 12h or 30d; unlimited by default.")
     ] = None,
     config: Config = None,
     output: Output = "table",
 ) -> None:
-    """Make a token, and print it: nobody can see it again.
+    """Create a token and print it; it cannot be shown again.
 
         livejoin token make --role viewer --label "wall display" --expires 30d
 
-    Give it to the commands in the environment variable LIVEJOIN_TOKEN, to programs for their
-    header `Authorization: Bearer`, and to people for the page's sign-in.
+    Commands take it from the environment variable LIVEJOIN_TOKEN, programs send it in the header
+    `Authorization: Bearer`, and people enter it on the page to sign in.
     """
-    from livejoin.tables.auth import access_topics  # noqa: PLC0415 - takes a while to import
+    from livejoin.tables.auth import access_topics  # noqa: PLC0415 - slow to import
 
-    life_s = start_position.age_seconds(expires) if expires is not None else None
-    if expires is not None and not life_s:
-        raise SettingsError(f"--expires: expected an age such as 12h or 30d, got {expires!r}")
-    kafka, names, note = _open_topics(config)
-    text = access_topics.create_token(kafka, names, role, label or "", life_s)
-    made = access_topics.read_tokens(kafka, names)[text.split("_")[1]]
-    note(f"make token {made.id}", after=f"{made.role} {made.label}".strip())
+    lifetime_s = start_position.age_seconds(expires) if expires is not None else None
+    if expires is not None and not lifetime_s:
+        raise SettingsError(f"--expires: expected a duration such as 12h or 30d, got {expires!r}")
+    kafka, names, audit = _open_topics(config)
+    secret = access_topics.create_token(kafka, names, role, label or "", lifetime_s)
+    created = access_topics.read_tokens(kafka, names)[secret.split("_")[1]]
+    audit(f"make token {created.id}", after=f"{created.role} {created.label}".strip())
     if output == "json":
-        print(json.dumps({**_token_row(made), "token": text}))
+        print(json.dumps({**_token_row(created), "token": secret}))
     else:
-        print(text)
+        print(secret)
 
 
 @token.command("list")
 def list_tokens(config: Config = None, output: Output = "table") -> None:
-    """List the tokens: roles, labels, and whether they count.
+    """List the tokens: id, role, label, expiry and state.
 
-    What a token reads cannot be shown: only its hash is kept. The last line, `console`, is no
-    token: it stands for the sessions that began with an address printed by `livejoin run`, `serve`
-    or `demo`.
+    The tokens themselves cannot be shown: only their hashes are stored. The last line, `console`,
+    is not a token: it stands for the sessions that started from a URL printed by `livejoin run`,
+    `serve` or `demo`.
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
 
     kafka, names, _ = _open_topics(config)
-    found = sorted(access_topics.read_tokens(kafka, names).values(), key=lambda one: one.made_at)
-    rows = [*map(_token_row, found), _console_row(access_topics.read_ended_sessions(kafka, names))]
+    tokens = sorted(access_topics.read_tokens(kafka, names).values(), key=lambda t: t.made_at)
+    rows = [*map(_token_row, tokens), _console_row(access_topics.read_ended_sessions(kafka, names))]
     if output == "json":
         print(json.dumps({"tokens": rows}))
         return
@@ -86,45 +88,47 @@ def list_tokens(config: Config = None, output: Output = "table") -> None:
 
 @token.command()
 def revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="Its id; `token list` has it.")],
+    token_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Token id, from `livejoin token list`.")
+    ],
     config: Config = None,
     output: Output = "table",
 ) -> None:
-    """Revoke a token for good: its sessions and sockets end too.
+    """Revoke a token permanently, with its sessions and sockets.
 
-    Every table server closes them within 5 s. With the id `console` all sessions end that began
-    with a printed address, and the codes that have been printed; what is printed later counts.
+    Every table server closes them within 5 s. The id `console` ends all sessions that started from
+    a printed URL and invalidates the codes printed so far; codes printed later are valid.
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
 
-    kafka, names, note = _open_topics(config)
+    kafka, names, audit = _open_topics(config)
     if token_id == CONSOLE:
         access_topics.end_sessions(kafka, names, CONSOLE, time.time())
-        note("revoke console", before="its sessions counted", after="they have ended")
+        audit("revoke console", before="sessions valid", after="sessions ended")
         row = _console_row(access_topics.read_ended_sessions(kafka, names))
         print(json.dumps(row) if output == "json" else f"revoked {CONSOLE}")
         return
-    was = access_topics.read_tokens(kafka, names).get(token_id)
+    existing = access_topics.read_tokens(kafka, names).get(token_id)
     revoked = access_topics.revoke(kafka, names, token_id)
-    before = was.invalid_reason(time.time()) if was else ""
-    note(f"revoke token {token_id}", before=before or "it counted", after="it was revoked")
+    before = existing.invalid_reason(time.time()) if existing else ""
+    audit(f"revoke token {token_id}", before=before or "valid", after="revoked")
     print(json.dumps(_token_row(revoked)) if output == "json" else f"revoked {token_id}")
 
 
 @token.command("sign-in")
 def sign_in(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
-    """Print an address of the page that signs a browser in, once.
+    """Print a URL that signs a browser in, once.
 
-    It works for 5 minutes and with the rights of the token that this command uses: the one in
-    LIVEJOIN_TOKEN, or the one that `livejoin demo` has kept for its own address.
+    It is valid for 5 minutes and has the rights of the token that this command uses: the one in
+    LIVEJOIN_TOKEN, or the one that `livejoin demo` stored for its own URL.
     """
     code = http.post(url, "api/v1/code", {})["code"]
-    address = f"{url.rstrip('/')}/#code={code}"
-    print_line(json.dumps({"url": address}) if output == "json" else address)
+    sign_in_url = f"{url.rstrip('/')}/#code={code}"
+    print_line(json.dumps({"url": sign_in_url}) if output == "json" else sign_in_url)
 
 
 def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
-    """Kafka with the topics that are needed, and how to note what is done here."""
+    """Connect, create the topics if missing, and return Kafka, their names and an audit writer."""
     from livejoin.config import settings  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
@@ -135,37 +139,40 @@ def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     kafka.wait_until_reachable(10)
     access_topics.create_topics(kafka, names)
 
-    def note(action: str, **more: str) -> None:
-        who = f"{getpass.getuser()} (command line)"
-        access_topics.append_audit_row(kafka, names, audit_row(who, "", "", action, "done", **more))
+    def audit(action: str, **details: str) -> None:
+        user = f"{getpass.getuser()} (command line)"
+        row = audit_row(user, "", "", action, "done", **details)
+        access_topics.append_audit_row(kafka, names, row)
 
-    return kafka, names, note
+    return kafka, names, audit
 
 
 def _console_row(ended: EndedSessions) -> dict[str, Any]:
-    """The identity without a token, as one of them."""
+    """Return the row of the console, an identity without a token."""
     before = ended.ended_before(CONSOLE)
     return {
         "id": CONSOLE,
         "role": "operator",
-        "label": "addresses printed at the start",
+        "label": "URLs printed at startup",
         "made": None,
         "expires": None,
         "state": f"revoked before {_format_time(int(before))}" if before else "counts",
     }
 
 
-def _token_row(one: Token) -> dict[str, Any]:
+def _token_row(entry: Token) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "role": one.role,
-        "label": one.label,
-        "made": _format_time(one.made_at),
-        "expires": _format_time(one.expires_at),
-        "state": one.invalid_reason(time.time()).removeprefix("it was ").removeprefix("it has ")
+        "id": entry.id,
+        "role": entry.role,
+        "label": entry.label,
+        "made": _format_time(entry.made_at),
+        "expires": _format_time(entry.expires_at),
+        "state": entry.invalid_reason(time.time()).removeprefix("it was ").removeprefix("it has ")
         or "counts",
     }
 
 
-def _format_time(at: int | None) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _format_time(timestamp_s: int | None) -> str | None:
+    if timestamp_s is None:
+        return None
+    return datetime.fromtimestamp(timestamp_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

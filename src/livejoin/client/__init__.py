@@ -1,6 +1,6 @@
-"""livejoin's tables in Python: live, as Arrow, through every swap.
+"""Python client: livejoin's tables as Arrow, kept up to date through every swap.
 
-`connect` for programs without an event loop, `aconnect` for those with one.
+Use `connect` without an event loop, `aconnect` with asyncio.
 """
 
 from livejoin.client.async_connection import AsyncConnection, AsyncTable, aconnect

@@ -1,4 +1,4 @@
-"""A connection for programs with an event loop: one task drives the session."""
+"""The connection for asyncio: one task drives the session."""
 
 import asyncio
 import contextlib
@@ -36,19 +36,19 @@ log = logging.getLogger("livejoin.client")
 
 
 def aconnect(url: str = DEFAULT_URL, token: str | None = None) -> "AsyncConnection":
-    """Connect to a livejoin, in an `async with` or awaited."""
+    """Connect to a livejoin; use it in `async with`, or await it."""
     return AsyncConnection(Endpoint(url, token))
 
 
 class AsyncConnection(BaseConnection):
-    """One livejoin: its tables, and requests to change what they show."""
+    """A connection to one livejoin: its tables, and control requests."""
 
     _constructor = "aconnect"
 
     def __init__(self, address: Endpoint) -> None:
         super().__init__(address)
         self._table_names: frozenset[str] = frozenset()
-        self._changed = asyncio.Event()  # of now; the next change has another
+        self._changed = asyncio.Event()  # replaced at every change
         self._closed = False
         self._socket: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class AsyncConnection(BaseConnection):
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -74,62 +74,62 @@ class AsyncConnection(BaseConnection):
     # --- reading
 
     async def table(self, name: str) -> "AsyncTable":
-        """A table, which is kept up to date from now on. A further one makes all come afresh."""
+        """Subscribe to a table. Every new subscription fetches all tables again."""
         requests.check_table(name, self._table_names)
         await self._subscribe(name)
         return AsyncTable(self, name)
 
     @property
     def stale(self) -> str | None:
-        """Why the rows here may be old, or None."""
+        """Why the rows may be stale, or None."""
         return self._session.stale_reason(time.monotonic())
 
     async def status(self) -> dict[str, Any]:
-        """What is live, what is going on, and what became of the records read."""
+        """Return the server's status, as `GET /api/v1/status` does."""
         return await self._call(Call("api/v1/status"))
 
-    # --- asking
+    # --- requests
 
     async def control(
         self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
     ) -> Outcome:
-        """Ask for other topics or another join: `control(usersTopic="…", joinType="inner")`.
+        """Request other topics or another join: `control(usersTopic="…", joinType="inner")`.
 
-        With `wait`, come back when the tables here show it, or raise why they never will.
+        With `wait`, return once this connection's tables show it. Raises NotLive if it fails.
         """
         return await self._request("api/v1/control", message, wait=wait, timeout_s=timeout_s)
 
     async def rollback(
         self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
     ) -> Outcome:
-        """Go back to the generation that stands by."""
+        """Roll back to the standby generation."""
         return await self._request("api/v1/rollback", message, wait=wait, timeout_s=timeout_s)
 
     async def preview(self, **message: Any) -> dict[str, Any]:
-        """What a control message would do; nothing is done."""
+        """Return what a control message would do, without doing it."""
         return await self._call(Call("api/v1/preview", message))
 
     async def wait_for_swap(self, after: int | None, timeout_s: float = SWAP_TIMEOUT_S) -> int:
-        """Wait until the tables here show another generation than this one, and say which."""
+        """Wait until the tables show another generation than `after`, and return it."""
         await self._subscribe()
         return await self._wait(
-            lambda: generation_after(self._session, after), f"one after {after}", timeout_s
+            lambda: generation_after(self._session, after), f"a generation after {after}", timeout_s
         )
 
     async def _request(
         self, path: str, message: dict[str, Any], *, wait: bool, timeout_s: float
     ) -> Outcome:
         before = self._session.generation
-        limit = Deadline.after(timeout_s, time.monotonic)
+        deadline = Deadline.after(timeout_s, time.monotonic)
         outcome = await self._run_steps(
-            requests.send_control(path, message, limit if wait else None)
+            requests.send_control(path, message, deadline if wait else None)
         )
         number = outcome.live
-        if wait and self._task is not None and number is not None:  # now we must move, too
+        if wait and self._task is not None and number is not None:  # now this client too
             await self._wait(
                 lambda: has_reached(self._session, before, number),
                 f"generation {number}",
-                limit.remaining_s,
+                deadline.remaining_s,
             )
         return outcome
 
@@ -151,42 +151,40 @@ class AsyncConnection(BaseConnection):
     async def _call(self, call: Call) -> dict[str, Any]:
         return await asyncio.to_thread(self._endpoint.call, call.path, call.message)
 
-    # --- for the tables
+    # --- used by tables
 
     async def whole(self, name: str, timeout_s: float) -> pa.Table:
-        """All rows of a table, once they have come."""
+        """Return all rows of a table, once they are received."""
         return (await self._wait(lambda: self._session.snapshot(name), name, timeout_s)).rows
 
     def total(self, name: str) -> int:
-        """How many rows livejoin has of a table."""
+        """Rows that the server has of a table."""
         return self._session.total(name)
 
     async def changes(self, name: str) -> AsyncIterator[Change]:
-        """Changes of a table, until the connection is closed."""
-        feed = ChangeQueue(name)
-        self._change_queues.append(feed)
+        """Yield changes of a table until the connection is closed."""
+        changes = ChangeQueue(name)
+        self._change_queues.append(changes)
         try:
             while True:
-                while (change := feed.get(self._session)) is None:
+                while (change := changes.get(self._session)) is None:
                     if self._closed:
                         return
                     self._ensure_open()
                     await self._changed.wait()
                 yield change
         finally:
-            self._change_queues.remove(feed)
+            self._change_queues.remove(changes)
 
-    async def _wait(
-        self, found: Callable[[], Result | None], what: str, timeout_s: float
-    ) -> Result:
+    async def _wait(self, poll: Callable[[], Result | None], what: str, timeout_s: float) -> Result:
         try:
             async with asyncio.timeout(timeout_s):
-                while (value := found()) is None:
+                while (value := poll()) is None:
                     self._ensure_open()
                     await self._changed.wait()
         except TimeoutError:
-            why = self.stale or "it did not come"
-            raise TookTooLong(f"waited {timeout_s:.0f} s for {what}: {why}") from None
+            reason = self.stale or "not received"
+            raise TookTooLong(f"waited {timeout_s:.0f} s for {what}: {reason}") from None
         return value
 
     def _ensure_open(self) -> None:
@@ -195,9 +193,9 @@ class AsyncConnection(BaseConnection):
     # --- the task
 
     def _notify_all(self) -> None:
-        """Wake all who wait."""
-        was, self._changed = self._changed, asyncio.Event()
-        was.set()
+        """Wake all waiters."""
+        previous, self._changed = self._changed, asyncio.Event()
+        previous.set()
 
     async def _subscribe(self, *tables: str) -> None:
         self._ensure_open()
@@ -206,24 +204,24 @@ class AsyncConnection(BaseConnection):
             self._task = asyncio.create_task(self._run(), name="livejoin")
         for message in messages:
             if message is not None and self._socket is not None:
-                # a socket that has just gone is opened again, with the same tables
+                # if the socket is gone, the next one subscribes to the same tables
                 with contextlib.suppress(WebSocketException):
                     await self._socket.send(message)
 
     async def _run(self) -> None:
         try:
             while True:
-                why = await self._run_socket()
-                wait_s = self._session.disconnected(why, 0.5 + random.random())
+                reason = await self._run_socket()
+                wait_s = self._session.disconnected(reason, 0.5 + random.random())
                 self._notify_all()
-                log.warning("lost livejoin at %s: %s", self._endpoint.url, why)
+                log.warning("lost connection to %s: %s", self._endpoint.url, reason)
                 await asyncio.sleep(wait_s)
-        except Exception as error:  # noqa: BLE001 - raised by whoever waits
+        except Exception as error:  # noqa: BLE001 - raised in the callers that wait
             self._failure = error
             self._notify_all()
 
     async def _run_socket(self) -> str:
-        """Follow one socket to its end, and say what ended it."""
+        """Receive from one socket until it is lost, and return the reason."""
         try:
             async with open_socket(self._endpoint.socket_url, **self._socket_options) as socket:
                 self._socket = socket
@@ -239,22 +237,22 @@ class AsyncConnection(BaseConnection):
         async with asyncio.timeout(self._session.receive_timeout_s):
             data = await socket.recv()
         if isinstance(data, str):
-            raise ProtocolViolation("the server sent text")
+            raise ProtocolViolation("the server sent a text message")
         before = self._session.mismatches
         for event in self._session.receive(data, time.monotonic()):
             if isinstance(event, SubscriptionRefused):
-                raise AskError(f"livejoin refuses: {event.reason}")
+                raise AskError(f"subscription refused: {event.reason}")
             if isinstance(event, Send):
                 await socket.send(event.text)
             else:
-                for feed in self._change_queues:
-                    feed.put(event)
+                for changes in self._change_queues:
+                    changes.put(event)
         if self._session.mismatches > before:
-            log.warning("rows differ from livejoin's: taking them afresh")
+            log.warning("rows do not match the server's hash: fetching them again")
         self._notify_all()
 
     async def close(self) -> None:
-        """Let go of everything; iterators end. Twice is fine."""
+        """Close the connection; iterators end. Can be called twice."""
         self._closed = True
         self._notify_all()
         if self._task is not None:
@@ -263,29 +261,29 @@ class AsyncConnection(BaseConnection):
 
 
 class AsyncTable:
-    """One table under its stable name, whatever generation it shows."""
+    """A table under its stable name, whichever generation it shows."""
 
     def __init__(self, connection: AsyncConnection, name: str) -> None:
         self._connection = connection
         self.name = name
 
     async def to_arrow(self, timeout_s: float = READ_TIMEOUT_S) -> pa.Table:
-        """All rows as they are now, `_id` and `_ts` included."""
+        """Return all current rows, including `_id` and `_ts`."""
         return await self._connection.whole(self.name, timeout_s)
 
     async def to_pandas(self, timeout_s: float = READ_TIMEOUT_S) -> "pd.DataFrame":
-        """All rows as they are now."""
+        """Return all current rows."""
         return dataframes.to_pandas(await self.to_arrow(timeout_s))
 
     async def to_polars(self, timeout_s: float = READ_TIMEOUT_S) -> "pl.DataFrame":
-        """All rows as they are now."""
+        """Return all current rows."""
         return dataframes.to_polars(await self.to_arrow(timeout_s))
 
     @property
     def total(self) -> int:
-        """How many rows livejoin has; of a very large table only the newest come here."""
+        """Rows that the server has; of a very large table the client gets only the newest."""
         return self._connection.total(self.name)
 
     def changes(self) -> AsyncIterator[Change]:
-        """First all rows, then every change, until the connection is closed."""
+        """Yield a snapshot, then every change, until the connection is closed."""
         return self._connection.changes(self.name)

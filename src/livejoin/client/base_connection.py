@@ -1,4 +1,4 @@
-"""What connections with and without an event loop have in common: all but waiting."""
+"""What both kinds of connection share: everything but waiting."""
 
 import time
 from typing import Any, ClassVar
@@ -18,31 +18,31 @@ OPEN_TIMEOUT_S = 5.0
 
 
 class BaseConnection:
-    """One livejoin and the session with it, whoever drives that."""
+    """One livejoin and the session with it; subclasses drive the session."""
 
-    _constructor: ClassVar[str]  # for people whose connection is closed
+    _constructor: ClassVar[str]  # named in the hint of a closed connection
 
     def __init__(self, address: Endpoint) -> None:
         self._endpoint = address
-        # the status is one row, and with it every connection learns of every cutover
+        # the status table is one row, and subscribing to it makes every cutover visible
         self._session = ClientSession(spec.STATUS)
         self._change_queues: list[ChangeQueue] = []
         self._failure: BaseException | None = None
 
     @property
     def generation(self) -> int | None:
-        """Which generation the tables here show."""
+        """The generation that this connection's tables show."""
         return self._session.generation
 
     @property
     def heartbeat_age_s(self) -> float | None:
-        """Seconds since livejoin was last heard of, or None before that."""
-        at = self._session.heartbeat_at
-        return None if at is None else time.monotonic() - at
+        """Seconds since the last heartbeat, or None before the first."""
+        heartbeat_at = self._session.heartbeat_at
+        return None if heartbeat_at is None else time.monotonic() - heartbeat_at
 
     @property
     def mismatches(self) -> int:
-        """How often what was held here was not what livejoin had; it was then taken afresh."""
+        """How often a heartbeat did not match the rows here; they were then fetched again."""
         return self._session.mismatches
 
     @property
@@ -53,16 +53,16 @@ class BaseConnection:
     def _ensure_usable(self, *, closed: bool) -> None:
         if closed:
             raise AskError(
-                "the connection is closed", hint=f"{self._constructor}() makes a new one."
+                "the connection is closed", hint=f"{self._constructor}() opens a new one."
             )
         if isinstance(self._failure, LivejoinError):
             raise self._failure
         if self._failure is not None:
-            raise AskError("the connection ended by an error of its own") from self._failure
+            raise AskError("the connection failed with an internal error") from self._failure
 
     @property
     def _socket_options(self) -> dict[str, Any]:
-        """How a socket is opened."""
+        """Options of the WebSocket."""
         return {
             "subprotocols": [SUBPROTOCOL],
             "additional_headers": self._endpoint.headers,
@@ -71,16 +71,16 @@ class BaseConnection:
             "max_size": None,
             "open_timeout": OPEN_TIMEOUT_S,
             "close_timeout": OPEN_TIMEOUT_S,
-            "ping_interval": None,  # heartbeats tell more
+            "ping_interval": None,  # heartbeats replace pings
         }
 
     def _disconnect_reason(self, error: Exception) -> str:
-        """Why a socket came to its end; raises where another one would be of no use."""
+        """Return why a socket was lost. Raises if reconnecting cannot help."""
         if isinstance(error, InvalidStatus):
             response = error.response
-            forbidden = self._endpoint.auth_error(response.status_code, response.reason_phrase)
-            if forbidden is not None:
-                raise forbidden from error
+            denied = self._endpoint.auth_error(response.status_code, response.reason_phrase)
+            if denied is not None:
+                raise denied from error
         if isinstance(error, TimeoutError):
-            return f"silent for {self._session.receive_timeout_s:.0f} s"
+            return f"nothing received for {self._session.receive_timeout_s:.0f} s"
         return str(error)

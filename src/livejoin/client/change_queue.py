@@ -1,15 +1,15 @@
-"""What one iterator has not taken yet. One that falls behind gets the whole table instead."""
+"""Pending changes of one iterator; one that falls behind gets a snapshot instead."""
 
 from collections import deque
 from dataclasses import replace
 
 from livejoin.client.protocol import Change, ClientSession
 
-_WAITING_BYTES = 64 << 20
+_MAX_PENDING_BYTES = 64 << 20
 
 
 class ChangeQueue:
-    """The changes of one table for one reader, who starts with all rows."""
+    """Changes of one table for one reader, starting with a snapshot."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -19,26 +19,26 @@ class ChangeQueue:
         self._generation: int | None = None
 
     def put(self, change: Change) -> None:
-        """Something changed."""
+        """Add a change, unless it belongs to another table or a snapshot is due anyway."""
         if change.table != self._table or self._needs_snapshot:
             return
         if change.kind in ("snapshot", "cutover"):
-            self._clear()  # it holds all that waits
+            self._clear()  # it includes all pending changes
         self._pending.append(change)
         self._pending_bytes += change.rows.nbytes
-        if self._pending_bytes > _WAITING_BYTES and len(self._pending) > 1:
+        if self._pending_bytes > _MAX_PENDING_BYTES and len(self._pending) > 1:
             self._clear()
             self._needs_snapshot = True
 
     def get(self, session: ClientSession) -> Change | None:
-        """The next change, or None if there is none yet."""
+        """Return the next change, or None if there is none yet."""
         change = session.snapshot(self._table) if self._needs_snapshot else self._pop()
         if change is None:
             return None
         if change.kind == "snapshot" and "_ts" in change.rows.column_names:
-            # whoever was behind must learn of a cutover all the same
-            moved = self._generation not in (None, change.generation)
-            change = replace(change, kind="cutover") if moved else change
+            # a reader that fell behind must still see the cutover
+            switched = self._generation not in (None, change.generation)
+            change = replace(change, kind="cutover") if switched else change
         self._needs_snapshot = False
         self._generation = change.generation
         return change

@@ -1,4 +1,4 @@
-"""A connection for programs without an event loop: one thread drives the session, others read."""
+"""The connection for programs without an event loop: one thread drives the session."""
 
 import contextlib
 import logging
@@ -41,20 +41,20 @@ log = logging.getLogger("livejoin.client")
 
 
 def connect(url: str = DEFAULT_URL, token: str | None = None) -> "Connection":
-    """Connect to a livejoin. Raises if none answers now; later ones that do not are waited for."""
+    """Connect to a livejoin. Raises Unreachable if none responds; later it reconnects."""
     address = Endpoint(url, token)
     return Connection(address, requests.table_names(address.call("api/v1/tables")))
 
 
 class Connection(BaseConnection):
-    """One livejoin: its tables, and requests to change what they show."""
+    """A connection to one livejoin: its tables, and control requests."""
 
     _constructor = "connect"
 
     def __init__(self, address: Endpoint, names: frozenset[str]) -> None:
         super().__init__(address)
         self._table_names = names
-        self._changed = threading.Condition()  # guards the session, the feeds and all below
+        self._changed = threading.Condition()  # guards the session, the queues and all below
         self._closing = threading.Event()
         self._socket: ClientConnection | None = None
         self._thread: threading.Thread | None = None
@@ -66,68 +66,68 @@ class Connection(BaseConnection):
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
     # --- reading
 
     def table(self, name: str) -> "Table":
-        """A table, which is kept up to date from now on. A further one makes all come afresh."""
+        """Subscribe to a table. Every new subscription fetches all tables again."""
         requests.check_table(name, self._table_names)
         self._subscribe(name)
         return Table(self, name)
 
     @property
     def stale(self) -> str | None:
-        """Why the rows here may be old, or None."""
+        """Why the rows may be stale, or None."""
         with self._changed:
             return self._session.stale_reason(time.monotonic())
 
     def status(self) -> dict[str, Any]:
-        """What is live, what is going on, and what became of the records read."""
+        """Return the server's status, as `GET /api/v1/status` does."""
         return self._endpoint.call("api/v1/status")
 
-    # --- asking
+    # --- requests
 
     def control(
         self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
     ) -> Outcome:
-        """Ask for other topics or another join: `control(usersTopic="…", joinType="inner")`.
+        """Request other topics or another join: `control(usersTopic="…", joinType="inner")`.
 
-        With `wait`, come back when the tables here show it, or raise why they never will.
+        With `wait`, return once this connection's tables show it. Raises NotLive if it fails.
         """
         return self._request("api/v1/control", message, wait=wait, timeout_s=timeout_s)
 
     def rollback(
         self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
     ) -> Outcome:
-        """Go back to the generation that stands by."""
+        """Roll back to the standby generation."""
         return self._request("api/v1/rollback", message, wait=wait, timeout_s=timeout_s)
 
     def preview(self, **message: Any) -> dict[str, Any]:
-        """What a control message would do; nothing is done."""
+        """Return what a control message would do, without doing it."""
         return self._endpoint.call("api/v1/preview", message)
 
     def wait_for_swap(self, after: int | None, timeout_s: float = SWAP_TIMEOUT_S) -> int:
-        """Wait until the tables here show another generation than this one, and say which."""
+        """Wait until the tables show another generation than `after`, and return it."""
         self._subscribe()
         return self._wait(
-            lambda: generation_after(self._session, after), f"one after {after}", timeout_s
+            lambda: generation_after(self._session, after), f"a generation after {after}", timeout_s
         )
 
     def _request(
         self, path: str, message: dict[str, Any], *, wait: bool, timeout_s: float
     ) -> Outcome:
         before = self._session.generation
-        limit = Deadline.after(timeout_s, time.monotonic)
-        outcome = self._run_steps(requests.send_control(path, message, limit if wait else None))
+        deadline = Deadline.after(timeout_s, time.monotonic)
+        outcome = self._run_steps(requests.send_control(path, message, deadline if wait else None))
         number = outcome.live
-        if wait and self._thread is not None and number is not None:  # now we must move, too
+        if wait and self._thread is not None and number is not None:  # now this client too
             self._wait(
                 lambda: has_reached(self._session, before, number),
                 f"generation {number}",
-                limit.remaining_s,
+                deadline.remaining_s,
             )
         return outcome
 
@@ -146,26 +146,26 @@ class Connection(BaseConnection):
                 self._closing.wait(step.seconds)
                 self._ensure_open()
 
-    # --- for the tables
+    # --- used by tables
 
     def whole(self, name: str, timeout_s: float) -> pa.Table:
-        """All rows of a table, once they have come."""
+        """Return all rows of a table, once they are received."""
         return self._wait(lambda: self._session.snapshot(name), name, timeout_s).rows
 
     def total(self, name: str) -> int:
-        """How many rows livejoin has of a table."""
+        """Rows that the server has of a table."""
         with self._changed:
             return self._session.total(name)
 
     def changes(self, name: str) -> Iterator[Change]:
-        """Changes of a table, until the connection is closed."""
-        feed = ChangeQueue(name)
+        """Yield changes of a table until the connection is closed."""
+        changes = ChangeQueue(name)
         with self._changed:
-            self._change_queues.append(feed)
+            self._change_queues.append(changes)
         try:
             while True:
                 with self._changed:
-                    while (change := feed.get(self._session)) is None:
+                    while (change := changes.get(self._session)) is None:
                         if self._closing.is_set():
                             return
                         self._ensure_open()
@@ -173,17 +173,17 @@ class Connection(BaseConnection):
                 yield change
         finally:
             with self._changed:
-                self._change_queues.remove(feed)
+                self._change_queues.remove(changes)
 
-    def _wait(self, found: Callable[[], Result | None], what: str, timeout_s: float) -> Result:
+    def _wait(self, poll: Callable[[], Result | None], what: str, timeout_s: float) -> Result:
         until = time.monotonic() + timeout_s
         with self._changed:
-            while (value := found()) is None:
+            while (value := poll()) is None:
                 self._ensure_open()
                 left_s = until - time.monotonic()
                 if left_s <= 0:
-                    why = self._session.stale_reason(time.monotonic()) or "it did not come"
-                    raise TookTooLong(f"waited {timeout_s:.0f} s for {what}: {why}")
+                    reason = self._session.stale_reason(time.monotonic()) or "not received"
+                    raise TookTooLong(f"waited {timeout_s:.0f} s for {what}: {reason}")
                 self._changed.wait(left_s)
         return value
 
@@ -197,39 +197,39 @@ class Connection(BaseConnection):
             self._ensure_open()
             messages = [self._session.add_table(name) for name in tables]
             if self._thread is None:
-                # a program that forgets to close can still end
+                # daemon: a program that forgets to close can still exit
                 self._thread = threading.Thread(target=self._run, name="livejoin", daemon=True)
                 self._thread.start()
             socket = self._socket
         for message in messages:
             if message is not None and socket is not None:
-                # a socket that has just gone is opened again, with the same tables
+                # if the socket is gone, the next one subscribes to the same tables
                 with contextlib.suppress(WebSocketException):
                     socket.send(message)
 
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                why = self._run_socket()
+                reason = self._run_socket()
                 with self._changed:
-                    wait_s = self._session.disconnected(why, 0.5 + random.random())
+                    wait_s = self._session.disconnected(reason, 0.5 + random.random())
                     self._changed.notify_all()
                 if not self._closing.is_set():
-                    log.warning("lost livejoin at %s: %s", self._endpoint.url, why)
+                    log.warning("lost connection to %s: %s", self._endpoint.url, reason)
                 self._closing.wait(wait_s)
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised in the callers that wait
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
 
     def _run_socket(self) -> str:
-        """Follow one socket to its end, and say what ended it."""
+        """Receive from one socket until it is lost, and return the reason."""
         try:
             with open_socket(self._endpoint.socket_url, **self._socket_options) as socket:
                 with self._changed:
                     self._socket = socket
                     hello = self._session.connected()
-                if self._closing.is_set():  # before it could be told
+                if self._closing.is_set():  # close() did not see the socket
                     return "closed"
                 socket.send(hello)
                 while True:
@@ -243,25 +243,25 @@ class Connection(BaseConnection):
     def _receive(self, socket: ClientConnection) -> None:
         data = socket.recv(timeout=self._session.receive_timeout_s)
         if isinstance(data, str):
-            raise ProtocolViolation("the server sent text")
+            raise ProtocolViolation("the server sent a text message")
         with self._changed:
             before = self._session.mismatches
             events = self._session.receive(data, time.monotonic())
             for event in events:
                 if isinstance(event, SubscriptionRefused):
-                    raise AskError(f"livejoin refuses: {event.reason}")
+                    raise AskError(f"subscription refused: {event.reason}")
                 if isinstance(event, Change):
-                    for feed in tuple(self._change_queues):  # one may end just now
-                        feed.put(event)
+                    for changes in tuple(self._change_queues):  # an iterator may end meanwhile
+                        changes.put(event)
             self._changed.notify_all()
             if self._session.mismatches > before:
-                log.warning("rows differ from livejoin's: taking them afresh")
+                log.warning("rows do not match the server's hash: fetching them again")
         for event in events:
             if isinstance(event, Send):
                 socket.send(event.text)
 
     def close(self) -> None:
-        """Let go of everything; iterators end. Twice is fine."""
+        """Close the connection; iterators end. Can be called twice."""
         with self._changed:
             self._closing.set()
             self._changed.notify_all()
@@ -273,29 +273,29 @@ class Connection(BaseConnection):
 
 
 class Table:
-    """One table under its stable name, whatever generation it shows."""
+    """A table under its stable name, whichever generation it shows."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
         self.name = name
 
     def to_arrow(self, timeout_s: float = READ_TIMEOUT_S) -> pa.Table:
-        """All rows as they are now, `_id` and `_ts` included."""
+        """Return all current rows, including `_id` and `_ts`."""
         return self._connection.whole(self.name, timeout_s)
 
     def to_pandas(self, timeout_s: float = READ_TIMEOUT_S) -> "pd.DataFrame":
-        """All rows as they are now."""
+        """Return all current rows."""
         return dataframes.to_pandas(self.to_arrow(timeout_s))
 
     def to_polars(self, timeout_s: float = READ_TIMEOUT_S) -> "pl.DataFrame":
-        """All rows as they are now."""
+        """Return all current rows."""
         return dataframes.to_polars(self.to_arrow(timeout_s))
 
     @property
     def total(self) -> int:
-        """How many rows livejoin has; of a very large table only the newest come here."""
+        """Rows that the server has; of a very large table the client gets only the newest."""
         return self._connection.total(self.name)
 
     def changes(self) -> Iterator[Change]:
-        """First all rows, then every change, until the connection is closed."""
+        """Yield a snapshot, then every change, until the connection is closed."""
         return self._connection.changes(self.name)

@@ -1,4 +1,4 @@
-"""Tokens that this user has for livejoins elsewhere, by address, in a file of their own."""
+"""Tokens of this user, by server URL, in a file that only the user can read."""
 
 import contextlib
 import json
@@ -14,40 +14,40 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def path() -> Path:
-    """Where they are."""
+    """Return the path of the credentials file."""
     return processes.config_folder() / "credentials.json"
 
 
 def find_token(url: str) -> str | None:
-    """The token for an address: the environment's, or the one that is kept for just that."""
+    """Return the token for a URL: the one in the environment, or the stored one."""
     return os.environ.get(ENVIRONMENT_VARIABLE, "").strip() or stored_token(url)
 
 
 def stored_token(url: str) -> str | None:
-    """The token that is kept for an address."""
+    """Return the token that is stored for a URL."""
     return _read().get(_key(url))
 
 
-def store_token(url: str, text: str) -> None:
-    """Keep a token for an address; nobody else can read it."""
-    where = path()
-    where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    known = _read() | {_key(url): text}
-    with tempfile.NamedTemporaryFile("w", dir=where.parent, delete=False) as new:  # of mode 0600
-        json.dump(known, new, indent=1)
-    Path(new.name).rename(where)
+def store_token(url: str, token: str) -> None:
+    """Store a token for a URL."""
+    file = path()
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    tokens = _read() | {_key(url): token}
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as new:  # mode 0600
+        json.dump(tokens, new, indent=1)
+    Path(new.name).rename(file)
 
 
 def _read() -> dict[str, str]:
     with contextlib.suppress(FileNotFoundError, ValueError):
-        found = json.loads(path().read_text())
-        if isinstance(found, dict):
-            return {key: text for key, text in found.items() if isinstance(text, str)}
+        tokens = json.loads(path().read_text())
+        if isinstance(tokens, dict):
+            return {url: token for url, token in tokens.items() if isinstance(token, str)}
     return {}
 
 
 def _key(url: str) -> str:
-    """What two spellings of one address share; the path may be a proxy's, and tell two apart."""
+    """Normalize a URL. Its path is kept: behind a proxy it tells servers apart."""
     parts = urlsplit(url)
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path.rstrip('/')}"

@@ -1,4 +1,4 @@
-"""Arrow rows as other libraries' frames. Those are imported only when somebody asks for one."""
+"""Conversion of Arrow tables to pandas and polars, which are imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def to_pandas(rows: pa.Table) -> "pd.DataFrame":
-    """As a pandas frame; an int64 with nulls stays one, instead of turning into a float."""
+    """Convert to pandas; int64 columns become Int64, so that nulls do not turn them into floats."""
     pandas = _import("pandas")
     return rows.to_pandas(types_mapper={pa.int64(): pandas.Int64Dtype()}.get)
 
 
 def to_polars(rows: pa.Table) -> "pl.DataFrame":
-    """As a polars frame."""
+    """Convert to polars."""
     frame: pl.DataFrame = _import("polars").from_arrow(rows)
     return frame
 

@@ -1,4 +1,4 @@
-"""Where a livejoin is and how to ask it over HTTP. The token goes there and nowhere else."""
+"""HTTP requests to one livejoin. Its token is sent to that URL only."""
 
 import json
 import urllib.error
@@ -13,20 +13,20 @@ from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
-_TIMEOUT_S = 30  # livejoin answers within about 20
+_TIMEOUT_S = 30  # livejoin responds within about 20
 _AUTH_STATUSES = (401, 403)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: urllib would take the token along."""
+    """Turns redirects into errors: urllib would send the token along."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Leave it an error."""
+        """Do not redirect."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One livejoin, and the token for it."""
+    """URL and token of one livejoin."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -34,58 +34,61 @@ class Endpoint:
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise AskError(
-                f"{self.url!r} is no HTTP address",
-                hint=f"livejoin's own is {DEFAULT_URL} unless it was set otherwise.",
+                f"{self.url!r} is not an HTTP URL",
+                hint=f"The default is {DEFAULT_URL}.",
             )
 
     @property
     def socket_url(self) -> str:
-        """The address of the socket."""
+        """URL of the WebSocket."""
         return f"ws{self.url.removeprefix('http').rstrip('/')}/api/v1/live"
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine, where no proxy is of any use."""
+        """Whether it is on this machine, and must be reached without a proxy."""
         return proxies.is_loopback(self.url)
 
     @property
     def headers(self) -> dict[str, str]:
-        """Who we are."""
-        who = {CLIENT_HEADER: "python"}
-        return who | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        """Headers that identify and authorize this client."""
+        return {CLIENT_HEADER: "python"} | (
+            {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        )
 
     def call(self, path: str, message: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Ask, and give back the JSON object that is answered."""
+        """Send a GET, or a POST if there is a message; return the JSON object of the response."""
         body = None if message is None else json.dumps(message).encode()
         headers = {**self.headers, "content-type": "application/json"}
         url = f"{self.url.rstrip('/')}/{path}"
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
         opener = proxies.build_opener(url, _NoRedirects())
         try:
-            with opener.open(request, timeout=_TIMEOUT_S) as answer:
-                found = json.load(answer)
+            with opener.open(request, timeout=_TIMEOUT_S) as response:
+                answer = json.load(response)
         except urllib.error.HTTPError as error:
             with error:
                 raise self._error_from(error) from error
         except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
             raise self.unreachable(getattr(error, "reason", None) or error) from error
-        if not isinstance(found, dict):
-            raise self.unreachable("it is something else")
-        return found
+        if not isinstance(answer, dict):
+            raise self.unreachable("not a livejoin server")
+        return answer
 
-    def unreachable(self, why: object) -> Unreachable:
-        """What to raise when nobody answers."""
+    def unreachable(self, reason: object) -> Unreachable:
+        """Return the error for a server that does not respond as livejoin does."""
         return Unreachable(
-            f"no livejoin answers at {self.url}: {why}",
-            hint="Start one with `livejoin demo`, or name another address.",
+            f"no livejoin responds at {self.url}: {reason}",
+            hint="Start one with `livejoin demo`, or use another URL.",
         )
 
-    def auth_error(self, status: int, why: str) -> AskError | None:
-        """What to raise when an answer says that we may not."""
+    def auth_error(self, status: int, reason: str) -> AskError | None:
+        """Return the error for status 401 or 403, or None for any other."""
         if status not in _AUTH_STATUSES:
             return None
-        hint = "Give connect() a token that may." if status == 401 or not self.token else ""
-        return AskError(f"livejoin at {self.url} refuses: {status} {why}", hint=hint)
+        hint = (
+            "Pass connect() a token that is authorized." if status == 401 or not self.token else ""
+        )
+        return AskError(f"livejoin at {self.url} denied access: {status} {reason}", hint=hint)
 
     def _error_from(self, error: urllib.error.HTTPError) -> AskError:
         try:

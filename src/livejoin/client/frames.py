@@ -1,4 +1,4 @@
-"""`livejoin.v1` as a client reads it: frames taken apart and checked, subscriptions written."""
+"""Messages of `livejoin.v1` on the client: parses frames, writes subscriptions."""
 
 import json
 import struct
@@ -18,12 +18,12 @@ _PARSE_ERRORS = (
     *(struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError),
     *(OSError, pa.ArrowException),
 )
-_HINT = "Check that the address is livejoin's and that both are of one version."
+_HINT = "Check that the URL is livejoin's, and that client and server have the same version."
 
 
 @dataclass(frozen=True)
 class TableUpdate:
-    """What one frame says of one table."""
+    """The part of a frame that updates one table."""
 
     table: str
     kind: str
@@ -32,54 +32,56 @@ class TableUpdate:
 
 @dataclass(frozen=True)
 class ServerFrame:
-    """One message of the server."""
+    """A parsed message from the server."""
 
     type: str
     generation: int | None
     seq: int
     parts: tuple[TableUpdate, ...] = ()
-    resumed: bool = False  # it goes on from what the client holds
-    totals: Mapping[str, int] = field(default_factory=dict)  # where viewers get only the newest
+    resumed: bool = False  # continues from the rows that the client holds
+    totals: Mapping[str, int] = field(
+        default_factory=dict
+    )  # of tables of which clients get only the newest rows
     newest: int | None = None
     stale: str | None = None
-    digests: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # rows and hash
+    digests: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # row count and hash
     message: str = ""
 
 
 def parse(data: bytes) -> ServerFrame:
-    """Take a frame apart."""
+    """Parse a frame. Raises ProtocolViolation or NewerFormat."""
     try:
         (size,) = _LENGTH.unpack_from(data)
-        at = _LENGTH.size + size
-        header = json.loads(data[_LENGTH.size : at])
-        if why := format_versions.unsupported_reason(
+        start = _LENGTH.size + size
+        header = json.loads(data[_LENGTH.size : start])
+        if reason := format_versions.unsupported_reason(
             "a frame", header.get("format"), format_versions.LIVE
         ):
-            raise NewerFormat(why, hint="Install the livejoin that the server has.")
-        parts = []
-        for listed in header["parts"]:
-            kind, end = listed["kind"], at + listed["bytes"]
+            raise NewerFormat(reason, hint="Install the server's version of livejoin.")
+        updates = []
+        for part in header["parts"]:
+            kind, end = part["kind"], start + part["bytes"]
             if kind not in _KINDS or end > len(data):
-                raise ProtocolViolation(f"a frame has a bad part {listed}", hint=_HINT)
-            parts.append(TableUpdate(listed["table"], kind, _parse_rows(data[at:end])))
-            at = end
-        return _parse_header(header, tuple(parts))
+                raise ProtocolViolation(f"frame with an invalid part: {part}", hint=_HINT)
+            updates.append(TableUpdate(part["table"], kind, _parse_rows(data[start:end])))
+            start = end
+        return _parse_header(header, tuple(updates))
     except _PARSE_ERRORS as error:
-        raise ProtocolViolation(f"a frame cannot be read: {error!r}", hint=_HINT) from error
+        raise ProtocolViolation(f"cannot parse a frame: {error!r}", hint=_HINT) from error
 
 
 def _parse_header(header: Mapping[str, Any], parts: tuple[TableUpdate, ...]) -> ServerFrame:
     tables, limited = header.get("tables") or {}, header.get("limited") or {}
     numbers = (header["seq"], header["generation"] or 0)
     if not isinstance(header["type"], str) or any(type(n) is not int for n in numbers):
-        raise ProtocolViolation("a frame does not say what it is", hint=_HINT)
+        raise ProtocolViolation("frame without a valid type, generation or seq", hint=_HINT)
     return ServerFrame(
         header["type"],
         header["generation"],
         header["seq"],
         parts,
         resumed=header.get("resumed") is True,
-        totals={name: int(one["total"]) for name, one in limited.items()},
+        totals={name: int(table["total"]) for name, table in limited.items()},
         newest=header.get("newest"),
         stale=header.get("stale"),
         digests={name: (int(one["rows"]), str(one["hash"])) for name, one in tables.items()},
@@ -88,16 +90,16 @@ def _parse_header(header: Mapping[str, Any], parts: tuple[TableUpdate, ...]) -> 
 
 
 def _parse_rows(payload: bytes) -> pa.Table:
-    # a slice is a copy: Arrow wants its buffers aligned, and a frame packs them without padding
+    # the payload is a copied slice: Arrow needs aligned buffers, and frames have no padding
     with pa.ipc.open_stream(payload) as stream:
         rows = stream.read_all()
     if "_id" not in rows.column_names or rows.schema.field("_id").type != pa.string():
-        raise ProtocolViolation("a table has no _id", hint=_HINT)
+        raise ProtocolViolation("table without a column _id", hint=_HINT)
     return rows
 
 
 def subscribe_message(tables: Iterable[str], resume: tuple[int, int] | None) -> str:
-    """Ask for tables, from a generation and seq on where that is known."""
+    """Return a subscription, which resumes from a generation and seq if given."""
     message: dict[str, Any] = {"subscribe": list(tables)}
     if resume is not None:
         message["resume"] = dict(zip(("generation", "seq"), resume, strict=True))

@@ -1,4 +1,4 @@
-"""Talks to a running livejoin over HTTP, for the command line."""
+"""HTTP requests of the command line to a running livejoin."""
 
 import contextlib
 import json
@@ -21,23 +21,23 @@ _POLL_S = 0.2
 _CHUNK_BYTES = 64 << 10
 
 
-def get(url: str, path: str, expected: str) -> dict[str, Any]:
-    """Read something that has a certain key; whatever has not is no livejoin."""
-    found = _request_json(url, path, None)
-    if expected not in found:
-        raise _unreachable(url, "it is something else")
-    return found
+def get(url: str, path: str, expected_key: str) -> dict[str, Any]:
+    """Return a JSON object. Without the expected key the server is not livejoin."""
+    answer = _request_json(url, path, None)
+    if expected_key not in answer:
+        raise _unreachable(url, "not a livejoin server")
+    return answer
 
 
 def post(url: str, path: str, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for something."""
+    """Post a JSON object, and return the one in the response."""
     return _request_json(url, path, json.dumps(message).encode())
 
 
 def wait_for_generation(url: str, generation: int, limit_s: float) -> dict[str, Any]:
-    """Wait until a generation is live or has come to an end; its row of `generations`."""
-    until = time.monotonic() + limit_s
-    shown = ""
+    """Wait until a generation is live or ended, and return its row of `generations`."""
+    deadline = time.monotonic() + limit_s
+    printed = ""
     while True:
         rows = get(url, "api/v1/generations", "generations")["generations"]
         row = next((row for row in rows if row["generation"] == generation), None)
@@ -45,52 +45,52 @@ def wait_for_generation(url: str, generation: int, limit_s: float) -> dict[str, 
             _print_progress("")
             return dict(row)
         status = get(url, "api/v1/status", "message")
-        if status["message"] != shown:
-            shown = status["message"]
-            _print_progress(shown)
-        if time.monotonic() > until:
+        if status["message"] != printed:
+            printed = status["message"]
+            _print_progress(printed)
+        if time.monotonic() > deadline:
             raise AskError(
                 f"generation {generation} is still being built after {limit_s:.0f} s",
-                hint="It goes on; `livejoin status` shows how far it is.",
+                hint="The build continues; `livejoin status` shows its progress.",
             )
         time.sleep(_POLL_S)
 
 
 def _print_progress(text: str) -> None:
-    """One line that is written over, for a person who watches."""
+    """Overwrite the progress line, if standard error is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{escape_unprintable(text)}", end="", file=sys.stderr, flush=True)
 
 
 def stream(url: str, path: str) -> Iterator[bytes]:
-    """Read something large, as it comes."""
-    with _translate_errors(url), _open(url, path, None) as answer:
-        while part := answer.read(_CHUNK_BYTES):
-            yield part
+    """Yield a large response in chunks."""
+    with _translate_errors(url), _open(url, path, None) as response:
+        while chunk := response.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def _request_json(url: str, path: str, body: bytes | None) -> dict[str, Any]:
-    with _translate_errors(url), _open(url, path, body) as answer:
-        found = json.load(answer)
-    if not isinstance(found, dict):
-        raise _unreachable(url, "it is something else")
-    return found
+    with _translate_errors(url), _open(url, path, body) as response:
+        answer = json.load(response)
+    if not isinstance(answer, dict):
+        raise _unreachable(url, "not a livejoin server")
+    return answer
 
 
 def _open(url: str, path: str, body: bytes | None) -> Any:
     if not url.startswith(("http://", "https://")):
-        raise _unreachable(url, "it is no HTTP address")
+        raise _unreachable(url, "not an HTTP URL")
     headers = {"content-type": "application/json", CLIENT_HEADER: "cli"}
     request = urllib.request.Request(f"{url.rstrip('/')}/{path}", body, headers)  # noqa: S310 - checked above
     if token := credentials.find_token(url):
-        # not with the others: a redirect would take it along
+        # apart from the others: a redirect must not send it along
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     return proxies.build_opener(url).open(request, timeout=_TIMEOUT_S)
 
 
 @contextlib.contextmanager
 def _translate_errors(url: str) -> Iterator[None]:
-    """What goes wrong on the way, as an error of ours."""
+    """Raise errors of HTTP and the network as AskError."""
     try:
         yield
     except urllib.error.HTTPError as error:
@@ -105,11 +105,11 @@ def _error_from(url: str, error: urllib.error.HTTPError) -> AskError:
     except (ValueError, TypeError, KeyError, OSError):
         return _unreachable(url, error)
     if error.code == 401:
-        hint = f"Give a token in the environment variable {credentials.ENVIRONMENT_VARIABLE}."
-        return AskError(f"livejoin at {url} refuses: {detail}", hint=hint)
+        hint = f"Set a token in the environment variable {credentials.ENVIRONMENT_VARIABLE}."
+        return AskError(f"livejoin at {url} denied access: {detail}", hint=hint)
     return Rejected(f"rejected: {detail}") if error.code == 422 else AskError(detail)
 
 
-def _unreachable(url: str, why: object) -> AskError:
-    hint = "Start one with `livejoin demo`, or name it with --url."
-    return AskError(f"no livejoin answers at {url}: {why}", hint=hint)
+def _unreachable(url: str, reason: object) -> AskError:
+    hint = "Start one with `livejoin demo`, or set its URL with --url."
+    return AskError(f"no livejoin responds at {url}: {reason}", hint=hint)

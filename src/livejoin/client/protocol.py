@@ -1,10 +1,10 @@
-"""The client's side of `livejoin.v1` without a socket, a clock or a thread: bytes in, events out.
+"""Client side of `livejoin.v1` without socket, clock or thread: bytes in, events out.
 
-    wait ─hello()─▶ subscription sent ─snapshots of all tables, or resumed─▶ following
-     ▲                  ▲                                                       │
-     └─lost()───────────┴── a table was added, or a hash differs ◀──────────────┘
+    waiting ─connected()─▶ subscribed ─snapshots of all tables, or resumed─▶ following
+       ▲                       ▲                                                │
+       └─disconnected()────────┴── a table was added, or a hash differs ◀───────┘
 
-Whoever drives it sends what it says, tells it what came and when, and waits as long as it says.
+A connection sends what it returns, passes it what arrives and when, and waits as long as it says.
 """
 
 from collections.abc import Set as AbstractSet
@@ -18,19 +18,19 @@ from livejoin.client.replica import Replica
 from livejoin.errors import NewerFormat, ProtocolViolation
 
 SILENCE_S = 5.0  # heartbeats come every second
-FIRST_FRAME_S = 30.0  # a snapshot of a large table over a slow line
+FIRST_FRAME_S = 30.0  # time for a snapshot of a large table over a slow connection
 _MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 5.0
-_MAX_RESYNC_INTERVAL_S = 60.0  # a hash that never fits must not become a stream of snapshots
+_MAX_RESYNC_INTERVAL_S = 60.0  # a permanent mismatch must not cause a stream of snapshots
 
 Kind = Literal["snapshot", "upsert", "remove", "cutover"]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What changed in a table: its rows, and the generation and seq that it holds from now on.
+    """A change of a table, and the generation and seq that the table has from then on.
 
-    `snapshot` and `cutover` bring the whole table, `upsert` new rows and rows in the place of
-    those with their `_id`, `remove` the `_id` of rows that are gone.
+    `snapshot` and `cutover` contain the whole table, `upsert` rows that are new or replace those
+    with the same `_id`, `remove` the `_id` of removed rows.
     """
 
     table: str
@@ -42,14 +42,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Send:
-    """Something the server must be told."""
+    """A message to send to the server."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class SubscriptionRefused:
-    """The server will not serve this client; trying again is of no use."""
+    """The server refused the subscription; a retry cannot help."""
 
     reason: str
 
@@ -58,48 +58,48 @@ Event = Change | Send | SubscriptionRefused
 
 
 class ClientSession:
-    """One subscription over any number of sockets, one after the other."""
+    """The state of one subscription across successive sockets."""
 
     def __init__(self, *tables: str) -> None:
         self._tables = list(tables)
         self._replicas: dict[str, Replica] = {}
-        self._first_request: tuple[str, ...] = ()  # asked for first over this socket
-        self._last_request: tuple[str, ...] = ()  # asked for last
+        self._first_request: tuple[str, ...] = ()  # tables of the first subscription on this socket
+        self._last_request: tuple[str, ...] = ()  # tables of the last one
         self._resuming = False
         self._awaiting: Literal["", "first", "again"] = "first"
-        self._resumable: frozenset[str] | None = None  # tables that all stand at our position
+        self._resumable: frozenset[str] | None = None  # tables complete at (generation, seq)
         self._connected = False
-        self._disconnect_reason = "it has just begun"
+        self._disconnect_reason = "not opened yet"
         self._server_stale: str | None = None
-        self._nothing_live = False  # rows are kept although nothing is live
+        self._nothing_live = False  # old rows are kept meanwhile
         self._backoff_s = _MIN_BACKOFF_S
-        self._consecutive_mismatches = 0  # hashes that differed, without one that fitted
+        self._consecutive_mismatches = 0  # since the last match
         self._next_resync_at = 0.0
         self.generation: int | None = None
         self.seq = 0
         self.heartbeat_at: float | None = None
-        self.newest: int | None = None  # source time in ms
+        self.newest: int | None = None  # timestamp of the newest source record, in ms
         self.mismatches = 0
         self.reconnects = 0
 
-    # --- what is held
+    # --- state
 
     def total(self, table: str) -> int:
-        """How many rows the server has of a table, which may be more than have come."""
+        """Rows that the server has of a table; the client may hold fewer."""
         replica = self._replicas.get(table)
         if replica is None:
             return 0
         return len(replica) if replica.total is None else replica.total
 
     def snapshot(self, table: str) -> Change | None:
-        """A table as one change, for somebody who begins now."""
+        """Return a table as a snapshot, or None if it has not been received."""
         replica = self._replicas.get(table)
         if replica is None:
             return None
         return Change(table, "snapshot", replica.rows(), self.generation, self.seq)
 
     def stale_reason(self, now: float) -> str | None:
-        """Why the rows may be old, or None."""
+        """Return why the rows may be stale, or None."""
         if not self._connected:
             return f"not connected: {self._disconnect_reason}"
         if self._awaiting == "first":
@@ -112,41 +112,41 @@ class ClientSession:
 
     @property
     def receive_timeout_s(self) -> float:
-        """How long the server may be silent before it counts as gone."""
+        """Seconds without a message after which the socket is reopened."""
         return FIRST_FRAME_S if self._awaiting == "first" else SILENCE_S
 
-    # --- what the driver does
+    # --- called by the connection
 
     def add_table(self, table: str) -> str | None:
-        """Add a table; what to send if there is an open socket, or None if there is no need."""
+        """Add a table. Returns the message to send on an open socket, if any."""
         if table in self._tables:
             return None
         self._tables.append(table)
         return self._resubscribe() if self._connected else None
 
     def connected(self) -> str:
-        """A socket is open: what to send first."""
+        """Note that a socket is open, and return the first message to send."""
         self._connected = True
         self._awaiting = "first"
         self._first_request = self._last_request = tuple(self._tables)
         resume = None
-        # with other tables than before there is nothing to go on from
+        # a different set of tables cannot be resumed
         if self.generation is not None and self._resumable == frozenset(self._last_request):
             resume = (self.generation, self.seq)
         self._resuming = resume is not None
         return frames.subscribe_message(self._last_request, resume)
 
-    def disconnected(self, why: str, spread: float = 1.0) -> float:
-        """The socket is gone, or could not be opened. How many seconds to wait before another."""
+    def disconnected(self, reason: str, jitter: float = 1.0) -> float:
+        """Note that the socket is closed or did not open; return the seconds until a retry."""
         self.reconnects += self._connected
         self._connected = False
-        self._disconnect_reason = why
-        wait_s = self._backoff_s * spread  # so that a thousand do not come back at once
+        self._disconnect_reason = reason
+        wait_s = self._backoff_s * jitter  # clients must not all reconnect at once
         self._backoff_s = min(self._backoff_s * 2, _MAX_BACKOFF_S)
         return wait_s
 
     def receive(self, data: bytes, now: float) -> list[Event]:
-        """A message came. Garbled means: close the socket, it is no use any more."""
+        """Apply a message. After a ProtocolViolation the socket must be closed."""
         try:
             frame = frames.parse(data)
             if frame.type == "error":
@@ -158,14 +158,14 @@ class ClientSession:
         except NewerFormat as error:
             return [SubscriptionRefused(str(error))]
         except ProtocolViolation:
-            self._resumable = None  # half a frame may have been applied
+            self._resumable = None  # the frame may be partly applied
             raise
-        return []  # a type of a later version
+        return []  # types of later versions are ignored
 
-    # --- inside
+    # --- internals
 
     def _resubscribe(self) -> str:
-        """Ask for fresh snapshots over the same socket."""
+        """Return a subscription for new snapshots on the same socket."""
         if self._awaiting != "first":
             self._awaiting = "again"
         self._resumable = None
@@ -177,7 +177,7 @@ class ClientSession:
         first = self._awaiting == "first"
         resumed = first and self._resuming and self._is_resumed(frame, whole)
         if first and not resumed and not whole.issuperset(self._first_request):
-            raise ProtocolViolation("the first frame does not hold all tables")
+            raise ProtocolViolation("the first frame lacks a table")
         answered = whole.issuperset(self._last_request) or (
             resumed and self._last_request == self._first_request
         )
@@ -198,14 +198,14 @@ class ClientSession:
         return changes
 
     def _is_resumed(self, frame: frames.ServerFrame, whole: AbstractSet[str]) -> bool:
-        """Whether a frame goes on from what we hold; while nothing is live, by saying nothing."""
+        """Whether a frame resumes from the rows here; if nothing is live it omits data tables."""
         data = {name for name, replica in self._replicas.items() if replica.has_generation}
         return frame.resumed or (
             frame.generation is None and data | whole >= {*self._first_request}
         )
 
     def _keeps_rows(self, table: str) -> bool:
-        """A server that has just started shows nothing yet: the rows that are here are better."""
+        """Whether to keep a table's rows: a server that just started has nothing live yet."""
         replica = self._replicas.get(table)
         return self._nothing_live and replica is not None and replica.has_generation
 
@@ -215,17 +215,17 @@ class ClientSession:
             self._replicas[part.table] = replica = Replica(part.rows)
             replica.total = frame.totals.get(part.table)
         elif replica is None:
-            raise ProtocolViolation(f"{part.table} changed before it came")
+            raise ProtocolViolation(f"update of {part.table} before its snapshot")
         elif part.kind == "upsert":
             replica.upsert(part.rows)
         else:
             replica.remove(part.rows)
 
     def _to_change(self, part: frames.TableUpdate, frame: frames.ServerFrame) -> Change:
-        kind: Kind = part.kind  # type: ignore[assignment] # checked when it was read
+        kind: Kind = part.kind  # type: ignore[assignment] # checked by the parser
         if kind == "snapshot" and self._replicas[part.table].has_generation:
-            moved = self.generation is not None and frame.generation != self.generation
-            kind = "cutover" if moved or frame.type == "cutover" else kind
+            switched = self.generation is not None and frame.generation != self.generation
+            kind = "cutover" if switched or frame.type == "cutover" else kind
         return Change(part.table, kind, part.rows, frame.generation, frame.seq)
 
     def _advance(self, frame: frames.ServerFrame) -> None:
@@ -259,11 +259,11 @@ class ClientSession:
 
 
 def generation_after(session: ClientSession, after: int | None) -> int | None:
-    """The generation that is shown, unless it is still this one."""
+    """Return the current generation, or None if it is still `after`."""
     return None if session.generation == after else session.generation
 
 
 def has_reached(session: ClientSession, before: int | None, target: int | None) -> bool | None:
-    """Whether a generation is shown that was waited for, or one that came after it; else None."""
+    """Return True if the target or a later generation is shown, else None."""
     shown = session.generation
     return shown == target or (before is not None and shown not in (None, before)) or None

@@ -1,6 +1,6 @@
-"""Which addresses are asked through a proxy: never this machine's own, otherwise as usual.
+"""Proxy selection: none for loopback URLs, the environment's for others.
 
-A proxy reads what goes to an address without TLS, the token too, and could not reach our loopback.
+Without TLS a proxy would see the token, and it cannot reach this machine's loopback anyway.
 """
 
 import ipaddress
@@ -10,22 +10,22 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is this machine itself, by what is written there."""
+    """Whether a URL names this machine, judged by its text, without DNS."""
     host = (urlsplit(url).hostname or "").removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        found = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         try:
-            found = ipaddress.ip_address(socket.inet_aton(host))  # 127.1 is an address too
+            address = ipaddress.ip_address(socket.inet_aton(host))  # accepts 127.1
         except OSError:
             return False
-    mapped = getattr(found, "ipv4_mapped", None) or found
+    mapped = getattr(address, "ipv4_mapped", None) or address
     return bool(mapped.is_loopback or mapped.is_unspecified)
 
 
 def build_opener(url: str, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
-    """Asks an address; `http_proxy`, `https_proxy` and `no_proxy` count for other machines only."""
+    """Return an opener for a URL; `http_proxy` etc. apply to other machines only."""
     direct = [urllib.request.ProxyHandler({})] if is_loopback(url) else []
     return urllib.request.build_opener(*handlers, *direct)

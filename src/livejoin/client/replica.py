@@ -1,7 +1,7 @@
-"""One table as a client holds it: Arrow rows by identity, and their hash.
+"""A client's copy of one table: Arrow rows by `_id`, and their hash.
 
-A row that is replaced or removed dies in place and a new one goes last, so that nothing is copied
-for a change; dead rows are swept out when they are as many as the living.
+Replaced and removed rows are only marked as deleted and new rows appended, so that a change copies
+nothing. The table is compacted once half of its rows are deleted.
 """
 
 from itertools import repeat
@@ -12,7 +12,7 @@ import pyarrow as pa
 from livejoin import row_hash
 from livejoin.errors import ProtocolViolation
 
-_SPARE = 10_000  # dead rows that are not worth a sweep
+_SPARE = 10_000  # deleted rows that are not worth compacting
 _MANY_CHUNKS = 512
 
 
@@ -21,13 +21,13 @@ class Replica:
 
     def __init__(self, rows: pa.Table) -> None:
         self.schema = rows.schema
-        self.total: int | None = None  # rows that livejoin has, where we get only the newest
+        self.total: int | None = None  # rows of the server, if it sends only the newest
         self._clear()
         self._append(rows)
 
     def _clear(self) -> None:
         self._chunks: list[pa.RecordBatch] = []
-        self._positions: dict[str, int] = {}  # identity to place
+        self._positions: dict[str, int] = {}  # by _id
         self._alive = np.zeros(0, bool)
         self._hashes = np.zeros(0, np.uint64)
         self._size = self._hashed = self._hash_sum = 0  # _sum is over the living below _hashed
@@ -35,16 +35,16 @@ class Replica:
 
     @property
     def has_generation(self) -> bool:
-        """Whether it belongs to a generation: livejoin's own tables have no time of their input."""
+        """Whether the table belongs to a generation; system tables have no `_ts`."""
         return "_ts" in self.schema.names
 
     def __len__(self) -> int:
         return len(self._positions)
 
     def upsert(self, rows: pa.Table) -> None:
-        """Put rows in the place of those with their identity, or add them; of twins the last."""
+        """Insert or replace rows by `_id`; of duplicates the last wins."""
         if not rows.schema.equals(self.schema):
-            raise ProtocolViolation("a table changed its columns without a snapshot")
+            raise ProtocolViolation("columns changed without a snapshot")
         self._append(rows)
         if len(self._chunks) > _MANY_CHUNKS:
             whole = pa.Table.from_batches(self._chunks, self.schema)
@@ -53,13 +53,13 @@ class Replica:
             self._compact()
 
     def remove(self, rows: pa.Table) -> None:
-        """Remove rows; one that is not there is no error."""
+        """Remove rows; unknown ones are ignored."""
         gone = [self._positions.pop(row_id, -1) for row_id in rows.column("_id").to_pylist()]
         self._delete(np.fromiter((row for row in gone if row >= 0), np.int64))
         self._cached_rows = None
 
     def rows(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         if self._cached_rows is None:
             at, parts = 0, []
             for chunk in self._chunks:
@@ -100,7 +100,7 @@ class Replica:
         self._cached_rows = None
 
     def _delete(self, places: np.ndarray) -> None:
-        places = np.unique(places)  # twins may replace the same row
+        places = np.unique(places)  # duplicates may replace the same row
         self._alive[places] = False
         self._hash_sum -= int(np.sum(self._hashes[places[places < self._hashed]], dtype=np.uint64))
 

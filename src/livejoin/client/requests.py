@@ -1,7 +1,6 @@
-"""Requests to livejoin as steps that somebody else takes: what to call, how long to pause.
+"""Requests to livejoin without I/O, shared by both kinds of connection.
 
-Each is a generator of steps, which is sent the answers and returns the result, so that one text
-serves callers with and without an event loop.
+Each is a generator that yields steps (calls and pauses), is sent the answers, and returns a result.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -17,7 +16,7 @@ _NOT_LIVE = ("failed", "superseded", "cancelled")
 
 @dataclass(frozen=True)
 class Call:
-    """A request: a message makes it a POST."""
+    """An HTTP request; a POST if it has a message."""
 
     path: str
     message: Mapping[str, Any] | None = None
@@ -25,14 +24,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing to do for a while."""
+    """A pause before the next step."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a control message."""
+    """The outcome of a control message."""
 
     outcome: str
     reason: str | None
@@ -41,7 +40,7 @@ class Outcome:
 
     @property
     def live(self) -> int | None:
-        """The generation that is live by it, if there is one."""
+        """The generation that the message made live, if any."""
         return self.generation if self.outcome == "live" else None
 
 
@@ -51,7 +50,7 @@ Steps = Generator[Call | Pause, dict[str, Any], Result]
 
 @dataclass(frozen=True)
 class Deadline:
-    """A wait that ends."""
+    """A point in time until which a caller waits."""
 
     seconds: float
     clock: Callable[[], float]
@@ -59,44 +58,46 @@ class Deadline:
 
     @staticmethod
     def after(seconds: float, clock: Callable[[], float]) -> "Deadline":
-        """So many seconds from now on."""
+        """Return the deadline in a number of seconds."""
         return Deadline(seconds, clock, clock() + seconds)
 
     @property
     def remaining_s(self) -> float:
-        """What is left of it."""
+        """Seconds until the deadline."""
         return max(0.0, self.expires_at - self.clock())
 
     def check(self, what: str) -> None:
-        """Raise if it is over."""
+        """Raise TookTooLong if the deadline has passed."""
         if self.clock() > self.expires_at:
             raise TookTooLong(
                 f"{what} after {self.seconds:.0f} s",
-                hint="It goes on; status() tells how far it is.",
+                hint="It continues; status() shows its progress.",
             )
 
 
-def send_control(path: str, message: Mapping[str, Any], limit: Deadline | None) -> Steps[Outcome]:
-    """Send a message; with a limit, wait until it is decided and what it builds is live."""
+def send_control(
+    path: str, message: Mapping[str, Any], deadline: Deadline | None
+) -> Steps[Outcome]:
+    """Send a message. With a deadline, wait until it is decided and its generation is live."""
     outcome = _parse_outcome((yield Call(path, message)))
-    if limit is None:
+    if deadline is None:
         return outcome
     if outcome.outcome == "written":
-        outcome = yield from _wait_until_decided(outcome, limit)
+        outcome = yield from _wait_until_decided(outcome, deadline)
     if outcome.outcome in _PENDING and outcome.generation is not None:
-        outcome = yield from _wait_until_built(outcome, outcome.generation, limit)
+        outcome = yield from _wait_until_built(outcome, outcome.generation, deadline)
     if outcome.outcome in (*_NOT_LIVE, "rejected"):
         raise NotLive(
             f"control message {outcome.offset} is not live: {outcome.outcome}, {outcome.reason}",
-            hint="What was live before still is; the table generations tells more.",
+            hint="The live generation has not changed; see the table generations.",
         )
     return outcome
 
 
-def _wait_until_decided(outcome: Outcome, limit: Deadline) -> Steps[Outcome]:
-    """Follow a message that nobody had decided on in time for the answer."""
+def _wait_until_decided(outcome: Outcome, deadline: Deadline) -> Steps[Outcome]:
+    """Wait for the decision on a message that was only written when the server responded."""
     while True:
-        limit.check(f"control message {outcome.offset} is still under way")
+        deadline.check(f"control message {outcome.offset} is not decided yet")
         yield Pause(_POLL_S)
         rows = (yield Call("api/v1/tables/control_raw"))["rows"]
         row = next((row for row in rows if row["offset"] == outcome.offset), None)
@@ -105,29 +106,29 @@ def _wait_until_decided(outcome: Outcome, limit: Deadline) -> Steps[Outcome]:
             return Outcome(row["outcome"], row["reason"], live, outcome.offset)
 
 
-def _wait_until_built(outcome: Outcome, generation: int, limit: Deadline) -> Steps[Outcome]:
-    """Wait until a generation is live or has come to an end."""
+def _wait_until_built(outcome: Outcome, generation: int, deadline: Deadline) -> Steps[Outcome]:
+    """Wait until a generation is live or ended."""
     while True:
         rows = (yield Call("api/v1/generations"))["generations"]
         row = next((row for row in rows if row["generation"] == generation), None)
         if row is not None and row["state"] not in ("building", "caught-up"):
             return Outcome(row["state"], row["message"], generation, outcome.offset)
-        limit.check(f"generation {generation} is still being built")
+        deadline.check(f"generation {generation} is still being built")
         yield Pause(_POLL_S)
 
 
 def table_names(answer: Mapping[str, Any]) -> frozenset[str]:
-    """The names in livejoin's list of tables."""
+    """Return the names in the server's list of tables."""
     try:
-        return frozenset(one["name"] for one in answer["tables"])
+        return frozenset(table["name"] for table in answer["tables"])
     except (KeyError, TypeError):
         raise Unreachable(
-            "what answers is no livejoin", hint="Check the address: it lists no tables."
+            "not a livejoin server: it lists no tables", hint="Check the URL."
         ) from None
 
 
 def check_table(name: str, known: frozenset[str]) -> None:
-    """Raise if there is no such table."""
+    """Raise AskError if there is no such table."""
     if name not in known:
         listed = ", ".join(sorted(known))
         raise AskError(f"there is no table {name!r}", hint=f"There are {listed}.")

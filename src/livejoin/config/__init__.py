@@ -1,1 +1,1 @@
-"""Settings: their schema, the files and variables they come from, their checks."""
+"""Settings: schema, sources and validation."""

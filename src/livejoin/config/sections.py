@@ -1,4 +1,4 @@
-"""The sections of the settings, each with its defaults: topics, where to serve, where to run."""
+"""Sections of the settings with their defaults: topics, HTTP, Spark."""
 
 import re
 from typing import Annotated
@@ -17,9 +17,9 @@ from livejoin import redaction
 from livejoin.core.control_messages import is_topic_name
 from livejoin.kafka import properties
 
-_CLUSTER_SLOTS = 64  # where nobody says how many there are
-# what slots and checkpoints are reckoned by must not be said twice
+_CLUSTER_SLOTS = 64  # default for a cluster, which does not tell its slots
 _AUTHENTICATE = "spark.authenticate"
+# slots and checkpoints are computed from these, so spark.conf must not set them too
 _DEDICATED_SETTINGS = {
     "spark.master": "spark.master",
     "spark.sql.shuffle.partitions": "spark.shuffle_partitions",
@@ -43,13 +43,13 @@ class _Section(BaseModel):
 
 
 class TopicSettings(_Section):
-    """Which topics are read until a control message names others."""
+    """Topics that are read until a control message names others."""
 
     users: TopicName = "users"
     accounts: TopicName = "accounts"
     control: TopicName = "control"
     allowed: tuple[str, ...] = Field(
-        default=(), description="which topics a message may name, * for anything; empty: all"
+        default=(), description="topics that a message may name, with * as wildcard; empty: all"
     )
 
 
@@ -58,61 +58,70 @@ _ORIGIN = re.compile(r"https?://" + _HOST.pattern)
 
 
 class TlsSettings(_Section):
-    """What the page and the API are served with, where it is to be encrypted."""
+    """Certificate and key of the HTTPS server; empty: plain HTTP."""
 
-    certificate: str = Field(default="", description="PEM file, with the chain")
-    key: str = Field(default="", description="PEM file; empty: it is in the other one")
+    certificate: str = Field(default="", description="PEM file, including the chain")
+    key: str = Field(default="", description="PEM file; empty: the key is in the certificate file")
 
 
 class HttpSettings(_Section):
-    """Where the page and the API are served, and to whom."""
+    """Address, access and limits of the HTTP server."""
 
     host: str = "127.0.0.1"
-    port: int = Field(default=10000, ge=0, le=65535, description="0 takes any free port")
+    port: int = Field(default=10000, ge=0, le=65535, description="0 picks a free port")
     tls: TlsSettings = TlsSettings()
-    insecure: bool = Field(default=False, description="no tokens; needed where others have no TLS")
-    hosts: tuple[str, ...] = Field(default=(), description="further names that it is reached by")
-    origins: tuple[str, ...] = Field(default=(), description="other sites whose pages may ask")
+    insecure: bool = Field(
+        default=False, description="no tokens; required to serve others without TLS"
+    )
+    hosts: tuple[str, ...] = Field(default=(), description="further host names of this server")
+    origins: tuple[str, ...] = Field(default=(), description="other origins allowed by CORS")
     connections: int = Field(default=4096, ge=1)
     connections_per_address: int = Field(default=2048, ge=1)
-    connections_per_second: float = Field(default=100, gt=0, description="new, of one address")
+    connections_per_second: float = Field(
+        default=100, gt=0, description="new ones per client address"
+    )
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "HttpSettings":
         for name in self.hosts:
             if not _HOST.fullmatch(name):
-                raise ValueError(f"hosts: {name!r} is no name like live.example.com or name:8443")
+                raise ValueError(
+                    f"hosts: {name!r} is not a name like live.example.com or name:8443"
+                )
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"origins: {origin!r} is no origin like https://app.example.com")
+                raise ValueError(
+                    f"origins: {origin!r} is not an origin like https://app.example.com"
+                )
         if self.tls.key and not self.tls.certificate:
-            raise ValueError("tls.key is of no use without tls.certificate")
+            raise ValueError("tls.key needs tls.certificate")
         return self
 
 
 class SparkSettings(_Section):
-    """Where the pipeline runs."""
+    """Where and how the pipeline runs."""
 
-    # Slots are threads here, and a query holds its own: three of two times 64 partitions fit.
+    # One thread per slot, and a query occupies one per partition: 512 slots fit three generations
+    # that read two topics of 64 partitions.
     master: str = "local[512]"
     conf: properties.Values = {}
-    # A batch's end is a pause of about a second, and p99 stays below 150 ms only if that is less
-    # than 1 % of the time; a crash replays the batch, 45 s for 300 s at 500 messages/s.
-    batch_s: int = Field(default=300, ge=5, le=3600)  # Spark takes no less than 5
-    # 1,000,000 users and accounts on two cores, warm: 39, 40 and 35 thousand records/s with 1, 2, 4
+    # Ending a batch pauses output for about a second. p99 stays below 150 ms only if pauses take
+    # less than 1 % of the time. A crash replays the batch: 45 s for 300 s at 500 messages/s.
+    batch_s: int = Field(default=300, ge=5, le=3600)  # 5 is the minimum in Spark
+    # 1,000,000 users and accounts, 2 cores, warm JVM: 39, 40, 35 thousand records/s with 1, 2, 4
     shuffle_partitions: int = Field(default=2, ge=1, le=256)
-    # A batch job takes less CPU for a record (decision 17) and has to be planned first: for 100,000
-    # to 400,000 records both took as long, within a second of 6 to 13 in a warm JVM.
+    # A batch job uses less CPU per record (decision 17) but has to be planned first. Break-even is
+    # at 100,000 to 400,000 records: 6 to 13 s either way, within a second, in a warm JVM.
     history_records: int = Field(
         default=200_000,
         ge=0,
-        description="a left join of as many records begins with a batch job; 0: never",
+        description="left joins of at least this many records start with a batch job; 0: never",
     )
-    slots: int = Field(default=0, ge=0, description="task slots; 0: as many as local[N] says")
+    slots: int = Field(default=0, ge=0, description="task slots; 0: the N of local[N]")
     ui: str = Field(
         default="",
         pattern=r"^(https?://\S+)?$",
-        description="address of Spark's own pages, which the page links to",
+        description="URL of the Spark UI, linked from the page",
     )
 
     @field_validator("conf")
@@ -120,18 +129,18 @@ class SparkSettings(_Section):
     def _check_conf(cls, conf: properties.Values) -> properties.Values:
         for name in conf:
             if name in _DEDICATED_SETTINGS:
-                raise ValueError(f"{name} has a setting of its own: {_DEDICATED_SETTINGS[name]}")
+                raise ValueError(f"{name} has its own setting: {_DEDICATED_SETTINGS[name]}")
         return conf
 
     @model_validator(mode="after")
     def _check_authentication(self) -> "SparkSettings":
-        """A cluster's processes share one secret, which livejoin cannot choose for them."""
-        makes_its_own = re.match(r"local(\[|$)|yarn$|k8s://", self.master)
-        off = properties.reveal(self.conf).get(_AUTHENTICATE, "").lower() == "false"
-        if not makes_its_own and not off and f"{_AUTHENTICATE}.secret" not in self.conf:
+        """Require the secret of a standalone cluster, which livejoin cannot generate."""
+        generates_secret = re.match(r"local(\[|$)|yarn$|k8s://", self.master)
+        disabled = properties.reveal(self.conf).get(_AUTHENTICATE, "").lower() == "false"
+        if not generates_secret and not disabled and f"{_AUTHENTICATE}.secret" not in self.conf:
             raise ValueError(
-                f"master is {self.master}, and conf has no {_AUTHENTICATE}.secret: give the one of"
-                f' its master and workers, as ${{file:PATH}}; or say {_AUTHENTICATE}: "false"'
+                f"master is {self.master}, and conf has no {_AUTHENTICATE}.secret: set the one of"
+                f' its master and workers, as ${{file:PATH}}, or set {_AUTHENTICATE}: "false"'
             )
         return self
 
@@ -147,11 +156,11 @@ class SparkSettings(_Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark runs in a JVM of ours alone."""
+        """Whether Spark runs in this process's own JVM, without a cluster."""
         return self.master.startswith("local")
 
     @property
     def task_slots(self) -> int:
-        """How many tasks can run at once, all queries together."""
-        named = re.match(r"local\[(\d+)", self.master)
-        return self.slots or (int(named[1]) if named else _CLUSTER_SLOTS)
+        """Tasks that can run at once, across all queries."""
+        local = re.match(r"local\[(\d+)", self.master)
+        return self.slots or (int(local[1]) if local else _CLUSTER_SLOTS)

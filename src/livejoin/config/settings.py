@@ -1,7 +1,7 @@
 """The settings: one frozen object, read once.
 
-They come from a YAML file, the environment and the command line, in that order. Unknown keys are
-errors that name the nearest known one. `${env:NAME}` and `${file:PATH}` are replaced everywhere.
+A YAML file is overridden by the environment, and that by the command line. An unknown key is an
+error that suggests the closest known one. `${env:NAME}` and `${file:PATH}` work in every value.
 """
 
 import math
@@ -26,10 +26,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from livejoin.config import settings_files as given
+from livejoin.config import settings_files
 from livejoin.config.sections import HttpSettings, SparkSettings, TopicName, TopicSettings
-from livejoin.core import spec
-from livejoin.core import start_position as start
+from livejoin.core import spec, start_position
 from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice, Join
@@ -40,7 +39,7 @@ from livejoin.kafka import properties
 from livejoin.runtime import failpoints, processes
 
 ENV_PREFIX = "LIVEJOIN_"
-# Variables of ours that are not settings.
+# LIVEJOIN_ variables that are not settings
 _OTHER_ENV_VARIABLES = {
     "LIVEJOIN_IVY_SETTINGS",
     "LIVEJOIN_URL",
@@ -52,7 +51,7 @@ _SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Each setting has a default with which `livejoin demo` runs."""
+    """All settings; with the defaults `livejoin demo` runs."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -63,36 +62,38 @@ class Settings(BaseSettings):
     )
 
     name: TopicName = Field(
-        default="livejoin", description="prefix of livejoin's own topics and groups"
+        default="livejoin", description="prefix of livejoin's own topics and consumer groups"
     )
     kafka: properties.Values = Field(
-        default={"bootstrap.servers": "127.0.0.1:9092"}, description="client properties"
+        default={"bootstrap.servers": "127.0.0.1:9092"}, description="Kafka client properties"
     )
     kafka_file: str = Field(
-        default="", description="a file of client properties; those of kafka go over it"
+        default="", description="properties file with client properties; kafka overrides it"
     )
     topics: TopicSettings = TopicSettings()
     join: Join = "left"
     start: str | dict[str, str] = Field(
-        default="earliest", description=f"{start.EXPECTED}; or one per source"
+        default="earliest", description=f"{start_position.EXPECTED}; or one per source"
     )
     standby_s: float | Literal["forever"] = Field(
-        default=900, ge=0, description="how long a generation that was replaced can be gone back to"
+        default=900,
+        ge=0,
+        description="how long a replaced generation can be rolled back to",
     )
     build_stall_s: float = Field(
-        default=60, gt=0, description="a build that makes no progress for so long has failed"
+        default=60, gt=0, description="a build fails after this long without progress"
     )
     http: HttpSettings = HttpSettings()
     spark: SparkSettings = SparkSettings()
     checkpoints: str = Field(
-        default="", description="any Hadoop path; empty: a folder of this user's"
+        default="", description="any Hadoop path; empty: in this user's state folder"
     )
     logs_kept: int = Field(default=10_000, ge=1)
     rejects_kept: int = Field(default=10_000, ge=1, description="per source")
     control_kept: int = Field(default=10_000, ge=1)
-    # Every table server holds every row in memory.
-    max_rows: int = Field(default=2_000_000, ge=1, description="of a table: the newest stay")
-    # A browser takes 100,000 rows in 0.5 s; a million took 6 s and a gigabyte.
+    # Table servers hold all rows in memory.
+    max_rows: int = Field(default=2_000_000, ge=1, description="per table; the newest are kept")
+    # A browser loads 100,000 rows in 0.5 s; a million took 6 s and 1 GB.
     viewer_rows: int = Field(default=200_000, ge=1, description="per table")
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
@@ -100,12 +101,14 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _resolve_references(cls, data: Any) -> Any:
-        filled = given.resolve_references(data)
-        file, block = filled.get("kafka_file"), filled.get("kafka", {})
+        resolved = settings_files.resolve_references(data)
+        file, block = resolved.get("kafka_file"), resolved.get("kafka", {})
         if file and isinstance(block, dict):
-            below = given.resolve_references(properties.read_file(Path(file).expanduser()))
-            filled = {**filled, "kafka": {**below, **block}}
-        return filled
+            from_file = settings_files.resolve_references(
+                properties.read_file(Path(file).expanduser())
+            )
+            resolved = {**resolved, "kafka": {**from_file, **block}}
+        return resolved
 
     @field_validator("kafka")
     @classmethod
@@ -129,51 +132,53 @@ class Settings(BaseSettings):
                 raise ValueError(f"topics.{role} must not be the control topic {name!r}")
             if Names(self.name).is_own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
-        _ = self.start_positions
+        _ = self.start_positions  # raises if invalid
         clients = properties.client_properties(properties.reveal(self.kafka))
         if not clients.librdkafka.get("bootstrap.servers"):
-            raise ValueError("kafka needs bootstrap.servers")
+            raise ValueError("kafka: bootstrap.servers is missing")
         self._warnings.extend(clients.warnings)
         return self
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong but bearable."""
+        """Problems that do not prevent a start."""
         return tuple(self._warnings)
 
     @property
     def initial_choice(self) -> Choice:
-        """What is joined until somebody asks for something else."""
+        """Topics and join until a control message requests others."""
         return Choice(self.topics.users, self.topics.accounts, self.join)
 
     @property
     def checkpoint_path(self) -> str:
-        """Where checkpoints are kept."""
+        """Folder of the checkpoints, as a Hadoop path."""
         return self.checkpoints or str(processes.state_folder() / self.name / "checkpoints")
 
     @property
     def start_positions(self) -> dict[str, str]:
-        """Where each source starts: the Kafka properties decide where they say something."""
+        """Start position of each source; `auto.offset.reset` takes precedence over `start`."""
         reset = properties.reveal(self.kafka).get("auto.offset.reset", "")
-        newest = ("latest", "largest", "end")  # Java's word and librdkafka's
+        newest = ("latest", "largest", "end")  # Java's name and librdkafka's
         chosen = self.start if not reset else "latest" if reset in newest else "earliest"
         sources = [source.name for source in spec.SOURCES]
-        given = chosen if isinstance(chosen, dict) else dict.fromkeys(sources, chosen)
-        if unknown := given.keys() - set(sources):
+        positions = chosen if isinstance(chosen, dict) else dict.fromkeys(sources, chosen)
+        if unknown := positions.keys() - set(sources):
             raise ValueError(f"start: unknown source {min(unknown)!r}")
         try:
-            return {name: start.normalize(given.get(name, "earliest")) for name in sources}
+            return {
+                name: start_position.normalize(positions.get(name, "earliest")) for name in sources
+            }
         except ValueError as error:
             raise ValueError(f"start: {error}, got {chosen!r}") from None
 
     @property
     def rules(self) -> TopicRules:
-        """Which topics a control message may name."""
+        """Rules on which topics a control message may name."""
         return TopicRules(Names(self.name), self.topics.control, self.topics.allowed)
 
     @property
     def limits(self) -> Limits:
-        """What decides how long generations stay, and whether they fit."""
+        """Limits on how long generations are kept and whether they fit."""
         standby_s = math.inf if self.standby_s == "forever" else self.standby_s
         return Limits(
             standby_s,
@@ -185,9 +190,9 @@ class Settings(BaseSettings):
 
 
 def load(file: Path | None = None, **overrides: Any) -> Settings:
-    """Read the settings, or say which one is wrong."""
+    """Read and validate the settings. Raises SettingsError naming each wrong one."""
     _check_environment()
-    from_file = given.normalize(given.read_file(file) if file else {})
+    from_file = settings_files.normalize(settings_files.read_file(file) if file else {})
 
     class Loaded(Settings):
         @classmethod
@@ -199,36 +204,36 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
             *_others: PydanticBaseSettingsSource,
             **_named: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            from_env = InitSettingsSource(settings_cls, given.normalize(env_settings()))
+            from_env = InitSettingsSource(settings_cls, settings_files.normalize(env_settings()))
             return init_settings, from_env, InitSettingsSource(settings_cls, from_file)
 
     try:
-        chosen = Loaded(**given.normalize(overrides))
+        chosen = Loaded(**settings_files.normalize(overrides))
     except pydantic.ValidationError as error:
         raise SettingsError("; ".join(map(_explain, error.errors()))) from error
     except pydantic_settings.SettingsError as error:
-        # its message names the field in quotes, not the variable
+        # the message quotes the field, not the variable
         field = str(error).partition('"')[2].partition('"')[0].upper()
         raise SettingsError(
             f"environment variable {ENV_PREFIX}{field} is not JSON",
             hint=f"Write an object, or set one key with {ENV_PREFIX}{field}__KEY.",
         ) from error
-    chosen._warnings.extend(  # noqa: SLF001 - our own
-        f"{name} stands in {file} as it is: better ${{env:NAME}} or ${{file:PATH}}"
-        for name in given.plain_secrets(from_file)
+    chosen._warnings.extend(  # noqa: SLF001 - own class
+        f"{name} is in plain text in {file}: use ${{env:NAME}} or ${{file:PATH}} instead"
+        for name in settings_files.plain_secrets(from_file)
     )
     return chosen
 
 
 def values_by_origin(file: Path | None = None) -> dict[str, dict[str, Any]]:
-    """What was given where, as it is written; the strongest first."""
-    from_env = given.normalize(EnvSettingsSource(Settings)())
-    from_file = given.normalize(given.read_file(file) if file else {})
-    found = {"environment": from_env, "file": from_file}
-    if named := from_env.get("kafka_file") or from_file.get("kafka_file"):
-        path = Path(given.resolve_references(named)).expanduser()
-        found["kafka_file"] = {"kafka": properties.read_file(path)}
-    return found
+    """Return the values given in each origin, unresolved, in order of precedence."""
+    from_env = settings_files.normalize(EnvSettingsSource(Settings)())
+    from_file = settings_files.normalize(settings_files.read_file(file) if file else {})
+    origins = {"environment": from_env, "file": from_file}
+    if kafka_file := from_env.get("kafka_file") or from_file.get("kafka_file"):
+        path = Path(settings_files.resolve_references(kafka_file)).expanduser()
+        origins["kafka_file"] = {"kafka": properties.read_file(path)}
+    return origins
 
 
 def _check_environment() -> None:
@@ -240,7 +245,7 @@ def _check_environment() -> None:
         if setting not in known or (nested and setting not in _SECTIONS):
             close = nearest(setting, known)
             raise SettingsError(
-                f"environment variable {variable} is no setting",
+                f"environment variable {variable} is not a setting",
                 hint=f"Did you mean {ENV_PREFIX}{close}?" if close else "",
             )
 
@@ -248,13 +253,13 @@ def _check_environment() -> None:
 def _explain(error: Any) -> str:
     where = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
-        said = error["msg"].removeprefix("Value error, ")
-        # what stands under kafka or spark may be a secret
-        shown = "" if error["loc"][:1] in (("kafka",), ("spark",)) else f", got {error['input']!r}"
-        return f"{where}: {said}{shown}" if where else said
+        message = error["msg"].removeprefix("Value error, ")
+        # values under kafka and spark may be secret
+        value = "" if error["loc"][:1] in (("kafka",), ("spark",)) else f", got {error['input']!r}"
+        return f"{where}: {message}{value}" if where else message
     section: Any = Settings
     for part in error["loc"][:-1]:
         section = section.model_fields[part].annotation
     close = nearest(str(error["loc"][-1]), section.model_fields)
-    known = f"did you mean {close}?" if close else f"known are {', '.join(section.model_fields)}"
-    return f"{where} is no setting: {known}"
+    hint = f"did you mean {close}?" if close else f"known are {', '.join(section.model_fields)}"
+    return f"unknown setting {where}: {hint}"

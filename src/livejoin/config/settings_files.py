@@ -1,7 +1,6 @@
-"""What is given as settings, before it is checked: a file, and texts that stand for others.
+"""Settings before validation: the YAML file and `${env:NAME}`, `${file:PATH}` references.
 
-Properties of Kafka and Spark are brought under one spelling here, so that what stands in several
-places can be laid over each other.
+Property names of Kafka and Spark are normalized here, so that several sources can be merged.
 """
 
 import os
@@ -20,7 +19,7 @@ _REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 
 def normalize(data: dict[str, Any]) -> dict[str, Any]:
-    """Properties of Kafka and Spark as text, under one spelling, before sources are merged."""
+    """Return settings with Kafka and Spark properties as text, under normalized names."""
     data = dict(data)
     if isinstance(kafka := data.get("kafka"), dict):
         data["kafka"] = {
@@ -35,7 +34,7 @@ def normalize(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """What a file of settings holds."""
+    """Parse a YAML settings file."""
     try:
         data = yaml.safe_load(file.read_text())
     except OSError as error:
@@ -43,30 +42,30 @@ def read_file(file: Path) -> dict[str, Any]:
             f"{file} cannot be read: {error.strerror}", hint="Name a settings file with -c."
         ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        # its own text would quote the line, which may hold a secret
-        mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", "")
-        where = f", line {mark.line + 1}" if mark else ""
-        raise SettingsError(f"{file} is not YAML{where}: {what or 'it is not text'}") from None
+        # str(error) would quote the line, which may hold a secret
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", "")
+        line = f", line {mark.line + 1}" if mark else ""
+        raise SettingsError(f"{file} is not YAML{line}: {problem or 'not UTF-8 text'}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise SettingsError(
-            f"{file} holds no settings, but {type(data).__name__}",
-            hint="It should read like `name: x`.",
+            f"{file} does not contain a mapping, but a {type(data).__name__}",
+            hint="Write settings as `name: value`.",
         )
-    if strange := [key for key in data if not isinstance(key, str)]:
-        raise SettingsError(f"{file}: {strange[0]!r} is no setting: it is no text")
+    if invalid := [key for key in data if not isinstance(key, str)]:
+        raise SettingsError(f"{file}: unknown setting {invalid[0]!r}: names must be text")
     return data
 
 
 def plain_secrets(data: dict[str, Any]) -> list[str]:
-    """The settings that hold a secret as it is, instead of saying where it is kept."""
+    """Return the settings that contain a secret in plain text instead of a reference."""
     kafka, conf = data.get("kafka"), (data.get("spark") or {}).get("conf")
-    found = [f"kafka.{name}" for name in kafka or {} if properties.is_secret(name)]
-    found += [f"spark.conf.{name}" for name in conf or {} if redaction.is_spark_secret(name, "")]
+    secrets = [f"kafka.{name}" for name in kafka or {} if properties.is_secret(name)]
+    secrets += [f"spark.conf.{name}" for name in conf or {} if redaction.is_spark_secret(name, "")]
     flat = {f"kafka.{name}": value for name, value in (kafka or {}).items()}
     flat |= {f"spark.conf.{name}": value for name, value in (conf or {}).items()}
-    return [name for name in found if not _REFERENCE.search(str(flat[name]))]
+    return [name for name in secrets if not _REFERENCE.search(str(flat[name]))]
 
 
 def _to_text(value: Any) -> str | SecretStr:
@@ -76,7 +75,7 @@ def _to_text(value: Any) -> str | SecretStr:
 
 
 def resolve_references(data: Any) -> Any:
-    """The same, with what stands elsewhere in the place of where it stands."""
+    """Replace all references by the values they refer to."""
     if isinstance(data, dict):
         return {key: resolve_references(value) for key, value in data.items()}
     if isinstance(data, str):

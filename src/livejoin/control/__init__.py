@@ -1,1 +1,1 @@
-"""The control plane: what is asked and what happens becomes facts, then a state, then steps."""
+"""The control plane: requests and events become facts, then a state, then steps."""

@@ -1,4 +1,4 @@
-"""Reads the control topic, and turns each record into a fact. Nothing here decides."""
+"""Reads the control topic and turns each record into a fact. Nothing is decided here."""
 
 import threading
 from collections.abc import Sequence
@@ -31,27 +31,27 @@ log = structlog.get_logger()
 _MAX_RECORDS = 1000
 _POLL_S = 0.1
 _RETRY_S = 2.0
-_CHECK_S = 5.0  # how often the topic itself is looked at
+_CHECK_S = 5.0  # between checks that the topic still exists
 
 
 class ControlTopicReplaced(LivejoinError):
-    """The control topic is not the one that was read."""
+    """The control topic was deleted or recreated."""
 
 
 @dataclass
 class ControlTopic:
-    """The control topic from a position on, whatever happens to it or to the cluster."""
+    """Reads the control topic from a position, across failures of Kafka and of the topic."""
 
     kafka: Kafka
     names: Names
     rules: control_messages.TopicRules
     inbox: Inbox
-    topic_id: str  # of the topic that the position belongs to; empty at the first start
+    topic_id: str  # of the topic that `position` belongs to; empty at the first start
     position: int
     signers: SignatureVerifier = field(default_factory=SignatureVerifier)
 
     def run(self, stop: threading.Event) -> None:
-        """Read until told to stop. Trouble becomes a fact and is tried again."""
+        """Read until stopped. Errors are reported as facts and retried."""
         while not stop.is_set():
             try:
                 self._consume(stop)
@@ -85,7 +85,7 @@ class ControlTopic:
             consumer.close()
 
     def _ensure_topic(self) -> Topic:
-        """The topic, made if need be. It has one partition, so that messages have one order."""
+        """The topic, created if missing. It must have one partition: messages are ordered."""
         name = self.rules.control
         found = self.kafka.describe([name]).get(name)
         if found is None:
@@ -94,17 +94,17 @@ class ControlTopic:
         if len(found.partitions) > 1:
             raise TopicUnusable(
                 f'control topic "{name}" has {len(found.partitions)} partitions',
-                hint="It must have one, so that messages have one order: make it anew.",
+                hint="It must have one, so that messages are ordered: recreate it.",
             )
         return found
 
     def _check_unchanged(self, topic: Topic) -> None:
         found = self.kafka.describe([topic.name]).get(topic.name)
         if found is None or found.id != topic.id:
-            raise ControlTopicReplaced(f"{topic.name} was made anew")
+            raise ControlTopicReplaced(f"{topic.name} was deleted or recreated")
 
     def _replay_history(self, consumer: Consumer, topic: Topic) -> None:
-        """A topic that is new to us: its whole past comes down to one fact."""
+        """Read a new topic to its end and report its history as one fact."""
         end = self._offset(topic, OffsetSpec.latest())
         at = self._offset(topic, OffsetSpec.earliest())
         history = ControlHistory()
@@ -113,15 +113,15 @@ class ControlTopic:
         while at < end:
             records = poll_batch(consumer, _MAX_RECORDS, _POLL_S)
             self._load_signers(records)
-            for one in map(self._parse, records):
-                history.add(one)
-                at = one.origin.offset + 1
+            for parsed in map(self._parse, records):
+                history.add(parsed)
+                at = parsed.origin.offset + 1
             silent_s = 0.0 if records else silent_s + _POLL_S
             if silent_s > _CHECK_S:
-                # below the end may stand what no reader gets: markers of transactions
+                # the last offsets may be transaction markers, which consumers do not get
                 last = consumer.position([TopicPartition(topic.name, 0)])[0].offset
                 if last < end:
-                    raise KafkaUnavailable(f'control topic "{topic.name}" gives no answer')
+                    raise KafkaUnavailable(f'control topic "{topic.name}" does not respond')
                 at = last
         self.topic_id, self.position = topic.id, end
         self.inbox.put(history.replayed(topic.id, end))
@@ -131,10 +131,10 @@ class ControlTopic:
 
     def _forward(self, records: Sequence[Message]) -> None:
         self._load_signers(records)
-        inbound = [self._parse(record) for record in records]
-        named = {topic for one in inbound if one.request for topic in one.request.topics}
-        found = self.kafka.describe_readable(named)  # all of a burst at once
-        for one in inbound:
+        parsed = [self._parse(record) for record in records]
+        named = {topic for one in parsed if one.request for topic in one.request.topics}
+        found = self.kafka.describe_readable(named)  # one request for the whole batch
+        for one in parsed:
             topics = {
                 topic: _topic_info(found[topic])
                 for topic in (one.request.topics if one.request else ())
@@ -143,7 +143,7 @@ class ControlTopic:
             self.inbox.put(facts.MessageReceived(one.origin, one.request, one.error, topics))
 
     def _load_signers(self, records: Sequence[Message]) -> None:
-        """Learn of a process that has signed and is not known: its key stands there already."""
+        """Load the keys of unknown signers; a key is written before it is used."""
         if all(self.signers.knows_signer(_header(one, SIGNATURE_HEADER)) for one in records):
             return
         topic = self.names.access
@@ -159,18 +159,17 @@ class ControlTopic:
 
     def _parse(self, record: Message) -> ControlRecord:
         offset, at_ms, value = record.offset() or 0, record.timestamp()[1], record.value() or b""
-        said = _header(record, BY_HEADER)
-        signed = SignedRecord(self.rules.control, offset, at_ms, said, value)
-        vouched = self.signers.verify(signed, _header(record, SIGNATURE_HEADER))
-        return parse_record(
-            offset, at_ms / 1000, sender_name(said, vouched=vouched), value, self.rules
-        )
+        claimed = _header(record, BY_HEADER)
+        signed = SignedRecord(self.rules.control, offset, at_ms, claimed, value)
+        verified = self.signers.verify(signed, _header(record, SIGNATURE_HEADER))
+        by = sender_name(claimed, verified=verified)
+        return parse_record(offset, at_ms / 1000, by, value, self.rules)
 
 
 def _topic_info(topic: Topic | str) -> facts.TopicInfo | str:
     return topic if isinstance(topic, str) else facts.TopicInfo(len(topic.partitions))
 
 
-def _header(record: Message, wanted: str) -> bytes:
-    headers: Any = record.headers() or ()  # typed as two kinds of pairs
-    return next((bytes(value) for name, value in headers if name == wanted and value), b"")
+def _header(record: Message, name: str) -> bytes:
+    headers: Any = record.headers() or ()  # typed as a list or a dict
+    return next((bytes(value) for key, value in headers if key == name and value), b"")

@@ -1,4 +1,4 @@
-"""Carries out steps: the dull place where the plan meets Kafka and Spark. Nothing here decides."""
+"""Carries out the steps of a plan with Kafka and Spark. Nothing is decided here."""
 
 import queue
 import threading
@@ -16,27 +16,28 @@ from livejoin.runtime import failpoints
 log = structlog.get_logger()
 
 Inbox = queue.Queue[facts.Fact]
-_RETRY_S = 2.0  # for what could not be removed
+_RETRY_S = 2.0  # for topics and checkpoints that could not be removed
 _WORKERS = 4
 
 
 class PipelineControl(Protocol):
-    """What runs generations."""
+    """The pipeline as the executor uses it."""
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
-        """Where a new generation would read, and what else its checkpoint will depend on."""
+        """What a new generation reads, and the fingerprint of its query."""
 
     def make_topics(self, generation: Generation) -> tuple[str, str]:
-        """Have new topics for it, none that was there before; the ids of changelog and feed."""
+        """Create new topics for it, replacing existing ones; ids of changelog and bootstrap."""
 
     def start(self, generation: Generation) -> Mapping[str, Reading] | None:
-        """Have its query running; Spoilt where it can never run again.
+        """Run its query; GenerationUnrecoverable if it can never run again.
 
-        Where there is more to read than it was made for: what it has to read, and nothing runs.
+        If its topics have more partitions than it reads, nothing runs, and the result is what to
+        read.
         """
 
     def stop(self, generation: int) -> None:
-        """Have its query not running."""
+        """Stop its query if it runs."""
 
     def catch_up(
         self,
@@ -44,50 +45,49 @@ class PipelineControl(Protocol):
         progressed: Callable[[int, int], None],
         stopped: Callable[[], bool],
     ) -> int | None:
-        """Where in the changelog its tables are complete, once they are.
+        """Wait until its tables are complete; the changelog offset, or None if stopped.
 
-        For one that was complete before: once what its new run reads again is through.
+        If they were complete before: wait until the last batch is reprocessed.
         """
 
     def keep(self, numbers: frozenset[int], last: int) -> None:
-        """Have nothing of any other generation up to the last."""
+        """Remove topics and checkpoints of all other generations up to the last."""
 
     def made_progress(self, generation: int) -> bool:
-        """Whether its last run got further than every run before it."""
+        """Whether its last run read further than every earlier run."""
 
     def reachable(self) -> bool:
-        """Whether Kafka answers now."""
+        """Whether Kafka responds now."""
 
 
 class Executor:
-    """Makes plans true. What takes time runs on threads and comes back as facts."""
+    """Executes plans. Long operations run on threads and report facts to the inbox."""
 
     def __init__(self, inbox: Inbox, pipeline: PipelineControl) -> None:
         self._inbox = inbox
         self._pipeline = pipeline
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="executor")
         self._stop = threading.Event()
-        # apart from those who follow runs: a burst of messages must not keep a live run waiting
+        # separate from the workers: a burst of messages must not delay a live run
         self._resolver = ThreadPoolExecutor(1, thread_name_prefix="resolver")
-        self._to_resolve: Generation | None = None  # the newest that is asked for
-        self._resolving = 0  # the number of the one that is being resolved
+        self._to_resolve: Generation | None = None  # only the newest request matters
+        self._resolving = 0  # number of the generation being resolved
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._create_step = plan.CreateTopics(())
         self._run_step = plan.RunQueries(())
         self._keep_step: plan.KeepOnly | None = None
-        # Tried, until they are not asked for any more: made twice, they would have other ids than
-        # those that were told first.
+        # Attempted once per request: a second creation would change the ids already reported.
         self._topics_tried: set[int] = set()
-        self._with_topics: set[int] = set()  # whose topics were made here, and not removed since
-        self._started: dict[int, Generation] = {}  # as they were started
-        self._interrupted: set[int] = set()  # of those, for a moment at least: each starts again
-        self._stop_signals: dict[int, threading.Event] = {}  # set when one should not run any more
+        self._with_topics: set[int] = set()  # topics created here and not yet removed
+        self._started: dict[int, Generation] = {}
+        self._interrupted: set[int] = set()  # started ones that some plan left out: restarted
+        self._stop_signals: dict[int, threading.Event] = {}  # by generation: set to end its run
         self._runner = threading.Thread(target=self._run_loop, name="runner")
         self._runner.start()
 
     def close(self) -> None:
-        """Stop everything that runs here."""
+        """Stop all threads."""
         self._stop.set()
         self._wake.set()
         self._runner.join()
@@ -95,7 +95,7 @@ class Executor:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def carry_out(self, step: plan.Step) -> None:
-        """Have one step done, soon."""
+        """Schedule one step."""
         match step:
             case plan.ResolveSources(generation):
                 with self._lock:
@@ -107,33 +107,35 @@ class Executor:
                 with self._lock:
                     if isinstance(step, plan.CreateTopics):
                         self._create_step = step
-                        # here, not by the runner: busy, it may miss that one was not asked for
+                        # here, as the runner may be busy and miss a plan that leaves one out
                         self._topics_tried &= {generation.number for generation in step.generations}
                     elif isinstance(step, plan.RunQueries):
                         self._run_step = step
-                        wanted = {generation.number for generation in step.generations}
-                        self._interrupted |= set(self._started) - wanted
+                        desired = {generation.number for generation in step.generations}
+                        self._interrupted |= set(self._started) - desired
                     else:
                         self._keep_step = step
                         if self._to_resolve and self._to_resolve.number not in step.numbers:
-                            self._to_resolve = None  # nobody wants it any more
+                            self._to_resolve = None  # superseded
                 self._wake.set()
             case _:
                 assert_never(step)
 
-    # --- told by those who watch
+    # --- reports of the pipeline
 
     def query_died(self, generation: int, why: str) -> None:
-        """A query ended by itself."""
+        """A query ended unexpectedly."""
         try:
-            counts = self._pipeline.reachable() and not self._pipeline.made_progress(generation)
-        except LivejoinError as error:  # Kafka went away between the two
-            log.warning("cannot tell how far a query came", generation=generation, why=str(error))
-            counts = False
-        self._inbox.put(facts.QueryDied(generation, why, counts))
+            failure = self._pipeline.reachable() and not self._pipeline.made_progress(generation)
+        except LivejoinError as error:  # Kafka became unreachable between the two calls
+            log.warning(
+                "cannot determine the progress of a query", generation=generation, why=str(error)
+            )
+            failure = False
+        self._inbox.put(facts.QueryDied(generation, why, failure))
 
     def restart_required(self, generation: int, why: str) -> None:
-        """A query has to be started again, through no fault of its own."""
+        """A query has to be restarted for an external reason."""
         self._inbox.put(facts.QueryDied(generation, why, counts_as_failure=False))
 
     def unrecoverable(self, generation: int, why: str) -> None:
@@ -141,17 +143,17 @@ class Executor:
         self._inbox.put(facts.Unrecoverable(generation, why))
 
     def sources_checked(self, generation: int, why: str) -> None:
-        """The topics of a generation were looked at."""
+        """The topics of a generation were checked."""
         self._inbox.put(facts.SourcesChecked(generation, why))
 
     def partitions_added(self, generation: int, sources: Mapping[str, Reading]) -> None:
         """A topic has more partitions than a generation reads."""
         self._inbox.put(facts.PartitionsAdded(generation, sources))
 
-    # --- inside
+    # --- internals
 
     def _resolve_newest(self) -> None:
-        """Resolve what was asked for last; one that was superseded while it waited is skipped."""
+        """Resolve the newest request; superseded ones are skipped."""
         with self._lock:
             generation, self._to_resolve = self._to_resolve, None
             if generation is None:
@@ -169,45 +171,44 @@ class Executor:
                 self._resolving = 0
 
     def _run_loop(self) -> None:
-        """Make true what was last asked for; one thing at a time, so that slots suffice."""
+        """Carry out the newest steps, one at a time, so that task slots suffice."""
         kept: plan.KeepOnly | None = None
         while not self._stop.is_set():
             self._wake.wait(_RETRY_S)
             self._wake.clear()
             with self._lock:
-                run, keep, unwanted = self._run_step, self._keep_step, self._interrupted
+                run, keep, interrupted = self._run_step, self._keep_step, self._interrupted
                 self._interrupted = set()
-            wanted = {generation.number: generation for generation in run.generations}
-            self._stop_others(wanted, unwanted)
+            desired = {generation.number: generation for generation in run.generations}
+            self._stop_others(desired, interrupted)
             if keep is not None and not self._with_topics <= keep.numbers:
-                # in a burst, what superseded builds have left goes before there is more of it
+                # in a burst, remove leftovers of superseded builds before creating more topics
                 kept = keep if self._remove_others(keep) else None
             self._make_topics()
-            self._start_missing(wanted)
+            self._start_missing(desired)
             if keep is not None and keep != kept and not self._wake.is_set():
                 kept = keep if self._remove_others(keep) else None
 
-    def _stop_others(self, wanted: Mapping[int, Generation], unwanted: Container[int]) -> None:
+    def _stop_others(self, desired: Mapping[int, Generation], interrupted: Container[int]) -> None:
         changed = [
             number
             for number, started in self._started.items()
-            if number not in wanted
-            or number in unwanted
-            or wanted[number].sources != started.sources
+            if number not in desired
+            or number in interrupted
+            or desired[number].sources != started.sources
         ]
         for number in changed:
             self._stop_signals.pop(number).set()
             self._stop_query(number)
             del self._started[number]
 
-    def _start_missing(self, wanted: Mapping[int, Generation]) -> None:
-        for number, generation in wanted.items():
-            # what was asked for meanwhile comes first
+    def _start_missing(self, desired: Mapping[int, Generation]) -> None:
+        for number, generation in desired.items():
             if number not in self._started and not self._stop.is_set():
                 self._start_query(generation)
 
     def _make_topics(self) -> None:
-        with self._lock:  # what was asked for last: others may have their ids recorded by now
+        with self._lock:  # the newest step: other ids may be recorded by now
             new = [g for g in self._create_step.generations if g.number not in self._topics_tried]
             self._topics_tried |= {generation.number for generation in new}
         for generation in new:
@@ -223,7 +224,7 @@ class Executor:
     def _report_failure(self, number: int, error: Exception) -> None:
         if isinstance(error, GenerationUnrecoverable):
             self.unrecoverable(number, error.message)
-        elif isinstance(error, TopicUnusable):  # it is waited for
+        elif isinstance(error, TopicUnusable):  # wait for it
             self.restart_required(number, error.message)
         else:
             self.query_died(number, str(error))
@@ -259,7 +260,7 @@ class Executor:
             else:
                 self._inbox.put(facts.QueryResumed(number))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            if not ended.is_set():  # else it is about a run that is over
+            if not ended.is_set():  # otherwise the run was stopped on purpose
                 self.query_died(number, str(error))
 
     def _stop_query(self, number: int) -> None:
@@ -271,16 +272,18 @@ class Executor:
             why = str(error)
             log.error("could not stop a query", generation=number, why=why)  # noqa: TRY400 - no trace for people
         except Exception:
-            log.exception("could not stop a query", generation=number)  # whatever it is, we go on
+            log.exception(
+                "could not stop a query", generation=number
+            )  # the others must still be stopped
 
     def _remove_others(self, keep: plan.KeepOnly) -> bool:
         try:
             self._pipeline.keep(keep.numbers, keep.last_number)
         except LivejoinError as error:
-            log.warning("could not remove what is left over, trying again", why=str(error))
+            log.warning("could not remove old topics or checkpoints, retrying", why=str(error))
             return False
         except Exception:
-            log.exception("could not remove what is left over, trying again")
+            log.exception("could not remove old topics or checkpoints, retrying")
             return False
         self._with_topics &= keep.numbers
         return True

@@ -1,6 +1,7 @@
-"""Says every few seconds that we lead, for table servers elsewhere.
+"""Heartbeats of the leader, for table servers in other processes.
 
-Not by the ledger's transactions: those would then nearly always be open when a broker goes away.
+They are not part of the ledger's transactions: one would then nearly always be open when a broker
+fails.
 """
 
 import json
@@ -16,12 +17,12 @@ from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
 
-# Only the newest is of use, and nobody reads them from the beginning.
+# Only the newest heartbeat matters.
 TOPIC_CONFIG = {"retention.ms": "3600000", "segment.ms": "3600000"}
 
 
 class LeaderHeartbeat:
-    """Beats of one leader. Waits for nothing: one that is lost is followed by the next."""
+    """Sends heartbeats without waiting: a lost one is followed by the next."""
 
     def __init__(
         self, kafka: Kafka, names: Names, clock: Callable[[], float] = time.monotonic
@@ -33,7 +34,7 @@ class LeaderHeartbeat:
         self._sent_at = -HEARTBEAT_S
 
     def send_if_due(self) -> None:
-        """Say that we lead, if it is time."""
+        """Send a heartbeat if HEARTBEAT_S have passed."""
         now = self._clock()
         if now < self._sent_at + HEARTBEAT_S:
             return
@@ -44,12 +45,12 @@ class LeaderHeartbeat:
             producer.produce(self._names.leader, beat.encode(), LEADER_KEY)
             producer.poll(0)
         except (KafkaException, BufferError) as error:
-            log.warning("cannot say that we lead, trying again", why=str(error))
+            log.warning("cannot send the leader heartbeat, retrying", why=str(error))
 
     def _get_producer(self) -> Producer:
         if self._producer is None:
-            # one that comes late says nothing, and one that comes twice does no harm
-            late_ms = int(HEARTBEAT_S * 1000)
-            options = {"message.timeout.ms": late_ms, "enable.idempotence": False}
+            # a late heartbeat is worthless, a duplicate harmless
+            timeout_ms = int(HEARTBEAT_S * 1000)
+            options = {"message.timeout.ms": timeout_ms, "enable.idempotence": False}
             self._producer = self._kafka.producer(**options)
         return self._producer

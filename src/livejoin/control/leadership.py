@@ -1,6 +1,7 @@
-"""Who leads: whoever holds the only partition of the leader topic in a consumer group.
+"""Leader election: the consumer that is assigned the only partition of the leader topic leads.
 
-A member that joins later does not take it over. One that dies loses it after the session's time.
+Members that join later do not take over. A member that dies loses the partition after the session
+timeout.
 """
 
 import threading
@@ -17,18 +18,18 @@ from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
 
-SESSION_S = 10
+SESSION_S = 10  # session timeout of the consumer group
 _POLL_S = 0.2
 _PROBE_S = 2.0
-_ELECTION_S = 5.0  # by default a broker waits 3 s for more members of a new group
+_ELECTION_S = 5.0  # by default brokers wait 3 s for more members of a new group
 
-# Names with an underscore are librdkafka's own errors, not private.
+# Names with an underscore are errors of librdkafka itself, not private.
 _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 
 
 @dataclass
 class Term:
-    """One time of leading: when it is over, and what is done at once where the lead is lost."""
+    """One term as leader: its end, and a callback for when leadership is lost."""
 
     over: threading.Event = field(default_factory=threading.Event)
     on_loss: Callable[[], None] = lambda: None
@@ -38,19 +39,19 @@ LeadFunction = Callable[[Term], None]
 
 
 def check_leader_topic(kafka: Kafka, names: Names) -> None:
-    """Refuse a leader topic by which two could lead."""
+    """Raise if the leader topic has several partitions, so that several processes could lead."""
     found = kafka.describe([names.leader]).get(names.leader)
     if found is not None and len(found.partitions) > 1:
         raise TopicUnusable(
             f"topic {names.leader} has {len(found.partitions)} partitions,"
-            " and whoever holds one would lead",
+            " so several processes could lead",
             hint="It must have one: stop all livejoins of this name and delete it;"
-            " the next start makes it again.",
+            " the next start recreates it.",
         )
 
 
 class Leadership:
-    """Stands for election. Leads on a thread of its own while it holds the partition."""
+    """Takes part in the election; leads on its own thread while it holds the partition."""
 
     def __init__(self, kafka: Kafka, names: Names, lead: LeadFunction) -> None:
         self._kafka = kafka
@@ -61,7 +62,7 @@ class Leadership:
         self._failure: BaseException | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Stand by, and lead whenever it is our turn, until told to stop."""
+        """Stand by, and lead whenever elected, until stopped."""
         self._kafka.create_topic(self._names.leader, leader_heartbeat.TOPIC_CONFIG)
         check_leader_topic(self._kafka, self._names)
         consumer = self._kafka.group_consumer(self._names.group("leader"), SESSION_S)
@@ -72,20 +73,20 @@ class Leadership:
             on_lost=self._on_lost,
         )
         log.info("standing for election", name=self._names.prefix)
-        waited_s, said = 0.0, False
+        waited_s, logged = 0.0, False
         try:
             while not stop.is_set() and self._failure is None:
                 self._poll(consumer)
                 waited_s = waited_s + _POLL_S if self._thread is None else 0.0
-                said = said and self._thread is None
-                if waited_s >= _ELECTION_S and not said:
-                    # without a broker nobody is elected, and the tables say so
-                    said, waited_s = self._kafka.reachable(_PROBE_S), 0.0
-                    if said:
+                logged = logged and self._thread is None
+                if waited_s >= _ELECTION_S and not logged:
+                    # if Kafka is unreachable there is no leader either
+                    logged, waited_s = self._kafka.reachable(_PROBE_S), 0.0
+                    if logged:
                         log.info("another livejoin leads; standing by", name=self._names.prefix)
         finally:
             self._end_term()
-            consumer.close()  # leaves the group: the next one leads at once
+            consumer.close()  # leaves the group, so the next member leads at once
         if self._failure is not None:
             raise self._failure
 
@@ -99,14 +100,14 @@ class Leadership:
     def _on_lost(self, _consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         if _has_first(partitions) and self._thread is not None:
             self._term.over.set()
-            self._term.on_loss()  # before anybody else may lead: our queries must not write on
+            self._term.on_loss()  # before another process leads: our queries must stop writing
             log.warning("no longer leading", name=self._names.prefix)
             self._end_term()
 
     def _run_lead(self) -> None:
         try:
             self._lead(self._term)
-        except BaseException as error:  # noqa: BLE001 - raised again by `run`
+        except BaseException as error:  # noqa: BLE001 - re-raised by `run`
             self._failure = error
 
     def _end_term(self) -> None:
@@ -120,19 +121,19 @@ class Leadership:
             message = consumer.poll(_POLL_S)
         except KafkaException as error:
             raise KafkaUnavailable(f"{self._names.leader}: {error.args[0].str()}") from error
-        said = message.error() if message else None
-        if said is not None and said.code() in _NO_TOPIC:
+        problem = message.error() if message else None
+        if problem is not None and problem.code() in _NO_TOPIC:
             raise TopicUnusable(
                 f"{self._names.leader} was deleted",
-                hint="It is made again, and a leader is elected by it.",
+                hint="It is recreated, followed by a new election.",
             )
-        if said is not None and said.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        if problem is not None and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise KafkaUnavailable(
-                f"group {self._names.group('leader')} may not be used",
-                hint="Ask for the right to read it.",
+                f"not authorized to use consumer group {self._names.group('leader')}",
+                hint="Grant Read on it.",
             )
 
 
 def _has_first(partitions: Sequence[TopicPartition]) -> bool:
-    """Whether the first partition is among them. Others may be added by anybody at any time."""
-    return any(one.partition == 0 for one in partitions)
+    """Whether partition 0 is among them. More partitions may be added at any time."""
+    return any(assigned.partition == 0 for assigned in partitions)

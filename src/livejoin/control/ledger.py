@@ -1,6 +1,6 @@
-"""The ledger: what the control plane knows, shows and says, written in one transaction.
+"""The ledger: state, status rows, log lines and replies, written in one transaction.
 
-So a crash neither loses nor doubles a line, and a leader that was deposed cannot write.
+So a crash neither loses nor duplicates a line, and a former leader is fenced.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 
-# Names with an underscore are librdkafka's own errors, not private.
+# Names with an underscore are errors of librdkafka itself, not private.
 _FENCED = (
     KafkaError._FENCED,  # noqa: SLF001
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 )
-_FENCE_S = 10  # to fence whoever wrote before
-_WRITE_S = 4  # a commit in doubt goes on at the next try; meanwhile we can be told to stop
-_CHECK_S = 5.0
+_FENCE_S = 10  # to fence the previous leader
+_WRITE_S = 4  # an unfinished commit continues at the next attempt; stopping is possible between
+_CHECK_S = 5.0  # between checks of the topics
 
 
 class _PendingRecord(NamedTuple):
-    """A record to be written; without a value it removes its key."""
+    """A record to write; without a value it is a tombstone."""
 
     topic: str
     key: bytes
@@ -55,7 +55,7 @@ class _PendingRecord(NamedTuple):
 
 
 class Ledger:
-    """Reads the last state; writes states with what they show and say, each only where new."""
+    """Reads the last state; writes new states with their rows and outbox, if changed."""
 
     def __init__(
         self, kafka: Kafka, names: Names, clock: Callable[[], float] = time.monotonic
@@ -66,10 +66,10 @@ class Ledger:
         self._producer: Producer | None = None
         self._topics = OwnTopics(kafka, names)
         self._written: dict[bytes, bytes | None] = {}
-        self._pending: Literal["", "commit", "abort"] = ""  # what a transaction in doubt waits for
+        self._pending: Literal["", "commit", "abort"] = ""  # how an unfinished transaction ends
 
     def take_over(self) -> State:
-        """Fence older leaders, then read the state as it was last written."""
+        """Fence earlier leaders, then read the last state."""
         names = self._names
         self.check()
         self._topics.create_missing()
@@ -79,30 +79,30 @@ class Ledger:
         except KafkaException as error:
             raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
         failpoints.visit("after-lead")
-        state = self._read_state()  # again: whoever led until now may be a newer one
+        state = self._read_state()  # again: the previous leader may have been a newer version
         self._ensure_compacted(empty=state is None)
         self._topics.ensure_single_partition()
         self._topics.record_ids()
         return state or State()
 
     def check(self) -> None:
-        """Refuse what nobody can lead by before anything is written or anybody fenced."""
+        """Raise if the topics cannot be used, before anything is written or anyone is fenced."""
         if self._names.ledger in self._kafka.describe([self._names.ledger]):
-            self._read_state()  # a newer livejoin may have written it
+            self._read_state()  # raises if a newer version wrote it
         self._topics.check()
 
     def _read_state(self) -> State | None:
-        """The state, if there is one; refused by name where a newer livejoin wrote it."""
-        found = self._read().get(STATE_KEY)
-        if found is None:
+        """The state, if there is one; NewerFormat if a newer version wrote it."""
+        value = self._read().get(STATE_KEY)
+        if value is None:
             return None
-        data = json.loads(found)
+        data = json.loads(value)
         if why := format_error(data):
             raise NewerFormat(f"{self._names.ledger}: {why}")
         return from_json(data)
 
     def _ensure_compacted(self, *, empty: bool) -> None:
-        """Have the ledger as we make it: a broker may have made it, to lose its records by age."""
+        """Make the ledger compacted: one that a broker auto-created would expire its records."""
         ledger, (name, value) = self._names.ledger, COMPACTED
         several = len(self._kafka.describe([ledger])[ledger].partitions) > 1
         if empty and (several or self._kafka.topic_config(ledger, name) not in (None, value)):
@@ -110,15 +110,15 @@ class Ledger:
         elif several:
             raise TopicUnusable(
                 f"{ledger} has more than one partition",
-                hint="Delete it while nothing runs: it is made again, and what is live built anew.",
+                hint="Stop livejoin and delete it: it is recreated, and the live choice rebuilt.",
             )
         elif not self._kafka.ensure_topic_config(ledger, name, value):
-            log.warning("the ledger is not compacted, and may lose its state by age", topic=ledger)
+            log.warning("the ledger is not compacted: its state may expire", topic=ledger)
 
     def watch(self, stop: threading.Event) -> None:
-        """Raise when a topic that we write is gone or another one, until told to stop."""
+        """Until stopped, raise if a topic that the leader writes was deleted or replaced."""
         while not stop.wait(_CHECK_S):
-            with contextlib.suppress(KafkaUnavailable):  # the tables say so, and writing waits
+            with contextlib.suppress(KafkaUnavailable):  # reported elsewhere; writing is retried
                 self._topics.check_unchanged()
 
     def _read(self) -> dict[bytes, bytes]:
@@ -130,18 +130,18 @@ class Ledger:
             consumer.close()
 
     def write(self, state: State) -> State:
-        """Write down what changed, all of it or nothing; the state with nothing left to tell."""
-        out = list(self._changed_records(state))
-        if out:
+        """Write all changes in one transaction; the state with an empty outbox."""
+        records = list(self._changed_records(state))
+        if records:
             failpoints.visit("before-ledger")
-            self._commit(out)
+            self._commit(records)
             failpoints.visit("after-ledger")
             ledger = self._names.ledger
-            self._written.update((one.key, one.value) for one in out if one.topic == ledger)
-        self._heartbeat.send_if_due()  # whoever could write, or had nothing to, leads
-        for told in state.outbox:
-            if isinstance(told, LogLine):
-                _log_to_console(told)
+            self._written.update((r.key, r.value) for r in records if r.topic == ledger)
+        self._heartbeat.send_if_due()  # writing succeeded, or was not needed: this process leads
+        for item in state.outbox:
+            if isinstance(item, LogLine):
+                _log_to_console(item)
         return replace(state, outbox=()) if state.outbox else state
 
     def _changed_records(self, state: State) -> Iterator[_PendingRecord]:
@@ -150,50 +150,50 @@ class Ledger:
         status = {**status_rows.status_row(state), "stale": status_rows.stale_reason(state)}
         current = {STATE_KEY: to_json(state), STATUS_KEY: status}
         current |= {_generation_key(number): row for number, row in rows.items()}
-        for told in state.outbox:
-            yield from self._outbox_records(told)
+        for item in state.outbox:
+            yield from self._outbox_records(item)
         for key, value in current.items():
             data = _json(value)
             if self._written.get(key) != data:
                 yield _PendingRecord(ledger, key, data)
-        old = _generation_key(state.last_number - spec.GENERATIONS_KEPT)
-        if state.last_number > spec.GENERATIONS_KEPT and old not in self._written:
-            yield _PendingRecord(ledger, old, None)
+        oldest = _generation_key(state.last_number - spec.GENERATIONS_KEPT)
+        if state.last_number > spec.GENERATIONS_KEPT and oldest not in self._written:
+            yield _PendingRecord(ledger, oldest, None)
 
-    def _outbox_records(self, told: OutboxItem) -> Iterator[_PendingRecord]:
+    def _outbox_records(self, item: OutboxItem) -> Iterator[_PendingRecord]:
         names = self._names
-        match told:
+        match item:
             case LogLine():
-                line = {"ts": int(told.at * 1000), "level": told.level, "msg": told.msg}
+                line = {"ts": int(item.at * 1000), "level": item.level, "msg": item.msg}
                 yield _PendingRecord(
-                    names.logs, f"{spec.LOGS}/{row_id(told.id)}".encode(), _json(line)
+                    names.logs, f"{spec.LOGS}/{row_id(item.id)}".encode(), _json(line)
                 )
             case Reply():
-                place = f"0-{told.origin.offset}"
-                key = f"{spec.CONTROL}/{row_id(told.origin.offset)}".encode()
-                yield _PendingRecord(names.logs, key, _json(told.control_raw_row()))
-                reply_key = (told.origin.id or place).encode()
-                yield _PendingRecord(names.replies, reply_key, _json(told.reply_record()))
+                position = f"0-{item.origin.offset}"
+                key = f"{spec.CONTROL}/{row_id(item.origin.offset)}".encode()
+                yield _PendingRecord(names.logs, key, _json(item.control_raw_row()))
+                reply_key = (item.origin.id or position).encode()
+                yield _PendingRecord(names.replies, reply_key, _json(item.reply_record()))
             case EndedGeneration(generation):
                 yield _PendingRecord(
                     names.ledger,
                     _generation_key(generation.number),
-                    _json(status_rows.ended_row(told)),
+                    _json(status_rows.ended_row(item)),
                 )
             case _:
-                assert_never(told)
+                assert_never(item)
 
-    def _commit(self, out: list[_PendingRecord]) -> None:
+    def _commit(self, records: list[_PendingRecord]) -> None:
         producer = self._producer
-        assert producer is not None, "last() comes first"
+        assert producer is not None, "take_over() comes first"
         try:
             if self._pending == "abort":
                 producer.abort_transaction(_WRITE_S)
-            if self._pending != "commit":  # one that is being committed holds these very records
+            if self._pending != "commit":  # an unfinished commit already holds these records
                 self._pending = "abort"
                 producer.begin_transaction()
-                for one in out:
-                    producer.produce(one.topic, one.value, one.key)
+                for record in records:
+                    producer.produce(record.topic, record.value, record.key)
                 failpoints.visit("in-ledger")
                 self._pending = "commit"
             producer.commit_transaction(_WRITE_S)
@@ -203,21 +203,21 @@ class Ledger:
 
     def _translate_error(self, error: KafkaError) -> Exception:
         if error.fatal() and error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            # this producer is done for; whoever stands for election again has another one
+            # fatal for this producer; the next term creates another one
             return TopicUnusable(
-                f"the transactional id {self._names.leader} may not be used: {error.str()}",
-                hint="Ask for the right to describe it and to write with it; it is tried again.",
+                f"not authorized to use transactional id {self._names.leader}: {error.str()}",
+                hint="Grant Describe and Write on it; livejoin retries.",
             )
         if error.fatal() and error.code() in _FENCED:
             return LeadershipLost(
-                f"{self._names.ledger} may not be written any more: {error.str()}",
+                f"{self._names.ledger} is fenced for this process: {error.str()}",
                 hint="Another livejoin of this name leads. Start this one again to stand by.",
             )
-        if error.fatal():  # as above: a transaction over a topic that was deleted ends so
+        if error.fatal():  # also after a topic of the transaction was deleted
             self._topics.check_unchanged()
             return TopicUnusable(
-                f"{self._names.ledger} cannot be written any more: {error.str()}",
-                hint="It is tried again, with another producer.",
+                f"{self._names.ledger} can no longer be written: {error.str()}",
+                hint="livejoin retries with a new producer.",
             )
         if error.txn_requires_abort():
             self._pending = "abort"

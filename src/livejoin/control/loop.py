@@ -1,6 +1,6 @@
-"""The control loop: fact, decide, write down, carry out.
+"""The control loop: take a fact, decide, write the state, carry out its plan.
 
-The same plan follows every decision and every restart.
+The plan is the same after every decision and every restart.
 """
 
 import queue
@@ -24,23 +24,23 @@ _RETRY_S = 1.0
 
 
 class LedgerWriter(Protocol):
-    """Where states are written down."""
+    """The ledger as the loop uses it."""
 
     def write(self, state: State) -> State:
-        """Write what changed and tell what is untold, all or nothing."""
+        """Write all changes and the outbox in one transaction."""
 
 
 class StepExecutor(Protocol):
-    """What makes plans true."""
+    """The executor as the loop uses it."""
 
     def carry_out(self, step: Step) -> None:
-        """Have one step done, soon."""
+        """Schedule one step."""
 
 
 def run(
     state: State, inbox: Inbox, ledger: LedgerWriter, executor: StepExecutor, stop: threading.Event
 ) -> None:
-    """Lead from a state on, until told to stop."""
+    """Lead from this state until stopped."""
     state = _write_and_execute(state, ledger, executor, stop)
     while not stop.is_set():
         try:
@@ -58,12 +58,12 @@ def _tick() -> facts.ClockTicked:
 def _write_and_execute(
     state: State, ledger: LedgerWriter, executor: StepExecutor, stop: threading.Event
 ) -> State:
-    """Write the state down and carry out its plan; again while Kafka is out of reach."""
+    """Write the state, then carry out its plan; retry while Kafka is unreachable."""
     while not stop.is_set():
         try:
-            state = ledger.write(state)  # before the steps: a crash from here on is repaired
+            state = ledger.write(state)  # before the steps: after a crash they are repeated
         except KafkaUnavailable as error:
-            log.warning("cannot write the ledger, trying again", why=str(error))
+            log.warning("cannot write the ledger, retrying", why=str(error))
             stop.wait(_RETRY_S)
         else:
             for step in plan(state):

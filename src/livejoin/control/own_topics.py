@@ -1,8 +1,7 @@
-"""The topics that a leader writes: made as they should be, and known by their ids.
+"""The topics that the leader writes: created with their configuration, tracked by their ids.
 
-A broker with `auto.create.topics.enable` makes one that was deleted again as soon as somebody
-writes to it, with as many partitions as it likes. What stands in several has no order, and is read
-from the first alone.
+A broker with `auto.create.topics.enable` recreates a deleted topic at the next write, perhaps with
+several partitions. Records in several partitions have no order, and only the first one is read.
 """
 
 from collections.abc import Mapping
@@ -15,11 +14,11 @@ from livejoin.errors import TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
 
 COMPACTED = "cleanup.policy", "compact"
-_RECREATED_HINT = "It is made again; without a ledger the choice comes from the control topic."
+_RECREATED_HINT = "It is recreated; without a ledger, the choice comes from the control topic."
 
 
 class OwnTopics:
-    """The ledger, the log, the replies and the topic of the election."""
+    """The ledger, logs, replies and leader topics."""
 
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
@@ -33,47 +32,47 @@ class OwnTopics:
         self._ids: dict[str, str] = {}
 
     def create_missing(self) -> None:
-        """Make those that are not there."""
+        """Create the missing topics."""
         for topic, config in self._configs.items():
             self._kafka.create_topic(topic, config)
 
     def check(self) -> None:
-        """Refuse a log or replies in several partitions that hold something: it would be lost."""
+        """Raise if logs or replies have several partitions with records, which would be lost."""
         for topic in self._logs_and_replies():
             if len(topic.partitions) > 1 and self._has_records(topic):
                 raise TopicUnusable(
                     f"{topic.name} has more than one partition",
-                    hint="Delete it while nothing runs, with the lines or replies that it holds:"
-                    " it is made again.",
+                    hint="Stop livejoin and delete it, with the lines or replies in it:"
+                    " it is recreated.",
                 )
 
     def ensure_single_partition(self) -> None:
-        """Have log and replies in one partition each."""
+        """Recreate logs and replies with one partition, if they are empty."""
         self.check()
         for topic in self._logs_and_replies():
             if len(topic.partitions) > 1:
                 self._kafka.recreate_topic(topic.name, self._configs[topic.name])
 
     def record_ids(self) -> None:
-        """From now on these are ours, and no others of their names."""
+        """Remember the topic ids, to notice topics that are replaced."""
         self._ids = {topic.name: topic.id for topic in self._kafka.describe(self._configs).values()}
 
     def check_unchanged(self) -> None:
-        """Raise when one was deleted, or is another one.
+        """Raise if a topic was deleted or replaced; it is recreated first.
 
-        Another one in several partitions is made as it should be first: all that it holds was
-        written since, and whoever stands for election next would be refused because of it.
+        One with several partitions holds only what was written since, and would block the next
+        leader.
         """
         found = self._kafka.describe(self._configs)
-        # the consumer of the election does not notice for minutes that its topic is gone
-        others = [t for t in self._configs if t not in found or found[t].id != self._ids[t]]
-        for topic in others:
-            self._kafka.create_topic(topic, self._configs[topic])  # before a broker does
+        # the consumer of the election may take minutes to notice a deleted topic
+        changed = [t for t in self._configs if t not in found or found[t].id != self._ids[t]]
+        for topic in changed:
+            self._kafka.create_topic(topic, self._configs[topic])  # before the broker does
             if len(self._kafka.describe([topic])[topic].partitions) > 1:
                 self._kafka.recreate_topic(topic, self._configs[topic])
-        if others:
-            again = " and made again" if others[0] in found else ""
-            raise TopicUnusable(f"{others[0]} was deleted{again}", hint=_RECREATED_HINT)
+        if changed:
+            recreated = " and recreated" if changed[0] in found else ""
+            raise TopicUnusable(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
 
     def _logs_and_replies(self) -> list[Topic]:
         found = self._kafka.describe([self._names.logs, self._names.replies])

@@ -1,1 +1,1 @@
-"""What livejoin is, without any of the machinery: pure, standard library only."""
+"""The core: state machine, formats and names. Pure, standard library only."""

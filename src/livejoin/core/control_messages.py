@@ -1,6 +1,6 @@
-"""Control messages: what one asks for, or why it cannot be understood.
+"""Control messages: parsing and validation.
 
-Only what stands in the message itself is checked here; what it means depends on the state.
+Only the message itself is validated here; its effect depends on the state.
 """
 
 import json
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from livejoin.core import spec
-from livejoin.core import start_position as start
+from livejoin.core import spec, start_position
 from livejoin.core.names import Names
 from livejoin.core.suggest import nearest
 
@@ -28,29 +27,29 @@ FIELDS = (*_CHOICE_FIELDS, "id", "action", "expectedGeneration")
 
 
 class InvalidMessage(ValueError):
-    """Why a message is rejected."""
+    """A message is rejected; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a message asks for. A field that is None keeps what was chosen before."""
+    """The content of a message. A field that is None keeps the previous choice."""
 
     users: str | None = None
     accounts: str | None = None
     join: spec.Join | None = None
     action: Action = "apply"
     id: str | None = None
-    expected_generation: int | None = None  # the generation that must be live
-    start: Mapping[str, str] = field(default_factory=dict)  # by source; given, it forces a build
+    expected_generation: int | None = None  # must be live, or the message is rejected
+    start: Mapping[str, str] = field(default_factory=dict)  # by source; if given, it forces a build
     warnings: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it names."""
+        """The topics that the message names."""
         return tuple(topic for topic in (self.users, self.accounts) if topic is not None)
 
     def applied_to(self, choice: spec.Choice) -> spec.Choice:
-        """The choice that results."""
+        """The given choice with the fields of this request."""
         return spec.Choice(
             self.users or choice.users, self.accounts or choice.accounts, self.join or choice.join
         )
@@ -58,40 +57,40 @@ class Request:
 
 @dataclass(frozen=True)
 class TopicRules:
-    """Which topics may be named."""
+    """Which topics a message may name."""
 
     names: Names
     control: str
-    allowed: tuple[str, ...] = ()  # with * for anything; empty: all
+    allowed: tuple[str, ...] = ()  # patterns with *; empty: all
 
     def check(self, topic: str) -> None:
-        """Raise Invalid where a topic may not be read."""
+        """Raise InvalidMessage if a topic must not be read."""
         if not is_topic_name(topic):
             raise InvalidMessage(
-                f"{excerpt(topic)} is no topic name: 1 to 249 letters, digits, '.', '_' or '-',"
+                f"{excerpt(topic)} is not a topic name: 1 to 249 letters, digits, '.', '_' or '-',"
                 " not starting with '__'; no lists, no patterns"
             )
         if topic == self.control:
             raise InvalidMessage(f"{topic} is the control topic, it cannot be read as data")
         if self.names.is_own(topic):
             raise InvalidMessage(f"{topic} is one of livejoin's own topics")
-        if self.allowed and not any(fnmatchcase(topic, one) for one in self.allowed):
+        if self.allowed and not any(fnmatchcase(topic, pattern) for pattern in self.allowed):
             raise InvalidMessage(f"{topic} is not among the topics that the settings allow")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka takes it as a topic's name, and it is not one of Kafka's own."""
+    """Whether it is a valid topic name and not one of Kafka's internal topics."""
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..") and not name.startswith("__")
 
 
 def parse_message(raw: bytes, rules: TopicRules) -> Request:
-    """Understand a message, or raise Invalid with a reason that helps."""
+    """Parse a message, or raise InvalidMessage with the reason."""
     message = _parse_object(raw)
     unknown = [name for name in message if name not in FIELDS]
     warnings = tuple(f"unknown field {excerpt(name)}{_suggestion(name)}" for name in unknown)
     if len(unknown) == len(message):
-        said = "; ".join(warnings[:3]) + "; " if warnings else ""
-        raise InvalidMessage(f"{said}no known field: known are {', '.join(FIELDS)}")
+        noted = "; ".join(warnings[:3]) + "; " if warnings else ""
+        raise InvalidMessage(f"{noted}no known field: expected one of {', '.join(FIELDS)}")
     topics = {source: _topic_field(message, name, rules) for name, source in _TOPIC_FIELDS.items()}
     request = Request(
         **topics,
@@ -109,7 +108,7 @@ def parse_message(raw: bytes, rules: TopicRules) -> Request:
 
 
 def message_id(raw: bytes) -> str | None:
-    """The id of a message, also of one that is rejected for something else."""
+    """The id of a message, even if the message is invalid for another reason."""
     try:
         return _id_field(_parse_object(raw))
     except InvalidMessage:
@@ -117,7 +116,7 @@ def message_id(raw: bytes) -> str | None:
 
 
 def excerpt(value: Any) -> str:
-    """A value for people, cut, in characters that can be written anywhere."""
+    """A value as JSON, truncated, without lone surrogates."""
     text = json.dumps(value, ensure_ascii=False)
     cut = text if len(text) <= _EXCERPT_CHARS else text[:_EXCERPT_CHARS] + "…"
     return cut.encode(errors="backslashreplace").decode()
@@ -156,31 +155,31 @@ def _parse_json(text: str) -> Any:
         raise InvalidMessage(
             f"not valid JSON: {error.msg} at character {error.pos + 1}, got {excerpt(text)}"
         ) from None
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # a number with thousands of digits
         raise InvalidMessage("not valid JSON: a number is too long") from None
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    message = dict(pairs)
+    if len(message) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidMessage(f"duplicate key {excerpt(twice)}")
-    return found
+    return message
 
 
 def _reject_constant(name: str) -> None:
-    raise InvalidMessage(f"not valid JSON: {name} is no JSON number")
+    raise InvalidMessage(f"not valid JSON: {name} is not a JSON number")
 
 
 def nesting_depth(value: Any) -> int:
-    """How deep it is nested, without recursion: hostile messages are deep."""
+    """Nesting depth, computed without recursion: hostile messages may be deep."""
     deepest, level = 0, [value]
     while level:
-        level = [one for one in level if isinstance(one, dict | list)]
+        level = [item for item in level if isinstance(item, dict | list)]
         deepest += bool(level)
         level = [
-            below for one in level for below in (one.values() if isinstance(one, dict) else one)
+            child for item in level for child in (item.values() if isinstance(item, dict) else item)
         ]
     return deepest
 
@@ -217,8 +216,8 @@ def _join_field(message: Mapping[str, Any]) -> spec.Join | None:
     if join is None:
         known = get_args(spec.Join)
         close = nearest(text, known)
-        meant = f", did you mean {close}?" if close else f": known are {', '.join(known)}"
-        raise InvalidMessage(f"joinType: unknown join {excerpt(text)}{meant}")
+        hint = f", did you mean {close}?" if close else f": expected one of {', '.join(known)}"
+        raise InvalidMessage(f"joinType: unknown join {excerpt(text)}{hint}")
     return join
 
 
@@ -228,7 +227,7 @@ def _action_field(message: Mapping[str, Any]) -> Action:
         if text == action:
             return action  # type: ignore[no-any-return]
     raise InvalidMessage(
-        f"action: unknown action {excerpt(text)}: known are {', '.join(get_args(Action))}"
+        f"action: unknown action {excerpt(text)}: expected one of {', '.join(get_args(Action))}"
     )
 
 
@@ -239,7 +238,7 @@ def _id_field(message: Mapping[str, Any]) -> str | None:
     if len(text) > MAX_ID_CHARS:
         raise InvalidMessage(f"id: longer than {MAX_ID_CHARS} characters")
     if text != text.encode(errors="replace").decode():
-        raise InvalidMessage(f"id: {excerpt(text)} is no Unicode text")
+        raise InvalidMessage(f"id: {excerpt(text)} is not valid Unicode")
     return text
 
 
@@ -255,15 +254,17 @@ def _start_field(message: Mapping[str, Any]) -> dict[str, str]:
     if value is None or (isinstance(value, str) and not value.strip()):
         return {}
     sources = [source.name for source in spec.SOURCES]
-    given = value if isinstance(value, dict) else dict.fromkeys(sources, value)
-    found = {}
-    for source, text in given.items():
+    by_source = value if isinstance(value, dict) else dict.fromkeys(sources, value)
+    starts = {}
+    for source, text in by_source.items():
         if source not in sources:
             raise InvalidMessage(
-                f"start: unknown source {excerpt(source)}: known are {', '.join(sources)}"
+                f"start: unknown source {excerpt(source)}: expected one of {', '.join(sources)}"
             )
         try:
-            found[source] = start.normalize(text)
+            starts[source] = start_position.normalize(text)
         except (ValueError, AttributeError):
-            raise InvalidMessage(f"start: expected {start.EXPECTED}, got {excerpt(text)}") from None
-    return found
+            raise InvalidMessage(
+                f"start: expected {start_position.EXPECTED}, got {excerpt(text)}"
+            ) from None
+    return starts

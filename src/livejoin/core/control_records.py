@@ -1,4 +1,4 @@
-"""A record of the control topic as it is understood, and a topic's whole past as one request."""
+"""Records of the control topic, and the history of a topic merged into one request."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -10,17 +10,17 @@ from livejoin.core.generation import Origin
 from livejoin.core.outbox import Reply
 from livejoin.core.state import IDS_KEPT
 
-CLIENT_HEADER = "livejoin-client"  # of an HTTP request: what the person uses
-BY_HEADER = "livejoin-by"  # of a record: who asked; a plain producer does not say
-SIGNATURE_HEADER = "livejoin-signature"  # of a record: that livejoin itself says so
-RAW_CHARS = 1024  # of a message, for people
+CLIENT_HEADER = "livejoin-client"  # of an HTTP request: which client sent it
+BY_HEADER = "livejoin-by"  # of a record: who sent the request; other producers omit it
+SIGNATURE_HEADER = "livejoin-signature"  # of a record: proves that livejoin wrote it
+RAW_CHARS = 1024  # of a message, for display
 _BY_CHARS = 100
 HISTORY_KEPT = 10_000  # rows of `control_raw`
 
 
 @dataclass(frozen=True)
 class ControlRecord:
-    """One message: where it stands, and what it asks for or why it is invalid."""
+    """A parsed record: its origin, and its request or why it is invalid."""
 
     origin: Origin
     request: Request | None
@@ -30,33 +30,34 @@ class ControlRecord:
 def parse_record(
     offset: int, at: float, by: str, raw: bytes, rules: control_messages.TopicRules
 ) -> ControlRecord:
-    """Read a record. None is so bad that this raises."""
+    """Parse a record. Never raises: an invalid record carries its error."""
     origin = Origin(offset, at, by, _decode_text(raw))
     try:
         request = control_messages.parse_message(raw, rules)
     except InvalidMessage as error:
         return ControlRecord(replace(origin, id=control_messages.message_id(raw)), None, str(error))
-    asks = replace(
+    origin = replace(
         origin, id=request.id, users=request.users, accounts=request.accounts, join=request.join
     )
-    return ControlRecord(asks, request)
+    return ControlRecord(origin, request)
 
 
 def _decode_text(raw: bytes) -> str:
-    text = raw[: 4 * RAW_CHARS].decode(errors="backslashreplace")  # no character has more bytes
+    # a character has at most four bytes
+    text = raw[: 4 * RAW_CHARS].decode(errors="backslashreplace")
     return text if len(text) <= RAW_CHARS else text[:RAW_CHARS] + "…"
 
 
-def sender_name(said: bytes, *, vouched: bool) -> str:
-    """Who asked, for people: what livejoin itself has written, or what a producer claims."""
-    name = said.decode(errors="backslashreplace")[:_BY_CHARS]
-    if vouched:
+def sender_name(claimed: bytes, *, verified: bool) -> str:
+    """Name of the sender for display: verified if signed, otherwise marked as a claim."""
+    name = claimed.decode(errors="backslashreplace")[:_BY_CHARS]
+    if verified:
         return name
     return f"kafka (says: {name})" if name else "kafka"
 
 
 class ControlHistory:
-    """Folds the past of a control topic, field by field. Actions of the past count for nothing."""
+    """Merges earlier messages field by field; previews and rollbacks among them are ignored."""
 
     def __init__(self) -> None:
         self._request = Request()
@@ -64,21 +65,21 @@ class ControlHistory:
         self._replies: deque[Reply] = deque(maxlen=HISTORY_KEPT)
         self._ids: dict[str, None] = {}
 
-    def add(self, one: ControlRecord) -> None:
-        """Take in the next message."""
+    def add(self, record: ControlRecord) -> None:
+        """Add the next message."""
         self._count += 1
-        request = one.request
+        request = record.request
         if request is None:
-            self._replies.append(Reply(one.origin, "rejected", one.origin.at, one.error))
+            self._replies.append(Reply(record.origin, "rejected", record.origin.at, record.error))
             return
         if request.id is not None:
             if request.id in self._ids:
-                self._replies.append(Reply(one.origin, "repeated", one.origin.at))
+                self._replies.append(Reply(record.origin, "repeated", record.origin.at))
                 return
             self._ids[request.id] = None
             if len(self._ids) > IDS_KEPT:
                 del self._ids[next(iter(self._ids))]
-        self._replies.append(Reply(one.origin, "history", one.origin.at))
+        self._replies.append(Reply(record.origin, "history", record.origin.at))
         if request.action == "apply":
             newest = self._request
             self._request = Request(
@@ -88,7 +89,7 @@ class ControlHistory:
             )
 
     def replayed(self, topic_id: str, position: int) -> HistoryReplayed:
-        """What it comes to."""
+        """The result as a fact."""
         return HistoryReplayed(
             topic_id, position, self._request, self._count, tuple(self._replies), tuple(self._ids)
         )

@@ -1,4 +1,4 @@
-"""The JSON Schema of a control message, for editors and other people's checks."""
+"""JSON Schema of a control message, for editors and validators."""
 
 from typing import Any, get_args
 

@@ -1,4 +1,4 @@
-"""Which input records left their mark, and whether all that must have are there."""
+"""Coverage: which input records have left a mark in the changelog, up to the pins."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,11 +6,11 @@ from livejoin.core.generation import Offsets
 
 
 class Coverage:
-    """Counts marks towards a generation's pins. They come in any order, and again after a crash."""
+    """Counts marks up to the pins of a generation. They may be out of order or repeated."""
 
     def __init__(self, starts: Mapping[str, Offsets], pins: Mapping[str, Offsets]) -> None:
         self._pins = {(s, p): pin for s, offsets in pins.items() for p, pin in offsets.items()}
-        # the next offset that is missing, and those beyond it that came early
+        # next missing offset, and marks beyond it that came early
         self._next = {at: starts[at[0]][at[1]] for at in self._pins}
         self._early: dict[tuple[str, int], set[int]] = {at: set() for at in self._pins}
         self._incomplete = {at for at in self._pins if self._next[at] <= self._pins[at]}
@@ -18,24 +18,24 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether every position from the start to the pins is covered."""
+        """Whether every offset from the start to the pins is covered."""
         return not self._incomplete
 
     @property
     def total(self) -> int:
-        """How many positions there are from the starts to the pins."""
+        """Number of offsets from the starts to the pins."""
         return self._total
 
     @property
     def done(self) -> int:
-        """How many of them are covered."""
+        """Number of covered offsets."""
         missing = (
             self._pins[at] + 1 - self._next[at] - len(self._early[at]) for at in self._incomplete
         )
         return self._total - sum(missing)
 
     def add(self, source: str, partition: int, offsets: Iterable[int]) -> None:
-        """Marks of these records were seen."""
+        """Record marks at these offsets."""
         at = (source, partition)
         if at in self._incomplete:
             first, last = self._next[at], self._pins[at]
@@ -43,9 +43,9 @@ class Coverage:
             self._advance(at)
 
     def gaps(self) -> dict[tuple[str, int], range]:
-        """By source and partition, once the pin's own mark was seen: where marks are missing.
+        """Offsets without a mark, by source and partition, once the pin itself has one.
 
-        Markers of transactions and what compaction removed leave no mark.
+        Transaction markers and compacted records leave no mark.
         """
         return {
             at: range(self._next[at], self._pins[at])
@@ -54,7 +54,7 @@ class Coverage:
         }
 
     def add_absent(self, source: str, partition: int, offsets: Iterable[int]) -> None:
-        """There are no records at these offsets."""
+        """These offsets hold no records."""
         self.add(source, partition, offsets)
 
     def _advance(self, at: tuple[str, int]) -> None:
@@ -67,31 +67,31 @@ class Coverage:
 
 
 class BootstrapCoverage:
-    """How far a feed is in the state. Now and then a record leaves a mark, and the last ones do."""
+    """Progress of reading a bootstrap topic: some records leave a mark, the last ones always do."""
 
     def __init__(self, start: int, ends: range) -> None:
         self._start, self._at = start, start
         self._last = ends
-        # what a committed batch has read does not come again, and its marks are there
+        # a committed batch is not read again, and has left its marks
         self._missing = {end for end in ends if end >= start}
 
     @property
     def complete(self) -> bool:
-        """Whether all of it is in the state."""
+        """Whether all of it was read."""
         return not self._missing
 
     @property
     def total(self) -> int:
-        """How many records there are."""
+        """Number of records to read."""
         return max(0, self._last.stop - self._start)
 
     @property
     def done(self) -> int:
-        """How many of them are known to be read, at least."""
+        """Number of records known to be read; a lower bound."""
         return self.total if self.complete else self._at - self._start
 
     def add(self, offsets: Iterable[int]) -> None:
-        """Marks of these records were seen."""
+        """Record marks at these offsets."""
         for offset in offsets:
             self._missing.discard(offset)
             self._at = max(self._at, min(offset, self._last.stop))

@@ -1,4 +1,4 @@
-"""What has happened. Facts are past tense, and name their generation."""
+"""Facts: what has happened. Each is a past participle with its noun."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,18 +12,18 @@ from livejoin.core.state import Limits
 
 @dataclass(frozen=True)
 class LeaderStarted:
-    """Our process leads now. The settings' choice counts only if nothing else does."""
+    """The process became leader. The choice of the settings is used only if there is no other."""
 
-    at: float  # by the clock on the wall, which may be set: for people, and across restarts
-    monotonic: float  # by a clock that only goes on, from anywhere: what durations are measured by
+    at: float  # wall clock: for display, and across restarts
+    monotonic: float  # monotonic clock: for durations
     choice: Choice
     limits: Limits = field(default_factory=Limits)
-    last_used: int = 0  # the highest number that a topic or a checkpoint of ours has
+    last_used: int = 0  # highest generation number of any topic or checkpoint found
 
 
 @dataclass(frozen=True)
 class ClockTicked:
-    """Time has passed, by both clocks."""
+    """Time has passed on both clocks."""
 
     at: float
     monotonic: float
@@ -31,7 +31,7 @@ class ClockTicked:
 
 @dataclass(frozen=True)
 class HistoryReplayed:
-    """The history of a control topic that is new to us came down to one request."""
+    """The history of a new control topic was read and merged into one request."""
 
     topic_id: str
     position: int
@@ -43,7 +43,7 @@ class HistoryReplayed:
 
 @dataclass(frozen=True)
 class ControlTopicOpened:
-    """Control messages are read. Those before the first have been deleted by the broker."""
+    """Control messages can be read. Those before the first offset were deleted by the broker."""
 
     topic: str
     first_offset: int = 0
@@ -58,7 +58,7 @@ class ControlTopicLost:
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic that a message names, or keeps."""
+    """An existing topic that a message names or keeps."""
 
     partitions: int
     records: int | None = None
@@ -66,17 +66,17 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class MessageReceived:
-    """A control message: what it asks for or why it is invalid, and what is known of its topics."""
+    """A control message was read: its request or why it is invalid, and its topics."""
 
     origin: Origin
     request: Request | None = None
     error: str = ""
-    topics: Mapping[str, TopicInfo | str] = field(default_factory=dict)  # or why one cannot be read
+    topics: Mapping[str, TopicInfo | str] = field(default_factory=dict)  # or why it cannot be read
 
 
 @dataclass(frozen=True)
 class SourcesResolved:
-    """It is known where a generation reads."""
+    """The topics and offsets that a generation reads are known."""
 
     generation: int
     sources: Mapping[str, Reading]
@@ -85,7 +85,7 @@ class SourcesResolved:
 
 @dataclass(frozen=True)
 class ResolutionFailed:
-    """A generation cannot read yet. `missing`: because of a topic, not of a broken connection."""
+    """They could not be determined. `missing`: because of a topic, not of the connection."""
 
     generation: int
     why: str
@@ -94,7 +94,7 @@ class ResolutionFailed:
 
 @dataclass(frozen=True)
 class TopicsCreated:
-    """A generation has new topics, with these ids; a feed only where it needs one."""
+    """The topics of a generation were created; a bootstrap topic only if it needs one."""
 
     generation: int
     changelog_id: str
@@ -103,14 +103,14 @@ class TopicsCreated:
 
 @dataclass(frozen=True)
 class QueryResumed:
-    """A generation's query is at work, and through with what it had to read again."""
+    """The query of a generation runs again and has reprocessed its last batch."""
 
     generation: int
 
 
 @dataclass(frozen=True)
 class BuildProgressed:
-    """A generation has read this many records on its way to the pins."""
+    """A generation has read this many of the records up to its pins."""
 
     generation: int
     done: int
@@ -119,7 +119,7 @@ class BuildProgressed:
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """A generation's tables are complete once the changelog is read up to `ready_at`."""
+    """The tables of a generation are complete at changelog offset `ready_at`."""
 
     generation: int
     ready_at: int
@@ -127,10 +127,10 @@ class CaughtUp:
 
 @dataclass(frozen=True)
 class QueryDied:
-    """A generation's query ended by itself, or has to end.
+    """The query of a generation ended unexpectedly, or has to be restarted.
 
-    `counts` is false where it had moved on, where Kafka was out of reach, or where it could not
-    help it.
+    It is no failure if the query had made progress, if Kafka was unreachable, or if the cause lies
+    outside.
     """
 
     generation: int
@@ -140,7 +140,7 @@ class QueryDied:
 
 @dataclass(frozen=True)
 class Unrecoverable:
-    """A generation can never run again: its topic is another one, or its checkpoint is no use."""
+    """A generation can never run again: a topic was replaced or its checkpoint is unusable."""
 
     generation: int
     why: str
@@ -148,7 +148,7 @@ class Unrecoverable:
 
 @dataclass(frozen=True)
 class SourcesChecked:
-    """The topics of a generation were looked at: why one cannot be read, or nothing."""
+    """The topics of a generation were checked: why one cannot be read, or empty."""
 
     generation: int
     why: str = ""
@@ -156,7 +156,7 @@ class SourcesChecked:
 
 @dataclass(frozen=True)
 class PartitionsAdded:
-    """A topic has more partitions than a generation reads: what it would read with them."""
+    """A topic has more partitions than a generation reads: what to read from now on."""
 
     generation: int
     sources: Mapping[str, Reading]
@@ -164,12 +164,12 @@ class PartitionsAdded:
 
 @dataclass(frozen=True)
 class RecordsCounted:
-    """What became of the records that a generation has read so far, by column of its row."""
+    """Counts of the records that a generation has read, by column of its row."""
 
     generation: int
     figures: Mapping[str, int | str]
-    capped: tuple[str, ...] = ()  # tables that hold as many rows as they may: the oldest leave
-    capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
+    capped: tuple[str, ...] = ()  # tables that have reached max_rows
+    capped_from: Mapping[str, int] = field(default_factory=dict)  # lowest `_ts` of each
 
 
 BuildFact = SourcesResolved | ResolutionFailed | TopicsCreated | BuildProgressed | CaughtUp

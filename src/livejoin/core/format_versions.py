@@ -1,23 +1,23 @@
-"""Format numbers of what outlives a process or leaves it, and what is said of a newer one.
+"""Format numbers of everything that is stored or sent, and the check for newer ones.
 
-A number is looked at before anything else is parsed. It is raised when a livejoin that does not
-know the new form would read it wrongly; what only adds to a form leaves it as it is.
+A number is checked before anything else is parsed. It is raised when older versions would misread
+the new format; fields that are only added do not raise it.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-LEDGER = 2  # 2: a generation has the ids of its changelog and feed
+LEDGER = 2  # 2: generations have the ids of their changelog and bootstrap topics
 CHANGELOG = 1
-LIVE = 1  # frames of the socket
+LIVE = 1  # frames of the live protocol
 TOKEN = 1
 
-_UNNUMBERED = 1  # what has no number was written before there were any
+_UNNUMBERED = 1  # data without a number predates numbering
 
 
 def unsupported_reason(what: str, found: object, known: int) -> str:
-    """Why something cannot be read; empty where its format is known. None: it has no number."""
+    """Why data cannot be read; empty if its format is known. None means no number."""
     number = _UNNUMBERED if found is None else found
     if isinstance(number, int) and _UNNUMBERED <= number <= known:
         return ""
@@ -25,6 +25,6 @@ def unsupported_reason(what: str, found: object, known: int) -> str:
 
 
 def known_fields(form: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a dataclass has fields for: a later version may have added others."""
-    names = {one.name for one in fields(form)}
+    """The entries that a dataclass has fields for; later versions may have added others."""
+    names = {known.name for known in fields(form)}
     return {name: value for name, value in data.items() if name in names}

@@ -1,4 +1,7 @@
-"""One numbered build of the pipeline for one choice, and the message that asked for it."""
+"""A generation: one numbered build of the pipeline for one choice of topics and join.
+
+Field names are JSON keys of the ledger.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +16,10 @@ _PATH_SAFE = str.maketrans("+/", "-_")  # topic ids are base64
 
 @dataclass(frozen=True)
 class Reading:
-    """What one source reads: a topic by name and id, its start, and what it must catch up with."""
+    """What one source reads: a topic by name and id, start offsets, and pins.
+
+    The pins are the last offsets that must be processed before the generation can go live.
+    """
 
     topic: str
     topic_id: str
@@ -22,23 +28,23 @@ class Reading:
 
     @property
     def history_length(self) -> int:
-        """How many offsets there are from the start to the pins."""
+        """Number of offsets from the start up to the pins."""
         return sum(pin + 1 - self.start[p] for p, pin in self.pins.items())
 
     @property
     def after_pins(self) -> Offsets:
-        """Where what comes after the pins begins."""
+        """The first offsets after the pins."""
         return {p: self.pins.get(p, offset - 1) + 1 for p, offset in self.start.items()}
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A control message as it came: where it stands, who sent it, what it says."""
+    """Where a control message came from: offset, time, sender and content."""
 
     offset: int
     at: float
     by: str
-    raw: str  # cut, for people
+    raw: str  # truncated, for display
     id: str | None = None
     users: str | None = None
     accounts: str | None = None
@@ -49,8 +55,8 @@ class Origin:
 class Generation:
     """A build for one choice.
 
-    It can run once its positions are resolved and its topics made, and be live once `ready_at` is
-    known.
+    It can run once its sources are resolved and its topics are created, and go live once `ready_at`
+    is known.
     """
 
     number: int
@@ -58,59 +64,59 @@ class Generation:
     requested_at: float
     by: str = "settings"
     origin: Origin | None = None
-    start: Mapping[str, str] = field(default_factory=dict)  # by source, over the settings'
+    start: Mapping[str, str] = field(default_factory=dict)  # by source; overrides the settings
     sources: Mapping[str, Reading] = field(default_factory=dict)
-    fingerprint: str = ""  # what its checkpoint depends on besides the sources
-    ready_at: int | None = None  # changelog offset from which on its tables are complete
-    live_at: float | None = None  # when it went live or was last confirmed
+    fingerprint: str = ""  # of the query: its checkpoint fits no other
+    ready_at: int | None = None  # changelog offset at which its tables are complete
+    live_at: float | None = None  # when it went live or was last requested again
     took_s: float | None = None  # from the request to complete tables
-    max_rows: int = 2_000_000  # of a table: another setting counts from the next generation on
-    changelog_id: str = ""  # of the topic that was made for it; a topic of that name may be another
-    feed_id: str = ""  # the same of its feed, where it has one
+    max_rows: int = 2_000_000  # per table; a changed setting applies to the next generation
+    changelog_id: str = ""  # id of its changelog topic: one with the same name may be another
+    feed_id: str = ""  # id of its bootstrap topic, if it has one
     changelog_format: int = format_versions.CHANGELOG
 
     @property
     def resolved(self) -> bool:
-        """Whether it is known where to read."""
+        """Whether topics and offsets to read are known."""
         return bool(self.sources)
 
     @property
     def has_topics(self) -> bool:
-        """Whether its topics are made and known by their ids."""
+        """Whether its topics are created and their ids known."""
         return bool(self.changelog_id)
 
     @property
     def checkpoint(self) -> str:
-        """Its folder among the checkpoints: no other build's, even if one has the same number."""
-        own = self.changelog_id.translate(_PATH_SAFE)
-        return f"{self.number}/{own}" if own else str(self.number)
+        """Its folder below `checkpoints`, unique even if a number is used again."""
+        topic_id = self.changelog_id.translate(_PATH_SAFE)
+        return f"{self.number}/{topic_id}" if topic_id else str(self.number)
 
     @property
     def history_length(self) -> int:
-        """How many offsets of its sources it must catch up with."""
+        """Number of offsets of all sources up to the pins."""
         return sum(reading.history_length for reading in self.sources.values())
 
     @property
     def partitions_read(self) -> int:
-        """How many partitions it reads in all."""
+        """Number of partitions of all sources."""
         return sum(len(reading.start) for reading in self.sources.values())
 
     def partitions_of(self, topic: str) -> int | None:
-        """How many partitions of a topic it reads, if it reads it."""
-        found = (r for r in self.sources.values() if r.topic == topic)
-        return next((len(reading.start) for reading in found), None)
+        """Number of partitions of a topic that it reads; None if it does not read the topic."""
+        readings = (r for r in self.sources.values() if r.topic == topic)
+        return next((len(reading.start) for reading in readings), None)
 
     def __str__(self) -> str:
         return f"generation {self.number}, {self.choice}"
 
 
 def to_json(generation: Generation | None) -> dict[str, Any] | None:
-    """For the ledger."""
+    """Encode for the ledger."""
     return None if generation is None else asdict(generation)
 
 
 def from_json(data: Mapping[str, Any] | None) -> Generation | None:
-    """Read it back. Numbers that were keys have become text on the way."""
+    """Decode from the ledger. JSON turns partition numbers, which are keys, into text."""
     if data is None:
         return None
     sources = {
@@ -126,5 +132,5 @@ def from_json(data: Mapping[str, Any] | None) -> Generation | None:
         Origin(**format_versions.known_fields(Origin, data["origin"])) if data["origin"] else None
     )
     choice = spec.Choice(**format_versions.known_fields(spec.Choice, data["choice"]))
-    given = format_versions.known_fields(Generation, data)
-    return Generation(**{**given, "choice": choice, "origin": origin, "sources": sources})
+    fields = format_versions.known_fields(Generation, data)
+    return Generation(**{**fields, "choice": choice, "origin": origin, "sources": sources})

@@ -1,44 +1,53 @@
-"""How a generation fares once it reads: it runs, dies, is spoilt, its topics change, it fails."""
+"""Facts about running generations: queries that die, topics that change, record counts."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from livejoin.core import facts, transitions
-from livejoin.core.generation import Generation, Reading
+from livejoin.core.builds import fail_build, free_slots, rebuild_if_due
+from livejoin.core.generation import Generation
 from livejoin.core.state import State
 from livejoin.core.transitions import log_line
 
-MAX_RESTARTS = 5  # in a row without a new source position
-_REBUILD_DELAY_S = 10.0  # for a build that failed while there is nothing better to show
-
-
-def mark_running(state: State, generation: Generation) -> State:
-    """Its query is at work."""
-    if not state.health_of(generation).trouble or state.health_of(generation).broken:
-        return state
-    role = "live" if generation == state.live else "running"
-    state = state.with_health(generation, trouble="")
-    return log_line(state, "INFO", f"{role} again: generation {generation.number}")
+MAX_RESTARTS = 5  # consecutive ones without a new source position
 
 
 def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
-    """Its query ended by itself: it is started again, or given up when that leads nowhere."""
+    """Restart its query with backoff; give up after too many restarts without progress."""
     number = generation.number
-    if state.health_of(generation).broken:
+    if state.health_of(generation).given_up:
         return state
     old = state.health_of(generation)
     restarts = old.restarts + 1 if fact.counts_as_failure else 0
-    state = state.with_health(generation, restarts=restarts, trouble=fact.why)
+    state = state.with_health(generation, restarts=restarts, error=fact.why)
     if restarts > MAX_RESTARTS:
-        why = f"died {restarts} times without reading on: {fact.why}"
+        why = f"died {restarts} times without progress: {fact.why}"
         return _give_up(state, generation, why)
     wait = 2.0 ** max(0, restarts - 1)
-    # the next run counts from the beginning what it reads
-    state = state.with_health(generation, try_again_at=state.monotonic + wait, done=0)
-    if not fact.counts_as_failure and fact.why == old.trouble:
-        return state  # it waits for something, which has been said
-    said = f"restarting: generation {number} died: {fact.why}; next try in {wait:.0f} s"
-    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", said)
+    # the next run counts from zero
+    state = state.with_health(generation, retry_at=state.monotonic + wait, done=0)
+    if not fact.counts_as_failure and fact.why == old.error:
+        return state  # already logged
+    line = f"restarting: generation {number} died: {fact.why}; retrying in {wait:.0f} s"
+    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", line)
+
+
+def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecoverable) -> State:
+    """It can never run again. A live one keeps serving its last rows until it is rebuilt."""
+    why = fact.why
+    if state.health_of(generation).unrecoverable:
+        return state
+    if generation == state.building:
+        return fail_build(state, why)
+    if generation == state.standby:
+        return transitions.retire(state, generation, why)
+    state = state.with_health(generation, given_up=True, unrecoverable=True, error=why)
+    state = log_line(
+        state,
+        "ERROR",
+        f"generation {generation.number} cannot continue: {why};"
+        " its last rows are kept until the same choice is rebuilt",
+    )
+    return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
 
 
 def _give_up(state: State, generation: Generation, why: str) -> State:
@@ -46,108 +55,64 @@ def _give_up(state: State, generation: Generation, why: str) -> State:
     if generation == state.building:
         return fail_build(state, why)
     if generation == state.standby:
-        state = log_line(state, "ERROR", f"failed: generation {number} {why}; no rollback to it")
+        line = f"failed: generation {number} {why}; no rollback to it is possible"
+        state = log_line(state, "ERROR", line)
         return transitions.retire(state, generation, why)
-    state = state.with_health(generation, broken=True)
+    state = state.with_health(generation, given_up=True)
     return log_line(
         state,
         "ERROR",
-        f"failed: generation {number} {why}; its last rows stay;"
-        " once the cause is gone, send the same choice again",
+        f"failed: generation {number} {why}; its last rows are kept;"
+        " fix the cause, then send the same choice again",
     )
 
 
-def on_sources_checked(state: State, generation: Generation, why: str) -> State:
-    """Its topics cannot be read, or can be again."""
-    number = generation.number
+def on_sources_checked(state: State, generation: Generation, fact: facts.SourcesChecked) -> State:
+    """Record whether its topics can be read; log each change."""
+    number, why = generation.number, fact.why
     if why == state.health_of(generation).blocked:
         return state
     state = state.with_health(generation, blocked=why)
     if why:
-        return log_line(state, "ERROR", f"generation {number} cannot read on: {why}")
+        return log_line(state, "ERROR", f"generation {number} cannot read its topics: {why}")
     return log_line(state, "INFO", f"generation {number} can read its topics again")
 
 
+def on_partitions_added(state: State, generation: Generation, fact: facts.PartitionsAdded) -> State:
+    """Read the new partitions: its query is restarted, and needs more task slots."""
+    grown = replace(generation, sources=fact.sources)
+    number = grown.number
+    if generation == grown or state.health_of(grown).given_up:
+        return state
+    state = transitions.replace_generation(state, grown).with_health(
+        grown, error="restarting to read more partitions"
+    )
+    topics = (f"{r.topic} ({_partitions(len(r.start))})" for r in grown.sources.values())
+    state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
+    needed = state.slots_of(state.live) + state.slots_of(state.building)
+    if needed > state.limits.slots:
+        slots = f"{needed} task slots are needed and Spark has {state.limits.slots}"
+        why = f"its topics have more partitions now: {slots}"
+        return _give_up(state.with_health(grown, error=why), grown, why)
+    return free_slots(state, needed)
+
+
 def on_records_counted(state: State, generation: Generation, fact: facts.RecordsCounted) -> State:
-    """Its figures are known, and which of its tables hold as many rows as they may."""
+    """Record the counts; log each table that reaches max_rows."""
     new = [table for table in fact.capped if table not in state.health_of(generation).capped]
     state = state.with_health(
         generation, figures=fact.figures, capped=fact.capped, capped_from=fact.capped_from
     )
     if not new:
         return state
-    most = f"{generation.max_rows} rows, which is max_rows: the oldest leave as new ones come"
-    which = f"generation {generation.number}: {' and '.join(new)}"
-    return log_line(state, "WARN", f"{which} {'has' if len(new) == 1 else 'have'} {most}")
-
-
-def on_partitions_added(state: State, grown: Generation) -> State:
-    """More partitions take more slots. The plan starts its query again, which then reads them."""
-    number = grown.number
-    before = state.find(number)
-    if before == grown or state.health_of(grown).broken:
-        return state
-    state = transitions.replace_generation(state, grown).with_health(
-        grown, trouble="it starts again to read more partitions"
-    )
-    topics = (f"{r.topic} in {len(r.start)} partitions" for r in grown.sources.values())
-    state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
-    needed = state.slots_of(state.live) + state.slots_of(state.building)
-    if needed > state.limits.slots:
-        have = f"{needed} task slots are needed and Spark has {state.limits.slots}"
-        why = f"its topics have more partitions now: {have}"
-        return _give_up(state.with_health(grown, trouble=why), grown, why)
-    return free_slots(state, needed)
-
-
-def free_slots(state: State, needed: int) -> State:
-    """When slots are short the standby goes first."""
-    if state.standby is None or needed + state.slots_of(state.standby) <= state.limits.slots:
-        return state
-    return transitions.retire(state, state.standby, "its task slots are needed")
-
-
-def on_unrecoverable(state: State, generation: Generation, why: str) -> State:
-    """It can never run again. What was live is built anew, and its last rows stay until then."""
-    if state.health_of(generation).unusable:
-        return state
-    if generation == state.building:
-        return fail_build(state, why)
-    if generation == state.standby:
-        return transitions.retire(state, generation, why)
-    state = state.with_health(generation, broken=True, unusable=True, trouble=why)
-    state = log_line(
+    tables = f"{' and '.join(new)} {'has' if len(new) == 1 else 'have'}"
+    return log_line(
         state,
-        "ERROR",
-        f"generation {generation.number} cannot go on: {why};"
-        " its last rows stay until the same choice is built anew",
+        "WARN",
+        f"generation {generation.number}: {tables} reached max_rows ({generation.max_rows}):"
+        " the oldest rows are dropped as new ones arrive",
     )
-    return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
 
 
-def fail_build(state: State, why: str) -> State:
-    """The build came to nothing."""
-    return replace(transitions.fail(state, why), rebuild_at=state.monotonic + _REBUILD_DELAY_S)
-
-
-def rebuild_if_due(state: State) -> State:
-    """With nothing to show, or nothing that can go on, the wanted choice is built by itself."""
-    if state.building is not None or not state.topic_id or state.monotonic < state.rebuild_at:
-        return state
-    if state.live is None:
-        assert state.desired is not None, "there is no topic_id before a choice"
-        state = transitions.build(state, state.desired, "settings")
-    elif state.health_of(state.live).unusable:
-        state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
-    else:
-        return state
-    return log_line(state, "INFO", f"building: {state.building}")
-
-
-def describe_sources(sources: Mapping[str, Reading]) -> str:
-    """What is read, and how many records there were."""
-    return " and ".join(f"{r.topic} ({_count(r)} records)" for r in sources.values())
-
-
-def _count(reading: Reading) -> int:
-    return sum(pin + 1 - reading.start[p] for p, pin in reading.pins.items())
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

@@ -1,6 +1,6 @@
-"""What must be told: log lines, outcomes of control messages, ends of generations.
+"""The outbox: log lines, replies to control messages, and ended generations to be written.
 
-They are part of the state until they are written down together with it.
+Items are part of the state until they are written in the same transaction as the state.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ TallyKey = Literal[
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of `orchestrator_logs`. Its id is its place in the history."""
+    """A row of `orchestrator_logs`. Its id is its sequence number."""
 
     id: int
     at: float
@@ -43,7 +43,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a control message: a row of `control_raw` and a record for who asked."""
+    """The outcome of a control message: a row of `control_raw` and a record for its sender."""
 
     origin: Origin
     outcome: Outcome
@@ -58,18 +58,18 @@ class Reply:
             "usersTopic": origin.users,
             "accountsTopic": origin.accounts,
             "joinType": origin.join,
-            "partition": 0,  # it has only one
+            "partition": 0,  # the control topic has only one
             "offset": origin.offset,
             "ts": int(origin.at * 1000),
             "by": origin.by,
             "outcome": self.outcome,
             "reason": self.reason or None,
             "raw": origin.raw,
-            "generation": self.generation,  # no column: for who waits for the answer
+            "generation": self.generation,  # not a column: for senders that wait for the outcome
         }
 
     def reply_record(self) -> dict[str, Any]:
-        """The record for who asked."""
+        """The record of the replies topic, for the sender."""
         return {
             "id": self.origin.id,
             "offset": self.origin.offset,
@@ -82,7 +82,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class EndedGeneration:
-    """A generation is no longer wanted: its last row of `generations`."""
+    """A generation that no longer exists: its last row in `generations`."""
 
     generation: Generation
     end: EndState
@@ -95,5 +95,5 @@ OutboxItem = LogLine | Reply | EndedGeneration
 
 
 def row_id(number: int) -> str:
-    """The `_id` of what is counted (lines, messages, generations): as text it grows as well."""
+    """The `_id` of a numbered row. Zero-padded, so text order is numeric order."""
     return f"{number:012d}"

@@ -1,6 +1,6 @@
-"""How to make a state true: steps in the order they must run.
+"""The plan: steps that bring Kafka and Spark in line with a state, in order.
 
-A step states a result, so doing it twice is harmless.
+A step states a result, so repeating it is harmless.
 """
 
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from livejoin.core.state import State
 
 @dataclass(frozen=True)
 class ResolveSources:
-    """Have it known where this generation reads."""
+    """Determine the topics and offsets that this generation reads."""
 
     generation: Generation
 
 
 @dataclass(frozen=True)
 class CreateTopics:
-    """Have new topics for these generations, whose ids are not recorded yet.
+    """Create new topics for these generations, whose topic ids are not recorded yet.
 
-    Whatever has their names was left over, or made just before a crash: it is deleted first.
+    Existing topics of the same names are leftovers, perhaps of a crash: they are deleted first.
     """
 
     generations: tuple[Generation, ...]
@@ -28,16 +28,16 @@ class CreateTopics:
 
 @dataclass(frozen=True)
 class RunQueries:
-    """Have the queries of these generations running, and no others."""
+    """Run the queries of these generations and no others."""
 
     generations: tuple[Generation, ...]
 
 
 @dataclass(frozen=True)
 class KeepOnly:
-    """Have changelogs and checkpoints of these generations, and of no other up to the last.
+    """Keep topics and checkpoints of these generations; remove all others up to the last number.
 
-    Beyond the last there may be those of a later leader, whom we do not know of.
+    Higher numbers may belong to a later leader.
     """
 
     numbers: frozenset[int]
@@ -48,14 +48,14 @@ Step = ResolveSources | CreateTopics | RunQueries | KeepOnly
 
 
 def plan(state: State) -> tuple[Step, ...]:
-    """The same steps follow every decision and every restart."""
+    """The steps for a state; the same after every decision and every restart."""
     steps: list[Step] = []
     building = state.building
-    waits = building is None or state.monotonic < state.health_of(building).try_again_at
-    if building is not None and not building.resolved and not waits:
+    waiting = building is None or state.monotonic < state.health_of(building).retry_at
+    if building is not None and not building.resolved and not waiting:
         steps.append(ResolveSources(building))
     steps += [CreateTopics(state.needing_topics()), RunQueries(state.runnable())]
-    # after Run: what still runs cannot be removed
+    # after RunQueries: what still runs cannot be removed
     kept = frozenset(generation.number for generation in state.generations)
     steps.append(KeepOnly(kept, state.last_number))
     return tuple(steps)

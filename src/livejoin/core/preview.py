@@ -1,7 +1,4 @@
-"""What a request would do: the same decision and the same plan, walked by someone who only reads.
-
-Nothing is done, and nothing is told.
-"""
+"""Preview of a request: the same decision and plan, without carrying anything out."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,15 +15,15 @@ from livejoin.core.state import State
 
 
 def preview(state: State, fact: MessageReceived) -> dict[str, Any]:
-    """What would be built, read, kept and stopped if this message came now."""
+    """What would be built, read, kept and stopped if this message were received now."""
     request = fact.request
-    assert request is not None, "what cannot be understood has no plan"
+    assert request is not None, "an invalid message has no preview"
     if request.action == "preview":
         fact = replace(fact, request=replace(request, action="apply"))
-    # a message that comes now is neither old nor known
+    # a message received now is neither old nor a repeat
     fact = replace(fact, origin=replace(fact.origin, offset=state.position))
     after = decide(replace(state, outbox=(), ids=()), fact)
-    answer = [told for told in after.outbox if isinstance(told, Reply)][-1]
+    answer = [item for item in after.outbox if isinstance(item, Reply)][-1]
     later = _after_catch_up(after)
     choice = resolve_choice(state, request)
     return {

@@ -1,21 +1,27 @@
-"""What a control message does. None is ever without effect and without a reason."""
+"""Facts about the control topic. Every message gets an outcome, and a reason if nothing changes."""
 
 from dataclasses import replace
 from typing import assert_never
 
 from livejoin.core import transitions
 from livejoin.core.control_messages import Request
-from livejoin.core.facts import HistoryReplayed, MessageReceived, TopicInfo
+from livejoin.core.facts import (
+    ControlTopicLost,
+    ControlTopicOpened,
+    HistoryReplayed,
+    MessageReceived,
+    TopicInfo,
+)
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
 from livejoin.core.transitions import log_line, reply
 
-_RAW_LOGGED_CHARS = 1024  # characters
-_MAX_WARNINGS = 5  # of one message
+_RAW_LOGGED_CHARS = 1024
+_MAX_WARNINGS = 5  # logged per message
 
 
 def on_message_received(state: State, fact: MessageReceived) -> State:
-    """The state after a message. One that was decided before changes nothing."""
+    """Apply a message. One that was already decided changes nothing."""
     origin, request = fact.origin, fact.request
     if origin.offset < state.position:
         return state
@@ -43,13 +49,13 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _roll_back(state, fact)
         case "preview":
             state = reply(state, origin, "previewed", f"would resolve to {choice}")
-            return log_line(state, "INFO", f"control {origin.offset}: a preview, nothing changes")
+            return log_line(state, "INFO", f"control {origin.offset}: preview only, no change")
     assert_never(request.action)
 
 
 def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
-    """A control topic that is new to us: its history counts as one request."""
-    if state.topic_id:  # offsets of the old one mean other messages now
+    """Apply the history of a new control topic as one request."""
+    if state.topic_id:  # offsets of the old topic are meaningless in the new one
         state = transitions.clear_origins(state)
     state = replace(
         state,
@@ -59,14 +65,16 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         outbox=(*state.outbox, *fact.replies),
     )
     choice = resolve_choice(state, fact.request)
-    assert choice is not None, "Started comes first, and tells the settings' choice"
+    assert choice is not None, "LeaderStarted comes first, with the choice of the settings"
     if fact.message_count:
         state = log_line(
-            state, "INFO", f"{fact.message_count} control messages of the past come to {choice}"
+            state, "INFO", f"{fact.message_count} earlier control messages resolve to {choice}"
         )
     newest = state.building or state.live
     if choice.users == choice.accounts:
-        state = log_line(state, "WARN", f"{choice} reads {choice.users} twice: the past is ignored")
+        state = log_line(
+            state, "WARN", f"{choice} reads {choice.users} twice: earlier messages are ignored"
+        )
         choice = resolve_choice(state, Request())
         assert choice is not None
     if newest is not None and choice == newest.choice:
@@ -75,8 +83,26 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     return log_line(state, "INFO", f"building: {state.building}")
 
 
+def on_control_topic_opened(state: State, fact: ControlTopicOpened) -> State:
+    """Continue at the first offset that still exists; log the messages that were lost."""
+    state = replace(state, control_error="")
+    if fact.first_offset > state.position:
+        first, last = state.position, fact.first_offset - 1
+        lost = f"control messages {first} to {last} were deleted before they were read"
+        state = log_line(state, "WARN", lost)
+        state = replace(state, position=fact.first_offset)
+    return log_line(state, "INFO", f"listening to {fact.topic} from offset {state.position}")
+
+
+def on_control_topic_lost(state: State, fact: ControlTopicLost) -> State:
+    """Remember why control messages cannot be read; log each reason once."""
+    if fact.why != state.control_error:
+        state = log_line(state, "ERROR", f"not listening: {fact.why}")
+    return replace(state, control_error=fact.why)
+
+
 def resolve_choice(state: State, request: Request) -> Choice | None:
-    """What a request comes to: what it leaves out is the newest accepted choice."""
+    """The complete choice of a request; missing fields come from the newest accepted choice."""
     if request.action == "rollback":
         return state.standby.choice if state.standby else None
     newest = state.building or state.live
@@ -87,7 +113,7 @@ def resolve_choice(state: State, request: Request) -> Choice | None:
 def rejection_reason(
     state: State, fact: MessageReceived, request: Request, choice: Choice | None
 ) -> str:
-    """Why a request cannot be granted, or nothing."""
+    """Why a request is rejected; empty if it is not."""
     live = state.live.number if state.live else None
     if request.expected_generation not in (None, live):
         is_live = f"generation {live} is" if live else "nothing is"
@@ -106,18 +132,18 @@ def rejection_reason(
 
 
 def _needs_build(state: State, request: Request, choice: Choice) -> bool:
-    """Whether a request asks for a new generation."""
-    there = [g.choice for g in (state.live, state.building) if g is not None]
-    return bool(request.start) or choice not in there
+    """Whether a request needs a new generation."""
+    existing = [g.choice for g in (state.live, state.building) if g is not None]
+    return bool(request.start) or choice not in existing
 
 
 def _slot_shortage(state: State, fact: MessageReceived, choice: Choice) -> str:
     needed = slots_for(state, choice, fact)
-    beside = state.limits.slots - state.slots_of(state.live)
-    if needed <= beside:
+    free = state.limits.slots - state.slots_of(state.live)
+    if needed <= free:
         return ""
     return (
-        f"{choice} needs {needed} task slots beside what is live, and {max(0, beside)} of"
+        f"{choice} needs {needed} task slots beside the live generation, but {max(0, free)} of"
         f" {state.limits.slots} are free; give Spark more in spark.master"
     )
 
@@ -126,17 +152,17 @@ def _rollback_obstacle(state: State) -> str:
     standby = state.standby
     if standby is None:
         return (
-            "no generation stands by: there was no swap yet, or standby_s has passed;"
-            " ask for the topics and the join instead"
+            "no generation is on standby: there has been no swap yet, or standby_s has passed;"
+            " request the topics and the join instead"
         )
     health = state.health_of(standby)
-    # one that is just being started, like everything after a restart, is no worse than what is live
-    down = health.broken or health.blocked or (health.restarts and health.trouble)
-    return f"generation {standby.number} is down: {health.wrong}" if down else ""
+    # after a restart every query is still starting: that alone does not prevent a rollback
+    down = health.given_up or health.blocked or (health.restarts and health.error)
+    return f"generation {standby.number} is down: {health.problem}" if down else ""
 
 
 def slots_for(state: State, choice: Choice, fact: MessageReceived) -> int:
-    """How many task slots a choice needs, as far as its topics are known."""
+    """Task slots that a choice needs, as far as its topics are known."""
     return state.limits.slots_needed(
         _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
     )
@@ -155,8 +181,8 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
     building, live = state.building, state.live
     if not request.start:
         if building is not None and choice == building.choice:
-            why = f"generation {building.number} is being built for it already"
-            state = state.with_health(building, try_again_at=0.0)
+            why = f"generation {building.number} is already being built for it"
+            state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
             return log_line(state, "INFO", f"control {origin.offset}: no change, {why}")
         if live is not None and choice == live.choice:
@@ -169,21 +195,21 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
 
 
 def _confirm_live(state: State, fact: MessageReceived) -> State:
-    """A heartbeat, which also ends a build that goes elsewhere and revives what was given up."""
+    """The live choice was requested: cancel any build, and retry a query that was given up."""
     live, offset = state.live, fact.origin.offset
     assert live is not None
-    did = "no change"
+    effect = "no change"
     if state.building is not None:
-        did = f"generation {state.building.number} is not built"
-        state = transitions.cancel(state, f"control {offset} asks for what is live")
-    if state.health_of(live).unusable:
-        did = "it cannot go on and is built anew soon"
-    elif state.health_of(live).broken:
-        did = "its query is tried again"
-        state = state.with_health(live, broken=False, restarts=0, try_again_at=0.0)
-    state = replace(state, live=replace(live, live_at=state.now))
-    state = reply(state, fact.origin, "live", did, live.number)
-    return log_line(state, "INFO", f"control {offset}: {did}, generation {live.number} is live")
+        effect = f"build of generation {state.building.number} cancelled"
+        state = transitions.cancel(state, f"control {offset} requests the live choice")
+    if state.health_of(live).unrecoverable:
+        effect = "it cannot continue and will be rebuilt soon"
+    elif state.health_of(live).given_up:
+        effect = "its query is restarted"
+        state = state.with_health(live, given_up=False, restarts=0, retry_at=0.0)
+    state = transitions.replace_generation(state, replace(live, live_at=state.now))
+    state = reply(state, fact.origin, "live", effect, live.number)
+    return log_line(state, "INFO", f"control {offset}: {effect}, generation {live.number} is live")
 
 
 def _roll_back(state: State, fact: MessageReceived) -> State:
@@ -198,16 +224,16 @@ def _roll_back(state: State, fact: MessageReceived) -> State:
 
 def _reject(state: State, fact: MessageReceived, why: str) -> State:
     offset = fact.origin.offset
-    goes_on = f", generation {state.live.number} goes on serving" if state.live else ""
+    serving = f", generation {state.live.number} keeps serving" if state.live else ""
     state = log_line(
         transitions.increment_tally(state, "rejected"), "WARN", f"control {offset} rejected: {why}"
     )
-    state = log_line(state, "INFO", f"control {offset}: nothing changes{goes_on}")
+    state = log_line(state, "INFO", f"control {offset}: no change{serving}")
     return reply(state, fact.origin, "rejected", why)
 
 
 def _answer_repeat(state: State, fact: MessageReceived, message_id: str) -> State:
-    why = f"id {message_id} was decided before"
+    why = f"id {message_id} was already decided"
     state = log_line(state, "INFO", f"control {fact.origin.offset} resolves to nothing new: {why}")
     state = log_line(state, "INFO", f"control {fact.origin.offset}: no change")
     return reply(state, fact.origin, "repeated", why)

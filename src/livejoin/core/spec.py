@@ -1,7 +1,4 @@
-"""The fixed shapes: sources, their fields, tables, their columns, joins.
-
-No behaviour beyond reading a choice.
-"""
+"""The schema: sources, tables, columns and joins."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +9,7 @@ Join = Literal["left", "inner", "left_outer"]
 
 @dataclass(frozen=True)
 class Column:
-    """One named, typed cell of a record or a table."""
+    """A named, typed field of a record or column of a table."""
 
     name: str
     type: Type
@@ -20,7 +17,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Source:
-    """A configured input: the fields of its records and the table that shows them."""
+    """An input: the fields of its records, and the table that shows them."""
 
     name: str
     fields: tuple[Column, ...]
@@ -28,8 +25,8 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table under a stable name. Data tables belong to a generation, the others to livejoin."""
+class TableSpec:
+    """A table with a stable name. Data tables belong to a generation, the others to livejoin."""
 
     name: str
     columns: tuple[Column, ...]
@@ -38,14 +35,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Choice:
-    """What people ask for: the topics to read and how to join them."""
+    """What a control message requests: the topics to read and how to join them."""
 
     users: str
     accounts: str
     join: Join = "left"
 
     def topic(self, source: str) -> str:
-        """The topic that feeds a source."""
+        """The topic of a source."""
         return {"users": self.users, "accounts": self.accounts}[source]
 
     def __str__(self) -> str:
@@ -53,7 +50,7 @@ class Choice:
 
 
 def parse_join(text: str) -> Join | None:
-    """The join that a person means, or None."""
+    """The join that a text names, or None."""
     word = text.strip().lower()
     if word == "left" or word.startswith("natural"):
         return "left"
@@ -65,7 +62,7 @@ def parse_join(text: str) -> Join | None:
 
 
 def _parse_columns(text: str) -> tuple[Column, ...]:
-    """Read `name type, name type`, so that a table reads like its line in the documentation."""
+    """Parse `name type, name type`."""
     pairs = (column.split() for column in text.split(","))
     return tuple(Column(name, kind) for name, kind in pairs)  # type: ignore[arg-type]
 
@@ -86,11 +83,11 @@ STATUS = "orchestrator_status"
 LOGS = "orchestrator_logs"
 CONTROL = "control_raw"
 GENERATIONS = "generations"
-GENERATIONS_KEPT = 200  # rows of it
+GENERATIONS_KEPT = 200  # rows
 AUDIT = "audit"
-AUDIT_KEPT = 10_000  # rows of it
+AUDIT_KEPT = 10_000  # rows
 
-# Every row carries its identity; a data row also the Kafka time of the newest input that shaped it.
+# Every row has an id; a data row also the Kafka timestamp of the newest input behind it.
 ID = Column("_id", "string")
 TS = Column("_ts", "timestamp")
 
@@ -121,13 +118,13 @@ _SYSTEM = {
     ),
 }
 
-TABLES: dict[str, Table] = {
-    **{name: Table(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
-    **{name: Table(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
+TABLES: dict[str, TableSpec] = {
+    **{name: TableSpec(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
+    **{name: TableSpec(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
 }
-# Not everybody's: a table for operators alone.
-RESTRICTED: dict[str, Table] = {
-    AUDIT: Table(
+# For the role operator only.
+RESTRICTED: dict[str, TableSpec] = {
+    AUDIT: TableSpec(
         AUDIT,
         (
             *_parse_columns(

@@ -1,4 +1,4 @@
-"""Where reading starts: `earliest`, `latest`, an ISO timestamp, or an age such as `1h`."""
+"""Start positions: `earliest`, `latest`, an ISO timestamp, or an age such as `1h`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ EXPECTED = "earliest, latest, a time such as 2026-01-31T12:00:00Z, or an age suc
 
 
 def normalize(text: str) -> str:
-    """The same, tidied; ValueError where it is none of the four."""
+    """The canonical form; ValueError if it is not a start position."""
     word = text.strip()
     if word.lower() in ("earliest", "latest"):
         return word.lower()
@@ -26,7 +26,7 @@ def normalize(text: str) -> str:
 
 
 def start_time(start: str, now: float) -> float | None:
-    """The time from which on records are read; None for `earliest` and `latest`."""
+    """The timestamp to read from; None for `earliest` and `latest`."""
     if start in ("earliest", "latest"):
         return None
     age = age_seconds(start)
@@ -36,16 +36,16 @@ def start_time(start: str, now: float) -> float | None:
 
 
 def age_seconds(text: str) -> float | None:
-    """How long an age such as `1h` or `30d` is; None: it is no age."""
+    """Seconds of an age such as `1h` or `30d`; None if it is not an age."""
     age = _AGE.fullmatch(text.strip().lower())
     return int(age[1]) * _UNITS[age[2]].total_seconds() if age else None
 
 
 def _parse_time(text: str) -> float:
     try:
-        # between date and time it takes any character at all
+        # ASCII only: fromisoformat accepts any character between date and time
         at = datetime.fromisoformat(text.encode("ascii").decode())
-        # without a zone it is UTC, like all of our times
+        # UTC if there is no zone
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise ValueError(f"expected {EXPECTED}") from None

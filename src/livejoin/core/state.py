@@ -1,4 +1,4 @@
-"""The control plane's whole state: one record, written whole, so that its parts cannot disagree."""
+"""The state of the control plane: one record, written as a whole, so its parts always agree."""
 
 import math
 from collections.abc import Mapping
@@ -6,124 +6,124 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from livejoin.core import format_versions
-from livejoin.core import generation as generations
+from livejoin.core import generation as generation_json
 from livejoin.core.generation import Generation
 from livejoin.core.outbox import OutboxItem
 from livejoin.core.spec import Choice
 
-# Keys of the ledger topic's records; a generation's row is kept under its own.
+# Keys of the records in the ledger topic; each generation row has its own key.
 STATE_KEY = b"state"
 STATUS_KEY = b"status"
 GENERATION_KEY = b"generation/"
 
-# Of the leader topic: its leader says every few seconds that it leads.
+# The leader topic: heartbeats of the current leader.
 LEADER_KEY = b"leader"
 HEARTBEAT_S = 3.0
-LEADER_TIMEOUT_S = 10.0  # three beats are missing: nobody leads
+LEADER_TIMEOUT_S = 10.0  # three missed heartbeats: there is no leader
 
-IDS_KEPT = 1000
+IDS_KEPT = 1000  # message ids remembered, to recognize repeats
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The settings that decide."""
+    """The settings that affect decisions."""
 
-    standby_s: float = 900.0  # infinite: until the next swap
+    standby_s: float = 900.0  # infinite: the standby stays until the next swap
     build_stall_s: float = 60.0
-    slots: int = 512
-    shuffle: int = 2  # partitions of a query's state: each holds a slot
-    max_rows: int = 2_000_000  # of a table
+    slots: int = 512  # task slots of Spark
+    shuffle: int = 2  # shuffle partitions of a query: each takes a slot
+    max_rows: int = 2_000_000  # per table
 
     def slots_needed(self, partitions: int) -> int:
-        """How many slots a generation holds that reads so many partitions, and maybe its feed."""
+        """Task slots of a generation that reads this many partitions; one is for its bootstrap."""
         return partitions + 1 + self.shuffle
 
 
 @dataclass(frozen=True)
 class GenerationHealth:
-    """How a generation fares in this run of livejoin. Not durable; its times are those of `up`."""
+    """Health of a generation in this process. Not durable; times are monotonic."""
 
-    trouble: str = ""  # why its query is down, or cannot be started
-    restarts: int = 0  # in a row without a new source position
-    try_again_at: float = 0.0
-    broken: bool = False  # given up
-    unusable: bool = False  # broken for good: only a new generation helps
-    done: int = 0  # records read on the way to the pins
+    error: str = ""  # why its query is down, or cannot be started
+    restarts: int = 0  # consecutive ones without a new source position
+    retry_at: float = 0.0  # earliest time of the next attempt
+    given_up: bool = False  # after too many restarts
+    unrecoverable: bool = False  # it can never run again: a new generation is needed
+    done: int = 0  # records read of those up to the pins
     total: int = 0
-    moved_at: float = 0.0  # when a build last came further
-    began_at: float = 0.0  # when a build began to read
-    asked_at: float = 0.0  # when a build was asked for
+    progressed_at: float = 0.0  # when the build last made progress
+    reading_since: float = 0.0  # when the build started to read
+    requested_at: float = 0.0  # when the build was requested
     blocked: str = ""  # why one of its topics cannot be read
-    # what became of the records read
+    # counts by column of its row in `generations`
     figures: Mapping[str, int | str] = field(default_factory=dict)
-    capped: tuple[str, ...] = ()  # tables that hold as many rows as they may
-    capped_from: Mapping[str, int] = field(default_factory=dict)  # their lowest `_ts`
+    capped: tuple[str, ...] = ()  # tables that have reached max_rows
+    capped_from: Mapping[str, int] = field(default_factory=dict)  # lowest `_ts` of each
 
     @property
-    def wrong(self) -> str:
-        """Why its rows may be old, or nothing."""
-        return self.trouble or self.blocked
+    def problem(self) -> str:
+        """Why its rows may be stale; empty if they are not."""
+        return self.error or self.blocked
 
     @property
     def percent(self) -> int:
-        """How far a build is, in whole per cent; 100 only when it is live."""
+        """Progress of the build in percent; never 100 before it is live."""
         return min(99, 100 * self.done // self.total) if self.total else 0
 
 
 @dataclass(frozen=True)
 class State:
-    """All that the control plane knows. What is not durable is rebuilt by facts after a restart."""
+    """Everything the control plane knows. Facts rebuild the volatile part after a restart."""
 
-    last_number: int = 0
-    topic_id: str = ""  # of the control topic whose position this is
-    position: int = 0  # the next control message
-    ids: tuple[str, ...] = ()  # of the newest control messages
-    desired: Choice | None = None  # the newest accepted choice that was not given up
+    last_number: int = 0  # highest generation number ever used
+    topic_id: str = ""  # id of the control topic that `position` belongs to
+    position: int = 0  # offset of the next control message
+    ids: tuple[str, ...] = ()  # ids of the newest control messages
+    desired: Choice | None = None  # newest accepted choice that was not cancelled and did not fail
     live: Generation | None = None
     standby: Generation | None = None
     building: Generation | None = None
-    swapped_at: float = 0.0  # when live and standby last changed, as the clock counts now
-    line_count: int = 0  # how many were ever told
-    # how often swaps came to what, and queries were restarted, ever
+    swapped_at: float = 0.0  # wall clock time of the last swap or rollback
+    line_count: int = 0  # log lines ever written
+    # counters for metrics: outcomes of swaps, restarts of queries
     tally: Mapping[str, int] = field(default_factory=dict)
-    # not durable
-    ledger_format: int = format_versions.LEDGER  # of the ledger that it was read from
-    outbox: tuple[OutboxItem, ...] = ()
-    now: float = 0.0  # what the clock on the wall shows: it may be set, and decides nothing
-    monotonic: float = 0.0  # seconds of a clock that only goes on, as are all times below
-    swapped_monotonic: float = 0.0  # when live and standby last changed
+    # volatile from here on
+    ledger_format: int = format_versions.LEDGER  # format of the ledger it was read from
+    outbox: tuple[OutboxItem, ...] = ()  # not yet written
+    now: float = 0.0  # wall clock: it may jump, so nothing is decided by it
+    monotonic: float = 0.0  # monotonic clock in seconds, like all times below
+    swapped_monotonic: float = 0.0  # time of the last swap or rollback
     limits: Limits = field(default_factory=Limits)
     health: Mapping[int, GenerationHealth] = field(default_factory=dict)
-    control_error: str = ""  # why control messages are not read
-    cold_start_until: float = 0.0  # from when on queries can be expected to start at once
-    rebuild_at: float = 0.0  # when a build that failed is tried again, with nothing else to show
+    control_error: str = ""  # why control messages cannot be read
+    cold_start_until: float = 0.0  # end of the grace period for the first query
+    rebuild_at: float = 0.0  # when a failed build is retried if nothing else can serve
 
     @property
     def generations(self) -> tuple[Generation, ...]:
-        """The generations that exist; three at most."""
+        """The generations that exist: at most three."""
         return tuple(g for g in (self.live, self.standby, self.building) if g is not None)
 
     def find(self, number: int) -> Generation | None:
-        """A generation by its number, if it is wanted."""
+        """The generation with this number, if it exists."""
         return next((g for g in self.generations if g.number == number), None)
 
     def health_of(self, generation: Generation) -> GenerationHealth:
-        """How a generation fares."""
+        """The health of a generation."""
         return self.health.get(generation.number, GenerationHealth())
 
     def with_health(self, generation: Generation, **changes: Any) -> "State":
-        """The same with a change of a generation's health."""
+        """A copy with changed health of one generation."""
         health = replace(self.health_of(generation), **changes)
         return replace(self, health={**self.health, generation.number: health})
 
     def runnable(self) -> tuple[Generation, ...]:
-        """The generations whose queries should be running now."""
+        """The generations whose queries should run now."""
         return tuple(
             g for g in self.generations if self._is_prepared(g) and self._is_due(self.health_of(g))
         )
 
     def needing_topics(self) -> tuple[Generation, ...]:
-        """The generations whose topics should be made now."""
+        """The generations whose topics should be created now."""
         new = self.building
         if (
             new is None
@@ -135,26 +135,26 @@ class State:
         return (new,)
 
     def _is_prepared(self, generation: Generation) -> bool:
-        # one that was built before ids were recorded is tried, and refused by its pipeline
+        # one of ledger format 1 has no topic ids: it is started, and the pipeline refuses it
         return generation.resolved and (generation.has_topics or generation.ready_at is not None)
 
     def _is_due(self, health: GenerationHealth) -> bool:
-        return not health.broken and self.monotonic >= health.try_again_at
+        return not health.given_up and self.monotonic >= health.retry_at
 
     def slots_of(self, generation: Generation | None) -> int:
-        """How many task slots a generation holds."""
+        """Task slots that a generation takes."""
         return 0 if generation is None else self.limits.slots_needed(generation.partitions_read)
 
     @property
     def standby_until(self) -> float | None:
-        """When the standby is retired, for people; None for never."""
+        """Wall clock time at which the standby is retired; None for never."""
         if self.standby is None or math.isinf(self.limits.standby_s):
             return None
         return self.swapped_at + self.limits.standby_s
 
     @property
     def standby_expired(self) -> bool:
-        """Whether the standby has stood by for long enough."""
+        """Whether the standby has been kept for standby_s."""
         return (
             self.standby is not None
             and self.monotonic >= self.swapped_monotonic + self.limits.standby_s
@@ -162,7 +162,7 @@ class State:
 
 
 def to_json(state: State) -> dict[str, Any]:
-    """The durable part, for the ledger. What is untold is written beside it at the same time."""
+    """The durable part, for the ledger. The outbox is written in the same transaction."""
     return {
         "format": format_versions.LEDGER,
         "lastNumber": state.last_number,
@@ -170,9 +170,9 @@ def to_json(state: State) -> dict[str, Any]:
         "position": state.position,
         "ids": list(state.ids),
         "wanted": asdict(state.desired) if state.desired else None,
-        "live": generations.to_json(state.live),
-        "standby": generations.to_json(state.standby),
-        "building": generations.to_json(state.building),
+        "live": generation_json.to_json(state.live),
+        "standby": generation_json.to_json(state.standby),
+        "building": generation_json.to_json(state.building),
         "movedAt": state.swapped_at,
         "lines": state.line_count,
         "tally": dict(state.tally),
@@ -180,7 +180,7 @@ def to_json(state: State) -> dict[str, Any]:
 
 
 def format_error(data: Mapping[str, Any]) -> str:
-    """Why a ledger's state cannot be read: a newer livejoin wrote it. Empty: it can be."""
+    """Why a state of the ledger cannot be read: a newer version wrote it. Empty if it can."""
     if why := format_versions.unsupported_reason(
         "the ledger", data.get("format"), format_versions.LEDGER
     ):
@@ -196,11 +196,11 @@ def format_error(data: Mapping[str, Any]) -> str:
 
 
 def from_json(data: Mapping[str, Any]) -> State:
-    """Read the durable part back. `refusal` comes first."""
+    """Decode the durable part. Call `format_error` first."""
     read_format = data.get("format", 1)
-    building = generations.from_json(data["building"])
+    building = generation_json.from_json(data["building"])
     if building is not None and read_format == 1:
-        # nobody knows whose its topics are: it begins again, with new ones
+        # format 1 has no topic ids: the build starts over with new topics
         building = replace(building, sources={}, fingerprint="")
     return State(
         ledger_format=read_format,
@@ -211,10 +211,10 @@ def from_json(data: Mapping[str, Any]) -> State:
         desired=Choice(**format_versions.known_fields(Choice, data["wanted"]))
         if data["wanted"]
         else None,
-        live=generations.from_json(data["live"]),
-        standby=generations.from_json(data["standby"]),
+        live=generation_json.from_json(data["live"]),
+        standby=generation_json.from_json(data["standby"]),
         building=building,
         swapped_at=data["movedAt"],
         line_count=data["lines"],
-        tally=data.get("tally", {}),  # ledgers of earlier versions have none
+        tally=data.get("tally", {}),  # missing in ledgers of earlier versions
     )

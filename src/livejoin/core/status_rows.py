@@ -1,4 +1,4 @@
-"""What people see of a state: the row of `orchestrator_status` and the rows of `generations`."""
+"""Rows that show a state: `orchestrator_status` and `generations`."""
 
 import math
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ _TIME_STEP_S = 10
 
 
 def status_row(state: State) -> dict[str, Any]:
-    """The one row of `orchestrator_status`: what is live, and what is going on."""
+    """The row of `orchestrator_status`: the live choice, state, progress and message."""
     live, building = state.live, state.building
     return {
         "usersTopic": live.choice.users if live else None,
@@ -27,16 +27,16 @@ def status_row(state: State) -> dict[str, Any]:
 
 
 def stale_reason(state: State) -> str:
-    """Why the rows that are shown may be old, or nothing."""
-    return state.health_of(state.live).wrong if state.live else ""
+    """Why the rows of the tables may be stale; empty if they are not."""
+    return state.health_of(state.live).problem if state.live else ""
 
 
 def generation_rows(state: State) -> dict[int, dict[str, Any]]:
-    """The rows of the generations that exist, by number."""
-    named = {"live": state.live, "standby": state.standby, "building": state.building}
+    """The rows of the existing generations, by number."""
+    roles = {"live": state.live, "standby": state.standby, "building": state.building}
     return {
-        generation.number: _generation_row(generation, name, state.health_of(generation).wrong)
-        for name, generation in named.items()
+        generation.number: _generation_row(generation, name, state.health_of(generation).problem)
+        for name, generation in roles.items()
         if generation is not None
     }
 
@@ -70,8 +70,8 @@ def _status_name(state: State) -> str:
         if building is not None:
             return "building"
         health = state.health_of(live)
-        return "failed" if health.broken else "restarting" if health.wrong else "live"
-    if state.control_error or (building is not None and state.health_of(building).trouble):
+        return "failed" if health.given_up else "restarting" if health.problem else "live"
+    if state.control_error or (building is not None and state.health_of(building).error):
         return "waiting"
     if building is not None:
         return "building"
@@ -79,9 +79,9 @@ def _status_name(state: State) -> str:
 
 
 def _message(state: State) -> str:
-    deaf = state.control_error and f"not listening: {state.control_error}"
-    said = [_live_text(state), _capped_text(state), _building_text(state), deaf]
-    return "; ".join(filter(None, said)) or "starting"
+    control = state.control_error and f"not listening: {state.control_error}"
+    parts = [_live_text(state), _capped_text(state), _building_text(state), control]
+    return "; ".join(filter(None, parts)) or "starting"
 
 
 def _live_text(state: State) -> str:
@@ -89,14 +89,14 @@ def _live_text(state: State) -> str:
     if live is None:
         return ""
     health = state.health_of(live)
-    if health.wrong:
-        how = "is down" if health.trouble else "waits"
-        return f"generation {live.number} {how}: {health.wrong}"
+    if health.problem:
+        how = "is down" if health.error else "waits"
+        return f"generation {live.number} {how}: {health.problem}"
     return "" if state.building else f"generation {live.number} is live"
 
 
 def _capped_text(state: State) -> str:
-    """Which tables older rows had to leave, and from when on rows are there."""
+    """The tables that have reached max_rows, and since when their rows are complete."""
     live = state.live
     if live is None or not (health := state.health_of(live)).capped:
         return ""
@@ -107,28 +107,29 @@ def _capped_text(state: State) -> str:
 def _since_text(ts: int | None) -> str:
     if ts is None:
         return ""
-    # up: from then on all are there. In steps, as each change is a transaction of the ledger
-    return f" (from {_iso(math.ceil(ts / 1000 / _TIME_STEP_S) * _TIME_STEP_S)} on)"
+    # rounded up, so all rows since then are present; in steps, as each change is a transaction
+    return f" (since {_iso(math.ceil(ts / 1000 / _TIME_STEP_S) * _TIME_STEP_S)})"
 
 
 def _building_text(state: State) -> str:
     building = state.building
     if building is None:
-        return "" if state.live or not state.topic_id else "a build failed and is tried again soon"
+        failed = state.live is None and state.topic_id
+        return "the build failed and will be retried soon" if failed else ""
     health = state.health_of(building)
     text = f"building {building}"
-    if health.wrong:
-        return f"{text}: {health.wrong}"
+    if health.problem:
+        return f"{text}: {health.problem}"
     left = time_left(state)
     return f"{text}: {health.percent} %, about {left:.0f} s left" if left is not None else text
 
 
 def time_left(state: State) -> float | None:
-    """How many seconds a build will take, by its speed so far."""
+    """Estimated seconds until the build is complete, by its speed so far."""
     if state.building is None:
         return None
     health = state.health_of(state.building)
-    took = state.monotonic - health.began_at
+    took = state.monotonic - health.reading_since
     if not health.done or took <= 0:
         return None
     return took * max(0, health.total - health.done) / health.done

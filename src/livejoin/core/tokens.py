@@ -1,6 +1,6 @@
-"""Tokens: 256 bits that somebody keeps, and what livejoin keeps of them: a hash.
+"""Access tokens and roles. A token has 256 random bits; livejoin stores only its hash.
 
-What roles there are, and which includes which.
+Field names are JSON keys of the tokens topic.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from livejoin.core import format_versions
 
 Role = Literal["viewer", "operator"]
 ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
-PREFIX = "lj"  # so that a person, or a search for lost secrets, knows one when they see it
+PREFIX = "lj"  # recognizable by people and secret scanners
 
 
 def role_includes(role: Role, needed: Role) -> bool:
-    """Whether one who has a role may do what needs another."""
+    """Whether a role includes the rights of another."""
     return ROLES.index(role) >= ROLES.index(needed)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token as it is kept. Times are seconds since 1970."""
+    """A stored token. Times are Unix seconds."""
 
     id: str
     role: Role
@@ -33,10 +33,10 @@ class Token:
     made_at: int
     expires_at: int | None = None
     revoked: bool = False
-    format: int = format_versions.TOKEN  # of a newer one nothing else is known, and its id
+    format: int = format_versions.TOKEN  # if newer than ours, only the id is known
 
     def invalid_reason(self, now: float) -> str:
-        """Why it does not count any more; empty: it does."""
+        """Why the token is not valid; empty if it is."""
         if why := format_versions.unsupported_reason("it", self.format, format_versions.TOKEN):
             return why
         if self.revoked:
@@ -46,29 +46,29 @@ class Token:
         return ""
 
     def matches(self, text: str) -> bool:
-        """Whether this is the token. Takes the same time wherever they differ.
+        """Whether a text is this token, compared in constant time.
 
-        Of a newer format that cannot be told, and why it does not count is.
+        A token of a newer format matches any text: it is then rejected with the reason.
         """
         return self.format != format_versions.TOKEN or hmac.compare_digest(
             self.hash, hash_token(text)
         )
 
     def as_revoked(self) -> "Token":
-        """The same, revoked."""
+        """A revoked copy."""
         return replace(self, revoked=True)
 
     def to_json(self) -> bytes:
-        """As it stands in Kafka, in the first format, which has no number."""
+        """Encode for Kafka in the first format, which has no number."""
         fields = asdict(self)
         del fields["format"]
         return json.dumps(fields).encode()
 
 
 def from_json(raw: bytes, key: str = "") -> Token | None:
-    """A record of the topic by its key, the token's id; None where it is no token of ours.
+    """Decode a record whose key is the token id; None if it is not a token.
 
-    One of a newer format has no rights.
+    A token of a newer format has no rights.
     """
     try:
         found = json.loads(raw)
@@ -86,12 +86,12 @@ def from_json(raw: bytes, key: str = "") -> Token | None:
 
 
 def find_token(text: str, known: Mapping[str, Token]) -> Token | None:
-    """The token that a text is, whether or not it still counts."""
+    """The token that a text belongs to, whether or not it is still valid."""
     prefix, _, rest = text.partition("_")
     token = known.get(rest.partition("_")[0]) if prefix == PREFIX else None
     return token if token is not None and token.matches(text) else None
 
 
 def hash_token(text: str) -> str:
-    """What is kept of a token. It is random enough that no salt or slow hash is needed."""
+    """The stored hash of a token. A random token needs no salt or slow hash."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,6 +1,7 @@
-"""The moves that generations make: asked for, live, rolled back, ended. Every one says so.
+"""Transitions of generations between roles, each with its log lines, replies and counters.
 
-Which move follows from which fact is decided elsewhere.
+Handlers of facts decide which transition is made; nothing else assigns `live`, `standby` or
+`building`.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,13 @@ from livejoin.core.state import GenerationHealth, State
 
 
 def log_line(state: State, level: Level, msg: str) -> State:
-    """Have a log line told."""
+    """Add a log line to the outbox."""
     line = LogLine(state.line_count + 1, state.now, level, msg)
     return replace(state, line_count=line.id, outbox=(*state.outbox, line))
 
 
 def increment_tally(state: State, what: TallyKey) -> State:
-    """Count once more what the metrics tell. It is durable: a counter never goes back."""
+    """Increment a durable counter for the metrics."""
     return replace(state, tally={**state.tally, what: state.tally.get(what, 0) + 1})
 
 
@@ -30,11 +31,11 @@ def reply(
     reason: str = "",
     generation: int | None = None,
 ) -> State:
-    """Have the sender of a message told what became of it; nobody where nobody asked."""
+    """Add an outcome for the sender of a message, if there is one, to the outbox."""
     if origin is None:
         return state
-    told = Reply(origin, outcome, state.now, reason, generation)
-    return replace(state, outbox=(*state.outbox, told))
+    item = Reply(origin, outcome, state.now, reason, generation)
+    return replace(state, outbox=(*state.outbox, item))
 
 
 def build(
@@ -44,43 +45,53 @@ def build(
     origin: Origin | None = None,
     start: Mapping[str, str] | None = None,
 ) -> State:
-    """Ask for a new generation. One that is being built is superseded."""
+    """Start to build a new generation; it supersedes one that is being built."""
     number = state.last_number + 1
     old = state.building
     if old is not None:
         state = log_line(state, "INFO", f"superseded: {old} by generation {number}")
         state = increment_tally(state, "superseded")
         state = end_generation(state, old, "superseded", f"by generation {number}")
-    asked = Generation(
+    new = Generation(
         number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
     )
-    state = replace(state, building=asked, last_number=number, desired=choice)
-    return state.with_health(asked, moved_at=state.monotonic, asked_at=state.monotonic)
+    state = replace(state, building=new, last_number=number, desired=choice)
+    return state.with_health(new, progressed_at=state.monotonic, requested_at=state.monotonic)
+
+
+def mark_running(state: State, generation: Generation) -> State:
+    """Its query runs: clear its error, and end the cold-start grace period."""
+    state = replace(state, cold_start_until=min(state.cold_start_until, state.monotonic))
+    if not state.health_of(generation).error or state.health_of(generation).given_up:
+        return state
+    role = "live" if generation == state.live else "running"
+    state = state.with_health(generation, error="")
+    return log_line(state, "INFO", f"{role} again: generation {generation.number}")
 
 
 def go_live(state: State, ready_at: int) -> State:
-    """The building generation is complete: the names move to it, the old one stands by."""
+    """The build is complete: table names point to it, and the previous one is on standby."""
     building, old = state.building, state.live
     assert building is not None
-    took = state.monotonic - state.health_of(building).asked_at
+    took = state.monotonic - state.health_of(building).requested_at
     state = log_line(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
     state = reply(state, building.origin, "caught-up", generation=building.number)
     new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
     state = replace(state, live=new, building=None)
     state = increment_tally(_mark_swapped(state).with_health(new, done=0, total=0), "live")
-    came = f"live: {new}" if old is None else f"live: {old} → {new}"
-    state = reply(log_line(state, "INFO", came), new.origin, "live", generation=new.number)
+    line = f"live: {new}" if old is None else f"live: {old} → {new}"
+    state = reply(log_line(state, "INFO", line), new.origin, "live", generation=new.number)
     if old is None:
         return state
-    if state.health_of(old).broken or not state.limits.standby_s:
+    if state.health_of(old).given_up or not state.limits.standby_s:
         return retire(state, old, "replaced by another generation")
     if state.standby is not None:
-        state = retire(state, state.standby, "a further swap took its place")
+        state = retire(state, state.standby, "replaced by a newer standby")
     return replace(state, standby=old)
 
 
 def roll_back(state: State) -> State:
-    """Live and standby change places. A build is given up: the last request wins."""
+    """Swap live and standby. A build is cancelled: the last request wins."""
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
@@ -93,12 +104,12 @@ def roll_back(state: State) -> State:
 
 
 def _mark_swapped(state: State) -> State:
-    """Live and standby have changed: from now on the standby's time counts."""
+    """Record the time of a swap or rollback: standby_s starts now."""
     return replace(state, swapped_at=state.now, swapped_monotonic=state.monotonic)
 
 
 def cancel(state: State, why: str) -> State:
-    """The building generation is not wanted any more."""
+    """End the build because of another request."""
     building = state.building
     assert building is not None
     state = log_line(increment_tally(state, "cancelled"), "INFO", f"cancelled: {building}: {why}")
@@ -107,7 +118,7 @@ def cancel(state: State, why: str) -> State:
 
 
 def fail(state: State, why: str) -> State:
-    """The building generation came to nothing. What is live is not touched."""
+    """End the build because it failed. The live generation is not affected."""
     building = state.building
     assert building is not None
     state = log_line(
@@ -119,7 +130,7 @@ def fail(state: State, why: str) -> State:
 
 
 def retire(state: State, generation: Generation, why: str) -> State:
-    """A generation that was live is let go."""
+    """End a generation that was live."""
     state = log_line(state, "INFO", f"retired: {generation}: {why}")
     return end_generation(state, generation, "retired", why)
 
@@ -127,7 +138,7 @@ def retire(state: State, generation: Generation, why: str) -> State:
 def end_generation(
     state: State, generation: Generation, how: EndState, why: str, outcome: Outcome | None = None
 ) -> State:
-    """Forget a generation; the plan removes what is left of it."""
+    """Remove a generation from the state; the plan then removes its topics and checkpoint."""
     state = reply(state, generation.origin, outcome or how, why, generation.number)
     last = EndedGeneration(generation, how, state.now, why, state.health_of(generation).figures)
     health: dict[int, GenerationHealth] = {
@@ -143,38 +154,41 @@ def end_generation(
 
 
 def replace_generation(state: State, generation: Generation) -> State:
-    """The same with a generation in the place of the one with its number."""
+    """Replace the generation that has the same number."""
 
-    def new(old: Generation | None) -> Generation | None:
+    def replaced(old: Generation | None) -> Generation | None:
         return generation if old is not None and old.number == generation.number else old
 
     return replace(
-        state, live=new(state.live), standby=new(state.standby), building=new(state.building)
+        state,
+        live=replaced(state.live),
+        standby=replaced(state.standby),
+        building=replaced(state.building),
     )
 
 
 def clear_origins(state: State) -> State:
-    """Forget which messages asked for the generations."""
+    """Forget which messages requested the generations."""
 
-    def nobody(generation: Generation | None) -> Generation | None:
+    def without_origin(generation: Generation | None) -> Generation | None:
         return replace(generation, origin=None) if generation else None
 
     return replace(
         state,
-        live=nobody(state.live),
-        standby=nobody(state.standby),
-        building=nobody(state.building),
+        live=without_origin(state.live),
+        standby=without_origin(state.standby),
+        building=without_origin(state.building),
     )
 
 
 def _still_serving(state: State) -> str:
     if state.live is None:
         return ""
-    if state.health_of(state.live).broken:
-        return f"; the last rows of generation {state.live.number} stay"
-    return f"; generation {state.live.number} goes on serving"
+    if state.health_of(state.live).given_up:
+        return f"; the last rows of generation {state.live.number} are kept"
+    return f"; generation {state.live.number} keeps serving"
 
 
 def _desire_live_choice(state: State) -> State:
-    """After a build that came to nothing the live choice is the newest again, if there is one."""
+    """After a build has ended, the live choice is the desired one again, if there is one."""
     return replace(state, desired=state.live.choice) if state.live else state

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.pipeline import schema
 from livejoin.pipeline.events import (
     ColumnFunction,
@@ -96,10 +96,10 @@ def bundled_pairs(*, outer: bool) -> Column:
 
 def worth_bundling(rows: Column, shared: Column) -> Column:
     """Whether rows are many and small. The shared text counts: every shown row repeats it."""
-    max_bytes = changelog_bundles.BUNDLE_MAX_PART_BYTES
+    max_bytes = changelog.BUNDLE_MAX_PART_BYTES
     rows_are_small = F.forall(rows, lambda row: F.octet_length(row[schema.TEXT]) <= max_bytes)
     shared_is_small = F.octet_length(shared) <= max_bytes
-    return (F.size(rows) > changelog_bundles.BUNDLE_MIN_ROWS) & shared_is_small & rows_are_small
+    return (F.size(rows) > changelog.BUNDLE_MIN_ROWS) & shared_is_small & rows_are_small
 
 
 def bundle_records(
@@ -119,23 +119,23 @@ def bundle_records(
 
     def bundle(some: Column) -> Column:
         ids = F.concat_ws('","', F.transform(some, row_id))
-        own = F.concat_ws(changelog_bundles.BUNDLE_NEXT, F.transform(some, _own_members))
+        own = F.concat_ws(changelog.BUNDLE_NEXT, F.transform(some, _own_members))
         end = (
             [F.lit("}")]
             if removed
-            else [F.lit(changelog_bundles.BUNDLE_ROWS), own, F.lit(changelog_bundles.BUNDLE_END)]
+            else [F.lit(changelog.BUNDLE_ROWS), own, F.lit(changelog.BUNDLE_END)]
         )
         value = F.concat(
             *(F.lit("{"), *shared),
-            *(F.lit(f'{changelog_bundles.BUNDLE_IDS}["'), ids, F.lit('"]')),
+            *(F.lit(f'{changelog.BUNDLE_IDS}["'), ids, F.lit('"]')),
             *end,
         )
         hashed_ids = [] if growing else [F.lit("~"), F.hex(F.xxhash64(ids))]
-        prefix = F.lit(f"{changelog_bundles.BUNDLE_PREFIX}{spec.FINAL}/")
+        prefix = F.lit(f"{changelog.BUNDLE_PREFIX}{spec.FINAL}/")
         key = F.concat(prefix, row_id(some[0]), *hashed_ids)
         return F.struct(key.alias("key"), value.alias("value"))
 
-    size = changelog_bundles.BUNDLE_MAX_ROWS
+    size = changelog.BUNDLE_MAX_ROWS
     starts = F.sequence(F.lit(1), F.size(rows), F.lit(size))
     return F.transform(starts, lambda start: evaluate_once(F.slice(rows, start, size), bundle))
 

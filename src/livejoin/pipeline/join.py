@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.core import changelog, changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.pipeline import parse, schema
 from livejoin.pipeline.emit import (
     bundled_pairs,
@@ -62,7 +62,7 @@ def changelog_records(
         records.sparkSession,
         choice.join,
         bootstrap is not None,
-        (changelog_bundles.BUNDLE_MIN_ROWS, changelog_bundles.BUNDLE_MAX_ROWS),
+        (changelog.BUNDLE_MIN_ROWS, changelog.BUNDLE_MAX_ROWS),
     )
     events = parse.parse_records(records).select(*event_columns(records.sparkSession))
     if bootstrap is not None:

@@ -1,4 +1,4 @@
-"""The audit: a row for what was done or refused, and a flood is a few rows."""
+"""The audit has a row for every action and refusal; repeats are counted."""
 
 import json
 from collections.abc import Iterator
@@ -23,16 +23,16 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-def door() -> AuthFixture:
+def auth() -> AuthFixture:
     return AuthFixture()
 
 
 @pytest.fixture
-def serving(door: AuthFixture) -> Iterator[RunningServer]:
-    host = Catalog()
-    host.apply_state(live(1))
+def server(auth: AuthFixture) -> Iterator[RunningServer]:
+    catalog = Catalog()
+    catalog.apply_state(live(1))
     kafka = FakeKafka({"users": {0: [Message(0, 0)]}, "accounts": {0: []}})
-    with run_server(host, kafka=kafka, access=door.access()) as one:
+    with run_server(catalog, kafka=kafka, access=auth.access()) as one:
         yield one
 
 
@@ -41,7 +41,7 @@ def _refusal(**cells: str) -> dict[str, Any]:
     return audit_row(**{"role": "", **named, **cells})
 
 
-def test_a_row_has_the_columns_of_the_table_and_is_cut() -> None:
+def test_a_row_has_the_columns_of_the_table_and_is_truncated() -> None:
     made = audit_row("me", "operator", "::1", "control", "live", before="x" * 5000, detail="")
     columns = [column.name for column in spec.RESTRICTED[spec.AUDIT].columns]
     assert [*made, "_id"] == columns
@@ -49,19 +49,19 @@ def test_a_row_has_the_columns_of_the_table_and_is_cut() -> None:
     assert made["detail"] is None
 
 
-def test_what_is_asked_for_leaves_who_where_before_after_and_outcome(
-    serving: RunningServer, door: AuthFixture
+def test_a_request_is_audited_with_requester_address_before_after_and_outcome(
+    server: RunningServer, auth: AuthFixture
 ) -> None:
     asked = b'{"joinType": "inner"}'
     assert (
-        serving.request("/api/v1/preview", "POST", asked, **JSON, **door.bearer("operator")).status
+        server.request("/api/v1/preview", "POST", asked, **JSON, **auth.bearer("operator")).status
         == 200
     )
     assert (
-        serving.request("/api/v1/preview", "POST", b"{}", **JSON, **door.bearer("operator")).status
+        server.request("/api/v1/preview", "POST", b"{}", **JSON, **auth.bearer("operator")).status
         == 422
     )
-    good, bad = door.audit.rows
+    good, bad = auth.audit.rows
     assert {
         name: good[name] for name in ("who", "role", "address", "action", "before", "after")
     } == {
@@ -76,17 +76,17 @@ def test_what_is_asked_for_leaves_who_where_before_after_and_outcome(
     assert (bad["outcome"], "no known field" in bad["detail"]) == ("rejected", True)
 
 
-def test_what_could_not_be_done_is_there_too(door: AuthFixture) -> None:
-    with run_server(access=door.access()) as serving:  # without Kafka
-        answer = serving.request("/api/v1/rollback", "POST", b"", **door.bearer("operator"))
-        assert answer.status == 503
-    [noted] = door.audit.rows
-    assert (noted["action"], noted["outcome"], noted["before"]) == (
+def test_a_failed_request_is_audited(auth: AuthFixture) -> None:
+    with run_server(access=auth.access()) as server:  # without Kafka
+        response = server.request("/api/v1/rollback", "POST", b"", **auth.bearer("operator"))
+        assert response.status == 503
+    [row] = auth.audit.rows
+    assert (row["action"], row["outcome"], row["before"]) == (
         "roll back",
         "failed",
         "nothing is live",
     )
-    assert "cannot be written" in noted["detail"]
+    assert "cannot write to control topic" in row["detail"]
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_what_could_not_be_done_is_there_too(door: AuthFixture) -> None:
         ({"Origin": "null"}, "refused: another site"),
     ],
 )
-def test_who_was_refused_is_there_without_what_they_showed(
-    serving: RunningServer, door: AuthFixture, headers: dict[str, str], outcome: str
+def test_a_refusal_is_audited_without_the_credentials(
+    server: RunningServer, auth: AuthFixture, headers: dict[str, str], outcome: str
 ) -> None:
-    serving.request("/api/v1/status?ticket=secret", **headers)
-    [noted] = door.audit.rows
-    assert (noted["outcome"], noted["action"]) == (outcome, "GET /api/v1/status")
-    assert "secret" not in json.dumps(noted)
-    assert "lj_x_y" not in json.dumps(noted)
+    server.request("/api/v1/status?ticket=secret", **headers)
+    [row] = auth.audit.rows
+    assert (row["outcome"], row["action"]) == (outcome, "GET /api/v1/status")
+    assert "secret" not in json.dumps(row)
+    assert "lj_x_y" not in json.dumps(row)
 
 
-def test_one_who_has_another_role_is_named(serving: RunningServer, door: AuthFixture) -> None:
-    serving.request("/api/v1/control", "POST", b"{}", **JSON, **door.bearer("viewer"))
-    serving.request("/api/v1/tables/audit", **door.bearer("viewer"))
-    assert [(one["who"], one["role"], one["outcome"]) for one in door.audit.rows] == [
+def test_a_refusal_for_the_role_names_the_caller(server: RunningServer, auth: AuthFixture) -> None:
+    server.request("/api/v1/control", "POST", b"{}", **JSON, **auth.bearer("viewer"))
+    server.request("/api/v1/tables/audit", **auth.bearer("viewer"))
+    assert [(one["who"], one["role"], one["outcome"]) for one in auth.audit.rows] == [
         ("viewer", "viewer", "refused: 403")
     ] * 2
 
@@ -120,49 +120,49 @@ def test_one_who_has_another_role_is_named(serving: RunningServer, door: AuthFix
 # --- floods
 
 
-def test_what_is_alike_is_counted_in_one_row() -> None:
+def test_repeated_refusals_are_counted_in_one_row() -> None:
     now = 0.0
-    refusals = RepeatCounter(lambda: now)
-    assert refusals.add(_refusal())
-    assert [refusals.add(_refusal()) for _ in range(999)] == [None] * 999
-    assert refusals.add(_refusal(address="5.6.7.8"))
-    assert refusals.drain() == []
+    repeats = RepeatCounter(lambda: now)
+    assert repeats.add(_refusal())
+    assert [repeats.add(_refusal()) for _ in range(999)] == [None] * 999
+    assert repeats.add(_refusal(address="5.6.7.8"))
+    assert repeats.drain() == []
     now = 10.0
-    [counted] = refusals.drain()
+    [counted] = repeats.drain()
     assert (counted["times"], counted["address"]) == (999, "1.2.3.4")
-    assert refusals.drain() == []
-    assert refusals.add(_refusal())
+    assert repeats.drain() == []
+    assert repeats.add(_refusal())
 
 
-def test_a_flood_of_what_is_not_alike_is_one_row_more() -> None:
+def test_a_flood_of_different_refusals_adds_one_row() -> None:
     now = 0.0
-    refusals = RepeatCounter(lambda: now)
-    written = [refusals.add(_refusal(action=f"GET /{n}")) for n in range(10_000)]
+    repeats = RepeatCounter(lambda: now)
+    written = [repeats.add(_refusal(action=f"GET /{n}")) for n in range(10_000)]
     assert len([one for one in written if one]) == 50
     now = 10.0
-    [counted] = refusals.drain()
+    [counted] = repeats.drain()
     assert counted["times"] == 10_000 - 50
     assert counted["action"] == "many different requests"
     assert counted["address"] is None
 
 
-def test_what_waits_for_the_topic_is_bounded() -> None:
+def test_rows_that_wait_for_the_topic_are_bounded() -> None:
     audit = Audit(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("x"))
     for _ in range(1500):
         audit.append(_refusal())
     assert (len(audit._pending), audit.lost) == (1000, 500)
 
 
-# --- what stands in the topic
+# --- records of the topic
 
 
-def test_a_record_is_a_row_of_the_table() -> None:
+def test_a_record_becomes_a_row_of_the_table() -> None:
     made = audit_row("me", "operator", "::1", "control", "live")
     shown = _decode_audit_row(Record("x.audit", 7, b"", json.dumps(made).encode()))
     assert shown == {**made, "_id": "000000000007"}
-    host = Catalog()
-    host.system.add_audit_rows([shown])
-    assert plain(host.store(spec.AUDIT).snapshot()) == [shown]
+    catalog = Catalog()
+    catalog.system.add_audit_rows([shown])
+    assert plain(catalog.store(spec.AUDIT).snapshot()) == [shown]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_record_is_a_row_of_the_table() -> None:
         b"[" * 9999,
     ],
 )
-def test_what_others_write_there_breaks_nothing(value: bytes) -> None:
-    host = Catalog()
-    host.system.add_audit_rows([_decode_audit_row(Record("x.audit", 1, b"", value))])
-    assert len(host.store(spec.AUDIT)) == 1
+def test_malformed_records_break_nothing(value: bytes) -> None:
+    catalog = Catalog()
+    catalog.system.add_audit_rows([_decode_audit_row(Record("x.audit", 1, b"", value))])
+    assert len(catalog.store(spec.AUDIT)) == 1

@@ -26,69 +26,69 @@ PATHS = ["/", "/api/v1/tables/users_ui", "/api/v1/status", "/readyz", "/static/p
 
 
 @pytest.fixture(scope="module")
-def serving() -> Iterator[RunningServer]:
+def server() -> Iterator[RunningServer]:
     host = Catalog(logs_kept=100, rejects_kept=100)
     host.apply_state(live(1))
-    with run_server(host) as up:
-        yield up
+    with run_server(host) as running:
+        yield running
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_sites_page_is_refused(serving: RunningServer, origin: str, path: str) -> None:
-    answer = serving.request(path, Origin=origin.format(port=serving.port))
-    assert answer.status == 403
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert "is another site" in answer.json()["detail"]
+def test_another_sites_page_is_refused(server: RunningServer, origin: str, path: str) -> None:
+    response = server.request(path, Origin=origin.format(port=server.port))
+    assert response.status == 403
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "add it to http.origins" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("host", WRONG_HOSTS)
-def test_a_name_that_is_not_ours_is_refused(serving: RunningServer, host: str, path: str) -> None:
-    answer = serving.request(path, Host=host.format(port=serving.port))
-    assert answer.status == 403
-    assert "is not ours" in answer.json()["detail"]
+def test_a_name_that_is_not_ours_is_refused(server: RunningServer, host: str, path: str) -> None:
+    response = server.request(path, Host=host.format(port=server.port))
+    assert response.status == 403
+    assert "add it to http.hosts" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_our_own_names_and_pages_are_served(serving: RunningServer, host: str) -> None:
-    ours = f"{host}:{serving.port}"
-    assert serving.request("/readyz", Host=ours).status == 200
-    assert serving.request("/readyz", Host=ours.upper(), Origin=f"http://{ours}").status == 200
+def test_our_own_names_and_pages_are_served(server: RunningServer, host: str) -> None:
+    ours = f"{host}:{server.port}"
+    assert server.request("/readyz", Host=ours).status == 200
+    assert server.request("/readyz", Host=ours.upper(), Origin=f"http://{ours}").status == 200
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_sites_page_gets_no_socket(serving: RunningServer, origin: str) -> None:
-    headers = {"Origin": origin.format(port=serving.port)}
+def test_another_sites_page_gets_no_socket(server: RunningServer, origin: str) -> None:
+    headers = {"Origin": origin.format(port=server.port)}
     with (
         pytest.raises(InvalidStatus) as refused,
-        serving.viewer("users_ui", additional_headers=headers),
+        server.viewer("users_ui", additional_headers=headers),
     ):
         pass
     assert refused.value.response.status_code == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1:1", "evil.example"])
-def test_a_name_that_is_not_ours_gets_no_socket(serving: RunningServer, host: str) -> None:
-    uri = f"ws://{host.format(port=serving.port)}/api/v1/live"
+def test_a_name_that_is_not_ours_gets_no_socket(server: RunningServer, host: str) -> None:
+    uri = f"ws://{host.format(port=server.port)}/api/v1/live"
     with (
-        socket.create_connection(("127.0.0.1", serving.port)) as raw,
+        socket.create_connection(("127.0.0.1", server.port)) as raw,
         pytest.raises(InvalidStatus) as refused,
-        serving.viewer("users_ui", uri=uri, sock=raw),
+        server.viewer("users_ui", uri=uri, sock=raw),
     ):
         pass
     assert refused.value.response.status_code == 403
 
 
-def test_our_own_page_gets_a_socket(serving: RunningServer) -> None:
-    origin = f"http://127.0.0.1:{serving.port}"
-    with serving.viewer("users_ui", origin=origin) as viewer:
+def test_our_own_page_gets_a_socket(server: RunningServer) -> None:
+    origin = f"http://127.0.0.1:{server.port}"
+    with server.viewer("users_ui", origin=origin) as viewer:
         assert viewer.next_frame().kinds == [("users_ui", "snapshot")]
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/status", "/static/page.js"])
-def test_every_answer_forbids_what_a_page_does_not_need(serving: RunningServer, path: str) -> None:
-    headers = serving.request(path).headers
+def test_every_answer_forbids_what_a_page_does_not_need(server: RunningServer, path: str) -> None:
+    headers = server.request(path).headers
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
@@ -97,36 +97,41 @@ def test_every_answer_forbids_what_a_page_does_not_need(serving: RunningServer, 
     assert "access-control-allow-origin" not in headers
 
 
-# --- sites and names that are set
+# --- configured origins and hosts
 
 OTHER = "https://app.example.com"
 
 
 @pytest.fixture(scope="module")
-def known() -> Iterator[RunningServer]:
+def configured() -> Iterator[RunningServer]:
     access = replace(insecure_access(), origins=[OTHER], hosts=["live.example.com", "proxy:8443"])
-    with run_server(access=access) as up:
-        yield up
+    with run_server(access=access) as running:
+        yield running
 
 
 @pytest.mark.parametrize("path", ["/api/v1/status", "/static/livejoin.js", "/api/v1/nope"])
-def test_a_site_that_is_named_is_answered_by_its_name(known: RunningServer, path: str) -> None:
-    headers = known.request(path, Origin=OTHER).headers
+def test_a_site_that_is_named_is_answered_by_its_name(configured: RunningServer, path: str) -> None:
+    headers = configured.request(path, Origin=OTHER).headers
     assert headers["access-control-allow-origin"] == OTHER
     assert "origin" in headers["vary"]
     assert "etag" in headers["access-control-expose-headers"]
     assert "access-control-allow-credentials" not in headers
-    assert "access-control-allow-origin" not in known.request(path).headers
+    assert "access-control-allow-origin" not in configured.request(path).headers
 
 
-def test_it_may_ask_beforehand_and_nobody_else_may(known: RunningServer) -> None:
+def test_it_may_ask_beforehand_and_nobody_else_may(configured: RunningServer) -> None:
     asked = {"Access-Control-Request-Method": "POST"}
-    answer = known.request("/api/v1/control", "OPTIONS", Origin=OTHER, **asked)
-    assert (answer.status, answer.body) == (204, b"")
-    assert answer.headers["access-control-allow-origin"] == OTHER
-    assert "authorization" in answer.headers["access-control-allow-headers"]
-    assert known.request("/api/v1/control", "OPTIONS", Origin="https://evil.example").status == 403
-    own = known.request("/api/v1/control", "OPTIONS", Origin=f"http://127.0.0.1:{known.port}")
+    response = configured.request("/api/v1/control", "OPTIONS", Origin=OTHER, **asked)
+    assert (response.status, response.body) == (204, b"")
+    assert response.headers["access-control-allow-origin"] == OTHER
+    assert "authorization" in response.headers["access-control-allow-headers"]
+    assert (
+        configured.request("/api/v1/control", "OPTIONS", Origin="https://evil.example").status
+        == 403
+    )
+    own = configured.request(
+        "/api/v1/control", "OPTIONS", Origin=f"http://127.0.0.1:{configured.port}"
+    )
     assert "access-control-allow-methods" not in own.headers
 
 
@@ -135,7 +140,7 @@ def test_it_may_ask_beforehand_and_nobody_else_may(known: RunningServer) -> None
     [
         ("live.example.com", None, 200),
         ("LIVE.example.com:{port}", None, 200),
-        ("live.example.com", "https://live.example.com", 200),  # a proxy has TLS
+        ("live.example.com", "https://live.example.com", 200),  # a proxy terminates TLS
         ("live.example.com", "http://live.example.com", 200),
         ("proxy:8443", "https://proxy:8443", 200),
         ("proxy", None, 403),
@@ -146,11 +151,14 @@ def test_it_may_ask_beforehand_and_nobody_else_may(known: RunningServer) -> None
     ],
 )
 def test_further_names_are_ours_just_as_they_are_set(
-    known: RunningServer, host: str, origin: str | None, status: int
+    configured: RunningServer, host: str, origin: str | None, status: int
 ) -> None:
-    headers = {"Host": host.format(port=known.port)}
-    headers |= {"Origin": origin.format(port=known.port)} if origin else {}
-    assert known.request("/readyz?", **headers).status in (status, 503 if status == 200 else status)
+    headers = {"Host": host.format(port=configured.port)}
+    headers |= {"Origin": origin.format(port=configured.port)} if origin else {}
+    assert configured.request("/readyz?", **headers).status in (
+        status,
+        503 if status == 200 else status,
+    )
 
 
 def test_with_tls_pages_are_https_alone() -> None:
@@ -162,8 +170,8 @@ def test_with_tls_pages_are_https_alone() -> None:
 def test_on_the_port_of_http_names_come_without_it() -> None:
     ours = AllowedOrigins.from_settings(80)
     assert ours.reject_reason(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
-    assert "is not ours" in ours.reject_reason(Headers({"host": "evil.example"}))
-    assert "another site" in ours.reject_reason(
+    assert "add it to http.hosts" in ours.reject_reason(Headers({"host": "evil.example"}))
+    assert "add it to http.origins" in ours.reject_reason(
         Headers({"host": "localhost", "origin": "http://evil.example"})
     )
 
@@ -185,5 +193,5 @@ def _has_ipv6() -> bool:
     ],
 )
 def test_every_name_of_the_loopback_can_be_listened_on(host: str) -> None:
-    with listen(host, 0) as taken:
-        assert taken.getsockname()[1] > 0
+    with listen(host, 0) as listener:
+        assert listener.getsockname()[1] > 0

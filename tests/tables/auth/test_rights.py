@@ -1,4 +1,4 @@
-"""D1: nobody gets a byte of data without the right that a route needs; all routes are tried."""
+"""D1: every route refuses callers without the role that it requires."""
 
 import time
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")
 
 
 def _routes() -> list[tuple[str, str]]:
-    """Every method and path of the application."""
+    """Return every method and path of the application."""
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
-    asking = ControlProducer(
+    producer = ControlProducer(
         nowhere, RULES, Limits(), Catalog(), RequestSigner(nowhere, RULES.names)
     )
     found: list[tuple[str, str]] = []
-    for route in application(Catalog(), asking).routes:
+    for route in application(Catalog(), producer).routes:
         match route:
             case WebSocketRoute():
                 found.append(("SOCKET", route.path))
@@ -44,7 +44,7 @@ def _routes() -> list[tuple[str, str]]:
             case Mount():
                 found.append(("GET", route.path))
             case _:
-                raise AssertionError(f"what is {route}?")
+                raise AssertionError(f"unknown kind of route: {route}")
     return found
 
 
@@ -56,21 +56,21 @@ GUARDED = [
 
 
 @pytest.fixture(scope="module")
-def door() -> AuthFixture:
+def auth() -> AuthFixture:
     return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def guarded(door: AuthFixture) -> Iterator[RunningServer]:
-    host = Catalog()
-    host.apply_state(live(3))
-    host.apply(chunk(3, 5, user(0, name="canary"), final(0, "canary")))
-    host.set_status({"state": "live", "generation": 3, "message": "canary"})
-    with run_server(host, kafka=KAFKA, access=door.access()) as serving:
-        yield serving
+def server(auth: AuthFixture) -> Iterator[RunningServer]:
+    catalog = Catalog()
+    catalog.apply_state(live(3))
+    catalog.apply(chunk(3, 5, user(0, name="canary"), final(0, "canary")))
+    catalog.set_status({"state": "live", "generation": 3, "message": "canary"})
+    with run_server(catalog, kafka=KAFKA, access=auth.access()) as server:
+        yield server
 
 
-def _headers(door: AuthFixture, kind: str) -> dict[str, str]:
+def _headers(auth: AuthFixture, kind: str) -> dict[str, str]:
     match kind:
         case "none":
             return {}
@@ -81,18 +81,18 @@ def _headers(door: AuthFixture, kind: str) -> dict[str, str]:
         case "basic":
             return {"Authorization": "Basic b3BlcmF0b3I6b3BlcmF0b3I="}
         case _:
-            return door.bearer(kind)
+            return auth.bearer(kind)
 
 
-def _asked(serving: RunningServer, method: str, path: str, **headers: str) -> HttpResponse:
+def _request(server: RunningServer, method: str, path: str, **headers: str) -> HttpResponse:
     there = path.replace("{name}", "users" if "topics" in path else "final_ui")
     if path in ("/static", "/engine"):
         there = {"/static": "/static/page.js", "/engine": "/engine/perspective-anywidget.css"}[path]
     body = b"{}" if method == "POST" else None
-    return serving.request(there, method, body, **{"content-type": "application/json", **headers})
+    return server.request(there, method, body, **{"content-type": "application/json", **headers})
 
 
-# --- the table of rights
+# --- the roles of routes
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
@@ -110,78 +110,78 @@ def test_what_has_no_rule_needs_the_most() -> None:
 @pytest.mark.parametrize("kind", NOBODY)
 @pytest.mark.parametrize(("method", "path"), GUARDED)
 def test_nobody_gets_anything(
-    guarded: RunningServer, door: AuthFixture, method: str, path: str, kind: str
+    server: RunningServer, auth: AuthFixture, method: str, path: str, kind: str
 ) -> None:
-    answer = _asked(guarded, method, path, **_headers(door, kind))
-    assert answer.status == 401
-    assert answer.headers["www-authenticate"].startswith("Bearer")
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert not [one for one in SECRETS if one in answer.body]
+    response = _request(server, method, path, **_headers(auth, kind))
+    assert response.status == 401
+    assert response.headers["www-authenticate"].startswith("Bearer")
+    assert response.headers["content-type"] == "application/problem+json"
+    assert not [one for one in SECRETS if one in response.body]
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
 @pytest.mark.parametrize(("method", "path"), HTTP)
 def test_a_role_gets_what_it_may_and_nothing_else(
-    guarded: RunningServer, door: AuthFixture, method: str, path: str, role: Any
+    server: RunningServer, auth: AuthFixture, method: str, path: str, role: Any
 ) -> None:
     need = rights.required_role(method, path.replace("{name}", "users"))
-    answer = _asked(guarded, method, path, **door.bearer(role))
+    response = _request(server, method, path, **auth.bearer(role))
     if need == "public" or role_includes(role, need):
-        assert answer.status not in (401, 403)
-        assert answer.status < 500 or path in ("/api/v1/control", "/api/v1/rollback")  # no Kafka
+        assert response.status not in (401, 403)
+        assert response.status < 500 or path in ("/api/v1/control", "/api/v1/rollback")  # no Kafka
     else:
-        assert answer.status == 403
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert not [one for one in SECRETS if one in answer.body]
-        assert f"needs the role {need}" in answer.body.decode() or method == "HEAD"
+        assert response.status == 403
+        assert response.headers["content-type"] == "application/problem+json"
+        assert not [one for one in SECRETS if one in response.body]
+        assert f"role {need} is required" in response.body.decode() or method == "HEAD"
 
 
 @pytest.mark.parametrize("path", ["/", "/livez", "/readyz", "/static/page.js"])
-def test_what_is_public_needs_no_token(guarded: RunningServer, path: str) -> None:
-    assert guarded.request(path).status == 200
+def test_what_is_public_needs_no_token(server: RunningServer, path: str) -> None:
+    assert server.request(path).status == 200
 
 
-def test_the_checks_of_readiness_are_for_viewers(guarded: RunningServer, door: AuthFixture) -> None:
+def test_the_checks_of_readiness_are_for_viewers(server: RunningServer, auth: AuthFixture) -> None:
     for spelt in (
         "/readyz?verbose",
         "/readyz?%76erbose",
         "/readyz%0A?verbose",
         "/readyz?a&verbose",
     ):
-        assert guarded.request(spelt).status == 401
-    assert guarded.request("/readyz?verbose", **door.bearer("viewer")).status == 200
+        assert server.request(spelt).status == 401
+    assert server.request("/readyz?verbose", **auth.bearer("viewer")).status == 200
 
 
 @pytest.mark.parametrize("path", ["/nope", "/api/v1/nope", "/api/v2/tables", "/static/../x"])
-def test_strangers_do_not_learn_what_there_is(guarded: RunningServer, path: str) -> None:
-    assert guarded.request(path).status in (401, 404)
+def test_strangers_do_not_learn_what_there_is(server: RunningServer, path: str) -> None:
+    assert server.request(path).status in (401, 404)
 
 
-# --- tables that are not for all
+# --- restricted tables
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
-def test_the_audit_is_for_operators(guarded: RunningServer, door: AuthFixture, form: str) -> None:
+def test_the_audit_is_for_operators(server: RunningServer, auth: AuthFixture, form: str) -> None:
     path = f"/api/v1/tables/audit?format={form}"
-    assert guarded.request(path, **door.bearer("viewer")).status == 403
-    assert guarded.request(path, **door.bearer("operator")).status == 200
+    assert server.request(path, **auth.bearer("viewer")).status == 403
+    assert server.request(path, **auth.bearer("operator")).status == 200
 
 
-def test_viewers_are_not_told_of_it(guarded: RunningServer, door: AuthFixture) -> None:
+def test_viewers_are_not_told_of_it(server: RunningServer, auth: AuthFixture) -> None:
     def listed(role: str) -> list[str]:
-        found = guarded.request("/api/v1/tables", **door.bearer(role)).json()["tables"]
+        found = server.request("/api/v1/tables", **auth.bearer(role)).json()["tables"]
         return [one["name"] for one in found]
 
     assert listed("viewer") == list(spec.TABLES)
     assert listed("operator") == list(spec.ALL_TABLES)
 
 
-def test_over_the_socket_it_is_for_operators_too(guarded: RunningServer, door: AuthFixture) -> None:
-    operator, viewer = door.bearer("operator"), door.bearer("viewer")
-    with guarded.viewer("audit", additional_headers=operator) as one:
+def test_over_the_socket_it_is_for_operators_too(server: RunningServer, auth: AuthFixture) -> None:
+    operator, viewer = auth.bearer("operator"), auth.bearer("viewer")
+    with server.viewer("audit", additional_headers=operator) as one:
         assert one.next_frame().kinds == [("audit", "snapshot")]
         assert "audit" in one.next_frame("heartbeat").header["tables"]
-        with guarded.viewer("final_ui", additional_headers=viewer) as other:
+        with server.viewer("final_ui", additional_headers=viewer) as other:
             assert "audit" not in other.next_frame("heartbeat").header["tables"]
             other.subscribe("final_ui", "audit")
             assert "no table 'audit'" in other.next_frame("error").header["message"]
@@ -191,27 +191,27 @@ def test_over_the_socket_it_is_for_operators_too(guarded: RunningServer, door: A
 
 
 @pytest.mark.parametrize("kind", NOBODY)
-def test_nobody_gets_a_socket(guarded: RunningServer, door: AuthFixture, kind: str) -> None:
-    headers = _headers(door, kind)
+def test_nobody_gets_a_socket(server: RunningServer, auth: AuthFixture, kind: str) -> None:
+    headers = _headers(auth, kind)
     with (
         pytest.raises(InvalidStatus) as refused,
-        guarded.viewer("final_ui", additional_headers=headers),
+        server.viewer("final_ui", additional_headers=headers),
     ):
         pass
-    answer = refused.value.response
-    assert answer.status_code == 401
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert b"final_ui" not in (answer.body or b"")
+    response = refused.value.response
+    assert response.status_code == 401
+    assert response.headers["content-type"] == "application/problem+json"
+    assert b"final_ui" not in (response.body or b"")
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_both_roles_get_one(guarded: RunningServer, door: AuthFixture, role: str) -> None:
-    with guarded.viewer("final_ui", additional_headers=door.bearer(role)) as viewer:
+def test_both_roles_get_one(server: RunningServer, auth: AuthFixture, role: str) -> None:
+    with server.viewer("final_ui", additional_headers=auth.bearer(role)) as viewer:
         assert viewer.next_frame().rows("final_ui")[0]["name"] == "canary"
 
 
 def _end(viewer: Viewer) -> tuple[int, str]:
-    """With which code and reason a socket is closed."""
+    """Return code and reason of the close frame."""
     try:
         while True:
             viewer.next_frame()
@@ -221,86 +221,89 @@ def _end(viewer: Viewer) -> tuple[int, str]:
 
 @pytest.mark.parametrize("subscribed", [True, False])
 def test_a_socket_ends_when_its_token_is_revoked(
-    guarded: RunningServer,
-    door: AuthFixture,
+    server: RunningServer,
+    auth: AuthFixture,
     subscribed: bool,  # noqa: FBT001
 ) -> None:
-    door.token("short", "viewer")
-    headers = door.bearer("short")
+    auth.token("short", "viewer")
+    headers = auth.bearer("short")
     tables = ("final_ui",) if subscribed else ()
     with (
-        guarded.viewer(*tables, additional_headers=headers) as gone,
-        guarded.viewer("final_ui", additional_headers=door.bearer("viewer")) as stays,
+        server.viewer(*tables, additional_headers=headers) as gone,
+        server.viewer("final_ui", additional_headers=auth.bearer("viewer")) as stays,
     ):
         if subscribed:
             gone.next_frame()
-        door.revoke("short")
+        auth.revoke("short")
         began = time.monotonic()
-        assert _end(gone) == (4401, "your token or session does not count any more")
+        assert _end(gone) == (
+            4401,
+            "Unauthorized: this token or session has ended.",
+        )
         assert time.monotonic() - began < 5
         stays.next_frame("heartbeat")
 
 
-def test_a_socket_ends_when_its_token_expires(guarded: RunningServer, door: AuthFixture) -> None:
-    door.token("brief", "viewer", life_s=2)
-    with guarded.viewer("final_ui", additional_headers=door.bearer("brief")) as viewer:
+def test_a_socket_ends_when_its_token_expires(server: RunningServer, auth: AuthFixture) -> None:
+    auth.token("brief", "viewer", lifetime_s=2)
+    with server.viewer("final_ui", additional_headers=auth.bearer("brief")) as viewer:
         assert _end(viewer)[0] == 4401
 
 
-def test_one_that_takes_nothing_is_cut_off(door: AuthFixture) -> None:
-    """The close frame would wait behind the rows that it does not read."""
-    host = Catalog()
-    host.apply_state(live(1))
-    host.apply(chunk(1, 2000, *(user(n, name="x" * 5000) for n in range(2000))))
-    door.token("stalled", "viewer")
+def test_one_that_takes_nothing_is_cut_off(auth: AuthFixture) -> None:
+    """The close frame would wait behind unread rows."""
+    catalog = Catalog()
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 2000, *(user(n, name="x" * 5000) for n in range(2000))))
+    auth.token("stalled", "viewer")
     with ExitStack() as stack:
-        serving = stack.enter_context(run_server(host, send_buffer=4096, access=door.access()))
-        headers = door.bearer("stalled")
+        server = stack.enter_context(run_server(catalog, send_buffer=4096, access=auth.access()))
+        headers = auth.bearer("stalled")
         viewer = stack.enter_context(
-            serving.viewer(additional_headers=headers, max_queue=1, close_timeout=1)
+            server.viewer(additional_headers=headers, max_queue=1, close_timeout=1)
         )
         viewer.subscribe("users_ui")
         watching = stack.enter_context(
-            serving.viewer("orchestrator_status", additional_headers=door.bearer("viewer"))
+            server.viewer("orchestrator_status", additional_headers=auth.bearer("viewer"))
         )
         watching.next_frame()
-        assert serving.request("/api/v1/status", **door.bearer("viewer")).json()["viewers"] == 2
-        door.revoke("stalled")
+        assert server.request("/api/v1/status", **auth.bearer("viewer")).json()["viewers"] == 2
+        auth.revoke("stalled")
         until = time.monotonic() + 5
-        while serving.request("/api/v1/status", **door.bearer("viewer")).json()["viewers"] > 1:
-            assert time.monotonic() < until, "it is still there"
+        while server.request("/api/v1/status", **auth.bearer("viewer")).json()["viewers"] > 1:
+            assert time.monotonic() < until, "it is still connected"
             time.sleep(0.05)
 
 
-# --- before anything is known
+# --- before the tokens are loaded
 
 
 def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(
-    door: AuthFixture,
+    auth: AuthFixture,
 ) -> None:
-    known, door.identities.tokens.by_id = door.identities.tokens.by_id, None
-    door.identities.tokens.unavailable_reason = "there is no topic"
+    known, auth.identities.tokens.by_id = auth.identities.tokens.by_id, None
+    auth.identities.tokens.unavailable_reason = "there is no topic"
     try:
-        with run_server(access=door.access()) as serving:
-            answer = serving.request("/api/v1/status", **door.bearer("operator"))
-            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
-            assert "there is no topic" in answer.json()["detail"]
-            assert serving.request("/api/v1/status").status == 401
-            assert serving.request("/livez").status == 200
+        with run_server(access=auth.access()) as server:
+            response = server.request("/api/v1/status", **auth.bearer("operator"))
+            assert (response.status, response.headers["retry-after"]) == (503, "1")
+            assert "there is no topic" in response.json()["detail"]
+            assert server.request("/api/v1/status").status == 401
+            assert server.request("/livez").status == 200
     finally:
-        door.identities.tokens.by_id = known
+        auth.identities.tokens.by_id = known
 
 
 def test_a_token_of_a_newer_format_is_refused_by_name_and_others_go_on() -> None:
-    door = AuthFixture()
-    known = dict(door.identities.tokens.by_id or {})
+    auth = AuthFixture()
+    known = dict(auth.identities.tokens.by_id or {})
     access_topics.apply_token_record(
         known, b"00c0ffee", b'{"format": 2, "secret": {"kind": "key"}}'
     )
-    door.identities.tokens.by_id = known
-    door.texts["newer"] = "lj_00c0ffee_x"
-    with run_server(access=door.access()) as serving:
-        newer = serving.request("/api/v1/status", **door.bearer("newer"))
+    auth.identities.tokens.by_id = known
+    auth.texts["newer"] = "lj_00c0ffee_x"
+    with run_server(access=auth.access()) as server:
+        newer = server.request("/api/v1/status", **auth.bearer("newer"))
         assert newer.status == 401
         assert "it has format 2, this livejoin knows up to 1" in newer.json()["detail"]
-        assert serving.request("/api/v1/status", **door.bearer("viewer")).status == 200
+        assert server.request("/api/v1/status", **auth.bearer("viewer")).status == 200

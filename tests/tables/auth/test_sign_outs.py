@@ -1,4 +1,4 @@
-"""Sign-outs on their way to other servers: over a real broker, and where none answers."""
+"""Publishing sign-outs to other servers, with and without a broker."""
 
 import asyncio
 import time
@@ -15,34 +15,36 @@ def _until() -> float:
     return time.time() + 3600
 
 
-def test_one_that_is_told_is_known_to_whoever_reads_later(kafka: Kafka) -> None:
+def test_a_published_sign_out_is_read_by_later_servers(kafka: Kafka) -> None:
     names = Names("told")
     access_topics.create_topics(kafka, names)
-    telling = SignOutPublisher(kafka, names)
-    telling.on_topic_ready()
-    assert asyncio.run(telling.publish("a", _until())) == ""
+    publisher = SignOutPublisher(kafka, names)
+    publisher.on_topic_ready()
+    assert asyncio.run(publisher.publish("a", _until())) == ""
     assert list(access_topics.read_ended_sessions(kafka, names).sessions) == ["a"]
-    telling.close(10)
+    publisher.close(10)
 
 
-def test_one_waits_for_the_topic_and_makes_none(kafka: Kafka) -> None:
+def test_a_sign_out_waits_for_the_topic_and_does_not_create_it(kafka: Kafka) -> None:
     names = Names("told-late")
-    telling = SignOutPublisher(kafka, names)
-    assert "no topic told-late.access yet" in asyncio.run(telling.publish("a", _until()))
+    publisher = SignOutPublisher(kafka, names)
+    assert "topic told-late.access does not exist yet" in asyncio.run(
+        publisher.publish("a", _until())
+    )
     assert access_topics.read_ended_sessions(kafka, names).sessions == {}
     assert names.access not in kafka.topics()
     access_topics.create_topics(kafka, names)
-    telling.on_topic_ready()
-    telling.close(10)
+    publisher.on_topic_ready()
+    publisher.close(10)
     assert list(access_topics.read_ended_sessions(kafka, names).sessions) == ["a"]
 
 
-def test_where_nobody_answers_that_is_said(
+def test_an_unreachable_broker_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sign_outs, "_WAIT_S", 0.5)
-    telling = SignOutPublisher(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("nobody"))
-    telling.on_topic_ready()
-    assert asyncio.run(telling.publish("a", _until())) == "Kafka does not answer"
-    telling.close(0.1)
-    assert "known to nobody any more" in capsys.readouterr().out
+    publisher = SignOutPublisher(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("nobody"))
+    publisher.on_topic_ready()
+    assert asyncio.run(publisher.publish("a", _until())) == "Kafka does not answer"
+    publisher.close(0.1)
+    assert "was not published before shutdown" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""D8, small: how many may come in, and what becomes of those who take their time."""
+"""Connection limits and timeouts for slow or large requests (D8, small scale)."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tables.live_server import (
 )
 from tables.samples import chunk, final, live, user
 
-MOST_OF_ONE = 8
+MAX_PER_ADDRESS = 8
 
 
 def _has_other_addresses() -> bool:
@@ -38,75 +38,79 @@ def _has_other_addresses() -> bool:
         return False
 
 
-elsewhere = pytest.mark.skipif(not _has_other_addresses(), reason="the loopback has one address")
+needs_second_address = pytest.mark.skipif(
+    not _has_other_addresses(), reason="the loopback has one address only"
+)
 
 
 @pytest.fixture
-def inside() -> ConnectionLimits:
-    return ConnectionLimits(12, MOST_OF_ONE, 1000)
+def limits() -> ConnectionLimits:
+    return ConnectionLimits(12, MAX_PER_ADDRESS, 1000)
 
 
 @pytest.fixture
-def serving(inside: ConnectionLimits, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
-    monkeypatch.setattr(connection_limits, "ASK_S", 0.5)
-    monkeypatch.setattr(connection_limits, "TAKE_S", 0.5)
-    host = Catalog()
-    host.apply_state(live(1))
-    host.apply(chunk(1, 2, final(0, "Ada")))
-    with run_server(host, access=replace(insecure_access(), doors=inside)) as one:
+def server(limits: ConnectionLimits, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
+    monkeypatch.setattr(connection_limits, "REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(connection_limits, "WRITE_TIMEOUT_S", 0.5)
+    catalog = Catalog()
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 2, final(0, "Ada")))
+    with run_server(catalog, access=replace(insecure_access(), connection_limits=limits)) as one:
         yield one
 
 
-def _head(serving: RunningServer, more: str = "", method: str = "GET") -> bytes:
-    return f"{method} /livez HTTP/1.1\r\nHost: 127.0.0.1:{serving.port}\r\n{more}".encode()
+def _head(server: RunningServer, more: str = "", method: str = "GET") -> bytes:
+    return f"{method} /livez HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{more}".encode()
 
 
-# --- how many
+# --- number of connections
 
 
-@elsewhere
-def test_one_address_does_not_take_all_places(
-    serving: RunningServer, inside: ConnectionLimits
+@needs_second_address
+def test_one_address_cannot_use_all_connections(
+    server: RunningServer, limits: ConnectionLimits
 ) -> None:
     with ExitStack() as stack:
-        for _ in range(MOST_OF_ONE):
-            stack.enter_context(serving.connect_tcp("127.0.0.2"))
+        for _ in range(MAX_PER_ADDRESS):
+            stack.enter_context(server.connect_tcp("127.0.0.2"))
         until(
-            lambda: inside.open_by_address["127.0.0.2"] == MOST_OF_ONE, "they are inside", LIMIT_S
+            lambda: limits.open_by_address["127.0.0.2"] == MAX_PER_ADDRESS,
+            "they are connected",
+            LIMIT_S,
         )
-        assert serving.refuses_connection("127.0.0.2")
-        assert inside.refused == 1
-        assert serving.request("/livez").status == 200
-    until(lambda: inside.open_by_address["127.0.0.2"] == 0, "they have left", LIMIT_S)
+        assert server.refuses_connection("127.0.0.2")
+        assert limits.refused == 1
+        assert server.request("/livez").status == 200
+    until(lambda: limits.open_by_address["127.0.0.2"] == 0, "they are disconnected", LIMIT_S)
 
 
-@elsewhere
-def test_all_together_are_limited_too_and_places_become_free(
-    serving: RunningServer, inside: ConnectionLimits
+@needs_second_address
+def test_the_total_is_limited_and_closed_connections_free_it(
+    server: RunningServer, limits: ConnectionLimits
 ) -> None:
     with ExitStack() as stack:
         for n in range(12):
-            stack.enter_context(serving.connect_tcp(f"127.0.0.{2 + n % 2}"))
-        until(lambda: inside.open_by_address.total() == 12, "they are inside", LIMIT_S)
-        assert serving.refuses_connection()
-        assert inside.refused == 1
-    until(lambda: not inside.open_by_address, "they have left", LIMIT_S)
-    assert serving.request("/livez").status == 200
+            stack.enter_context(server.connect_tcp(f"127.0.0.{2 + n % 2}"))
+        until(lambda: limits.open_by_address.total() == 12, "they are connected", LIMIT_S)
+        assert server.refuses_connection()
+        assert limits.refused == 1
+    until(lambda: not limits.open_by_address, "they are disconnected", LIMIT_S)
+    assert server.request("/livez").status == 200
 
 
-def test_a_socket_holds_its_place_until_it_closes(
-    serving: RunningServer, inside: ConnectionLimits
+def test_a_websocket_is_counted_until_it_closes(
+    server: RunningServer, limits: ConnectionLimits
 ) -> None:
-    with serving.viewer("final_ui") as one:
+    with server.viewer("final_ui") as one:
         one.next_frame()
-        assert inside.open_by_address.total() == 1
-    until(lambda: not inside.open_by_address, "it has left", LIMIT_S)
+        assert limits.open_by_address.total() == 1
+    until(lambda: not limits.open_by_address, "it is disconnected", LIMIT_S)
 
 
-def test_those_who_come_too_fast_wait_and_then_go() -> None:
+def test_connections_over_the_rate_are_delayed_then_refused() -> None:
     now = 0.0
-    crowd = ConnectionLimits(10**6, 10**6, 100, clock=lambda: now)
-    waits = [crowd.acquire("here") for _ in range(3000)]
+    limits = ConnectionLimits(10**6, 10**6, 100, clock=lambda: now)
+    waits = [limits.acquire("here") for _ in range(3000)]
     assert waits[: connection_limits.NEW_CONNECTION_BURST] == pytest.approx(
         [0.0] * connection_limits.NEW_CONNECTION_BURST
     )
@@ -114,37 +118,37 @@ def test_those_who_come_too_fast_wait_and_then_go() -> None:
     assert come == sorted(come)
     assert 4.9 < come[-1] <= 5
     assert len(come) == pytest.approx(connection_limits.NEW_CONNECTION_BURST + 5 * 100, abs=1)
-    assert crowd.acquire("elsewhere") == 0
+    assert limits.acquire("elsewhere") == 0
     now += 10
-    assert crowd.acquire("here") == 0
+    assert limits.acquire("here") == 0
 
 
-def test_addresses_are_not_remembered_for_ever() -> None:
+def test_the_number_of_remembered_addresses_is_bounded() -> None:
     now = 0.0
-    crowd = ConnectionLimits(10**6, 10**6, 100, clock=lambda: now)
+    limits = ConnectionLimits(10**6, 10**6, 100, clock=lambda: now)
     for number in range(15_000):
         now += 0.01
-        crowd.acquire(str(number))
-    assert len(crowd._next_allowed_at) <= 10_001
+        limits.acquire(str(number))
+    assert len(limits._next_allowed_at) <= 10_001
 
 
-# --- slow ones
+# --- slow clients
 
 
 @pytest.mark.parametrize("sent", ["", "GET /li", "GET /livez HTTP/1.1\r\nHost: x\r\nX-A: "])
-def test_a_request_that_does_not_become_whole_is_cut_off(
-    serving: RunningServer, inside: ConnectionLimits, sent: str
+def test_an_incomplete_request_is_aborted(
+    server: RunningServer, limits: ConnectionLimits, sent: str
 ) -> None:
-    with serving.connect_tcp() as slow:
+    with server.connect_tcp() as slow:
         slow.sendall(sent.encode())
         assert read_until_closed(slow) == b""
-    until(lambda: not inside.open_by_address, "it has left", LIMIT_S)
+    until(lambda: not limits.open_by_address, "it is disconnected", LIMIT_S)
 
 
-def test_not_by_bytes_that_trickle_either(serving: RunningServer) -> None:
+def test_a_request_that_trickles_in_is_aborted(server: RunningServer) -> None:
     began = time.monotonic()
-    with serving.connect_tcp() as slow:
-        slow.sendall(_head(serving))
+    with server.connect_tcp() as slow:
+        slow.sendall(_head(server))
         try:
             while time.monotonic() < began + LIMIT_S:
                 slow.sendall(b"X: y\r\n")
@@ -154,9 +158,9 @@ def test_not_by_bytes_that_trickle_either(serving: RunningServer) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_nor_between_two_requests(serving: RunningServer) -> None:
-    with serving.connect_tcp() as slow:
-        slow.sendall(_head(serving, "\r\n"))
+def test_an_incomplete_second_request_is_aborted(server: RunningServer) -> None:
+    with server.connect_tcp() as slow:
+        slow.sendall(_head(server, "\r\n"))
         answer = b""
         while b"alive" not in answer:
             answer += slow.recv(65536)
@@ -164,53 +168,53 @@ def test_nor_between_two_requests(serving: RunningServer) -> None:
         assert read_until_closed(slow) == b""
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(serving: RunningServer) -> None:
-    with serving.connect_tcp() as slow:
+def test_an_incomplete_body_is_aborted(server: RunningServer) -> None:
+    with server.connect_tcp() as slow:
         head = _head(
-            serving, "content-type: application/json\r\ncontent-length: 100\r\n\r\n", "POST"
+            server, "content-type: application/json\r\ncontent-length: 100\r\n\r\n", "POST"
         )
         slow.sendall(head.replace(b"/livez", b"/api/v1/session") + b"{")
         assert b"HTTP/1.1 200" not in read_until_closed(slow)
 
 
-def test_who_does_not_take_an_answer_is_cut_off(
-    inside: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
+def test_a_client_that_does_not_read_its_response_is_aborted(
+    limits: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limits, "TAKE_S", 0.5)
-    host = Catalog()
-    host.apply_state(live(1))
-    host.apply(chunk(1, 3000, *(user(n, name="x" * 5000) for n in range(3000))))
-    access = replace(insecure_access(), doors=inside)
-    with run_server(host, send_buffer=4096, access=access) as one, one.connect_tcp() as slow:
+    monkeypatch.setattr(connection_limits, "WRITE_TIMEOUT_S", 0.5)
+    catalog = Catalog()
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 3000, *(user(n, name="x" * 5000) for n in range(3000))))
+    access = replace(insecure_access(), connection_limits=limits)
+    with run_server(catalog, send_buffer=4096, access=access) as one, one.connect_tcp() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(_head(one, "\r\n").replace(b"/livez", b"/api/v1/tables/users_ui"))
-        until(lambda: inside.open_by_address.total() == 1, "it is inside", LIMIT_S)
-        until(lambda: not inside.open_by_address, "it is cut off", LIMIT_S)
+        until(lambda: limits.open_by_address.total() == 1, "it is connected", LIMIT_S)
+        until(lambda: not limits.open_by_address, "it is aborted", LIMIT_S)
 
 
-# --- large ones
+# --- large requests and frames
 
 
-def test_headers_have_a_limit(serving: RunningServer) -> None:
-    with serving.connect_tcp() as large:
-        large.sendall(_head(serving, "X: ").ljust(connection_limits.MAX_HEADER_BYTES + 1, b"x"))
+def test_headers_are_limited(server: RunningServer) -> None:
+    with server.connect_tcp() as large:
+        large.sendall(_head(server, "X: ").ljust(connection_limits.MAX_HEADER_BYTES + 1, b"x"))
         assert read_until_closed(large).startswith(b"HTTP/1.1 400")
-    with serving.connect_tcp() as whole:
-        whole.sendall(_head(serving, "X: ").ljust(connection_limits.MAX_HEADER_BYTES, b"x"))
+    with server.connect_tcp() as whole:
+        whole.sendall(_head(server, "X: ").ljust(connection_limits.MAX_HEADER_BYTES, b"x"))
         whole.sendall(b"\r\n\r\n")
         assert b"HTTP/1.1 200" in read_until_closed(whole)
 
 
-def _opened(serving: RunningServer) -> socket.socket:
-    """A socket without a library that would keep us from breaking the rules."""
-    raw = serving.connect_tcp()
+def _opened(server: RunningServer) -> socket.socket:
+    """Open a WebSocket without a library, so that tests can violate the protocol."""
+    raw = server.connect_tcp()
     key = "dGhlIHNhbXBsZSBub25jZQ=="
     more = (
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: livejoin.v1\r\n"
         "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
     )
-    raw.sendall(_head(serving, more).replace(b"/livez", b"/api/v1/live"))
+    raw.sendall(_head(server, more).replace(b"/livez", b"/api/v1/live"))
     head = b""
     while b"\r\n\r\n" not in head:
         head += raw.recv(4096)
@@ -220,33 +224,33 @@ def _opened(serving: RunningServer) -> socket.socket:
 
 
 def _closed_with(raw: socket.socket) -> int:
-    """The code of the close frame that comes."""
+    """Return the code of the server's close frame."""
     found = read_until_closed(raw)
     at = found.index(b"\x88")
     return int(struct.unpack("!H", found[at + 2 : at + 4])[0])
 
 
-def test_a_frame_of_64_mb_is_refused_by_its_head(serving: RunningServer) -> None:
-    with _opened(serving) as raw:
+def test_a_frame_of_64_mb_is_refused_by_its_header(server: RunningServer) -> None:
+    with _opened(server) as raw:
         raw.sendall(b"\x81\xff" + struct.pack("!Q", 64 << 20) + b"mask" + b"x" * 1000)
         assert _closed_with(raw) == 1009
 
 
-def test_so_is_one_in_pieces(serving: RunningServer) -> None:
-    with _opened(serving) as raw:
+def test_a_large_fragmented_message_is_refused(server: RunningServer) -> None:
+    with _opened(server) as raw:
         piece = b"\xfe" + struct.pack("!H", 40_000) + b"\0\0\0\0" + b"x" * 40_000
         raw.sendall(b"\x01" + piece + b"\x00" + piece)
         assert _closed_with(raw) == 1009
 
 
-def test_what_is_compressed_is_not_unpacked(serving: RunningServer) -> None:
-    with _opened(serving) as raw:
+def test_a_compressed_frame_is_refused(server: RunningServer) -> None:
+    with _opened(server) as raw:
         raw.sendall(b"\xc1\x84" + b"mask" + os.urandom(4))
         assert _closed_with(raw) == 1002
 
 
-def test_subscriptions_without_end_end(serving: RunningServer) -> None:
-    with serving.viewer("final_ui") as one, serving.viewer("final_ui") as other:
+def test_a_flood_of_subscriptions_closes_the_socket(server: RunningServer) -> None:
+    with server.viewer("final_ui") as one, server.viewer("final_ui") as other:
         one.next_frame()
         try:
             for _ in range(10_000):
@@ -256,12 +260,12 @@ def test_subscriptions_without_end_end(serving: RunningServer) -> None:
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else None
         assert code == 1008
-        serving.apply(1, 3, final(0, "Grace", 1))
+        server.apply(1, 3, final(0, "Grace", 1))
         while other.next_frame("data").kinds != [("final_ui", "upsert")]:
             pass
 
 
-def test_one_may_ask_again_after_a_while() -> None:
+def test_subscriptions_are_allowed_again_after_a_while() -> None:
     now = 0.0
     asks = viewer.SubscriptionLimit(lambda: now)
     for _ in range(viewer.SUBSCRIPTION_BURST):
@@ -272,8 +276,8 @@ def test_one_may_ask_again_after_a_while() -> None:
         asks.count()
 
 
-def test_a_subscription_has_a_limit_of_its_own(serving: RunningServer) -> None:
-    with serving.viewer() as one:
+def test_a_subscription_message_is_limited(server: RunningServer) -> None:
+    with server.viewer() as one:
         one.connection.send(json.dumps({"subscribe": ["final_ui"] * 10_000}))
         try:
             while True:
@@ -283,14 +287,14 @@ def test_a_subscription_has_a_limit_of_its_own(serving: RunningServer) -> None:
         assert code == 1009
 
 
-def test_handshakes_that_are_refused_fill_no_log(
-    serving: RunningServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+def test_refused_handshakes_log_nothing(
+    server: RunningServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with serving.connect_tcp() as raw:
+    with server.connect_tcp() as raw:
         more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         more += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://evil.example\r\n\r\n"
-        raw.sendall(_head(serving, more).replace(b"/livez", b"/api/v1/live"))
+        raw.sendall(_head(server, more).replace(b"/livez", b"/api/v1/live"))
         assert read_until_closed(raw).startswith(b"HTTP/1.1 403")
-    assert serving.request("/livez").status == 200
+    assert server.request("/livez").status == 200
     assert [one.message for one in caplog.records] == []
     assert "ASGI" not in capfd.readouterr().err

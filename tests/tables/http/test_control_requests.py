@@ -1,4 +1,4 @@
-"""Requests by HTTP: all are written to the control topic, and answered by what became of them."""
+"""Control requests over HTTP are written to the control topic and answered with their outcome."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ TOPICS = ("asking.users", "asking.accounts")
 
 
 @pytest.fixture(scope="module")
-def shown(kafka: Kafka) -> Iterator[RunningServer]:
+def server(kafka: Kafka) -> Iterator[RunningServer]:
     kafka.create_topic("control")
     for topic in TOPICS:
         kafka.create_topic(topic, partitions=2)
@@ -32,58 +32,60 @@ def shown(kafka: Kafka) -> Iterator[RunningServer]:
         yield one
 
 
-def post(shown: RunningServer, path: str, body: bytes, **headers: str) -> HttpResponse:
-    return shown.request(f"/api/v1/{path}", "POST", body, **{**JSON, **headers})
+def post(server: RunningServer, path: str, body: bytes, **headers: str) -> HttpResponse:
+    return server.request(f"/api/v1/{path}", "POST", body, **{**JSON, **headers})
 
 
-def written(kafka: Kafka) -> list[Message]:
-    """All messages of the control topic."""
+def control_messages(kafka: Kafka) -> list[Message]:
+    """Return all messages of the control topic."""
     consumer = kafka.reader("test")
-    found: list[Message] = []
+    messages: list[Message] = []
     try:
         consumer.assign([TopicPartition("control", 0, 0)])
 
         def ended() -> bool:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
-                found.append(message)
+                messages.append(message)
             return message is not None and message.error() is not None
 
         until(ended, "the end of the control topic")
     finally:
         consumer.close()
-    return found
+    return messages
 
 
-def decided(
-    shown: RunningServer, kafka: Kafka, outcome: Outcome, reason: str = ""
+def decide_next(
+    server: RunningServer, kafka: Kafka, outcome: Outcome, reason: str = ""
 ) -> threading.Thread:
-    """Decide on the next message that is written, as a leader would."""
-    before = len(written(kafka))
+    """Decide the next message, as a leader would."""
+    before = len(control_messages(kafka))
 
     def decide_on() -> None:
-        new = until(lambda: written(kafka)[before:], "the message")
+        new = until(lambda: control_messages(kafka)[before:], "the message")
         origin = Origin(new[0].offset() or 0, 1.0, "http", "{}")
         row = {
             **Reply(origin, outcome, 1.0, reason, 7).control_raw_row(),
             "_id": f"{origin.offset:012d}",
         }
-        shown.run_on_loop(lambda host: host.system.put_control_messages([row]))
+        server.run_on_loop(lambda host: host.system.put_control_messages([row]))
 
     thread = threading.Thread(target=decide_on)
     thread.start()
     return thread
 
 
-def test_a_message_is_written_as_it_came_with_who_asked(shown: RunningServer, kafka: Kafka) -> None:
-    thread = decided(shown, kafka, "accepted")
-    answer = post(shown, "control", b'{ "joinType": "inner" }', **{"livejoin-client": "cli"})
+def test_a_message_is_written_unchanged_with_its_requester(
+    server: RunningServer, kafka: Kafka
+) -> None:
+    thread = decide_next(server, kafka, "accepted")
+    response = post(server, "control", b'{ "joinType": "inner" }', **{"livejoin-client": "cli"})
     thread.join()
-    (last,) = written(kafka)[-1:]
+    (last,) = control_messages(kafka)[-1:]
     assert last.value() == b'{ "joinType": "inner" }'
     assert last.headers() == [("livejoin-by", b"cli 127.0.0.1")]
-    assert answer.status == 200
-    assert answer.json() == {
+    assert response.status == 200
+    assert response.json() == {
         "offset": last.offset(),
         "outcome": "accepted",
         "reason": None,
@@ -91,13 +93,13 @@ def test_a_message_is_written_as_it_came_with_who_asked(shown: RunningServer, ka
     }
 
 
-def test_a_rejection_is_a_problem_with_its_reason(shown: RunningServer, kafka: Kafka) -> None:
-    thread = decided(shown, kafka, "rejected", "because")
-    answer = post(shown, "control", b"{")
+def test_a_rejection_is_a_problem_with_its_reason(server: RunningServer, kafka: Kafka) -> None:
+    thread = decide_next(server, kafka, "rejected", "because")
+    response = post(server, "control", b"{")
     thread.join()
-    assert answer.status == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["detail"] == "because"
+    assert response.status == 422
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"] == "because"
 
 
 @pytest.mark.parametrize(
@@ -108,26 +110,26 @@ def test_a_rejection_is_a_problem_with_its_reason(shown: RunningServer, kafka: K
         (b'{"expectedGeneration": 3}', {"expectedGeneration": 3, "action": "rollback"}),
     ],
 )
-def test_a_rollback_is_a_message_too(
-    body: bytes, expected: dict[str, Any], shown: RunningServer, kafka: Kafka
+def test_a_rollback_is_written_as_a_control_message(
+    body: bytes, expected: dict[str, Any], server: RunningServer, kafka: Kafka
 ) -> None:
-    thread = decided(shown, kafka, "live", "rolled back")
-    assert post(shown, "rollback", body).json()["outcome"] == "live"
+    thread = decide_next(server, kafka, "live", "rolled back")
+    assert post(server, "rollback", body).json()["outcome"] == "live"
     thread.join()
-    assert json.loads(written(kafka)[-1].value() or b"") == expected
+    assert json.loads(control_messages(kafka)[-1].value() or b"") == expected
 
 
-def test_what_is_no_json_is_not_written(shown: RunningServer, kafka: Kafka) -> None:
-    before = len(written(kafka))
+def test_a_body_that_is_not_json_is_not_written(server: RunningServer, kafka: Kafka) -> None:
+    before = len(control_messages(kafka))
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        assert post(shown, "control", b"{}", **{"content-type": kind}).status == 415
-    assert post(shown, "control", b" " * (MAX_BYTES + 1)).status == 413
-    assert len(written(kafka)) == before
+        assert post(server, "control", b"{}", **{"content-type": kind}).status == 415
+    assert post(server, "control", b" " * (MAX_BYTES + 1)).status == 413
+    assert len(control_messages(kafka)) == before
 
 
 @pytest.mark.parametrize("path", ["control", "preview", "rollback"])
-def test_reading_what_is_for_asking_is_no_method(path: str, shown: RunningServer) -> None:
-    assert shown.request(f"/api/v1/{path}").status == 405
+def test_control_routes_do_not_accept_get(path: str, server: RunningServer) -> None:
+    assert server.request(f"/api/v1/{path}").status == 405
 
 
 def live(users: str, accounts: str) -> State:
@@ -138,40 +140,38 @@ def live(users: str, accounts: str) -> State:
     return decide(state, CaughtUp(1, 0))
 
 
-def test_a_preview_says_what_would_be_done_and_writes_nothing(
-    shown: RunningServer, kafka: Kafka
-) -> None:
-    before = len(written(kafka))
-    shown.follow(live(*TOPICS))
-    plan = post(shown, "preview", b'{"joinType": "inner"}').json()
+def test_a_preview_returns_the_plan_and_writes_nothing(server: RunningServer, kafka: Kafka) -> None:
+    before = len(control_messages(kafka))
+    server.follow(live(*TOPICS))
+    plan = post(server, "preview", b'{"joinType": "inner"}').json()
     assert plan["outcome"] == "accepted"
     assert plan["build"] == "generation 2, asking.users inner asking.accounts"
     assert plan["topics"]["asking.users"] == {"exists": True, "partitions": 2, "records": 0}
     assert plan["slots"]["needed"] == 7
-    plan = post(shown, "preview", b'{"usersTopic": "asking.user"}').json()
+    plan = post(server, "preview", b'{"usersTopic": "asking.user"}').json()
     assert (plan["outcome"], plan["reason"]) == (
         "rejected",
         'topic "asking.user" does not exist, did you mean asking.users?',
     )
-    assert post(shown, "preview", b'{"joinType": 5}').status == 422
-    assert len(written(kafka)) == before
+    assert post(server, "preview", b'{"joinType": 5}').status == 422
+    assert len(control_messages(kafka)) == before
 
 
-def test_without_kafka_asking_is_a_problem_that_says_so() -> None:
+def test_a_request_without_kafka_is_a_503_problem() -> None:
     with run_server() as alone:
-        answer = post(alone, "control", b"{}")
-        assert answer.status == 503
-        assert "cannot be written" in answer.json()["detail"]
+        response = post(alone, "control", b"{}")
+        assert response.status == 503
+        assert "cannot write to control topic" in response.json()["detail"]
 
 
-def test_the_schema_of_a_message_is_published(shown: RunningServer) -> None:
-    schema = shown.request("/api/v1/schema/control.json").json()
+def test_the_schema_of_control_messages_is_served(server: RunningServer) -> None:
+    schema = server.request("/api/v1/schema/control.json").json()
     assert set(schema["properties"]) == set(FIELDS)
 
 
-def test_generations_are_listed_the_newest_first(shown: RunningServer) -> None:
+def test_generations_are_listed_newest_first(server: RunningServer) -> None:
     rows = {n: {"generation": n, "state": "live", "requestedAt": 1000} for n in (9, 10)}
-    shown.run_on_loop(lambda host: host.system.put_generations(rows))
-    found = shown.request("/api/v1/generations").json()["generations"]
-    assert [row["generation"] for row in found][:2] == [10, 9]
-    assert found[0]["requestedAt"] == "1970-01-01T00:00:01.000Z"
+    server.run_on_loop(lambda host: host.system.put_generations(rows))
+    messages = server.request("/api/v1/generations").json()["generations"]
+    assert [row["generation"] for row in messages][:2] == [10, 9]
+    assert messages[0]["requestedAt"] == "1970-01-01T00:00:01.000Z"

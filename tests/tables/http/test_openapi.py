@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the server does, neither more nor less."""
+"""The OpenAPI document matches the server's routes and responses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,43 +22,45 @@ from tables.live_server import RULES, HttpResponse, RunningServer, application, 
 from tables.samples import chunk, final, line, live, reject, user
 
 DOCUMENT = openapi.document()
-UNDESCRIBED = {"/"}  # the page; what is mounted (its files) and the socket are no routes of HTTP
+UNDESCRIBED = {"/"}  # the page; its files and the WebSocket are not HTTP routes
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"a": 1}', 5), Message(0, 1, None, 6)]}})
 GETS = [path for path, item in DOCUMENT["paths"].items() if "get" in item]
 POSTS = [path for path, one in DOCUMENT["paths"].items() if "requestBody" in one.get("post", {})]
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[RunningServer]:
-    host = Catalog()
-    host.apply_state(live(3))
-    host.apply(chunk(3, 5, user(0, age=41), final(0, "Ada"), reject("users", 2)))
-    host.system.add_log_lines([line(1)])
-    host.set_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
-    host.system.put_generations({3: {"generation": 3, "state": "live"}})
-    with run_server(host, kafka=KAFKA) as serving:
-        yield serving
+def server() -> Iterator[RunningServer]:
+    catalog = Catalog()
+    catalog.apply_state(live(3))
+    catalog.apply(chunk(3, 5, user(0, age=41), final(0, "Ada"), reject("users", 2)))
+    catalog.system.add_log_lines([line(1)])
+    catalog.set_status({"state": "live", "generation": 3, "progress": 100, "message": "live"})
+    catalog.system.put_generations({3: {"generation": 3, "state": "live"}})
+    with run_server(catalog, kafka=KAFKA) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def waiting() -> Iterator[RunningServer]:
-    with run_server(kafka=KAFKA) as serving:
-        yield serving
+def idle_server() -> Iterator[RunningServer]:
+    with run_server(kafka=KAFKA) as server:
+        yield server
 
 
-def test_every_route_is_described_and_nothing_else() -> None:
-    host = Catalog()
+def test_the_document_describes_exactly_the_routes() -> None:
+    catalog = Catalog()
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
-    asking = ControlProducer(nowhere, RULES, Limits(), host, RequestSigner(nowhere, RULES.names))
-    routes = [one for one in application(host, asking).routes if isinstance(one, Route)]
-    served_there = {
+    producer = ControlProducer(
+        nowhere, RULES, Limits(), catalog, RequestSigner(nowhere, RULES.names)
+    )
+    routes = [one for one in application(catalog, producer).routes if isinstance(one, Route)]
+    served = {
         (route.path, method.lower())
         for route in routes
         for method in (route.methods or set()) - {"HEAD"}
         if route.path not in UNDESCRIBED
     }
     described = {(path, verb) for path, item in DOCUMENT["paths"].items() for verb in item}
-    assert described == served_there
+    assert described == served
 
 
 def _nodes(node: Any) -> Iterator[dict[str, Any]]:
@@ -78,20 +80,22 @@ def _resolved(reference: str) -> Any:
     return found
 
 
-def test_every_reference_leads_somewhere_and_every_schema_is_referred_to() -> None:
+def test_every_reference_resolves_and_every_schema_is_used() -> None:
     references = {node["$ref"] for node in _nodes(DOCUMENT) if "$ref" in node}
     assert all(isinstance(_resolved(one), dict) for one in references)
     schemas = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
     assert references == schemas
 
 
-def test_the_document_has_what_openapi_asks_for() -> None:
+def test_the_document_has_the_fields_openapi_requires() -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
     assert {"title", "version"} <= DOCUMENT["info"].keys()
     operations = [one for item in DOCUMENT["paths"].values() for one in item.values()]
     ids = [one["operationId"] for one in operations]
     assert len(set(ids)) == len(ids)
-    assert all(answer["description"] for one in operations for answer in one["responses"].values())
+    assert all(
+        response["description"] for one in operations for response in one["responses"].values()
+    )
     for path, item in DOCUMENT["paths"].items():
         for operation in item.values():
             named = [one for one in operation.get("parameters", []) if one["in"] == "path"]
@@ -99,7 +103,7 @@ def test_the_document_has_what_openapi_asks_for() -> None:
             assert all(one["required"] for one in named)
 
 
-def test_the_parameters_and_formats_of_a_table_are_those_that_are_known() -> None:
+def test_the_parameters_and_formats_of_a_table_query_are_documented() -> None:
     operation = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]
     described = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
     assert described == set(PARAMETERS)
@@ -109,7 +113,7 @@ def test_the_parameters_and_formats_of_a_table_are_those_that_are_known() -> Non
 
 
 def _example(path: str, **instead: str) -> str:
-    """The address of the documented example."""
+    """Return the URL of the documented example."""
     query: dict[str, Any] = {}
     for one in DOCUMENT["paths"][path]["get"].get("parameters", []):
         if one["in"] == "path":
@@ -119,13 +123,13 @@ def _example(path: str, **instead: str) -> str:
     return f"{path}?{urlencode(query | instead)}"
 
 
-def _documented(path: str, verb: str, answer: HttpResponse) -> dict[str, Any]:
-    """The documented shape of an answer."""
+def _documented(path: str, verb: str, response: HttpResponse) -> dict[str, Any]:
+    """Return the documented schema of a response."""
     responses = DOCUMENT["paths"][path][verb]["responses"]
-    assert str(answer.status) in responses
-    content = responses[str(answer.status)].get("content", {})
-    assert answer.headers["content-type"] in content
-    shape: dict[str, Any] = content[answer.headers["content-type"]].get("schema", {})
+    assert str(response.status) in responses
+    content = responses[str(response.status)].get("content", {})
+    assert response.headers["content-type"] in content
+    shape: dict[str, Any] = content[response.headers["content-type"]].get("schema", {})
     return shape
 
 
@@ -141,7 +145,7 @@ TYPES: dict[str, Any] = {
 
 
 def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
-    """Where a value is not of its shape; nothing where it is. Knows what the document uses."""
+    """Return where a value violates its schema, or an empty string; supports what we use."""
     if "$ref" in shape:
         return _misfit(value, _resolved(shape["$ref"]), where)
     if "anyOf" in shape:
@@ -171,13 +175,13 @@ def _misfit(value: Any, shape: dict[str, Any], where: str = "") -> str:
     return next((wrong for part in parts if (wrong := _misfit(*part))), "")
 
 
-def _fits(path: str, verb: str, answer: HttpResponse) -> None:
-    shape = _documented(path, verb, answer)
-    if answer.headers["content-type"].endswith(("/json", "+json")):
-        assert _misfit(answer.json(), shape) == ""
+def _fits(path: str, verb: str, response: HttpResponse) -> None:
+    shape = _documented(path, verb, response)
+    if response.headers["content-type"].endswith(("/json", "+json")):
+        assert _misfit(response.json(), shape) == ""
 
 
-def test_the_check_itself_finds_what_does_not_fit() -> None:
+def test_the_schema_check_finds_mismatches() -> None:
     table: dict[str, Any] = {"table": "users_ui", "generation": 1, "seq": 1, "total": 1}
     shape = {"$ref": "#/components/schemas/Table"}
     assert _misfit({**table, "rows": [{"age": 1}]}, shape) == ""
@@ -189,37 +193,41 @@ def test_the_check_itself_finds_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_documented_call_is_answered_as_documented(shown: RunningServer, path: str) -> None:
-    answer = shown.request(_example(path))
-    assert answer.status == 200
-    _fits(path, "get", answer)
+def test_a_documented_example_returns_the_documented_response(
+    server: RunningServer, path: str
+) -> None:
+    response = server.request(_example(path))
+    assert response.status == 200
+    _fits(path, "get", response)
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_also_before_anything_is_live(waiting: RunningServer, path: str) -> None:
-    _fits(path, "get", waiting.request(_example(path)))
+def test_responses_before_anything_is_live_are_documented(
+    idle_server: RunningServer, path: str
+) -> None:
+    _fits(path, "get", idle_server.request(_example(path)))
 
 
 @pytest.mark.parametrize("path", GETS)
-def test_a_stranger_is_refused_as_documented(shown: RunningServer, path: str) -> None:
-    answer = shown.request(_example(path), Origin="http://evil.example")
-    assert answer.status == 403
-    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+def test_a_refused_origin_gets_the_documented_response(server: RunningServer, path: str) -> None:
+    response = server.request(_example(path), Origin="http://evil.example")
+    assert response.status == 403
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
 @pytest.mark.parametrize("table", spec.TABLES)
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_table_and_format_is_as_documented(
-    shown: RunningServer, table: str, form: str
+def test_every_table_and_format_matches_the_document(
+    server: RunningServer, table: str, form: str
 ) -> None:
-    answer = shown.request(f"/api/v1/tables/{table}?format={form}")
-    assert answer.status == 200
-    _fits("/api/v1/tables/{name}", "get", answer)
+    response = server.request(f"/api/v1/tables/{table}?format={form}")
+    assert response.status == 200
+    _fits("/api/v1/tables/{name}", "get", response)
     headers = DOCUMENT["paths"]["/api/v1/tables/{name}"]["get"]["responses"]["200"]["headers"]
-    assert headers.keys() <= answer.headers.keys()
+    assert headers.keys() <= response.headers.keys()
     if form == "json":
         row = DOCUMENT["components"]["schemas"][f"Row_{table}"]
-        assert [_misfit(one, row) for one in answer.json()["rows"] if _misfit(one, row)] == []
+        assert [_misfit(one, row) for one in response.json()["rows"] if _misfit(one, row)] == []
 
 
 @pytest.mark.parametrize(
@@ -230,38 +238,36 @@ def test_every_table_and_format_is_as_documented(
         ("/api/v1/topics", {"x": "1"}, 400),
     ],
 )
-def test_a_wrong_call_is_refused_as_documented(
-    shown: RunningServer, path: str, instead: dict[str, str], status: int
+def test_an_invalid_request_gets_the_documented_response(
+    server: RunningServer, path: str, instead: dict[str, str], status: int
 ) -> None:
-    answer = shown.request(_example(path, **instead))
-    assert answer.status == status
-    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+    response = server.request(_example(path, **instead))
+    assert response.status == status
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
 @pytest.mark.parametrize(
     ("path", "there"),
     [("/api/v1/tables/{name}", "tables/nope"), ("/api/v1/topics/{name}/peek", "topics/nope/peek")],
 )
-def test_what_is_not_there_is_refused_as_documented(
-    shown: RunningServer, path: str, there: str
+def test_a_missing_resource_gets_the_documented_response(
+    server: RunningServer, path: str, there: str
 ) -> None:
-    answer = shown.request(f"/api/v1/{there}")
-    assert answer.status == 404
-    assert _misfit(answer.json(), _documented(path, "get", answer)) == ""
+    response = server.request(f"/api/v1/{there}")
+    assert response.status == 404
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_request_that_is_no_message_is_refused_as_documented(
-    shown: RunningServer, path: str
-) -> None:
+def test_an_invalid_body_gets_the_documented_response(server: RunningServer, path: str) -> None:
     for body, kind, status in (
         (b"{}", "text/plain", 415),
         (b"x" * (MAX_BYTES + 1), "application/json", 413),
     ):
-        answer = shown.request(path, "POST", body, **{"content-type": kind})
-        assert answer.status == status
-        assert _misfit(answer.json(), _documented(path, "post", answer)) == ""
+        response = server.request(path, "POST", body, **{"content-type": kind})
+        assert response.status == status
+        assert _misfit(response.json(), _documented(path, "post", response)) == ""
 
 
-def test_it_is_served(shown: RunningServer) -> None:
-    assert shown.request("/openapi.json").json() == DOCUMENT
+def test_the_document_is_served(server: RunningServer) -> None:
+    assert server.request("/openapi.json").json() == DOCUMENT

@@ -73,49 +73,49 @@ def gate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gat
 
 
 @pytest.fixture
-def shown(gate: Gate) -> Iterator[RunningServer]:
-    host = Catalog(logs_kept=100, rejects_kept=100)
-    host.apply_state(live(1))
-    host.apply(chunk(1, COUNT, *(final(number, "Ada", 0) for number in range(COUNT))))
-    with run_server(host) as serving:
+def server(gate: Gate) -> Iterator[RunningServer]:
+    catalog = Catalog(logs_kept=100, rejects_kept=100)
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, COUNT, *(final(number, "Ada", 0) for number in range(COUNT))))
+    with run_server(catalog) as server:
         try:
-            yield serving
+            yield server
         finally:
             gate.open()  # or a test that fails would wait for it
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_table_that_is_read_keeps_nobody_waiting(
-    shown: RunningServer, gate: Gate, form: str
+    server: RunningServer, gate: Gate, form: str
 ) -> None:
-    with ThreadPoolExecutor() as others, shown.viewer("final_ui") as viewer:
+    with ThreadPoolExecutor() as others, server.viewer("final_ui") as viewer:
         viewer.next_frame()
         gate.shut()
-        reading = others.submit(shown.request, f"/api/v1/tables/final_ui?format={form}")
+        reading = others.submit(server.request, f"/api/v1/tables/final_ui?format={form}")
         assert gate.there.wait(LIMIT_S)
         try:
-            assert shown.request("/livez").status == 200
-            shown.apply(1, COUNT + 1, final(0, "Grace", 1))
+            assert server.request("/livez").status == 200
+            server.apply(1, COUNT + 1, final(0, "Grace", 1))
             assert [row["name"] for row in viewer.next_frame("data").rows("final_ui")] == ["Grace"]
             assert not reading.done()
         finally:
             gate.open()
-        answer = reading.result(LIMIT_S)
-    assert (answer.status, answer.headers["livejoin-total"]) == (200, str(COUNT))
-    assert answer.body.count(b"Ada") >= COUNT - 1
+        response = reading.result(LIMIT_S)
+    assert (response.status, response.headers["livejoin-total"]) == (200, str(COUNT))
+    assert response.body.count(b"Ada") >= COUNT - 1
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
 def test_rows_become_text_in_runs(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a run becomes Python's objects and text, the interpreter does nothing else."""
     runs: list[int] = []
-    whole = row_formats.rows
+    whole = row_formats.to_json_rows
 
     def counted(table: pa.Table) -> list[dict[str, Any]]:
         runs.append(table.num_rows)
         return whole(table)
 
-    monkeypatch.setattr(row_formats, "rows", counted)
+    monkeypatch.setattr(row_formats, "to_json_rows", counted)
     table = pa.table({"_id": [f"0-{number}" for number in range(25_000)]})
     found = query.run(query.parse({}, table.schema), table)
     text = b"".join(FORMATS[form].write(found, {"table": "final_ui"})).decode()

@@ -1,6 +1,6 @@
-"""Topics and their newest messages: how they are shown, and how few are read for it.
+"""The topic list and peeks, and how few messages a peek reads.
 
-The calls to Kafka themselves are tested over a real broker, in tests/scenarios/test_topics.py.
+The calls to Kafka itself are tested with a real broker, in tests/scenarios/test_topics.py.
 """
 
 import json
@@ -33,7 +33,7 @@ RULES = TopicRules(Names("livejoin"), "control")
 FEW = TopicRules(Names("livejoin"), "control", ("crm.*",))
 
 
-# --- what is shown
+# --- rows
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,7 @@ FEW = TopicRules(Names("livejoin"), "control", ("crm.*",))
         ("_schemas", "data", None),
     ],
 )
-def test_a_topic_is_shown_as_what_it_is_to_livejoin(
-    topic: str, every: str | None, few: str | None
-) -> None:
+def test_the_kind_of_a_topic(topic: str, every: str | None, few: str | None) -> None:
     assert (topic_kind(topic, RULES), topic_kind(topic, FEW)) == (every, few)
 
 
@@ -66,12 +64,12 @@ def test_the_row_of_a_topic() -> None:
     }
 
 
-def test_the_row_of_a_topic_that_may_not_be_read_says_so() -> None:
+def test_the_row_of_an_unreadable_topic_has_the_reason() -> None:
     found = topic_row(Topic("users", "id", (0,), readable=False), TopicSize(0, None), RULES)
     assert (found["newest"], found["trouble"]) == (None, 'not authorized to read topic "users"')
 
 
-def test_an_unknown_topic_names_the_nearest_that_is_shown() -> None:
+def test_the_error_for_an_unknown_topic_suggests_a_visible_one() -> None:
     assert str(unknown_topic("usres", ["users", "accounts"])) == (
         'topic "usres" does not exist. Did you mean users?'
     )
@@ -92,7 +90,7 @@ def test_an_unknown_topic_names_the_nearest_that_is_shown() -> None:
     ],
     ids=["null", "empty", "text", "a byte", "half a character", "long", "divided", "just fits"],
 )
-def test_bytes_are_shown_as_text(raw: bytes | None, shown: str | None) -> None:
+def test_bytes_are_decoded_for_display(raw: bytes | None, shown: str | None) -> None:
     assert decode_text(raw) == shown
 
 
@@ -108,23 +106,23 @@ def test_bytes_are_shown_as_text(raw: bytes | None, shown: str | None) -> None:
         (b"", None, "value: empty"),
         (b"\xff", None, "value: not UTF-8"),
         (b'{"a": ', None, "value: not valid JSON: Expecting value: line 1 column 7 (char 6)"),
-        (b'{"a": NaN}', None, "value: not valid JSON: NaN is no JSON number"),
+        (b'{"a": NaN}', None, "value: not valid JSON: NaN is not a JSON number"),
         (b"[1]", None, "value: expected an object, got [1]"),
         (b"null", None, "value: expected an object, got null"),
         (b'"' + b"x" * 500 + b'"', None, 'value: expected an object, got "' + "x" * 79 + "…"),
-        (b'{"a":' * 200 + b"1" + b"}" * 200, None, "not looked into: nested more than 100 deep"),
-        (b"[" * 60_000, None, "not looked into: nested more than 100 deep"),
-        (b"x" * 70_000, None, "not looked into: 70000 bytes, more than 64 KiB"),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, None, "not parsed: nested more than 100 levels deep"),
+        (b"[" * 60_000, None, "not parsed: nested more than 100 levels deep"),
+        (b"x" * 70_000, None, "not parsed: 70000 bytes, more than 64 KiB"),
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_value_is_parsed_or_it_is_said_why_not(
+def test_a_value_is_parsed_or_has_a_reason(
     value: bytes | None, found: dict[str, Any] | None, reason: str | None
 ) -> None:
     assert parse_value(value) == (found, reason)
 
 
-def test_a_number_of_thousands_of_digits_is_said_to_be_one() -> None:
+def test_a_number_of_thousands_of_digits_is_refused() -> None:
     found, reason = parse_value(b'{"a": ' + b"9" * 50_000 + b"}")
     assert found is None
     assert reason is not None
@@ -132,13 +130,13 @@ def test_a_number_of_thousands_of_digits_is_said_to_be_one() -> None:
 
 
 @given(st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300))
-def test_any_message_can_be_shown(key: bytes | None, value: bytes | None) -> None:
+def test_any_message_can_be_encoded(key: bytes | None, value: bytes | None) -> None:
     found = message_row(PeekedMessage(0, 1, None, key, value))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["parsed"] is None) == (found["reason"] is not None)
 
 
-def test_the_newest_come_first_whatever_their_partition() -> None:
+def test_messages_of_all_partitions_are_sorted_newest_first() -> None:
     tails = [
         [PeekedMessage(0, 0, 10, None, None), PeekedMessage(0, 1, 30, None, None)],
         [PeekedMessage(1, 7, 20, None, None), PeekedMessage(1, 8, 20, None, None)],
@@ -148,7 +146,7 @@ def test_the_newest_come_first_whatever_their_partition() -> None:
     assert newest == [(0, 1), (1, 8), (1, 7), (0, 0)]
 
 
-# --- how few are read
+# --- reading tails
 
 
 def _partitions(offsets: dict[int, list[int]]) -> dict[str, dict[int, list[Message]]]:
@@ -174,19 +172,19 @@ def test_gaps_are_read_across() -> None:
     assert _last(consumer, {0: 0, 1: 0}, 3) == ({0: [1, 2, 500], 1: []}, True)
 
 
-def test_what_was_added_meanwhile_is_left_out() -> None:
+def test_messages_after_the_end_offset_are_skipped() -> None:
     consumer = FakeConsumer(_partitions({0: list(range(20))}), {0: 10})
     assert _last(consumer, {0: 0}, 2) == ({0: [8, 9]}, True)
 
 
-def test_a_broker_that_is_silent_gives_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_broker_makes_the_peek_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = FakeConsumer(_partitions({0: [0]}), {0: 1}, silent=True)
     assert _last(consumer, {0: 0}, 1) == ({0: []}, False)
     monkeypatch.setattr(topic_browser, "_PEEK_S", 0)
     assert _last(FakeConsumer(_partitions({0: [0]}), {0: 1}), {0: 0}, 1) == ({0: []}, False)
 
 
-def test_large_messages_end_a_peek_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_messages_make_the_peek_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_browser, "_PEEK_BYTES", 4)
     consumer = FakeConsumer(_partitions({0: list(range(10))}), {0: 10})
     assert _last(consumer, {0: 0}, 10) == ({0: [0, 1]}, False)
@@ -208,9 +206,9 @@ CLUSTER: dict[str, Partitions] = {
 }
 
 
-def test_the_topics_are_listed_with_what_they_hold() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.request("/api/v1/topics").json()
+def test_topics_are_listed_with_their_size() -> None:
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        body = server.request("/api/v1/topics").json()
     assert body["total"] == 5
     assert [(one["name"], one["kind"], one["records"]) for one in body["topics"]] == [
         ("accounts", "data", 0),
@@ -229,40 +227,40 @@ def test_the_topics_are_listed_with_what_they_hold() -> None:
     }
 
 
-def test_a_topic_that_cannot_be_asked_says_so_and_the_others_are_listed() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER, broken=["users"])) as serving:
-        rows = {one["name"]: one for one in serving.request("/api/v1/topics").json()["topics"]}
+def test_an_error_on_one_topic_does_not_affect_the_others() -> None:
+    with run_server(kafka=FakeKafka(CLUSTER, broken=["users"])) as server:
+        rows = {one["name"]: one for one in server.request("/api/v1/topics").json()["topics"]}
     assert (rows["users"]["records"], rows["users"]["newest"]) == (None, None)
     assert 'Kafka failed on topic "users"' in rows["users"]["trouble"]
     assert (rows["accounts"]["records"], rows["accounts"]["trouble"]) == (0, None)
 
 
 def test_a_cluster_without_topics_has_an_empty_list() -> None:
-    with run_server(kafka=FakeKafka({})) as serving:
-        assert serving.request("/api/v1/topics").json() == {"total": 0, "topics": []}
+    with run_server(kafka=FakeKafka({})) as server:
+        assert server.request("/api/v1/topics").json() == {"total": 0, "topics": []}
 
 
-def test_of_many_topics_the_first_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_browser, "MOST_TOPICS", 2)
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.request("/api/v1/topics").json()
+def test_the_list_of_topics_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_browser, "MAX_TOPICS", 2)
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        body = server.request("/api/v1/topics").json()
     assert (body["total"], [one["name"] for one in body["topics"]]) == (5, ["accounts", "control"])
 
 
-def test_topics_that_the_settings_do_not_allow_are_not_there() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as serving:
-        rows = serving.request("/api/v1/topics").json()["topics"]
-        hidden = serving.request("/api/v1/topics/users/peek")
+def test_topics_outside_the_allowed_ones_are_hidden() -> None:
+    with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as server:
+        rows = server.request("/api/v1/topics").json()["topics"]
+        hidden = server.request("/api/v1/topics/users/peek")
     assert [one["name"] for one in rows] == ["control", "crm.users", "livejoin.ledger"]
     assert hidden.status == 404
     assert hidden.json()["detail"] == 'topic "users" does not exist. Did you mean crm.users?'
 
 
-def test_a_peek_gives_the_newest_messages_of_all_partitions() -> None:
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        body = serving.request("/api/v1/topics/users/peek").json()
-        two = serving.request("/api/v1/topics/users/peek?count=2").json()
-        none = serving.request("/api/v1/topics/accounts/peek").json()
+def test_a_peek_returns_the_newest_messages_of_all_partitions() -> None:
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        body = server.request("/api/v1/topics/users/peek").json()
+        two = server.request("/api/v1/topics/users/peek?count=2").json()
+        none = server.request("/api/v1/topics/accounts/peek").json()
     assert (body["topic"], body["complete"]) == ("users", True)
     places = [(one["partition"], one["offset"]) for one in body["messages"]]
     assert places == [(0, 5), (1, 0), (0, 4)]
@@ -280,10 +278,10 @@ def test_a_peek_gives_the_newest_messages_of_all_partitions() -> None:
     assert none == {"topic": "accounts", "complete": True, "messages": []}
 
 
-def test_half_a_character_in_a_message_is_no_failure() -> None:
+def test_a_lone_surrogate_in_a_message_is_served() -> None:
     half = {"users": {0: [Message(0, 0, b'{"a": "\\ud800"}')]}}
-    with run_server(kafka=FakeKafka(half)) as serving:
-        (one,) = serving.request("/api/v1/topics/users/peek").json()["messages"]
+    with run_server(kafka=FakeKafka(half)) as server:
+        (one,) = server.request("/api/v1/topics/users/peek").json()["messages"]
     assert one["parsed"] == {"a": "\ud800"}
 
 
@@ -291,32 +289,30 @@ def test_half_a_character_in_a_message_is_no_failure() -> None:
     ("topic", "said"),
     [
         ("usres", 'topic "usres" does not exist. Did you mean users?'),
-        ("xyzzy", "`livejoin topics` lists what there is."),
+        ("xyzzy", "`livejoin topics` lists them."),
     ],
 )
-def test_a_topic_that_is_not_there_is_a_problem_that_names_the_nearest(
-    topic: str, said: str
-) -> None:
-    with run_server(kafka=FakeKafka(CLUSTER)) as serving:
-        answer = serving.request(f"/api/v1/topics/{topic}/peek")
-    assert answer.status == 404
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert said in answer.json()["detail"]
+def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, said: str) -> None:
+    with run_server(kafka=FakeKafka(CLUSTER)) as server:
+        response = server.request(f"/api/v1/topics/{topic}/peek")
+    assert response.status == 404
+    assert response.headers["content-type"] == "application/problem+json"
+    assert said in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("topics/a%20b/peek", '"a b" is no topic name. It has 1 to 249 letters'),
-        ("topics/__consumer_offsets/peek", "is no topic name"),
+        ("topics/a%20b/peek", '"a b" is not a valid topic name. Use 1 to 249 letters'),
+        ("topics/__consumer_offsets/peek", "is not a valid topic name"),
         ("topics/users/peek?count=0", 'count: expected a whole number from 1 to 100, got "0"'),
         ("topics/users/peek?count=101", "count: expected a whole number from 1 to 100"),
         ("topics/users/peek?cont=1", "Did you mean count?"),
         ("topics?x=1", 'unknown parameter "x"'),
     ],
 )
-def test_a_wrong_question_is_not_passed_on(path: str, said: str) -> None:
-    with run_server() as serving:
-        answer = serving.request(f"/api/v1/{path}")
-    assert answer.status == 400
-    assert said in answer.json()["detail"]
+def test_an_invalid_request_is_refused_without_kafka(path: str, said: str) -> None:
+    with run_server() as server:
+        response = server.request(f"/api/v1/{path}")
+    assert response.status == 400
+    assert said in response.json()["detail"]

@@ -196,8 +196,8 @@ async def _stopped(shown: RunningServer) -> Lean:
 def test_those_who_keep_old_rows_in_memory_are_cut_off_when_others_wait_for_it(
     shown: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "OLD_BYTES", 1 << 20)
-    monkeypatch.setattr(delivery, "TAKE_S", 0.5)
+    monkeypatch.setattr(delivery, "MAX_STALE_BYTES", 1 << 20)
+    monkeypatch.setattr(delivery, "GRACE_S", 0.5)
 
     async def look() -> None:
         stopped = await _stopped(shown)
@@ -219,8 +219,8 @@ def test_those_who_keep_old_rows_in_memory_are_cut_off_when_others_wait_for_it(
 def test_whoever_waits_for_a_large_frame_is_told_every_second_that_it_holds_what_it_holds(
     shown: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "OLD_BYTES", 1 << 20)
-    monkeypatch.setattr(delivery, "TAKE_S", 2.0)
+    monkeypatch.setattr(delivery, "MAX_STALE_BYTES", 1 << 20)
+    monkeypatch.setattr(delivery, "GRACE_S", 2.0)
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.1)
 
     async def look() -> None:
@@ -306,7 +306,7 @@ def test_a_ping_is_not_waited_for_while_a_slow_viewer_takes_what_is_before_it(
         return made
 
     monkeypatch.setattr(server, "_config", pinging)
-    monkeypatch.setattr(connection_limits, "TAKE_S", 2.0)
+    monkeypatch.setattr(connection_limits, "WRITE_TIMEOUT_S", 2.0)
     host = Catalog(logs_kept=100, rejects_kept=100)
     fill(host, 1)
 

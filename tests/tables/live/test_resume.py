@@ -211,7 +211,7 @@ def test_a_server_that_has_read_less_than_the_viewer_makes_it_wait(shown: Runnin
 def test_a_server_that_stays_behind_sends_the_viewer_away(
     shown: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_socket, "_BEHIND_S", 0.05)
+    monkeypatch.setattr(live_socket, "_RESUME_WAIT_S", 0.05)
     with shown.viewer() as viewer:
         viewer.subscribe("final_ui", resume=(1, 10**15))
         with pytest.raises(ConnectionClosed) as closed:

@@ -391,14 +391,14 @@ def test_viewers_that_are_still_being_served_when_the_server_stops_are_sent_away
 ) -> None:
     """The web server ends within a tenth of a second, and closes with a code of its own."""
     under_way = threading.Event()
-    send = Delivery.send_missed
+    send = Delivery.send_catch_up
 
     async def slowly(*given: Any) -> Any:
         under_way.set()
         await asyncio.sleep(0.5)
         return await send(*given)
 
-    monkeypatch.setattr(Delivery, "send_missed", slowly)
+    monkeypatch.setattr(Delivery, "send_catch_up", slowly)
     with contextlib.ExitStack() as sockets:
         with run_server() as serving:
             viewer = sockets.enter_context(serving.viewer("users_ui"))

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts name what a running server exports, and nothing else."""
+"""The dashboard and the alerts use exactly the metrics that a running server exports."""
 
 import json
 import re
@@ -24,14 +24,14 @@ RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 
 @pytest.fixture(scope="module")
 def exported() -> Exported:
-    """A scrape of a server that has rows, generations and a viewer."""
-    with run_server(full()) as serving, serving.viewer("users_ui") as viewer:
+    """Scrape a server that has rows, generations and a viewer."""
+    with run_server(full()) as server, server.viewer("users_ui") as viewer:
         viewer.next_frame()
-        serving.apply(7, 9, user(5))
+        server.apply(7, 9, user(5))
         viewer.next_frame("data")
         viewer.next_frame("heartbeat")
         found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-        for name, labels in scraped(serving):
+        for name, labels in scraped(server):
             found[name].append(dict(labels))
     if sys.platform != "linux":  # prometheus-client reads /proc
         found |= {name: [{}] for name in _process_metrics()}
@@ -44,7 +44,7 @@ def _process_metrics() -> set[str]:
 
 
 def _targets() -> Iterator[tuple[str, str]]:
-    """Each expression of the dashboard with the text that is shown with it."""
+    """Yield each expression of the dashboard with its legend."""
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", ()):
             yield target["expr"], target["legendFormat"]
@@ -57,16 +57,14 @@ def _targets() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("target", list(_targets()))
-def test_the_dashboard_asks_for_what_is_exported(
-    target: tuple[str, str], exported: Exported
-) -> None:
+def test_the_dashboard_uses_exported_metrics(target: tuple[str, str], exported: Exported) -> None:
     expression, shown = target
     assert parse_names(expression).metrics
     assert find_faults(expression, exported, shown) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_what_is_exported(rule: dict[str, Any], exported: Exported) -> None:
+def test_an_alert_uses_exported_metrics(rule: dict[str, Any], exported: Exported) -> None:
     notes = " ".join(rule["annotations"].values())
     assert parse_names(rule["expr"]).metrics
     assert find_faults(rule["expr"], exported, notes) == []
@@ -75,11 +73,11 @@ def test_an_alert_asks_for_what_is_exported(rule: dict[str, Any], exported: Expo
     assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
 
 
-def test_no_alert_is_about_viewers_that_are_not_there() -> None:
+def test_no_alert_fires_for_missing_viewers() -> None:
     assert not [rule for rule in RULES if "livejoin_viewers" in rule["expr"]]
 
 
-def test_everything_that_is_exported_is_looked_at_and_described(exported: Exported) -> None:
+def test_every_exported_metric_is_used_and_documented(exported: Exported) -> None:
     expressions = [*(expression for expression, _ in _targets()), *(r["expr"] for r in RULES)]
     asked = {name for one in expressions for name in parse_names(one).metrics}
     text = (ROOT / "docs" / "operations.md").read_text()
@@ -88,7 +86,7 @@ def test_everything_that_is_exported_is_looked_at_and_described(exported: Export
     assert {name for name in ours if f"`{name}" not in text} == set()
 
 
-def test_panels_have_a_place_of_their_own() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
@@ -109,5 +107,7 @@ def test_panels_have_a_place_of_their_own() -> None:
         ("sum by (source) (livejoin_viewers)", "no label source"),
     ],
 )
-def test_what_nobody_exports_would_be_seen(expression: str, fault: str, exported: Exported) -> None:
+def test_a_missing_metric_or_label_is_found(
+    expression: str, fault: str, exported: Exported
+) -> None:
     assert find_faults(expression, exported) == [fault]

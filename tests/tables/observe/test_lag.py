@@ -261,7 +261,7 @@ def test_what_cannot_be_asked_is_named_and_asked_again(
 def test_it_asks_until_told_to_stop(
     cluster: Cluster, host: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag, "_LOOK_S", 0.001)
+    monkeypatch.setattr(lag, "_POLL_S", 0.001)
     stop, looks = threading.Event(), 0
     kafka: Any = cluster
 

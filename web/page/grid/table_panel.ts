@@ -83,7 +83,7 @@ export class TablePanel {
   /** Show `reason` if the table has no rows, or that the filter hides all of them. */
   async showEmptyMessage(rows: number, reason: string): Promise<void> {
     const filtered = await this.#filterHidesAll(rows);
-    const text = rows === 0 ? reason : filtered ? "No row matches the filter." : "";
+    const text = rows === 0 ? reason : filtered ? "No row passes the filter." : "";
     this.#emptyMessage.hidden = !text;
     this.#body.classList.toggle("is-empty", Boolean(text));
     if (this.#emptyMessage.dataset["text"] === text) return;

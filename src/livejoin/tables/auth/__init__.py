@@ -1,1 +1,1 @@
-"""Who may do what: tokens, sessions, roles, origins, the audit."""
+"""Authentication and authorization: tokens, sessions, roles, origins, the audit."""

@@ -1,4 +1,4 @@
-"""The topics of tokens, audit and access: made, read whole, written. Who follows is elsewhere."""
+"""Creates, reads and writes the topics of tokens, of the audit and of ended sessions."""
 
 import json
 import secrets
@@ -19,15 +19,16 @@ from livejoin.kafka.writing import write
 _WRITE_S = 10
 _SECRET_BYTES = 32
 _AUDIT_RETENTION_BYTES = 64 << 20  # 10,000 rows are a few MB
-_ACCESS_RETENTION_S = 45 * 86400  # no session lives as long, and who signs says so every day
+_ACCESS_RETENTION_S = 45 * 86400  # longer than any session; signing keys are republished daily
 
 
 def create_topics(kafka: Kafka, names: Names) -> None:
-    """Make the topics unless they are there."""
-    forgets = {"cleanup.policy": "compact,delete", "retention.ms": str(_ACCESS_RETENTION_S * 1000)}
-    kafka.create_topic(
-        names.access, forgets
-    )  # first: whoever finds the others need not look for it
+    """Create the topics that do not exist yet."""
+    access_config = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(_ACCESS_RETENTION_S * 1000),
+    }
+    kafka.create_topic(names.access, access_config)  # first, so that the others imply it exists
     kafka.create_topic(names.tokens, {"cleanup.policy": "compact"})
     kafka.create_topic(
         names.audit, {"retention.bytes": str(_AUDIT_RETENTION_BYTES), "retention.ms": "-1"}
@@ -35,54 +36,54 @@ def create_topics(kafka: Kafka, names: Names) -> None:
 
 
 def read_tokens(kafka: Kafka, names: Names) -> dict[str, Token]:
-    """All tokens by id, revoked ones too; none where there is no topic yet."""
+    """Return all tokens by id, revoked ones included; empty if the topic does not exist yet."""
     if names.tokens not in kafka.describe([names.tokens]):
         return {}
     consumer = kafka.reader(names.group("tokens"))
-    found: dict[str, Token] = {}
+    result: dict[str, Token] = {}
     try:
         consumer.assign([TopicPartition(names.tokens, 0, 0)])
         for record in read_to_end(consumer, names.tokens):
-            apply_token_record(found, record.key, record.value)
+            apply_token_record(result, record.key, record.value)
     finally:
         consumer.close()
-    return found
+    return result
 
 
-def apply_token_record(into: dict[str, Token], key: bytes, value: bytes) -> None:
-    """Note one record. What is no token takes the place of one that was: it must not count."""
-    name = key.decode(errors="replace")
-    token = tokens.from_json(value, name) if value else None
-    if token is not None and token.id == name:
-        into[name] = token
+def apply_token_record(token_by_id: dict[str, Token], key: bytes, value: bytes) -> None:
+    """Apply one record. A malformed record removes the token of its key, which then is invalid."""
+    token_id = key.decode(errors="replace")
+    token = tokens.from_json(value, token_id) if value else None
+    if token is not None and token.id == token_id:
+        token_by_id[token_id] = token
     else:
-        into.pop(name, None)
+        token_by_id.pop(token_id, None)
 
 
 def new_token(
-    role: tokens.Role, label: str, now: float, life_s: float | None = None
+    role: tokens.Role, label: str, now: float, lifetime_s: float | None = None
 ) -> tuple[Token, str]:
-    """A new token, and its text: the only time that anybody sees it."""
+    """Return a new token and its secret text, which is not stored anywhere."""
     token_id = secrets.token_hex(4)
     text = f"{tokens.PREFIX}_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-    until = None if life_s is None else int(now + life_s)
-    return Token(token_id, role, label, tokens.hash_token(text), int(now), until), text
+    expires_at = None if lifetime_s is None else int(now + lifetime_s)
+    return Token(token_id, role, label, tokens.hash_token(text), int(now), expires_at), text
 
 
 def create_token(
-    kafka: Kafka, names: Names, role: tokens.Role, label: str, life_s: float | None
+    kafka: Kafka, names: Names, role: tokens.Role, label: str, lifetime_s: float | None
 ) -> str:
-    """Make a token; its text, which nobody can see again."""
-    token, text = new_token(role, label, time.time(), life_s)
+    """Create a token and return its secret text, which cannot be recovered later."""
+    token, text = new_token(role, label, time.time(), lifetime_s)
     _write(kafka, names.tokens, token.id.encode(), token.to_json())
     return text
 
 
 def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
-    """Revoke a token for good, everywhere."""
+    """Revoke a token permanently, on every server."""
     token = read_tokens(kafka, names).get(token_id)
     if token is None:
-        raise AskError(f"there is no token {token_id!r}", hint="`livejoin token list` has all.")
+        raise AskError(f"there is no token {token_id!r}", hint="List them: `livejoin token list`.")
     if why := format_versions.unsupported_reason(
         f"token {token_id}", token.format, format_versions.TOKEN
     ):
@@ -93,31 +94,31 @@ def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
 
 
 def write_access(kafka: Kafka, names: Names, key: bytes, value: bytes) -> None:
-    """Add a record to the topic of access, and wait until it stands."""
+    """Write a record to the access topic and wait for the acknowledgement."""
     _write(kafka, names.access, key, value)
 
 
-def end_sessions(kafka: Kafka, names: Names, whose: str, now: float) -> None:
-    """End all sessions of an identity that have begun until now."""
-    write_access(kafka, names, *ended_sessions.identity_record(whose, now))
+def end_sessions(kafka: Kafka, names: Names, identity_id: str, now: float) -> None:
+    """End all sessions that this identity started before `now`."""
+    write_access(kafka, names, *ended_sessions.identity_record(identity_id, now))
 
 
 def read_ended_sessions(kafka: Kafka, names: Names) -> ended_sessions.EndedSessions:
-    """Which sessions were ended; none where there is no topic yet."""
-    found = ended_sessions.EndedSessions()
+    """Return the ended sessions; empty if the topic does not exist yet."""
+    result = ended_sessions.EndedSessions()
     if names.access in kafka.describe([names.access]):
         consumer = kafka.reader(names.group("tokens"))
         try:
             consumer.assign([TopicPartition(names.access, 0, OFFSET_BEGINNING)])
             for record in read_to_end(consumer, names.access):
-                found.apply_record(record.key, record.value)
+                result.apply_record(record.key, record.value)
         finally:
             consumer.close()
-    return found
+    return result
 
 
 def create_first_tokens(kafka: Kafka, names: Names) -> list[tuple[tokens.Role, str]]:
-    """One token of each role, where there has never been any."""
+    """Create one token per role, unless any token was ever created."""
     if read_tokens(kafka, names):
         return []
     label = "made at the first start"
@@ -125,7 +126,7 @@ def create_first_tokens(kafka: Kafka, names: Names) -> list[tuple[tokens.Role, s
 
 
 def append_audit_row(kafka: Kafka, names: Names, row: Mapping[str, Any]) -> None:
-    """Add a row to the audit, and wait until it stands."""
+    """Append a row to the audit topic and wait for the acknowledgement."""
     _write(kafka, names.audit, b"", json.dumps(row).encode())
 
 

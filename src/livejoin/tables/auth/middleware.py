@@ -1,4 +1,4 @@
-"""The gate before the application: nobody passes without the right that a route needs."""
+"""ASGI middleware that authenticates each request and checks the role its route requires."""
 
 from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
@@ -24,24 +24,26 @@ from livejoin.tables.auth.origin_check import (
     deny_websocket,
     request_line,
 )
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class Caller(NamedTuple):
-    """Somebody, and whether a cookie said so."""
+    """An authenticated identity, and whether a session cookie proved it."""
 
     identity: Identity
     by_cookie: bool = False
 
 
 class AccessDenied(Exception):
-    """An answer instead of the one that was asked for, and whom it was given."""
+    """A request is refused with this problem response; `identity` is the caller, if known."""
 
-    def __init__(self, status: int, title: str, detail: str, who: Identity | None = None) -> None:
+    def __init__(
+        self, status: int, title: str, detail: str, identity: Identity | None = None
+    ) -> None:
         super().__init__(detail)
-        self.identity = who
+        self.identity = identity
         self.response: JSONResponse = problem(status, title, detail)
         if status == 401:
             self.response.headers["www-authenticate"] = 'Bearer realm="livejoin"'
@@ -49,7 +51,7 @@ class AccessDenied(Exception):
             self.response.headers["retry-after"] = "1"
 
     def audit_row(self, scope: Scope) -> Row:
-        """What the audit says of it."""
+        """Return the audit row of this refusal."""
         named = (self.identity.display_name, self.identity.role) if self.identity else ("", "")
         outcome = f"refused: {self.response.status_code}"
         return audit_row(
@@ -58,117 +60,122 @@ class AccessDenied(Exception):
 
 
 class AuthMiddleware:
-    """Lets through whoever may, with `who` in the request's state."""
+    """Passes authorized requests on, with the identity as `who` in the request's state."""
 
     def __init__(
-        self, app: ASGIApp, guests: Identities, names: AllowedOrigins, audit: Audit, port: int
+        self, app: ASGIApp, identities: Identities, origins: AllowedOrigins, audit: Audit, port: int
     ) -> None:
         self._app = app
-        self._identities = guests
-        self._origins = names
+        self._identities = identities
+        self._origins = origins
         self._audit = audit
         self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401, 403 or 503, or pass on."""
+        """Respond with 401, 403 or 503, or pass the request on."""
         if scope["type"] in ("http", "websocket"):
             try:
-                shown = self._authorize(scope)
-            except AccessDenied as refused:
-                self._audit.append_counted(refused.audit_row(scope))
-                await _send_response(refused.response, scope, receive, send)
+                caller = self._authorize(scope)
+            except AccessDenied as denied:
+                self._audit.append_counted(denied.audit_row(scope))
+                await _send_response(denied.response, scope, receive, send)
                 return
-            scope.setdefault("state", {})["who"] = shown.identity if shown else None
+            scope.setdefault("state", {})["who"] = caller.identity if caller else None
         await self._app(scope, receive, send)
 
     def _authorize(self, scope: Scope) -> Caller | None:
-        """Who it is, where that is asked for, or why they may not."""
+        """Return the caller, or None for a public route; raises AccessDenied."""
         method = "SOCKET" if scope["type"] == "websocket" else scope["method"]
-        need = rights.required_role(method, scope["path"], scope["query_string"])
+        required = rights.required_role(method, scope["path"], scope["query_string"])
         if self._identities.insecure:
             return Caller(ANONYMOUS)
-        if need == "public":
+        if required == "public":
             return None
         try:
-            shown = self._authenticate(scope)
+            caller = self._authenticate(scope)
         except Unauthenticated as error:
             if error.retriable:
-                raise AccessDenied(503, "not yet", f"{error}; try again") from error
-            raise AccessDenied(401, "who are you?", str(error)) from error
-        check_role(shown.identity, need)
-        if shown.by_cookie and method not in _SAFE_METHODS:
-            self._check_same_origin(method, Headers(scope=scope), shown.identity)
-        return shown
+                raise AccessDenied(503, "service unavailable", f"{error}; retry shortly") from error
+            raise AccessDenied(401, "unauthorized", str(error)) from error
+        check_role(caller.identity, required)
+        if caller.by_cookie and method not in _SAFE_METHODS:
+            self._check_same_origin(method, Headers(scope=scope), caller.identity)
+        return caller
 
     def _authenticate(self, scope: Scope) -> Caller:
         headers = Headers(scope=scope)
-        if (given := headers.get("authorization")) is not None:
-            scheme, _, text = given.partition(" ")
+        if (authorization := headers.get("authorization")) is not None:
+            scheme, _, text = authorization.partition(" ")
             if scheme.lower() != "bearer" or not text.strip():
-                raise Unauthenticated("the header Authorization should read `Bearer` and a token")
+                raise Unauthenticated("malformed Authorization header: expected `Bearer <token>`")
             return Caller(self._identities.by_token(text.strip()))
         if scope["type"] == "websocket" and (ticket := _ticket_parameter(scope)) is not None:
-            who = self._identities.tickets.redeem(ticket)
-            if who is None or not self._identities.still_valid(who):
-                raise Unauthenticated("this ticket is not known, was used, or is too old")
-            return Caller(who)
+            identity = self._identities.tickets.redeem(ticket)
+            if identity is None or not self._identities.still_valid(identity):
+                raise Unauthenticated("this ticket is unknown, already used or expired")
+            return Caller(identity)
         session = read_cookie(headers, cookie_name(self._port, headers))
-        # a browser adds it to whatever any page asks for: it counts for our own pages only
+        # browsers attach the cookie to requests of any page; accept it from our own pages only
         if session and headers.get("origin", "").lower() not in self._origins.others:
             return Caller(self._identities.by_session(session), by_cookie=True)
-        raise Unauthenticated("this needs a token; `livejoin token make` makes one")
+        raise Unauthenticated("a token is required; create one with `livejoin token make`")
 
-    def _check_same_origin(self, method: str, headers: Headers, who: Identity) -> None:
-        """A cookie alone does not show that its owner wants what is asked for."""
+    def _check_same_origin(self, method: str, headers: Headers, identity: Identity) -> None:
+        """Refuse a state-changing request with a cookie unless our own page sent it (CSRF)."""
         own = headers.get("origin", "").lower() in self._origins.own
         if not own and (method == "SOCKET" or headers.get("sec-fetch-site") != "same-origin"):
-            why = "with a session this can be asked for by livejoin's own page only"
-            raise AccessDenied(403, "refused", why, who)
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if method == "POST" and kind != "application/json":
-            why = "with a session a request must have the content-type application/json"
-            raise AccessDenied(403, "refused", why, who)
+            reason = "a session cookie is accepted from livejoin's own page only"
+            raise AccessDenied(403, "forbidden", reason, identity)
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if method == "POST" and content_type != "application/json":
+            reason = "a request with a session cookie must have content-type application/json"
+            raise AccessDenied(403, "forbidden", reason, identity)
 
 
-def check_role(who: Identity, need: Role) -> None:
-    """Refuse whoever has another role."""
-    if not role_includes(who.role, need):
+def check_role(identity: Identity, required: Role) -> None:
+    """Refuse an identity that lacks the required role."""
+    if not role_includes(identity.role, required):
         raise AccessDenied(
-            403, "not allowed", f"this needs the role {need}; you are {who.role}", who
+            403, "forbidden", f"the role {required} is required; yours is {identity.role}", identity
         )
 
 
 def cookie_name(port: int, headers: Headers) -> str:
-    """A browser keeps cookies by host, whatever the port: two livejoins have two of them.
+    """Return the session cookie's name, which is distinct per port.
 
-    They may differ in the port that they have, or in the one by which a browser reaches them.
+    Browsers share cookies between all ports of a host, so the name holds the port that livejoin
+    listens on, and the one that the browser connects to where that differs.
     """
-    reached = headers.get("host", "").rpartition("]")[2].partition(":")[2]
-    return f"livejoin_{port}" if reached in ("", str(port)) else f"livejoin_{port}_{reached}"
+    public_port = headers.get("host", "").rpartition("]")[2].partition(":")[2]
+    return (
+        f"livejoin_{port}" if public_port in ("", str(port)) else f"livejoin_{port}_{public_port}"
+    )
 
 
-def set_cookie(name: str, value: str, headers: Headers, life_s: int = SESSION_IDLE_S) -> str:
-    """A cookie that scripts cannot read and that no other site's request carries."""
+def set_cookie(name: str, value: str, headers: Headers, lifetime_s: int = SESSION_IDLE_S) -> str:
+    """Return a Set-Cookie header for a cookie hidden from scripts and from other sites."""
     secure = "; Secure" if headers.get("origin", "").startswith("https://") else ""
-    return f"{name}={value}; Max-Age={life_s}; Path=/; HttpOnly; SameSite=Strict{secure}"
+    return f"{name}={value}; Max-Age={lifetime_s}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 def read_cookie(headers: Headers, name: str) -> str:
-    """A cookie that a browser sent, or nothing."""
+    """Return the value of a request's cookie, or an empty string."""
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
 def _ticket_parameter(scope: Scope) -> str | None:
-    found = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
-    return found[0] if found else None
+    values = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
+    return values[0] if values else None
 
 
-async def _send_response(answer: JSONResponse, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_response(
+    response: JSONResponse, scope: Scope, receive: Receive, send: Send
+) -> None:
     if scope["type"] == "websocket":
-        await deny_websocket(answer, scope, receive, send)
+        await deny_websocket(response, scope, receive, send)
     else:
-        await answer(scope, receive, send)
+        await response(scope, receive, send)

@@ -1,6 +1,6 @@
-"""Which names are ours and which sites may ask: loopback alone does not protect.
+"""Checks Host and Origin of each request, against DNS rebinding and cross-site requests.
 
-A page elsewhere can reach it, under a name that is rebound to it, or by asking across sites.
+Listening on loopback only is no protection: pages of other sites can reach it from the browser.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +13,10 @@ from starlette.websockets import WebSocket
 
 from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.tables.auth.audit import Audit, audit_row
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_DEFAULT_PORTS = {"http": 80, "https": 443}  # browsers leave them out
+_DEFAULT_PORTS = {"http": 80, "https": 443}  # omitted by browsers
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self';"
     " script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:;"
@@ -26,7 +26,7 @@ SECURITY_HEADERS = {
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",  # pages of named sites ask by CORS
+    "cross-origin-resource-policy": "same-origin",  # allowed origins use CORS
 }
 _PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST, DELETE",
@@ -38,7 +38,7 @@ _EXPOSED_HEADERS = "etag, livejoin-generation, livejoin-seq, livejoin-total"
 
 @dataclass(frozen=True)
 class AllowedOrigins:
-    """The names that we answer to, our own pages' origins, and those of others that may ask."""
+    """The accepted Host values, the origins of our own pages, and other allowed origins."""
 
     hosts: frozenset[str]
     own: frozenset[str]
@@ -48,97 +48,107 @@ class AllowedOrigins:
     def from_settings(
         port: int, *, tls: bool = False, hosts: Sequence[str] = (), others: Iterable[str] = ()
     ) -> "AllowedOrigins":
-        """From what is set. A name without a port is also ours with our port.
+        """Build from the settings. A host without a port is also accepted with our port.
 
-        Without TLS of our own a proxy may have it: then pages under a name that was set are https.
+        A proxy may terminate TLS, so pages under a configured host may always be https.
         """
         scheme = "https" if tls else "http"
-        here = {f"{name}:{port}" for name in LOOPBACK}
-        here |= set(LOOPBACK) if port == _DEFAULT_PORTS[scheme] else set()
-        named = {name.lower() for name in hosts}
-        named |= {f"{name}:{port}" for name in named if ":" not in name.rpartition("]")[2]}
-        own = {f"{scheme}://{name}" for name in here | named} | {f"https://{n}" for n in named}
+        loopback = {f"{name}:{port}" for name in LOOPBACK}
+        loopback |= set(LOOPBACK) if port == _DEFAULT_PORTS[scheme] else set()
+        configured = {name.lower() for name in hosts}
+        configured |= {
+            f"{name}:{port}" for name in configured if ":" not in name.rpartition("]")[2]
+        }
+        own = {f"{scheme}://{name}" for name in loopback | configured} | {
+            f"https://{n}" for n in configured
+        }
         return AllowedOrigins(
-            frozenset(here | named), frozenset(own), frozenset(one.lower() for one in others)
+            frozenset(loopback | configured),
+            frozenset(own),
+            frozenset(origin.lower() for origin in others),
         )
 
     def reject_reason(self, headers: Headers) -> str:
-        """Why a request is not answered; empty: it is."""
+        """Return why a request is refused, or an empty string."""
         host, origin = headers.get("host", ""), headers.get("origin")
         if host.lower() not in self.hosts:
-            ours = ", ".join(sorted(self.hosts))
-            return f"Host {host[:100]!r} is not ours; use one of {ours}, or add it to http.hosts"
+            names = ", ".join(sorted(self.hosts))
+            return (
+                f"Host {host[:100]!r} is not allowed; use one of {names}, or add it to http.hosts"
+            )
         if origin is not None and origin.lower() not in self.own | self.others:
-            return f"Origin {origin[:100]!r} is another site; http.origins can allow it"
+            return f"Origin {origin[:100]!r} is not allowed; add it to http.origins to allow it"
         return ""
 
 
 class OriginMiddleware:
-    """Refuses a Host (a rebound name) and an Origin (another site's page) that are not ours."""
+    """Refuses unknown Host and Origin headers, and adds the security headers."""
 
-    def __init__(self, app: ASGIApp, names: AllowedOrigins, audit: Audit) -> None:
+    def __init__(self, app: ASGIApp, origins: AllowedOrigins, audit: Audit) -> None:
         self._app = app
-        self._origins = names
+        self._origins = origins
         self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403, or pass on."""
+        """Respond with 403, or pass the request on."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin", "").lower()
-        sending = _with_headers(send, origin if origin in self._origins.others else "")
-        if why := self._origins.reject_reason(headers):
+        send_with_headers = _with_headers(send, origin if origin in self._origins.others else "")
+        if reason := self._origins.reject_reason(headers):
             self._audit.append_counted(
                 audit_row(
                     "",
                     "",
                     client_address(scope),
-                    f"{request_line(scope)}",
+                    request_line(scope),
                     "refused: another site",
-                    detail=why,
+                    detail=reason,
                 )
             )
             if scope["type"] == "websocket":
-                await deny_websocket(problem(403, "refused", why), scope, receive, sending)
+                await deny_websocket(
+                    problem(403, "forbidden", reason), scope, receive, send_with_headers
+                )
             else:
-                await problem(403, "refused", why)(scope, receive, sending)
+                await problem(403, "forbidden", reason)(scope, receive, send_with_headers)
         elif scope["type"] == "http" and scope["method"] == "OPTIONS" and origin:
             allowed = _PREFLIGHT_HEADERS if origin in self._origins.others else {}
-            await Response(status_code=204, headers=allowed)(scope, receive, sending)
+            await Response(status_code=204, headers=allowed)(scope, receive, send_with_headers)
         else:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_with_headers)
 
 
-async def deny_websocket(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a handshake with an error."""
+async def deny_websocket(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Respond to a WebSocket handshake with an error."""
     socket = WebSocket(scope, receive, send)
-    await socket.receive()  # that somebody wants to connect
-    await socket.send_denial_response(answer)
+    await socket.receive()  # the connect message
+    await socket.send_denial_response(response)
 
 
 def client_address(scope: Scope) -> str:
-    """Where a request comes from. What a proxy says about that is not believed."""
+    """Return the peer's address. X-Forwarded-For is not trusted."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def request_line(scope: Scope) -> str:
-    """What a request is, for people; without its query, which may hold a ticket."""
+    """Return method and path, without the query, which may hold a ticket."""
     method = "SOCKET" if scope["type"] == "websocket" else scope["method"]
     return f"{method} {scope['path']}"
 
 
-def _with_headers(send: Send, other: str) -> Send:
-    async def sending(message: Message) -> None:
+def _with_headers(send: Send, cors_origin: str) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             headers = MutableHeaders(scope=message)
             headers.update(SECURITY_HEADERS)
             headers.add_vary_header("origin")
-            if other:
-                headers["access-control-allow-origin"] = other
+            if cors_origin:
+                headers["access-control-allow-origin"] = cors_origin
                 headers["access-control-expose-headers"] = _EXPOSED_HEADERS
         await send(message)
 
-    return sending
+    return send_with_headers

@@ -1,4 +1,4 @@
-"""Vouches for who asked, in the headers of what this server writes to the control topic."""
+"""Signs the requester's name in the headers of this server's control messages."""
 
 import threading
 import time
@@ -14,14 +14,14 @@ from livejoin.tables.auth import access_topics
 
 log = structlog.get_logger()
 
-_REPUBLISH_S = 86400.0  # the topic forgets what is not said again for weeks
-_RETRY_S = 60.0  # until it is tried again where the key could not be published
+_REPUBLISH_S = 86400.0  # well within the topic's retention of 45 days
+_RETRY_S = 60.0  # after the key could not be published
 
-Headers = list[tuple[str, str | bytes | None]]  # as the client is typed
+Headers = list[tuple[str, str | bytes | None]]  # the type confluent_kafka declares
 
 
 class RequestSigner:
-    """Signs with a key that is published before it is first used. May be called by any thread."""
+    """Signs with a key that is published before its first use. Thread-safe."""
 
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
@@ -33,11 +33,11 @@ class RequestSigner:
         self._lock = threading.Lock()
 
     def on_topic_ready(self) -> None:
-        """The topic of access exists, so that nothing of ours makes it by writing to it."""
+        """Allow publishing: the access topic exists, so a write cannot auto-create it."""
         self._topic_ready = True
 
     def headers(self, topic: str, by: str, value: bytes) -> Headers:
-        """Who asked; and our signature, unless nobody could check it."""
+        """Return the requester header, and the signature header once the key is published."""
         said = by.encode()
         headers: Headers = [(BY_HEADER, said)]
         if self._ensure_key_published():
@@ -52,6 +52,8 @@ class RequestSigner:
                     access_topics.write_access(self._kafka, self._names, *self._signer.key_record())
                     self._published, self._next_publish_at = True, time.monotonic() + _REPUBLISH_S
                 except LivejoinError as error:
-                    log.warning("who asks cannot be vouched for", why=str(error))
+                    log.warning(
+                        "cannot publish the signing key; requests are unsigned", why=str(error)
+                    )
                     self._next_publish_at = time.monotonic() + _RETRY_S
             return self._published

@@ -1,4 +1,4 @@
-"""Who may ask for what: every route with the role that it needs. What is not here needs the most.
+"""The role that each route requires; a route that is not listed requires operator.
 
 A test compares the table with the application's routes.
 """
@@ -11,15 +11,15 @@ from livejoin.core.tokens import Role
 
 RequiredRole = Role | Literal["public"]
 
-# Viewers see what the tables show. Who may change it also sees what a change would show: messages
-# of other topics, and what a request would do.
+# Viewers read the tables. Operators also change what is live, and for that read messages of other
+# topics and preview requests.
 RULES: dict[tuple[str, str], RequiredRole] = {
     ("GET", "/"): "public",
     ("GET", "/static"): "public",
     ("GET", "/engine"): "public",
     ("GET", "/livez"): "public",
-    ("GET", "/readyz"): "public",  # with `verbose` a viewer's
-    ("POST", "/api/v1/session"): "public",  # that is how one becomes more
+    ("GET", "/readyz"): "public",  # viewer with `verbose`
+    ("POST", "/api/v1/session"): "public",  # the sign-in itself
     ("DELETE", "/api/v1/session"): "viewer",
     ("GET", "/api/v1/whoami"): "viewer",
     ("POST", "/api/v1/code"): "viewer",
@@ -27,7 +27,7 @@ RULES: dict[tuple[str, str], RequiredRole] = {
     ("GET", "/metrics"): "viewer",
     ("GET", "/openapi.json"): "viewer",
     ("GET", "/api/v1/tables"): "viewer",
-    ("GET", "/api/v1/tables/{name}"): "viewer",  # `audit` is an operator's
+    ("GET", "/api/v1/tables/{name}"): "viewer",  # operator for `audit`
     ("GET", "/api/v1/status"): "viewer",
     ("GET", "/api/v1/generations"): "viewer",
     ("GET", "/api/v1/figures"): "viewer",
@@ -40,16 +40,16 @@ RULES: dict[tuple[str, str], RequiredRole] = {
     ("SOCKET", "/api/v1/live"): "viewer",
 }
 _PUBLIC_FOLDERS = ("/static", "/engine")
-_PATTERNS = [(method, path, compile_path(path)[0], need) for (method, path), need in RULES.items()]
+_PATTERNS = [(method, path, compile_path(path)[0], role) for (method, path), role in RULES.items()]
 
 
 def required_role(method: str, path: str, query: bytes = b"") -> RequiredRole:
-    """What one must be to ask for this. `method` is SOCKET for a socket."""
-    asked = "GET" if method == "HEAD" else method
-    if asked == "GET" and path.startswith(tuple(f"{folder}/" for folder in _PUBLIC_FOLDERS)):
+    """Return the role required for a request. `method` is SOCKET for a WebSocket."""
+    method = "GET" if method == "HEAD" else method
+    if method == "GET" and path.startswith(tuple(f"{folder}/" for folder in _PUBLIC_FOLDERS)):
         return "public"
-    for known, route, pattern, need in _PATTERNS:
-        if known == asked and pattern.match(path):
-            # `verbose` can be spelt in many ways: any parameter at all counts as it
-            return "viewer" if route == "/readyz" and query else need
+    for rule_method, route, pattern, role in _PATTERNS:
+        if rule_method == method and pattern.match(path):
+            # `verbose` can be encoded in many ways, so any query counts as it
+            return "viewer" if route == "/readyz" and query else role
     return "operator"

@@ -1,4 +1,4 @@
-"""Signing in and out: a token or a code becomes a session, a right a ticket for a socket."""
+"""The routes of signing in and out, and of one-time codes and WebSocket tickets."""
 
 import json
 from typing import Any
@@ -13,129 +13,137 @@ from livejoin.tables.auth.identity import ANONYMOUS, Identities, Identity, Unaut
 from livejoin.tables.auth.middleware import AccessDenied, cookie_name, read_cookie, set_cookie
 from livejoin.tables.auth.origin_check import AllowedOrigins, client_address
 from livejoin.tables.auth.sign_outs import SignOutPublisher
-from livejoin.tables.http import request_body
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem, read_json_body
 
 _MAX_BYTES = 4096
 _EXPECTED = 'expected {"token": "lj_…"}, {"code": "…"} or {"renew": true} as application/json'
 
 
 def identity_of(request: Request) -> Identity:
-    """Who asks, as the gate has found."""
+    """Return the caller's identity, as set by AuthMiddleware."""
     found: Identity = request.state.who
     return found
 
 
 class SignInRoutes:
-    """The routes of whoever comes and goes."""
+    """The routes of sessions, codes and tickets."""
 
     def __init__(
         self,
-        guests: Identities,
-        names: AllowedOrigins,
+        identities: Identities,
+        origins: AllowedOrigins,
         audit: Audit,
         sign_outs: SignOutPublisher,
         port: int,
     ) -> None:
-        self._identities = guests
-        self._origins = names
+        self._identities = identities
+        self._origins = origins
         self._audit = audit
         self._sign_outs = sign_outs
         self._port = port
 
     async def whoami(self, request: Request) -> Response:
-        """Who the asker is."""
+        """Return the caller's identity."""
         return _no_store(_identity_json(identity_of(request)))
 
     async def ticket(self, request: Request) -> Response:
-        """A ticket for one socket, in place of a token, which must not stand in an address."""
+        """Issue a ticket for one WebSocket, because a token must not be in a URL."""
         return _no_store({"ticket": self._identities.tickets.issue(identity_of(request))})
 
     async def code(self, request: Request) -> Response:
-        """A code with which a browser signs in as the asker, once."""
+        """Issue a one-time code that signs a browser in as the caller."""
         return _no_store({"code": self._identities.codes.issue(identity_of(request))})
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin a session, or have it go on."""
+        """Start or renew a session."""
         self._check_origin(request.headers)
-        given = await _read_credentials(request)
+        credentials = await _read_credentials(request)
         try:
-            one = self._authenticate(given, request.headers)
+            identity = self._authenticate(credentials, request.headers)
         except Unauthenticated as error:
             if error.retriable:
-                raise AccessDenied(503, "not yet", f"{error}; try again") from error
-            raise AccessDenied(401, "who are you?", str(error)) from error
-        if "renew" not in given:
-            how = "by token" if "token" in given else "by code"
-            where = client_address(request.scope)
+                raise AccessDenied(503, "service unavailable", f"{error}; retry shortly") from error
+            raise AccessDenied(401, "unauthorized", str(error)) from error
+        if "renew" not in credentials:
+            method = "by token" if "token" in credentials else "by code"
+            address = client_address(request.scope)
             self._audit.append_counted(
-                audit_row(one.display_name, one.role, where, "sign in", "done", detail=how)
+                audit_row(
+                    identity.display_name, identity.role, address, "sign in", "done", detail=method
+                )
             )
-        answer = _no_store(_identity_json(one))
-        if one.id != ANONYMOUS.id:
+        response = _no_store(_identity_json(identity))
+        if identity.id != ANONYMOUS.id:
             sessions = self._identities.sessions
-            session = sessions.renew(one) if "renew" in given else sessions.start(one)
+            session = (
+                sessions.renew(identity) if "renew" in credentials else sessions.start(identity)
+            )
             cookie = cookie_name(self._port, request.headers)
-            answer.headers["set-cookie"] = set_cookie(cookie, session, request.headers)
-        return answer
+            response.headers["set-cookie"] = set_cookie(cookie, session, request.headers)
+        return response
 
     async def sign_out(self, request: Request) -> Response:
-        """End a session, here and then everywhere."""
-        one, why = identity_of(request), ""
-        if one.session:
-            why = await self._sign_outs.publish(*self._identities.sessions.end(one))
-            where, outcome = client_address(request.scope), "here alone" if why else "done"
+        """End the caller's session, here and then on the other servers."""
+        identity, failure = identity_of(request), ""
+        if identity.session:
+            failure = await self._sign_outs.publish(*self._identities.sessions.end(identity))
+            address, outcome = client_address(request.scope), "here alone" if failure else "done"
             self._audit.append_counted(
-                audit_row(one.display_name, one.role, where, "sign out", outcome, detail=why)
+                audit_row(
+                    identity.display_name,
+                    identity.role,
+                    address,
+                    "sign out",
+                    outcome,
+                    detail=failure,
+                )
             )
-        answer = Response(status_code=204)
-        if why:
-            detail = f"you are signed out here; other servers may not know of it yet: {why}"
-            answer = problem(503, "signed out here alone", detail)
+        response = Response(status_code=204)
+        if failure:
+            detail = f"signed out on this server; other servers were not notified yet: {failure}"
+            response = problem(503, "signed out on this server only", detail)
         cookie = cookie_name(self._port, request.headers)
-        answer.headers["set-cookie"] = set_cookie(cookie, "", request.headers, life_s=0)
-        return answer
+        response.headers["set-cookie"] = set_cookie(cookie, "", request.headers, lifetime_s=0)
+        return response
 
     def _check_origin(self, headers: Headers) -> None:
-        """A cookie is for our own pages: nobody else's may have one set, for whomever."""
+        """Refuse pages of other sites: only our own pages may receive a session cookie."""
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins.own:
-            raise AccessDenied(403, "refused", "another site's page cannot begin a session here")
+            raise AccessDenied(403, "forbidden", "a page of another site cannot start a session")
 
-    def _authenticate(self, given: dict[str, Any], headers: Headers) -> Identity:
-        guests = self._identities
-        if guests.insecure:
+    def _authenticate(self, credentials: dict[str, Any], headers: Headers) -> Identity:
+        identities = self._identities
+        if identities.insecure:
             return ANONYMOUS
-        match given:
+        match credentials:
             case {"token": str(text)}:
-                return guests.by_token(text.strip())
+                return identities.by_token(text.strip())
             case {"code": str(text)}:
-                one = guests.codes.redeem(text)
-                if one is None or not guests.still_valid(one):
-                    raise Unauthenticated("this code is not known, was used, or is too old")
-                return one
+                identity = identities.codes.redeem(text)
+                if identity is None or not identities.still_valid(identity):
+                    raise Unauthenticated("this code is unknown, already used or expired")
+                return identity
             case {"renew": True}:
-                return guests.by_session(read_cookie(headers, cookie_name(self._port, headers)))
+                return identities.by_session(read_cookie(headers, cookie_name(self._port, headers)))
             case _:
                 raise HTTPException(400, _EXPECTED)
 
 
-def _identity_json(one: Identity) -> dict[str, str]:
-    return {"id": one.id, "role": one.role, "label": one.label}
+def _identity_json(identity: Identity) -> dict[str, str]:
+    return {"id": identity.id, "role": identity.role, "label": identity.label}
 
 
 async def _read_credentials(request: Request) -> dict[str, Any]:
-    too_large = f"signing in takes at most {_MAX_BYTES >> 10} KiB"
-    body = await request_body.read_json_body(
-        request, _MAX_BYTES, too_large=too_large, not_json=_EXPECTED
-    )
+    too_large = f"a sign-in request is limited to {_MAX_BYTES >> 10} KiB"
+    body = await read_json_body(request, _MAX_BYTES, too_large=too_large, not_json=_EXPECTED)
     try:
-        given = json.loads(body)
+        credentials = json.loads(body)
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
+        credentials = None
+    if not isinstance(credentials, dict):
         raise HTTPException(400, _EXPECTED)
-    return given
+    return credentials
 
 
 def _no_store(content: dict[str, str]) -> JSONResponse:

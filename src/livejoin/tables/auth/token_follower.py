@@ -1,6 +1,7 @@
-"""Follows the topics of tokens, access and audit, on a thread of its own.
+"""Follows the topics of tokens, ended sessions and audit rows, on a thread of its own.
 
-Apart from the rest that is followed: who may look must be known also where there is nothing yet.
+It is separate from the follower of the tables because callers must be authenticated even where no
+ledger exists yet.
 """
 
 import json
@@ -40,7 +41,7 @@ _RECHECK_S = 5.0
 
 @dataclass(frozen=True)
 class TokenFollower:
-    """Keeps who may come in and the audit's table up to date, whatever happens to the cluster."""
+    """Keeps the tokens, the ended sessions and the table `audit` up to date."""
 
     kafka: Kafka
     names: Names
@@ -50,96 +51,104 @@ class TokenFollower:
     post: Post
 
     def run(self, stop: threading.Event) -> None:
-        """Follow. Trouble is tried again; what is known stays meanwhile."""
+        """Follow until stopped. After an error it retries, and the last known tokens stay valid."""
         while not stop.is_set():
             try:
                 self._follow(stop)
             except (LivejoinError, KafkaException) as error:
-                self._set_unavailable(f"the tokens cannot be read: {error}")
+                self._set_unavailable(f"cannot read the tokens: {error}")
             stop.wait(_RETRY_S)
 
-    def _set_unavailable(self, why: str) -> None:
-        def telling() -> None:
-            self.access.identities.tokens.unavailable_reason = why
+    def _set_unavailable(self, reason: str) -> None:
+        def update() -> None:
+            self.access.identities.tokens.unavailable_reason = reason
 
-        self.post(telling)
+        self.post(update)
 
     def _follow(self, stop: threading.Event) -> None:
         names = self.names
-        there = self.kafka.describe([names.tokens, names.audit, names.access])
-        if not {names.tokens, names.audit} <= set(there):
-            why = f"there is no topic {names.tokens} yet: has an orchestrator been started?"
-            self._set_tokens(None, why)
+        existing = self.kafka.describe([names.tokens, names.audit, names.access])
+        if not {names.tokens, names.audit} <= set(existing):
+            reason = f"topic {names.tokens} does not exist yet: has an orchestrator been started?"
+            self._set_tokens(None, reason)
             return
         consumer = self.kafka.reader(names.group("tokens"))
         try:
-            # first who has signed out: nobody of them is let in meanwhile
-            further = self._read_ended_sessions(consumer) if names.access in there else []
+            # ended sessions come first, so that none is accepted in between
+            access_partitions = (
+                self._read_ended_sessions(consumer) if names.access in existing else []
+            )
             consumer.assign([TopicPartition(names.tokens, 0, 0)])
-            known: dict[str, Token] = {}
+            tokens: dict[str, Token] = {}
             for record in read_to_end(consumer, names.tokens):
-                access_topics.apply_token_record(known, record.key, record.value)
-            self._set_tokens(known)
+                access_topics.apply_token_record(tokens, record.key, record.value)
+            self._set_tokens(tokens)
             consumer.incremental_assign(
-                [tail_position(consumer, names.audit, spec.AUDIT_KEPT), *further]
+                [tail_position(consumer, names.audit, spec.AUDIT_KEPT), *access_partitions]
             )
             self.post(self.access.audit.on_topic_ready)
-            looked = time.monotonic()
+            checked_at = time.monotonic()
             while not stop.is_set():
-                self._apply(poll_batch(consumer, _MAX_MESSAGES, _POLL_S), known)
-                if not further and time.monotonic() > looked + _RECHECK_S:
-                    looked = time.monotonic()
+                self._apply(poll_batch(consumer, _MAX_MESSAGES, _POLL_S), tokens)
+                if not access_partitions and time.monotonic() > checked_at + _RECHECK_S:
+                    checked_at = time.monotonic()
                     if names.access in self.kafka.describe([names.access]):
-                        return  # an older leader made none: all is read again with it
+                        return  # an older leader created none; start over with it
         finally:
             consumer.close()
 
     def _read_ended_sessions(self, consumer: Consumer) -> list[TopicPartition]:
-        """Read the topic of access; where it goes on."""
-        topic, read = self.names.access, EndedSessions()
+        """Read the access topic; return the position to continue from."""
+        topic, ended = self.names.access, EndedSessions()
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         for record in read_to_end(consumer, topic):
-            read.apply_record(record.key, record.value)
-        self.post(partial(self.access.identities.sessions.add_ended, read))
+            ended.apply_record(record.key, record.value)
+        self.post(partial(self.access.identities.sessions.add_ended, ended))
         self.post(self.access.sign_outs.on_topic_ready)
         self.post(self.signer.on_topic_ready)
-        at = consumer.position([TopicPartition(topic, 0)])[0].offset
-        return [TopicPartition(topic, 0, at if at >= 0 else OFFSET_BEGINNING)]
+        offset = consumer.position([TopicPartition(topic, 0)])[0].offset
+        return [TopicPartition(topic, 0, offset if offset >= 0 else OFFSET_BEGINNING)]
 
-    def _apply(self, messages: list[Message], known: dict[str, Token]) -> None:
-        new = [to_record(one) for one in messages if one.topic() == self.names.tokens]
-        for record in new:
-            access_topics.apply_token_record(known, record.key, record.value)
-        if new:
-            self._set_tokens(known)
+    def _apply(self, messages: list[Message], tokens: dict[str, Token]) -> None:
+        records = [
+            to_record(message) for message in messages if message.topic() == self.names.tokens
+        ]
+        for record in records:
+            access_topics.apply_token_record(tokens, record.key, record.value)
+        if records:
+            self._set_tokens(tokens)
         ended = EndedSessions()
-        for record in (to_record(one) for one in messages if one.topic() == self.names.access):
+        for record in (
+            to_record(message) for message in messages if message.topic() == self.names.access
+        ):
             ended.apply_record(record.key, record.value)
         if messages:
             self.post(partial(self.access.identities.sessions.add_ended, ended))
         rows = [
-            _decode_audit_row(to_record(one)) for one in messages if one.topic() == self.names.audit
+            _decode_audit_row(to_record(message))
+            for message in messages
+            if message.topic() == self.names.audit
         ]
         if rows:
             self.post(partial(self.catalog.system.add_audit_rows, rows))
 
-    def _set_tokens(self, known: dict[str, Token] | None, trouble: str = "") -> None:
-        now, keyring = None if known is None else dict(known), self.access.identities.tokens
+    def _set_tokens(self, tokens: dict[str, Token] | None, unavailable_reason: str = "") -> None:
+        now, registry = None if tokens is None else dict(tokens), self.access.identities.tokens
 
-        def knowing() -> None:
-            keyring.by_id, keyring.unavailable_reason = now, trouble
+        def update() -> None:
+            registry.by_id, registry.unavailable_reason = now, unavailable_reason
 
-        self.post(knowing)
+        self.post(update)
 
 
 def _decode_audit_row(record: Record) -> dict[str, Any]:
-    """A row of the audit. What is no row of ours shows as what it is: nobody else should write."""
+    """Decode a row of the audit; a malformed record becomes a row that quotes it."""
     columns = {column.name: column.type for column in spec.RESTRICTED[spec.AUDIT].columns}
     try:
-        found = json.loads(record.value)
-        cells: dict[str, Any] = {name: found.get(name) for name in columns}
+        decoded = json.loads(record.value)
+        cells: dict[str, Any] = {name: decoded.get(name) for name in columns}
     except (ValueError, AttributeError, RecursionError):
-        cells = {"detail": f"no row: {record.value[:100]!r}"}
+        cells = {"detail": f"not an audit row: {record.value[:100]!r}"}
     for name, kind in columns.items():
         expected = str if kind == "string" else int
         if not isinstance(cells.get(name), expected):

@@ -1,1 +1,1 @@
-"""HTTP: routes, queries on tables, control requests, the web server."""
+"""The HTTP API: routes, table queries, control requests, the web server."""

@@ -1,4 +1,4 @@
-"""How many connections there may be, and how long one may take to say what it wants."""
+"""Limits on the number and rate of connections, and timeouts for slow clients."""
 
 import asyncio
 import contextlib
@@ -21,20 +21,16 @@ from websockets.protocol import State
 
 log = structlog.get_logger()
 
-MAX_HEADER_BYTES = 32 << 10  # the longest filter, and a browser's cookies
-ASK_S = 10.0  # for a whole request; a person's takes one packet
-TAKE_S = 60.0  # until some of an answer, or of a frame, was taken
-NEW_CONNECTION_BURST = (
-    20  # connections of one address: each costs a millisecond, and all others wait
-)
-CLOSE_TIMEOUT_S = 1.0  # until one that was sent away has to be gone
-_READ_BYTES = 2 << 10  # of a viewer in one go: 62 small frames, parsed in 0.2 ms; others wait
-_SEND_BUFFER_BYTES = 64 << 10  # for a viewer, in a socket's buffer; more waits until it is taken
-_MAX_REFUSALS_PER_ACCEPT = 64  # then it is everybody else's turn
-_LINGER_RESET = struct.pack(
-    "ii", 1, 0
-)  # a refused one leaves nothing behind, not even in the system
-_MAX_DELAY_S = 5.0  # a new one waits at most so long for its turn
+MAX_HEADER_BYTES = 32 << 10  # room for the longest filter and a browser's cookies
+REQUEST_TIMEOUT_S = 10.0  # for a whole request, which usually is one packet
+WRITE_TIMEOUT_S = 60.0  # without progress of a blocked response or frame
+NEW_CONNECTION_BURST = 20  # per address; accepting one blocks the loop for 1 ms
+CLOSE_TIMEOUT_S = 1.0  # for a closed WebSocket to disconnect
+_READ_BYTES = 2 << 10  # per read of a viewer: 62 small frames, 0.2 ms
+_SEND_BUFFER_BYTES = 64 << 10  # per viewer; writers wait above it
+_MAX_REFUSALS_PER_ACCEPT = 64  # then the loop serves others first
+_LINGER_RESET = struct.pack("ii", 1, 0)  # closes with RST, so no TIME_WAIT remains
+_MAX_DELAY_S = 5.0  # a connection that would wait longer is refused
 _LOG_INTERVAL_S = 10.0
 _MAX_ADDRESSES = 10_000
 Peer = tuple[str, int]  # address and port
@@ -42,63 +38,63 @@ Peer = tuple[str, int]  # address and port
 
 @dataclass
 class ConnectionLimits:
-    """Who is inside, by address."""
+    """Counts open connections and limits new ones, in total and per address."""
 
     max_total: int
     max_per_address: int
-    new_per_s: float  # of one address
+    new_per_s: float  # per address
     open_by_address: Counter[str] = field(default_factory=Counter)
     refused: int = 0
     clock: Callable[[], float] = time.monotonic
     _logged_at: float = 0.0
-    _next_allowed_at: dict[str, float] = field(
-        default_factory=dict
-    )  # when an address has waited enough
-    _delays: dict[Peer, float] = field(default_factory=dict)  # of those who are inside already
+    # by address: when its next connection is due
+    _next_allowed_at: dict[str, float] = field(default_factory=dict)
+    # of accepted connections that are not read from yet
+    _delays: dict[Peer, float] = field(default_factory=dict)
 
     def admit(self, peer: Peer) -> bool:
-        """Whether one more may come in; if so, it is counted until it leaves."""
-        wait_s = self.acquire(peer[0])
-        if wait_s:
-            self._delays[peer] = wait_s
-        return wait_s is not None
+        """Whether to accept a connection; an accepted one is counted until it is released."""
+        delay_s = self.acquire(peer[0])
+        if delay_s:
+            self._delays[peer] = delay_s
+        return delay_s is not None
 
     def pop_delay_s(self, peer: Peer) -> float:
-        """For how long somebody who was let in is not listened to yet."""
+        """Return for how many seconds not to read from an accepted connection, once."""
         return self._delays.pop(peer, 0.0)
 
     def acquire(self, address: str) -> float | None:
-        """After how many seconds one more is listened to; None: it may not come in."""
-        wait_s = self._rate_delay_s(address)
+        """Count a connection; return the delay before reading from it, or None to refuse it."""
+        delay_s = self._rate_delay_s(address)
         full = (
             self.open_by_address.total() >= self.max_total
             or self.open_by_address[address] >= self.max_per_address
         )
-        if full or wait_s is None:
+        if full or delay_s is None:
             self.refused += 1
             if self.clock() > self._logged_at + _LOG_INTERVAL_S:
                 self._logged_at = self.clock()
                 log.warning("too many connections", of=address, refused=self.refused)
             return None
         self.open_by_address[address] += 1
-        return wait_s
+        return delay_s
 
     def _rate_delay_s(self, address: str) -> float | None:
-        """Those who come faster than others can bear wait; those who would wait long go."""
+        """Return the delay that keeps an address within its rate; None if it is too long."""
         now = self.clock()
         if len(self._next_allowed_at) > _MAX_ADDRESSES:
             self._next_allowed_at = {
-                one: at for one, at in self._next_allowed_at.items() if at > now
+                known: due_at for known, due_at in self._next_allowed_at.items() if due_at > now
             }
-        even = max(now, self._next_allowed_at.get(address, now)) + 1 / self.new_per_s
-        wait_s = max(0.0, even - now - NEW_CONNECTION_BURST / self.new_per_s)
-        if wait_s > _MAX_DELAY_S:
+        due_at = max(now, self._next_allowed_at.get(address, now)) + 1 / self.new_per_s
+        delay_s = max(0.0, due_at - now - NEW_CONNECTION_BURST / self.new_per_s)
+        if delay_s > _MAX_DELAY_S:
             return None
-        self._next_allowed_at[address] = even
-        return wait_s
+        self._next_allowed_at[address] = due_at
+        return delay_s
 
     def release(self, peer: Peer) -> None:
-        """One less."""
+        """Stop counting a closed connection."""
         address = peer[0]
         self._delays.pop(peer, None)
         self.open_by_address[address] -= 1
@@ -107,37 +103,37 @@ class ConnectionLimits:
 
 
 class LimitedListener(socket.socket):
-    """A socket that listens. Who may not come in is sent away before anything is made for them.
+    """A listening socket that refuses connections over the limits right after accepting them.
 
-    Nothing of asyncio or uvicorn is made for one that is refused: others would wait for that.
+    asyncio and uvicorn create nothing for a refused connection, which would delay other clients.
     """
 
-    def __init__(self, taken: socket.socket, doors: ConnectionLimits) -> None:
-        super().__init__(taken.family, taken.type, taken.proto, taken.detach())
-        self._limits = doors
+    def __init__(self, listener: socket.socket, limits: ConnectionLimits) -> None:
+        super().__init__(listener.family, listener.type, listener.proto, listener.detach())
+        self._limits = limits
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next one that may come in."""
+        """Accept the next connection within the limits."""
         for _ in range(_MAX_REFUSALS_PER_ACCEPT):
-            made, address = super().accept()
+            connection, address = super().accept()
             if self._limits.admit(address[:2]):
-                return _CountedSocket(made, self._limits, address[:2]), address
-            with contextlib.suppress(OSError):  # it has left by itself
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
-            made.close()
-        raise BlockingIOError  # as if there were no more
+                return _CountedSocket(connection, self._limits, address[:2]), address
+            with contextlib.suppress(OSError):  # the client is gone already
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RESET)
+            connection.close()
+        raise BlockingIOError  # asyncio stops accepting until the next event
 
 
 class _CountedSocket(socket.socket):
-    """A connection, which counts until it is closed, whatever becomes of it before."""
+    """A connection that is counted until its socket is closed."""
 
-    def __init__(self, made: socket.socket, doors: ConnectionLimits, peer: Peer) -> None:
-        super().__init__(made.family, made.type, made.proto, made.detach())
+    def __init__(self, connection: socket.socket, limits: ConnectionLimits, peer: Peer) -> None:
+        super().__init__(connection.family, connection.type, connection.proto, connection.detach())
         self._peer: Peer | None = peer
-        self._limits = doors
+        self._limits = limits
 
     def close(self) -> None:
-        """Close it, and count it out once."""
+        """Close the socket and release its count once."""
         if self._peer is not None:
             self._limits.release(self._peer)
             self._peer = None
@@ -145,41 +141,41 @@ class _CountedSocket(socket.socket):
 
 
 class ServerConfig(uvicorn.Config):
-    """Uvicorn's, with the doors that its connections go through."""
+    """Uvicorn's configuration with our protocols and connection limits."""
 
-    def __init__(self, app: Any, doors: ConnectionLimits, **more: Any) -> None:
+    def __init__(self, app: Any, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(
             app,
             http=HttpConnection,
             ws=WebSocketConnection,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            **more,
+            **options,
         )
-        self.limits = doors
+        self.limits = limits
 
 
 class HttpConnection(H11Protocol):
-    """A connection that asks. A request must be whole in time, and its answer be taken."""
+    """An HTTP connection with timeouts for receiving a request and sending its response."""
 
     config: ServerConfig
     upgraded = False
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.request_timer = _AbortTimer(self, ASK_S)  # a request
-        self.response_timer = _AbortTimer(self, TAKE_S)  # some more of an answer
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.request_timer = _AbortTimer(self, REQUEST_TIMEOUT_S)
+        self.response_timer = _AbortTimer(self, WRITE_TIMEOUT_S)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Listen to it, once its turn has come."""
+        """Start reading, after the delay that the rate limit imposes."""
         super().connection_made(transport)
         self.request_timer.start()
-        wait_s = self.config.limits.pop_delay_s(self.client) if self.client else 0.0
-        if wait_s:
+        delay_s = self.config.limits.pop_delay_s(self.client) if self.client else 0.0
+        if delay_s:
             transport.pause_reading()
-            self.loop.call_later(wait_s, transport.resume_reading)
+            self.loop.call_later(delay_s, transport.resume_reading)
 
     def data_received(self, data: bytes) -> None:
-        """Take more of a request; the clock runs from its first byte to its last."""
+        """Receive part of a request; the timer runs until its last byte."""
         super().data_received(data)
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.upgraded:
             self.request_timer.start()
@@ -187,46 +183,46 @@ class HttpConnection(H11Protocol):
             self.request_timer.stop()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From now on it watches."""
+        """Stop the request timer: the connection becomes a WebSocket."""
         self.upgraded = True
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """The asker takes nothing at the moment."""
+        """Start the response timer: the client is not reading."""
         super().pause_writing()
         self.response_timer.start()
 
     def resume_writing(self) -> None:
-        """The asker goes on."""
+        """Stop the response timer: the client reads again."""
         super().resume_writing()
         self.response_timer.stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget its limits."""
+        """Stop the timers."""
         self.request_timer.stop()
         self.response_timer.stop()
         super().connection_lost(exc)
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A socket, which an asking connection has become."""
+    """A WebSocket connection; the application may abort it, and send frames in fragments."""
 
     config: ServerConfig
-    bytes_after_close = 0  # bytes that came after it was sent away
-    drained_at = -math.inf  # when it last took some of what waited for it
+    bytes_after_close = 0  # bytes received after our close frame
+    drained_at = -math.inf  # when its write buffer was last drained
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let the application cut it off: closing it in good form waits for the other side."""
+        """Let the application abort it: a closing handshake would wait for the client."""
         super().connection_made(transport)
-        more = {"abort": self.transport.abort, "writable": self.writable}
-        self.app_state = {**self.app_state, **more}
-        self.transport.set_write_buffer_limits(_SEND_BUFFER_BYTES)  # TLS would take 512 KiB
+        extra = {"abort": self.transport.abort, "writable": self.writable}
+        self.app_state = {**self.app_state, **extra}
+        self.transport.set_write_buffer_limits(_SEND_BUFFER_BYTES)  # TLS defaults to 512 KiB
         self.close_timeout = CLOSE_TIMEOUT_S
-        if hasattr(transport, "max_size"):  # asyncio's, of one read; TLS has records of its own
+        if hasattr(transport, "max_size"):  # asyncio's read size; TLS reads by record
             transport.max_size = _READ_BYTES
 
     async def send(self, message: Any) -> None:
-        """Send; an answer instead of a handshake ends it too, which uvicorn would complain of."""
+        """Send a message; a denial response completes the handshake, or uvicorn logs an error."""
         if "more" in message:
             await self._send_fragment(message["bytes"], last=not message["more"])
             return
@@ -235,7 +231,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.handshake_complete = True
 
     async def _send_fragment(self, data: bytes | memoryview, *, last: bool) -> None:
-        """Send some of a message: whoever is slow takes no more memory than this much of it."""
+        """Send one fragment, so that a slow client buffers no more than this."""
         await self.writable.wait()
         if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
             raise ClientDisconnected
@@ -246,43 +242,43 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
 
     def resume_writing(self) -> None:
-        """It has taken what waited."""
+        """Note that the write buffer was drained."""
         super().resume_writing()
         self.drained_at = self.loop.time()
 
     def keepalive_timeout(self) -> None:
-        """Cut it off, unless it is only slow: a ping waits behind what it has not taken yet."""
-        if self.loop.time() - self.drained_at < TAKE_S:
+        """Abort it unless it is merely slow: its pong waits behind the data it still reads."""
+        if self.loop.time() - self.drained_at < WRITE_TIMEOUT_S:
             self.pong_timer = self.loop.call_later(self.ping_timeout or 0, self.keepalive_timeout)
         else:
             super().keepalive_timeout()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; of one that was sent away little more than that it has seen it."""
+        """Receive data; after our close frame only enough to see the client's."""
         if self.close_sent:
             self.bytes_after_close += len(data)
             if self.bytes_after_close > _READ_BYTES:
-                self.transport.pause_reading()  # it is cut off when its time is up
+                self.transport.pause_reading()  # the close timeout aborts it
                 return
         super().data_received(data)
 
 
 class _AbortTimer:
-    """A time after which a connection is cut off, unless it is stopped before."""
+    """A timer that aborts a connection unless it is stopped in time."""
 
-    def __init__(self, of: H11Protocol, seconds: float) -> None:
-        self._protocol = of
+    def __init__(self, protocol: H11Protocol, seconds: float) -> None:
+        self._protocol = protocol
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Let it run; one that runs goes on."""
+        """Start the timer, unless it is running."""
         if self._timer is None:
-            of = self._protocol
-            self._timer = of.loop.call_later(self._seconds, of.transport.abort)
+            protocol = self._protocol
+            self._timer = protocol.loop.call_later(self._seconds, protocol.transport.abort)
 
     def stop(self) -> None:
-        """Forget it."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Requests that come by HTTP: written to the control topic like any other, or previewed."""
+"""Writes control requests from HTTP to the control topic, and previews them."""
 
 import asyncio
 import json
@@ -28,91 +28,92 @@ _OUTCOME_TIMEOUT_S = 10
 
 
 class ControlProducer:
-    """Passes requests on, and waits for what becomes of them."""
+    """Writes control messages and waits for their outcome."""
 
     def __init__(
         self,
         kafka: Kafka,
         rules: TopicRules,
         limits: Limits,
-        host: Catalog,
-        vouching: RequestSigner,
+        catalog: Catalog,
+        signer: RequestSigner,
     ) -> None:
         self._kafka = kafka
-        self._signer = vouching
+        self._signer = signer
         self._rules = rules
         self.limits = limits
-        self._catalog = host
+        self._catalog = catalog
         self.topics = TopicBrowser(kafka, rules)
         self._producer: Producer | None = None
         self._producer_lock = threading.Lock()
 
-    async def send(self, raw: bytes, by: str) -> dict[str, Any]:
-        """Write a message; where it stands, and its outcome if that is known soon."""
-        offset = await asyncio.to_thread(self._write, raw, by)
-        decided: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+    async def send(self, raw: bytes, requester: str) -> dict[str, Any]:
+        """Write a message; return its offset, and its outcome if it is decided in time."""
+        offset = await asyncio.to_thread(self._write, raw, requester)
+        outcome_row: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
 
-        def answer(row: Mapping[str, Any]) -> None:
-            if not decided.done():
-                decided.set_result(row)
+        def on_outcome(row: Mapping[str, Any]) -> None:
+            if not outcome_row.done():
+                outcome_row.set_result(row)
 
-        self._catalog.system.on_outcome(offset, answer)
+        self._catalog.system.on_outcome(offset, on_outcome)
         try:
-            row = await asyncio.wait_for(decided, _OUTCOME_TIMEOUT_S)
+            row = await asyncio.wait_for(outcome_row, _OUTCOME_TIMEOUT_S)
         except TimeoutError:
-            why = "nobody has decided on it yet: is an orchestrator running?"
-            return {"offset": offset, "outcome": "written", "reason": why, "generation": None}
+            reason = "not decided yet: is an orchestrator running?"
+            return {"offset": offset, "outcome": "written", "reason": reason, "generation": None}
         return {name: row.get(name) for name in ("offset", "outcome", "reason", "generation")}
 
-    def _write(self, raw: bytes, by: str) -> int:
+    def _write(self, raw: bytes, requester: str) -> int:
         with self._producer_lock:
             if self._producer is None:
-                limit = {"message.timeout.ms": _WRITE_S * 1000}
-                self._producer = self._kafka.producer(**limit)
-        headers = self._signer.headers(self._rules.control, by, raw)
-        done: list[tuple[KafkaError | None, int | None]] = []
+                config = {"message.timeout.ms": _WRITE_S * 1000}
+                self._producer = self._kafka.producer(**config)
+        headers = self._signer.headers(self._rules.control, requester, raw)
+        deliveries: list[tuple[KafkaError | None, int | None]] = []
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            done.append((error, message.offset()))
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            deliveries.append((error, message.offset()))
 
         try:
             self._producer.produce(
                 self._rules.control,
                 raw,
-                on_delivery=delivered,
+                on_delivery=on_delivery,
                 headers=headers,
             )
             self._producer.flush(_WRITE_S + 1)
         except (KafkaException, BufferError) as error:
             raise self._write_error(error) from error
-        failed, offset = done[0] if done else (None, None)
-        if failed is not None or offset is None:
-            raise self._write_error(failed.str() if failed else "no answer")
+        failure, offset = deliveries[0] if deliveries else (None, None)
+        if failure is not None or offset is None:
+            raise self._write_error(failure.str() if failure else "no acknowledgement")
         return offset
 
-    def _write_error(self, why: object) -> KafkaUnavailable:
+    def _write_error(self, reason: object) -> KafkaUnavailable:
         return KafkaUnavailable(
-            f'control topic "{self._rules.control}" cannot be written: {why}',
-            hint="Check that the broker runs, then ask again.",
+            f'cannot write to control topic "{self._rules.control}": {reason}',
+            hint="Check that the broker is running, then retry.",
         )
 
     async def preview(self, raw: bytes) -> dict[str, Any]:
-        """What a message would do if it came now."""
+        """Return what a message would do now."""
         inbound = parse_record(0, time.time(), "preview", raw, self._rules)
         if inbound.request is None:
             raise InvalidMessage(inbound.error)
         request, state = inbound.request, self._catalog.state
         topics = await asyncio.to_thread(self._describe_topics, request, state)
-        asked = facts.MessageReceived(inbound.origin, request, "", topics)
-        now = replace(state, limits=self.limits, now=time.time())
-        return preview(now, asked)
+        received = facts.MessageReceived(inbound.origin, request, "", topics)
+        current = replace(state, limits=self.limits, now=time.time())
+        return preview(current, received)
 
     def _describe_topics(self, request: Request, state: State) -> dict[str, facts.TopicInfo | str]:
         choice = resolve_choice(state, request)
         names = {*request.topics, *((choice.users, choice.accounts) if choice else ())}
-        found = self._kafka.describe_readable(sorted(names))
+        topics = self._kafka.describe_readable(sorted(names))
         return {
-            name: one if isinstance(one, str) else self._measure(one) for name, one in found.items()
+            name: topic if isinstance(topic, str) else self._measure(topic)
+            for name, topic in topics.items()
         }
 
     def _measure(self, topic: Topic) -> facts.TopicInfo:
@@ -122,11 +123,13 @@ class ControlProducer:
 
 
 def rollback_message(body: bytes) -> bytes:
-    """A request to go back, from what a caller adds to it."""
+    """Return the rollback message, with the fields that the caller's body adds."""
     if not body.strip():
         return b'{"action": "rollback"}'
     try:
-        given = json.loads(body)
+        fields = json.loads(body)
     except (ValueError, RecursionError):
-        return body  # it is rejected with its reason
-    return json.dumps({**given, "action": "rollback"}).encode() if isinstance(given, dict) else body
+        return body  # the leader rejects it with a reason
+    return (
+        json.dumps({**fields, "action": "rollback"}).encode() if isinstance(fields, dict) else body
+    )

@@ -1,12 +1,12 @@
-r"""The filter language of `GET tables/{name}`: read by hand, run as Arrow kernels.
+r"""The filter language of `GET tables/{name}`: a recursive-descent parser over Arrow kernels.
 
-filter   =  all { "or" all }
-all      =  one { "and" one }
-one      =  "not" one | "(" filter ")" | COLUMN test
-test     =  ( "=" | "!=" | "<" | "<=" | ">" | ">=" | "~" ) VALUE | "is" [ "not" ] "null"
+filter      =  conjunction { "or" conjunction }
+conjunction =  operand { "and" operand }
+operand     =  "not" operand | "(" filter ")" | COLUMN comparison
+comparison  =  ( "=" | "!=" | "<" | "<=" | ">" | ">=" | "~" ) VALUE | "is" [ "not" ] "null"
 
-A value is "text", 'text', a number, a time, true or false, and must fit its column. A comparison
-with a null is false. Nothing of a filter is evaluated as code or used as a pattern.
+A value is "text", 'text', a number, a time, true or false, and must match its column's type. A
+comparison with null is false. No part of a filter is evaluated as code or used as a pattern.
 """
 
 import re
@@ -47,28 +47,31 @@ _KEYWORDS = ("and", "or", "not", "is", "null", "true", "false")
 
 
 def compile_filter(text: str, schema: pa.Schema) -> Predicate:
-    """What tells of each row of a batch whether it stays; never null."""
+    """Compile a filter to a predicate, whose result has no nulls."""
     if (size := len(text.encode(errors="replace"))) > MAX_BYTES:
         raise AskError(f"filter: larger than {MAX_BYTES >> 10} KiB: {size} bytes")
     return _Parser(_tokenize(text), schema).parse()
 
 
 def _tokenize(text: str) -> list[FilterToken]:
-    found, at, end = [], 0, len(text.rstrip())
-    while at < end:
-        match = _TOKEN.match(text, at)
+    result, position, end = [], 0, len(text.rstrip())
+    while position < end:
+        match = _TOKEN.match(text, position)
         if match is None:
-            at += len(text[at:]) - len(text[at:].lstrip())
-            what = "the text" if text[at] in "\"'" else excerpt(text[at])
-            why = "does not end" if what == "the text" else "is nothing that a filter knows"
-            raise AskError(f"filter: {what} at character {at + 1} {why}", hint=_EXAMPLE)
+            position += len(text[position:]) - len(text[position:].lstrip())
+            what = (
+                "unterminated text"
+                if text[position] in "\"'"
+                else f"unexpected {excerpt(text[position])}"
+            )
+            raise AskError(f"filter: {what} at character {position + 1}", hint=_EXAMPLE)
         kind = match.lastgroup or ""
-        found.append(FilterToken(kind, match[kind], match.start(kind) + 1))
-        at = match.end()
-    return found
+        result.append(FilterToken(kind, match[kind], match.start(kind) + 1))
+        position = match.end()
+    return result
 
 
-_EXAMPLE = 'Write for example age>=30 and (name~"ad" or email is null).'
+_EXAMPLE = 'Example: age>=30 and (name~"ad" or email is null).'
 
 
 @dataclass
@@ -82,10 +85,10 @@ class _Parser:
     def parse(self) -> Predicate:
         if not self.tokens:
             raise AskError("filter: empty", hint=_EXAMPLE)
-        found = self._or_expression()
+        result = self._or_expression()
         if self._next.kind != "end":
             raise self._unexpected("and, or, or the end")
-        return found
+        return result
 
     @property
     def _next(self) -> FilterToken:
@@ -96,11 +99,11 @@ class _Parser:
         )
 
     def _accept(self, *words: str) -> bool:
-        """Whether one of these words or signs comes next; it is taken."""
+        """Consume the next token if it is one of these words or operators."""
         token = self._next
-        found = token.kind in ("word", "sign") and token.text.lower() in words
-        self.position += found
-        return found
+        matches = token.kind in ("word", "sign") and token.text.lower() in words
+        self.position += matches
+        return matches
 
     def _unexpected(self, expected: str) -> AskError:
         return AskError(f"filter: expected {expected}, got {self._next}", hint=_EXAMPLE)
@@ -120,18 +123,18 @@ class _Parser:
     def _operand(self) -> Predicate:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise AskError(f"filter: nested more than {MAX_DEPTH} deep")
+            raise AskError(f"filter: nested more than {MAX_DEPTH} levels deep")
         if self._accept("not"):
             inner = self._operand()
-            found: Predicate = lambda rows: pc.invert(inner(rows))  # noqa: E731 - as short as its siblings
+            result: Predicate = lambda batch: pc.invert(inner(batch))  # noqa: E731 - as short as its siblings
         elif self._accept("("):
-            found = self._or_expression()
+            result = self._or_expression()
             if not self._accept(")"):
                 raise self._unexpected("and, or, or )")
         else:
-            found = self._comparison()
+            result = self._comparison()
         self.depth -= 1
-        return found
+        return result
 
     def _comparison(self) -> Predicate:
         self.comparisons += 1
@@ -143,33 +146,33 @@ class _Parser:
         column = check_column(token.text, self.schema, "filter")
         self.position += 1
         if self._accept("is"):
-            there = self._accept("not")
+            negated = self._accept("not")
             if not self._accept("null"):
-                raise self._unexpected("null" if there else "null or not null")
-            kernel = pc.is_valid if there else pc.is_null
-            return lambda rows: kernel(rows.column(column))
-        sign = self._next.text
+                raise self._unexpected("null" if negated else "null or not null")
+            kernel = pc.is_valid if negated else pc.is_null
+            return lambda batch: kernel(batch.column(column))
+        operator = self._next.text
         if not self._accept(*OPERATORS):
             raise self._unexpected(f"one of {' '.join(OPERATORS)} or is")
         token = self._next
         if token.kind not in ("text", "number", "time") and token.text.lower() not in BOOLEANS:
             if token.text.lower() == "null":
-                raise AskError(f"filter: nothing compares with null; write {column} is null")
-            raise self._unexpected('a value (text stands in quotes, like "Ada")')
+                raise AskError(f"filter: cannot compare with null; write {column} is null")
+            raise self._unexpected('a value (quote text, like "Ada")')
         self.position += 1
-        return compile_comparison(self.schema.field(column), sign, token)
+        return compile_comparison(self.schema.field(column), operator, token)
 
 
-def check_column(name: str, schema: pa.Schema, where: str) -> str:
-    """A column that is there, or an error that names the nearest."""
+def check_column(name: str, schema: pa.Schema, parameter: str) -> str:
+    """Return the column's name; raises with the closest match if there is none."""
     if name in schema.names:
         return name
-    close = nearest(name[:100], schema.names)
-    meant = f"Did you mean {close}?" if close else f"There are {', '.join(schema.names)}."
-    raise AskError(f"{where}: there is no column {excerpt(name)}", hint=meant)
+    suggestion = nearest(name[:100], schema.names)
+    hint = f"Did you mean {suggestion}?" if suggestion else f"Columns: {', '.join(schema.names)}."
+    raise AskError(f"{parameter}: there is no column {excerpt(name)}", hint=hint)
 
 
 def _combine(kernel: Callable[[Any, Any], Any], parts: list[Predicate]) -> Predicate:
     if len(parts) == 1:
         return parts[0]
-    return lambda rows: reduce(kernel, (part(rows) for part in parts))
+    return lambda batch: reduce(kernel, (part(batch) for part in parts))

@@ -1,4 +1,4 @@
-"""The shapes of answers as JSON Schema, from the tables and fields of the core."""
+"""JSON Schemas of the HTTP responses, derived from the tables and fields of the core."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _NULLABLE_STRING: Json = _TYPES["string"]
 
 
 def ref(name: str) -> Json:
-    """A shape by its name."""
+    """Return a reference to a named schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -35,12 +35,12 @@ def _list(items: Json) -> Json:
 
 
 def _row_schema(columns: tuple[spec.Column, ...]) -> Json:
-    """Not required: a reader may have asked for some columns only."""
+    """Return the schema of a row; no column is required, as a query may select some."""
     return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
 
 
 def _with_checks(shape: Json) -> Json:
-    """The same, with what each check says where that was asked for."""
+    """Add the optional results of each check."""
     checks = _list(_object(name=TEXT, why=TEXT, required=_BOOLEAN, ok=_BOOLEAN))
     return {**shape, "properties": {**shape["properties"], "checks": checks}}
 
@@ -50,20 +50,23 @@ def _row_schema_name(table: str) -> str:
 
 
 def schemas() -> Json:
-    """All shapes by name."""
+    """Return all schemas by name."""
     status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
-    generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without its `_id`
+    generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without `_id`
     counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
     behind = _object(
         **counts["properties"],
-        lag={**_NULLABLE_INTEGER, "description": "records that are unread"},
-        behind={"type": ["number", "null"], "description": "seconds the oldest has waited"},
+        lag={**_NULLABLE_INTEGER, "description": "unread records"},
+        behind={
+            "type": ["number", "null"],
+            "description": "age of the oldest unread record, in seconds",
+        },
     )
     problem = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
     return {
         "Problem": {
             **problem,
-            "description": "What is wrong, and what to do about it (RFC 9457).",
+            "description": "An error: what is wrong and what to do (RFC 9457).",
         },
         **{
             _row_schema_name(name): _row_schema(table.columns)
@@ -90,11 +93,11 @@ def schemas() -> Json:
         "Status": _object(
             **status,
             viewers=COUNT,
-            stale={**_NULLABLE_STRING, "description": "why the rows may be old"},
+            stale={**_NULLABLE_STRING, "description": "why the rows may be stale"},
             sources=_object(**{source.name: counts for source in spec.SOURCES}),
             capped={
                 "type": "object",
-                "description": "by table that holds `max_rows` rows: how many, from which `_ts` on",
+                "description": "tables at the `max_rows` limit: number of rows and oldest `_ts`",
                 "additionalProperties": _object(
                     rows=COUNT, **{"from": {"type": "integer", "description": "ms"}}
                 ),
@@ -106,13 +109,13 @@ def schemas() -> Json:
             viewers=COUNT,
             sources=_object(**{source.name: behind for source in spec.SOURCES}),
             matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
-            lagTrouble={**_NULLABLE_STRING, "description": "why the lag is not known"},
+            lagTrouble={**_NULLABLE_STRING, "description": "why the lag is unknown"},
             standbyUntil={
                 **_NULLABLE_INTEGER,
-                "description": "ms; null: no standby, or no end to it",
+                "description": "ms; null: no standby, or kept indefinitely",
             },
-            standbySeconds={"type": ["number", "null"], "description": "left of it"},
-            sparkUi={**_NULLABLE_STRING, "description": "address of Spark's own pages"},
+            standbySeconds={"type": ["number", "null"], "description": "seconds until then"},
+            sparkUi={**_NULLABLE_STRING, "description": "URL of Spark's web UI"},
         ),
         "Generations": _object(generations=_list(_row_schema(generation))),
         "Topics": _object(
@@ -124,13 +127,13 @@ def schemas() -> Json:
                     partitions=COUNT,
                     records=_NULLABLE_INTEGER,
                     newest=_TIME,
-                    trouble={**_NULLABLE_STRING, "description": "why nothing more is known of it"},
+                    trouble={**_NULLABLE_STRING, "description": "why the topic could not be read"},
                 )
             ),
         ),
         "Peek": _object(
             topic=TEXT,
-            complete={"type": "boolean", "description": "false: there was no time to read all"},
+            complete={"type": "boolean", "description": "false: the time limit was reached first"},
             messages=_list(
                 _object(
                     partition=COUNT,
@@ -152,7 +155,7 @@ def schemas() -> Json:
         "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
         "SignIn": {
             "type": "object",
-            "description": "one of them",
+            "description": "exactly one of these properties",
             "properties": {"token": TEXT, "code": TEXT, "renew": {"const": True}},
         },
         "Code": _object(code=TEXT),

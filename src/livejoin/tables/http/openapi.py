@@ -1,6 +1,6 @@
-"""The HTTP interface as an OpenAPI 3.1 document: plain data, from the shapes that are served.
+"""The OpenAPI 3.1 document of the HTTP API.
 
-A test compares it with the routes of the application and with what they answer.
+Tests compare it with the application's routes and with their responses.
 """
 
 from typing import Any
@@ -16,78 +16,83 @@ from livejoin.tables.http.topic_browser import MAX_MESSAGES
 
 
 def _response(description: str, content: str | Json, media_type: str = "application/json") -> Json:
-    named = ref(content) if isinstance(content, str) else content
-    return {"description": description, "content": {media_type: {"schema": named}}}
+    schema = ref(content) if isinstance(content, str) else content
+    return {"description": description, "content": {media_type: {"schema": schema}}}
 
 
 def _problem(description: str) -> Json:
     return _response(description, "Problem", "application/problem+json")
 
 
-# Any answer may be one of these; see `tables/security.py` and `tables/gate.py`.
+# Any route may respond with these; see `auth/middleware.py` and `auth/origin_check.py`.
 _DENIED = {
-    "401": _problem("without a token that counts"),
-    "403": _problem("for another role; or another site, or a name that is not ours"),
+    "401": _problem("no valid token or session"),
+    "403": _problem("insufficient role, or a Host or Origin that is not allowed"),
 }
-_BAD_REQUEST = {"400": _problem("a parameter is unknown or wrong")}
-_KAFKA_UNAVAILABLE = {"503": _problem("Kafka is out of reach")}
-_TOKENS_UNREAD = {"503": _problem("the tokens have not been read yet")}
+_BAD_REQUEST = {"400": _problem("a parameter is unknown or invalid")}
+_KAFKA_UNAVAILABLE = {"503": _problem("Kafka is unavailable")}
+_TOKENS_UNREAD = {"503": _problem("the tokens have not been loaded yet")}
 _SECURITY: Json = {"token": {"type": "http", "scheme": "bearer"}}
 
 
-def _get(name: str, summary: str, good: Json, **more: Any) -> Json:
-    answers = {"200": good, **_DENIED, **more.pop("answers", {})}
-    return {"get": {"operationId": name, "summary": summary, "responses": answers, **more}}
+def _get(name: str, summary: str, ok_response: Json, **more: Any) -> Json:
+    other_responses = {"200": ok_response, **_DENIED, **more.pop("other_responses", {})}
+    return {"get": {"operationId": name, "summary": summary, "responses": other_responses, **more}}
 
 
-def _post_control(name: str, summary: str, message: Json, answers: Json) -> Json:
+def _post_control(name: str, summary: str, message: Json, other_responses: Json) -> Json:
     body = {"required": True, "content": {"application/json": {"schema": message}}}
-    bad = {
-        "413": _problem("larger than a control message may be"),
-        "415": _problem("not said to be JSON"),
-        "422": _problem("rejected, with the reason; nothing has changed"),
+    errors = {
+        "413": _problem("the message is too large"),
+        "415": _problem("the content-type is not application/json"),
+        "422": _problem("the message was rejected; nothing has changed"),
     }
-    responses = {**answers, **_DENIED, **bad, **_KAFKA_UNAVAILABLE}
+    responses = {**other_responses, **_DENIED, **errors, **_KAFKA_UNAVAILABLE}
     return {
         "post": {"operationId": name, "summary": summary, "requestBody": body}
         | {"responses": responses}
     }
 
 
-def _post_auth(name: str, summary: str, answer: str, body: Json | None = None) -> Json:
-    given = {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}
-    bad = {
-        "400": _problem("not what can be asked for"),
-        "413": _problem("larger than it may be"),
-        "415": _problem("not said to be JSON"),
+def _post_auth(name: str, summary: str, schema_name: str, body: Json | None = None) -> Json:
+    request_body = {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}}
     }
-    answers = {**_DENIED, **(bad if body else {}), **_TOKENS_UNREAD}
+    errors = {
+        "400": _problem("the body is not a valid request"),
+        "413": _problem("the body is too large"),
+        "415": _problem("the content-type is not application/json"),
+    }
+    other_responses = {**_DENIED, **(errors if body else {}), **_TOKENS_UNREAD}
     return {
         "post": {
             "operationId": name,
             "summary": summary,
-            **(given if body else {}),
-            "responses": {"200": _response("It is made.", answer), **answers},
+            **(request_body if body else {}),
+            "responses": {"200": _response("Success.", schema_name), **other_responses},
         }
     }
 
 
-def _query_parameter(name: str, description: str, shape: Json, example: Any) -> Json:
+def _query_parameter(name: str, description: str, schema: Json, example: Any) -> Json:
     where = {"in": "query", "name": name, "description": description}
-    return {**where, "schema": shape, "example": example}
+    return {**where, "schema": schema, "example": example}
 
 
-def _path_parameter(name: str, description: str, shape: Json, example: str) -> Json:
-    return {**_query_parameter(name, description, shape, example), "in": "path", "required": True}
+def _path_parameter(name: str, description: str, schema: Json, example: str) -> Json:
+    return {**_query_parameter(name, description, schema, example), "in": "path", "required": True}
 
 
 def _table() -> Json:
-    good = {
+    ok_response = {
         "description": "The rows, streamed.",
         "headers": {
             "etag": {"description": "for If-None-Match", "schema": TEXT},
-            GENERATION_HEADER: {"description": "the live generation, if any", "schema": COUNT},
-            SEQ_HEADER: {"description": "how far its changelog was read", "schema": COUNT},
+            GENERATION_HEADER: {"description": "live generation, if any", "schema": COUNT},
+            SEQ_HEADER: {
+                "description": "offset up to which its changelog was read",
+                "schema": COUNT,
+            },
             TOTAL_HEADER: {"description": "rows after the filter", "schema": COUNT},
         },
         "content": {
@@ -97,90 +102,99 @@ def _table() -> Json:
     }
     parameters = [
         _path_parameter(
-            "name", "a table; audit is for operators", {"enum": list(spec.ALL_TABLES)}, spec.FINAL
+            "name",
+            "table name; audit requires operator",
+            {"enum": list(spec.ALL_TABLES)},
+            spec.FINAL,
         ),
-        _query_parameter("format", "json if left out", {"enum": list(FORMATS)}, "json"),
-        _query_parameter(
-            "columns", "names with commas between; all if left out", TEXT, "userId,age"
-        ),
+        _query_parameter("format", "default: json", {"enum": list(FORMATS)}, "json"),
+        _query_parameter("columns", "comma-separated names; default: all", TEXT, "userId,age"),
         _query_parameter(
             "filter", "see docs/http.md", TEXT, 'age>=30 and (name~"ad" or _ts is null)'
         ),
-        _query_parameter("sort", "columns with commas between, - for downwards", TEXT, "-age,name"),
-        _query_parameter("limit", "how many rows at most", COUNT, 10),
-        _query_parameter("offset", "how many rows to leave out first", COUNT, 0),
+        _query_parameter("sort", "comma-separated columns, - for descending", TEXT, "-age,name"),
+        _query_parameter("limit", "maximum number of rows", COUNT, 10),
+        _query_parameter("offset", "number of rows to skip", COUNT, 0),
         {
             "in": "header",
             "name": "If-None-Match",
-            "description": "the etag of an earlier answer: 304 if nothing has changed",
+            "description": "etag of an earlier response; 304 if nothing has changed",
             "schema": TEXT,
         },
     ]
-    answers = {
-        "304": {"description": "what the asker has is still so"},
+    other_responses = {
+        "304": {"description": "not modified"},
         **_BAD_REQUEST,
-        "404": _problem("there is no such table"),
+        "404": _problem("no such table"),
     }
-    what = "A table's rows, filtered, sorted and cut."
-    return _get("getTable", what, good, parameters=parameters, answers=answers)
+    what = "Rows of a table, filtered, sorted and paged."
+    return _get(
+        "getTable", what, ok_response, parameters=parameters, other_responses=other_responses
+    )
 
 
 def _paths() -> Json:
     written = {
-        "200": _response("What became of it.", "Outcome"),
-        "202": _response("It is written, and nobody has decided yet.", "Outcome"),
+        "200": _response("The outcome.", "Outcome"),
+        "202": _response("Written to the control topic; not decided yet.", "Outcome"),
     }
-    name = _path_parameter("name", "a topic", TEXT, "users")
-    shape = {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "default": 10}
-    count = _query_parameter("count", "how many messages at most", shape, 10)
+    name = _path_parameter("name", "topic name", TEXT, "users")
+    schema = {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "default": 10}
+    count = _query_parameter("count", "maximum number of messages", schema, 10)
     message, previewed = ref("ControlMessage"), {"200": _response("The plan.", "Preview")}
-    rollback = {"type": "object", "description": "may be left out; id, expectedGeneration"}
+    rollback = {"type": "object", "description": "optional: id, expectedGeneration"}
     return {
-        "/livez": _get("alive", "Whether it runs.", _response("It runs.", "Alive")),
+        "/livez": _get("alive", "Liveness.", _response("Alive.", "Alive")),
         "/readyz": _get(
             "ready",
-            "Whether rows are served.",
-            _response("They are.", "Ready"),
-            parameters=[_query_parameter("verbose", "say each check", TEXT, "")],
-            answers={"503": _response("Not yet, and why.", "NotReady", "application/problem+json")},
+            "Readiness: whether rows are served.",
+            _response("Ready.", "Ready"),
+            parameters=[_query_parameter("verbose", "list each check", TEXT, "")],
+            other_responses={
+                "503": _response(
+                    "Not ready, with the reason.", "NotReady", "application/problem+json"
+                )
+            },
         ),
         "/metrics": _get(
             "getMetrics",
-            "Figures for Prometheus.",
-            _response("Its text format.", TEXT, CONTENT_TYPE_PLAIN_0_0_4),
+            "Metrics for Prometheus.",
+            _response("Prometheus text format.", TEXT, CONTENT_TYPE_PLAIN_0_0_4),
         ),
         "/openapi.json": _get(
             "getOpenapi", "This document.", _response("OpenAPI 3.1.", {"type": "object"})
         ),
         "/api/v1/tables": _get(
-            "listTables", "All tables.", _response("Names, columns, how many rows.", "Tables")
+            "listTables", "All tables.", _response("Names, columns, row counts.", "Tables")
         ),
         "/api/v1/tables/{name}": _table(),
         "/api/v1/status": _get(
-            "getStatus", "What is live and how it fares.", _response("The status.", "Status")
+            "getStatus", "The live generation and its state.", _response("The status.", "Status")
         ),
         "/api/v1/generations": _get(
-            "listGenerations", "Builds, the newest first.", _response("The builds.", "Generations")
+            "listGenerations",
+            "All generations, newest first.",
+            _response("The generations.", "Generations"),
         ),
         "/api/v1/figures": _get(
             "getFigures",
-            "Records, lag and matches of what is live.",
+            "Records, lag and matches of the live generation.",
             _response("The figures.", "Figures"),
         ),
         "/api/v1/topics": _get(
             "listTopics",
-            "The cluster's topics.",
+            "Topics of the Kafka cluster.",
             _response("Topics by name.", "Topics"),
-            answers={**_BAD_REQUEST, **_KAFKA_UNAVAILABLE},
+            other_responses={**_BAD_REQUEST, **_KAFKA_UNAVAILABLE},
         ),
         "/api/v1/topics/{name}/peek": _get(
             "peekTopic",
             "The newest messages of a topic.",
-            _response("Messages, the newest first.", "Peek"),
+            _response("Messages, newest first.", "Peek"),
             parameters=[name, count],
-            answers={
+            other_responses={
                 **_BAD_REQUEST,
-                "404": _problem("there is no such topic"),
+                "404": _problem("no such topic"),
                 **_KAFKA_UNAVAILABLE,
             },
         ),
@@ -189,33 +203,35 @@ def _paths() -> Json:
             "The JSON Schema of a control message.",
             _response("The schema.", {"type": "object"}, "application/schema+json"),
         ),
-        "/api/v1/whoami": _get("whoami", "Who the asker is.", _response("They are.", "Who")),
+        "/api/v1/whoami": _get(
+            "whoami", "The caller's identity.", _response("The identity.", "Who")
+        ),
         "/api/v1/session": {
-            **_post_auth("signIn", "Begin a session, or renew it.", "Who", body=ref("SignIn")),
+            **_post_auth("signIn", "Start or renew a session.", "Who", body=ref("SignIn")),
             "delete": {
                 "operationId": "signOut",
                 "summary": "End the session.",
                 "responses": {
-                    "204": {"description": "it has ended"},
+                    "204": {"description": "the session has ended"},
                     **_DENIED,
-                    "503": _problem("it has ended at this server alone: Kafka is out of reach"),
+                    "503": _problem("ended on this server only: Kafka is unavailable"),
                 },
             },
         },
-        "/api/v1/code": _post_auth("makeCode", "A code that signs a browser in, once.", "Code"),
-        "/api/v1/ticket": _post_auth("makeTicket", "A ticket for one socket.", "Ticket"),
+        "/api/v1/code": _post_auth("makeCode", "A one-time code that signs a browser in.", "Code"),
+        "/api/v1/ticket": _post_auth("makeTicket", "A ticket for one WebSocket.", "Ticket"),
         "/api/v1/control": _post_control(
-            "control", "Ask for other topics or a join.", message, written
+            "control", "Request other topics or another join.", message, written
         ),
         "/api/v1/preview": _post_control("preview", "What a message would do.", message, previewed),
         "/api/v1/rollback": _post_control(
-            "rollback", "Go back to what stands by.", rollback, written
+            "rollback", "Roll back to the standby generation.", rollback, written
         ),
     }
 
 
 def document() -> Json:
-    """The whole document."""
+    """Return the document."""
     return {
         "openapi": "3.1.0",
         "info": {

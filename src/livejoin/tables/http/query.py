@@ -1,4 +1,4 @@
-"""Which part of a table somebody asks for: columns, filter, sort, limit, offset. Pure."""
+"""Table queries: parses and runs columns, filter, sort, limit and offset. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from livejoin.tables.http.filters import check_column, compile_filter
 PARAMETERS = ("format", "columns", "filter", "sort", "limit", "offset")
 MAX_LIST_BYTES = 4 << 10  # of columns and sort
 _MAX_INT64 = 2**63 - 1
-_FILTER_ROWS = 1 << 16  # at a time, so that what a comparison makes fits into the cache
+_FILTER_ROWS = 1 << 16  # per batch, so that intermediate results fit into the CPU cache
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked for, checked against the table's columns."""
+    """A query, checked against the table's columns."""
 
     columns: tuple[str, ...]
     predicate: Predicate | None = None
@@ -33,17 +33,17 @@ class Query:
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The rows that are the answer, not yet copied, and how many there were before the limit."""
+    """The matching rows, not copied yet, and their number before limit and offset."""
 
     rows: pa.Table
-    indices: pa.Array | None  # which rows, in order; None: all
+    indices: pa.Array | None  # of the matching rows, in order; None: all rows
     total: int
 
     def __len__(self) -> int:
         return self.rows.num_rows if self.indices is None else len(self.indices)
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows in order, in pieces of about a mebibyte; none is empty."""
+        """Yield the rows in order, in non-empty batches of about 1 MiB."""
         size = self.rows.nbytes // max(1, self.rows.num_rows)
         step = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, size)))
         for start in range(0, len(self), step):
@@ -54,78 +54,86 @@ class QueryResult:
 
 
 def parse_parameters(
-    given: Iterable[tuple[str, str]], known: Sequence[str] = PARAMETERS
+    pairs: Iterable[tuple[str, str]], known: Sequence[str] = PARAMETERS
 ) -> dict[str, str]:
-    """The parameters of a request by name: each known, each once."""
-    found: dict[str, str] = {}
-    for name, value in given:
+    """Return the query parameters by name; raises if one is unknown or repeated."""
+    parameters: dict[str, str] = {}
+    for name, value in pairs:
         if name not in known:
-            close = nearest(name[:100], known)
-            hint = f"Did you mean {close}?" if close else f"Known are {', '.join(known)}."
+            suggestion = nearest(name[:100], known)
+            hint = (
+                f"Did you mean {suggestion}?"
+                if suggestion
+                else f"Known parameters: {', '.join(known)}."
+            )
             raise AskError(f"unknown parameter {excerpt(name)}", hint=hint if known else "")
-        if name in found:
-            raise AskError(f"{name} is given twice", hint="Give it once, with commas inside.")
-        found[name] = value
-    return found
+        if name in parameters:
+            raise AskError(
+                f"{name} is given twice", hint="Give it once, with commas between values."
+            )
+        parameters[name] = value
+    return parameters
 
 
-def parse(asked: dict[str, str], schema: pa.Schema) -> Query:
-    """Understand parameters, or raise AskError with a reason that helps."""
-    filter_text = asked.get("filter")
+def parse(parameters: dict[str, str], schema: pa.Schema) -> Query:
+    """Parse the parameters of a query; raises AskError with the reason."""
+    filter_text = parameters.get("filter")
     return Query(
-        _parse_columns(asked.get("columns"), schema),
+        _parse_columns(parameters.get("columns"), schema),
         None if filter_text is None else compile_filter(filter_text, schema),
-        _parse_sort(asked.get("sort"), schema),
-        None if "limit" not in asked else parse_count("limit", asked["limit"]),
-        parse_count("offset", asked.get("offset", "0")),
+        _parse_sort(parameters.get("sort"), schema),
+        None if "limit" not in parameters else parse_count("limit", parameters["limit"]),
+        parse_count("offset", parameters.get("offset", "0")),
     )
 
 
-def parse_count(name: str, text: str, least: int = 0, most: int = _MAX_INT64) -> int:
-    """A whole number within bounds."""
+def parse_count(name: str, text: str, minimum: int = 0, maximum: int = _MAX_INT64) -> int:
+    """Parse a whole number within bounds."""
     digits = text.strip()
-    plain = digits.isascii() and digits.isdecimal() and len(digits) <= 19
-    if not plain or not least <= int(digits) <= most:
-        bounds = f"from {least} to {most}"
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 19
+    if not is_number or not minimum <= int(digits) <= maximum:
+        bounds = f"from {minimum} to {maximum}"
         raise AskError(f"{name}: expected a whole number {bounds}, got {excerpt(text)}")
     return int(digits)
 
 
 def run(query: Query, table: pa.Table) -> QueryResult:
-    """Find the rows. Nulls sort last either way; rows that sort alike stay in their order."""
+    """Run a query. Nulls sort last in both directions; the sort is stable."""
     table = table.combine_chunks()
-    at = None if query.predicate is None else _matching_rows(query.predicate, table)
-    total = table.num_rows if at is None else len(at)
+    indices = None if query.predicate is None else _matching_rows(query.predicate, table)
+    total = table.num_rows if indices is None else len(indices)
     if query.order:
         keys = table.select([name for name, _ in query.order])
-        keys = keys if at is None else keys.take(at)
+        keys = keys if indices is None else keys.take(indices)
         order = pc.sort_indices(keys, [(*key, "at_end") for key in query.order])
-        at = order if at is None else at.take(order)
+        indices = order if indices is None else indices.take(order)
     limit = total if query.limit is None else query.limit
-    shown_rows = table.select(list(query.columns))
-    # a slice takes no more than 64 bits, nor an end past them
+    selected = table.select(list(query.columns))
+    # clamped: slice() overflows beyond 64 bits
     start = min(query.offset, total)
     length = min(limit, total - start)
-    if at is None:
-        return QueryResult(shown_rows.slice(start, length), None, total)
-    return QueryResult(shown_rows, at.slice(start, length), total)
+    if indices is None:
+        return QueryResult(selected.slice(start, length), None, total)
+    return QueryResult(selected, indices.slice(start, length), total)
 
 
-def _matching_rows(test: Predicate, table: pa.Table) -> pa.Array:
-    parts = [test(FilterBatch(batch)) for batch in table.to_batches(max_chunksize=_FILTER_ROWS)]
+def _matching_rows(predicate: Predicate, table: pa.Table) -> pa.Array:
+    parts = [
+        predicate(FilterBatch(batch)) for batch in table.to_batches(max_chunksize=_FILTER_ROWS)
+    ]
     return pc.indices_nonzero(pa.chunked_array(parts, pa.bool_()))
 
 
-def _split_names(where: str, text: str) -> list[str]:
+def _split_names(parameter: str, text: str) -> list[str]:
     if len(text) > MAX_LIST_BYTES:
-        raise AskError(f"{where}: larger than {MAX_LIST_BYTES >> 10} KiB")
+        raise AskError(f"{parameter}: larger than {MAX_LIST_BYTES >> 10} KiB")
     return [name.strip() for name in text.split(",")]
 
 
-def _check_unique(where: str, names: list[str]) -> None:
+def _check_unique(parameter: str, names: list[str]) -> None:
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise AskError(f"{where}: {twice} is named twice")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise AskError(f"{parameter}: {duplicate} is listed twice")
 
 
 def _parse_columns(text: str | None, schema: pa.Schema) -> tuple[str, ...]:
@@ -140,10 +148,10 @@ def _parse_sort(text: str | None, schema: pa.Schema) -> tuple[tuple[str, str], .
     if text is None:
         return ()
     order = []
-    for given in _split_names("sort", text):
-        down = given.startswith("-")
-        # a + of an address is a blank once it is read, and so is gone already
-        name = check_column(given[1:].strip() if down else given.lstrip("+"), schema, "sort")
-        order.append((name, "descending" if down else "ascending"))
+    for item in _split_names("sort", text):
+        descending = item.startswith("-")
+        # an unencoded + in a URL was decoded to a blank, which is stripped already
+        name = check_column(item[1:].strip() if descending else item.lstrip("+"), schema, "sort")
+        order.append((name, "descending" if descending else "ascending"))
     _check_unique("sort", [name for name, _ in order])
     return tuple(order)

@@ -1,7 +1,8 @@
-"""The HTTP side: tables, topics, status, health, requests, the page."""
+"""The application's routes and error responses."""
 
 import importlib.util
 import json
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from livejoin.tables.auth.sign_in import SignInRoutes, identity_of
 from livejoin.tables.http import openapi, query, row_formats
 from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.control_routes import ControlRoutes
-from livejoin.tables.http.problems import problem
+from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.http.snapshots import SnapshotReader
 from livejoin.tables.http.table_route import table_response
 from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
@@ -38,48 +39,52 @@ _STATIC = Path(__file__).parents[1] / "static"
 
 
 def api(
-    host: Catalog, live: LiveSocket, asking: ControlProducer, signing_in: SignInRoutes, audit: Audit
+    catalog: Catalog,
+    live: LiveSocket,
+    producer: ControlProducer,
+    sign_in: SignInRoutes,
+    audit: Audit,
 ) -> Starlette:
-    """The application: everything that is served, except who may ask for it."""
-    reading = _CatalogRoutes(host, live)
-    requests = ControlRoutes(asking, host, audit)
-    health = HealthRoutes(host)
-    topics = _TopicRoutes(asking.topics)
+    """Return the application, without the middleware that authorizes requests."""
+    catalog_routes = _CatalogRoutes(catalog, live)
+    control_routes = ControlRoutes(producer, catalog, audit)
+    health = HealthRoutes(catalog)
+    topic_routes = _TopicRoutes(producer.topics)
     routes = [
         Route("/", _page),
         Route("/livez", health.livez),
         Route("/readyz", health.readyz),
-        Route("/metrics", Metrics(host, live).serve),
-        Route("/api/v1/tables", reading.tables),
-        Route("/api/v1/tables/{name}", reading.table),
-        Route("/api/v1/status", reading.status),
-        Route("/api/v1/generations", reading.generations),
-        Route("/api/v1/figures", Figures(host, live.__len__, asking.limits).serve),
-        Route("/api/v1/topics", topics.list_topics),
-        Route("/api/v1/topics/{name}/peek", topics.peek),
+        Route("/metrics", Metrics(catalog, live).serve),
+        Route("/api/v1/tables", catalog_routes.tables),
+        Route("/api/v1/tables/{name}", catalog_routes.table),
+        Route("/api/v1/status", catalog_routes.status),
+        Route("/api/v1/generations", catalog_routes.generations),
+        Route("/api/v1/figures", Figures(catalog, live.__len__, producer.limits).serve),
+        Route("/api/v1/topics", topic_routes.list_topics),
+        Route("/api/v1/topics/{name}/peek", topic_routes.peek),
         Route("/api/v1/schema/control.json", _schema),
         Route("/openapi.json", _openapi),
-        Route("/api/v1/control", requests.control, methods=["POST"]),
-        Route("/api/v1/preview", requests.preview, methods=["POST"]),
-        Route("/api/v1/rollback", requests.rollback, methods=["POST"]),
-        Route("/api/v1/whoami", signing_in.whoami),
-        Route("/api/v1/session", signing_in.sign_in, methods=["POST"]),
-        Route("/api/v1/session", signing_in.sign_out, methods=["DELETE"]),
-        Route("/api/v1/code", signing_in.code, methods=["POST"]),
-        Route("/api/v1/ticket", signing_in.ticket, methods=["POST"]),
+        Route("/api/v1/control", control_routes.control, methods=["POST"]),
+        Route("/api/v1/preview", control_routes.preview, methods=["POST"]),
+        Route("/api/v1/rollback", control_routes.rollback, methods=["POST"]),
+        Route("/api/v1/whoami", sign_in.whoami),
+        Route("/api/v1/session", sign_in.sign_in, methods=["POST"]),
+        Route("/api/v1/session", sign_in.sign_out, methods=["DELETE"]),
+        Route("/api/v1/code", sign_in.code, methods=["POST"]),
+        Route("/api/v1/ticket", sign_in.ticket, methods=["POST"]),
         WebSocketRoute("/api/v1/live", live.serve),
         Mount("/engine", StaticFiles(directory=_engine_folder())),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
 
-    async def not_let_in(request: Request, error: Exception) -> Response:
+    async def access_denied(request: Request, error: Exception) -> Response:
         assert isinstance(error, AccessDenied)
         audit.append_counted(error.audit_row(request.scope))
         return error.response
 
     handlers: dict[Any, Any] = {
         HTTPException: _http_error,
-        AccessDenied: not_let_in,
+        AccessDenied: access_denied,
         AskError: _bad_request,
         InvalidMessage: _rejected,
         KafkaUnavailable: _kafka_unavailable,
@@ -89,15 +94,15 @@ def api(
 
 
 class _CatalogRoutes:
-    """The routes that read the host."""
+    """The routes that read the catalog."""
 
-    def __init__(self, host: Catalog, live: LiveSocket) -> None:
-        self._catalog = host
+    def __init__(self, catalog: Catalog, live: LiveSocket) -> None:
+        self._catalog = catalog
         self._live = live
-        self._snapshots = SnapshotReader(host)
+        self._snapshots = SnapshotReader(catalog)
 
     async def tables(self, request: Request) -> Response:
-        listed = [
+        tables = [
             {
                 "name": name,
                 "rows": len(self._catalog.store(name)),
@@ -106,19 +111,19 @@ class _CatalogRoutes:
             for name, table in _visible_tables(request).items()
         ]
         return JSONResponse(
-            {"generation": self._catalog.generation, "seq": self._catalog.seq, "tables": listed}
+            {"generation": self._catalog.generation, "seq": self._catalog.seq, "tables": tables}
         )
 
     async def status(self, _request: Request) -> Response:
-        host = self._catalog
-        sources = host.counts()
+        catalog = self._catalog
+        sources = catalog.counts()
         return JSONResponse(
             {
-                **host.status,
+                **catalog.status,
                 "viewers": len(self._live),
-                "stale": host.stale_reason or None,
+                "stale": catalog.stale_reason or None,
                 "sources": sources,
-                "capped": host.capped(),
+                "capped": catalog.capped(),
             }
         )
 
@@ -126,36 +131,36 @@ class _CatalogRoutes:
         self._catalog.update_figures()
         rows = [dict(row) for row in self._catalog.system.generations()]
         table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
-        return JSONResponse({"generations": row_formats.rows(table)})
+        return JSONResponse({"generations": row_formats.to_json_rows(table)})
 
     async def table(self, request: Request) -> Response:
-        name, there = request.path_params["name"], _visible_tables(request)
+        name, visible = request.path_params["name"], _visible_tables(request)
         if name in spec.RESTRICTED:
             check_role(identity_of(request), "operator")
-        if name not in there:
-            listed = ", ".join(there)
-            raise HTTPException(404, f"there is no table {name[:100]!r}; there are {listed}")
+        if name not in visible:
+            tables = ", ".join(visible)
+            raise HTTPException(404, f"there is no table {name[:100]!r}; the tables are {tables}")
         return await table_response(request, self._catalog, self._snapshots, name)
 
 
-def _visible_tables(request: Request) -> dict[str, spec.Table]:
-    """The tables that there are for whoever asks."""
+def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
+    """Return the tables that the caller may read."""
     return spec.ALL_TABLES if role_includes(identity_of(request).role, "operator") else spec.TABLES
 
 
 class _TopicRoutes:
-    """The routes that ask Kafka. Answers are ASCII: a message may hold half a character."""
+    """The routes that query Kafka. Responses are ASCII, as messages may hold lone surrogates."""
 
-    def __init__(self, topics: TopicBrowser) -> None:
-        self._browser = topics
+    def __init__(self, browser: TopicBrowser) -> None:
+        self._browser = browser
 
     async def list_topics(self, request: Request) -> Response:
         query.parse_parameters(request.query_params.multi_items(), ())
         return _ascii_json(await self._browser.list_topics())
 
     async def peek(self, request: Request) -> Response:
-        asked = query.parse_parameters(request.query_params.multi_items(), ("count",))
-        count = query.parse_count("count", asked.get("count", "10"), 1, MAX_MESSAGES)
+        parameters = query.parse_parameters(request.query_params.multi_items(), ("count",))
+        count = query.parse_count("count", parameters.get("count", "10"), 1, MAX_MESSAGES)
         return _ascii_json(await self._browser.peek(request.path_params["name"], count))
 
 
@@ -168,9 +173,9 @@ async def _page(_request: Request) -> Response:
 
 
 def _engine_folder() -> Path:
-    """The page's engine, out of the installed wheel."""
-    found = importlib.util.find_spec("perspective")
-    origin = found.origin if found else None
+    """Return the folder of the page's engine inside the installed perspective wheel."""
+    package = importlib.util.find_spec("perspective")
+    origin = package.origin if package else None
     assert origin is not None, "perspective-python is a dependency"
     return Path(origin).parent / "widget" / "static"
 
@@ -179,9 +184,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = error.detail
     if detail == "Not Found":  # no route, or no file
-        detail += f": there is nothing at {excerpt(request.url.path)}; see /openapi.json"
-    titles = {404: "not found", 405: "method not allowed", 413: "too large", 415: "not JSON"}
-    return problem(error.status_code, titles.get(error.status_code, "refused"), detail)
+        detail += f": no route or file at {excerpt(request.url.path)}; see /openapi.json"
+    title = HTTPStatus(error.status_code).phrase.lower()
+    return problem(error.status_code, title, detail)
 
 
 async def _schema(_request: Request) -> Response:
@@ -197,7 +202,7 @@ async def _rejected(_request: Request, error: Exception) -> Response:
 
 
 async def _kafka_unavailable(_request: Request, error: Exception) -> Response:
-    return problem(503, "Kafka is out of reach", str(error))
+    return problem(503, "Kafka is unavailable", str(error))
 
 
 async def _topic_missing(_request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The web server: one socket, one event loop, which also owns the tables."""
+"""The web server: one listening socket, on the event loop that owns the tables."""
 
 import asyncio
 import contextlib
@@ -21,113 +21,113 @@ from livejoin.tables.http.routes import api
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live.socket import LiveSocket
 
-_MAX_VIEWER_MESSAGE_BYTES = 64 << 10  # a subscription is a few hundred
+_MAX_VIEWER_MESSAGE_BYTES = 64 << 10  # a subscription has a few hundred bytes
 _SHUTDOWN_S = 3
 _TICK_S = 1.0
-_BACKLOG = 1024  # connections that the system has made and we have not seen yet
-_ACCEPTS_PER_WAKEUP = (
-    16  # of them are taken in one go: each costs 0.2 ms, and viewers wait meanwhile
-)
+_BACKLOG = 1024  # connections that wait to be accepted
+_ACCEPTS_PER_WAKEUP = 16  # each blocks the loop for 0.2 ms
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who is let in, under which names, over what, and how many."""
+    """Access control: authentication, audit, connection limits, TLS, hosts and origins."""
 
     identities: Identities
     audit: Audit
     sign_outs: SignOutPublisher
-    doors: ConnectionLimits
-    certificate: str = ""  # files, PEM; without one there is no TLS
+    connection_limits: ConnectionLimits
+    certificate: str = ""  # PEM files; TLS is off without a certificate
     key: str = ""
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port, or say who to ask."""
+    """Open the listening socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # said to be TCP: else asyncio leaves Nagle's algorithm on, and small frames wait for 40 ms
-    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # with IPPROTO_TCP asyncio disables Nagle's algorithm, which delays small frames by 40 ms
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        taken.bind((host, port))
-        taken.listen()  # from now on nobody else can take it
+        listener.bind((host, port))
+        listener.listen()  # reserves the port
     except OSError as error:
-        taken.close()
+        listener.close()
         raise MachineError(
-            f"{host}:{port} cannot be used: {error.strerror}",
-            hint="Choose another one with http.port or --port.",
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="Choose another port with http.port or --port.",
         ) from error
-    return taken
+    return listener
 
 
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the application's to handle."""
+        """Leave signal handling to the application."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Many may wait to be accepted; asyncio accepts as many in one go as it thinks may wait."""
+        """Raise the backlog; asyncio's `backlog` also sets how many it accepts per wake-up."""
         await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(_BACKLOG)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
 
 
 def _config(
-    host: Catalog, live: LiveSocket, asking: ControlProducer, access: Access, port: int
+    catalog: Catalog, live: LiveSocket, producer: ControlProducer, access: Access, port: int
 ) -> ServerConfig:
-    guests, audit = access.identities, access.audit
+    identities, audit = access.identities, access.audit
     tls = bool(access.certificate)
-    names = AllowedOrigins.from_settings(port, tls=tls, hosts=access.hosts, others=access.origins)
-    signing_in = SignInRoutes(guests, names, audit, access.sign_outs, port)
-    app = api(host, live, asking, signing_in, audit)
+    origins = AllowedOrigins.from_settings(port, tls=tls, hosts=access.hosts, others=access.origins)
+    sign_in = SignInRoutes(identities, origins, audit, access.sign_outs, port)
+    app = api(catalog, live, producer, sign_in, audit)
     return ServerConfig(
-        OriginMiddleware(AuthMiddleware(app, guests, names, audit, port), names, audit),
-        access.doors,
+        OriginMiddleware(AuthMiddleware(app, identities, origins, audit, port), origins, audit),
+        access.connection_limits,
         log_level="warning",
         access_log=False,
         lifespan="off",
         backlog=_ACCEPTS_PER_WAKEUP,
-        proxy_headers=False,  # anybody can send them
+        proxy_headers=False,  # clients can forge them
         server_header=False,
         ssl_certfile=access.certificate or None,
         ssl_keyfile=access.key or None,
         ws_max_size=_MAX_VIEWER_MESSAGE_BYTES,
-        ws_per_message_deflate=False,  # it would compress every frame once per viewer
+        ws_per_message_deflate=False,  # would compress every frame once per viewer
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
 
 
 async def serve(
-    host: Catalog,
-    asking: ControlProducer,
-    taken: socket.socket,
+    catalog: Catalog,
+    producer: ControlProducer,
+    listener: socket.socket,
     stop: asyncio.Event,
     access: Access,
 ) -> None:
-    """Serve until told to stop; then send the viewers away and finish."""
-    live = LiveSocket(host, access.identities)
-    port = taken.getsockname()[1]
-    server = _Server(_config(host, live, asking, access, port))
-    serving = asyncio.create_task(server.serve([LimitedListener(taken, access.doors)]))
-    beating = asyncio.create_task(live.run_heartbeat())
-    ticking = asyncio.create_task(_tick(access.audit))
+    """Serve until `stop` is set, then close all viewers and connections."""
+    live = LiveSocket(catalog, access.identities)
+    port = listener.getsockname()[1]
+    server = _Server(_config(catalog, live, producer, access, port))
+    serving = asyncio.create_task(
+        server.serve([LimitedListener(listener, access.connection_limits)])
+    )
+    heartbeat = asyncio.create_task(live.run_heartbeat())
+    audit_tick = asyncio.create_task(_tick(access.audit))
     stopping = asyncio.create_task(stop.wait())
-    others = {beating, ticking, stopping}
-    done, _ = await asyncio.wait({serving, *others}, return_when=asyncio.FIRST_COMPLETED)
+    background = {heartbeat, audit_tick, stopping}
+    done, _ = await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
     await live.close(_SHUTDOWN_S)
     server.should_exit = True
     await serving
-    for late in list(server.server_state.connections):  # they came while it ended
-        if late.transport is not None:
-            late.transport.abort()
-    await asyncio.sleep(0)  # until they are let go of
-    for task in others:
+    for connection in list(server.server_state.connections):  # connected during shutdown
+        if connection.transport is not None:
+            connection.transport.abort()
+    await asyncio.sleep(0)  # lets the transports close
+    for task in background:
         task.cancel()
-    for ended in done - {stopping}:
-        ended.result()  # raises what ended it
+    for task in done - {stopping}:
+        task.result()  # raises the error of a failed task
 
 
 async def _tick(audit: Audit) -> None:

@@ -1,7 +1,7 @@
-"""Whole tables for those who ask over HTTP: put together off the event loop, once for all who wait.
+"""Table snapshots for HTTP queries, built on worker threads and shared by concurrent requests.
 
-One at a time for each table, and what takes long one after the other for all: whoever watches a
-table live must not wait for those who read all of it.
+Snapshots of one table are built one at a time, and work on large tables runs one job at a time,
+so that HTTP readers do not slow down live viewers.
 """
 
 import asyncio
@@ -14,59 +14,59 @@ from starlette.concurrency import run_in_threadpool
 
 from livejoin.tables.ingest.catalog import Catalog
 
-_LARGE_ROWS = 50_000  # rows: fewer are read, sorted and written in some ten milliseconds
+_LARGE_ROWS = 50_000  # smaller tables take about 10 ms to read, sort and encode
 
 
 class Snapshot(NamedTuple):
-    """A table as it was at one point of the changelog."""
+    """A table at one offset of the changelog."""
 
     generation: int | None
     seq: int
     rows: pa.Table
-    number: int  # how many were taken before it, itself included
+    number: int  # counts all snapshots, from 1
 
 
 class SnapshotReader:
-    """Takes snapshots of a host's tables, on the loop that owns it."""
+    """Takes snapshots of the catalog's tables. Used on the event loop only."""
 
-    def __init__(self, host: Catalog) -> None:
-        self._catalog = host
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._taken = 0
         self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: Counter[str] = Counter()
-        self._latest: dict[str, Snapshot] = {}  # while others wait for it
+        self._latest: dict[str, Snapshot] = {}  # by table, while requests wait for it
         self._large_lock = asyncio.Lock()
 
     async def read(self, table: str) -> Snapshot:
-        """A table as it is now, or was after the question."""
-        asked_after = self._taken
+        """Return a snapshot of the table taken after this call."""
+        newest_before = self._taken
         self._waiting[table] += 1
         try:
             async with self._locks[table]:
-                last = self._latest.get(table)
-                if last is None or last.number <= asked_after:
-                    self._latest[table] = last = await self._take(table)
-                return last
+                snapshot = self._latest.get(table)
+                if snapshot is None or snapshot.number <= newest_before:
+                    self._latest[table] = snapshot = await self._take(table)
+                return snapshot
         finally:
             self._waiting[table] -= 1
             if not self._waiting[table]:
                 self._latest.pop(table, None)
 
     async def _take(self, table: str) -> Snapshot:
-        host, frozen = self._catalog, self._catalog.store(table).freeze()
-        generation, seq = host.generation, host.seq
+        catalog, frozen = self._catalog, self._catalog.store(table).freeze()
+        generation, seq = catalog.generation, catalog.seq
         self._taken += 1
         number = self._taken
         return Snapshot(generation, seq, await run_in_threadpool(frozen.table), number)
 
-    async def run(self, rows: pa.Table, do: Callable[..., Any], *given: Any) -> Any:
-        """Have something done with a table's rows elsewhere."""
+    async def run(self, rows: pa.Table, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function on a worker thread; one at a time for large tables."""
         if rows.num_rows < _LARGE_ROWS:
-            return await run_in_threadpool(do, *given)
+            return await run_in_threadpool(function, *args)
         async with self._large_lock:
-            return await run_in_threadpool(do, *given)
+            return await run_in_threadpool(function, *args)
 
-    async def stream(self, rows: pa.Table, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The pieces of an answer, each made when the one before it is on its way."""
-        while (piece := await self.run(rows, next, pieces, None)) is not None:
-            yield piece
+    async def stream(self, rows: pa.Table, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield the chunks of a response, each encoded after the previous one was sent."""
+        while (chunk := await self.run(rows, next, chunks, None)) is not None:
+            yield chunk

@@ -1,4 +1,4 @@
-"""The answer to `GET tables/{name}`: the part that was asked for, streamed, or that it is known."""
+"""The response to `GET tables/{name}`: the queried rows, streamed, or 304 Not Modified."""
 
 import hashlib
 import json
@@ -22,43 +22,47 @@ TOTAL_HEADER = "livejoin-total"
 
 
 async def table_response(
-    request: Request, host: Catalog, snapshots: SnapshotReader, name: str
+    request: Request, catalog: Catalog, snapshots: SnapshotReader, name: str
 ) -> Response:
-    """A table's rows as they are now. Called on the loop that owns them, which copies nothing."""
-    asked = query.parse_parameters(request.query_params.multi_items())
-    form = asked.get("format", "json")
-    if form not in FORMATS:
-        raise AskError(f"unknown format {excerpt(form)}", hint=f"Known are {', '.join(FORMATS)}.")
-    wanted = query.parse(asked, host.store(name).schema)
-    # `seq` counts what comes by the changelog, which livejoin's own tables do not
-    data, store = spec.ALL_TABLES[name].data, host.store(name)
-    rows = [host.generation, host.seq] if data else [store.hash]
-    tag = _etag(name, asked, rows)
-    # a cache may keep it, and asks each time whether it still holds
+    """Return the response of a table query. Runs on the event loop, which copies no rows."""
+    parameters = query.parse_parameters(request.query_params.multi_items())
+    format_name = parameters.get("format", "json")
+    if format_name not in FORMATS:
+        raise AskError(
+            f"unknown format {excerpt(format_name)}", hint=f"Known formats: {', '.join(FORMATS)}."
+        )
+    parsed = query.parse(parameters, catalog.store(name).schema)
+    # livejoin's own tables are not in the changelog, so `seq` does not count their changes
+    is_data_table, store = spec.ALL_TABLES[name].data, catalog.store(name)
+    version = [catalog.generation, catalog.seq] if is_data_table else [store.hash]
+    tag = _etag(name, parameters, version)
+    # a cache may store it, and must revalidate
     headers = {"etag": tag, "cache-control": "no-cache"}
     if _etag_matches(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    now = await snapshots.read(name)
-    if data:  # what others waited for may be newer than the question
-        headers["etag"] = _etag(name, asked, [now.generation, now.seq])
-    head = {"table": name, "generation": now.generation, "seq": now.seq}
-    found = await snapshots.run(now.rows, query.run, wanted, now.rows)
-    headers |= {SEQ_HEADER: str(now.seq), TOTAL_HEADER: str(found.total)}
-    if now.generation is not None:
-        headers[GENERATION_HEADER] = str(now.generation)
-    pieces = iter(()) if request.method == "HEAD" else FORMATS[form].write(found, head)
+    snapshot = await snapshots.read(name)
+    if is_data_table:  # a shared snapshot may be newer than the request
+        headers["etag"] = _etag(name, parameters, [snapshot.generation, snapshot.seq])
+    metadata = {"table": name, "generation": snapshot.generation, "seq": snapshot.seq}
+    result = await snapshots.run(snapshot.rows, query.run, parsed, snapshot.rows)
+    headers |= {SEQ_HEADER: str(snapshot.seq), TOTAL_HEADER: str(result.total)}
+    if snapshot.generation is not None:
+        headers[GENERATION_HEADER] = str(snapshot.generation)
+    chunks = iter(()) if request.method == "HEAD" else FORMATS[format_name].write(result, metadata)
     return StreamingResponse(
-        snapshots.stream(found.rows, pieces), headers=headers, media_type=FORMATS[form].media_type
+        snapshots.stream(result.rows, chunks),
+        headers=headers,
+        media_type=FORMATS[format_name].media_type,
     )
 
 
-def _etag(name: str, asked: dict[str, str], rows: list[Any]) -> str:
-    """What is the same exactly as long as the rows are. Weak: `seq` may move on meanwhile."""
-    parts = [__version__, name, *rows, sorted(asked.items())]
+def _etag(name: str, parameters: dict[str, str], version: list[Any]) -> str:
+    """Return an ETag of the rows and the query. Weak, as `seq` may advance without a change."""
+    parts = [__version__, name, *version, sorted(parameters.items())]
     return f'W/"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}"'
 
 
-def _etag_matches(given: str, tag: str) -> bool:
-    """Whether the asker has it; weak or not makes no difference to that."""
-    known = [one.strip().removeprefix("W/") for one in given.split(",")]
-    return "*" in known or tag.removeprefix("W/") in known
+def _etag_matches(header: str, tag: str) -> bool:
+    """Whether If-None-Match names the tag, by weak comparison."""
+    tags = [candidate.strip().removeprefix("W/") for candidate in header.split(",")]
+    return "*" in tags or tag.removeprefix("W/") in tags

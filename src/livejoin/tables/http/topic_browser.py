@@ -1,6 +1,6 @@
-"""Asks the cluster about topics: what is there, what they hold, the newest messages of one.
+"""Lists the cluster's topics and peeks at their newest messages.
 
-Only topics that a control message may name are shown, and livejoin's own, marked as such.
+Only topics that a control message may name and livejoin's own topics are listed.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from livejoin.tables.http.topic_rows import (
     unknown_topic,
 )
 
-MOST_TOPICS = 1000
+MAX_TOPICS = 1000
 MAX_MESSAGES = 100
 _PEEK_S = 5
 _PEEK_BYTES = 64 << 20
-_MAX_CONCURRENT = 2  # a peek is a client of its own, and its threads are shared with requests
+_MAX_CONCURRENT = 2  # a peek creates a Kafka consumer and occupies a worker thread
 
 
 class TopicBrowser:
-    """Asks the users' Kafka about topics, a few questions at once."""
+    """Queries Kafka about topics, with limited concurrency."""
 
     def __init__(self, kafka: Kafka, rules: TopicRules) -> None:
         self._kafka = kafka
@@ -50,16 +50,16 @@ class TopicBrowser:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def list_topics(self) -> dict[str, Any]:
-        """All topics that are shown, by name."""
+        """Return all visible topics, sorted by name."""
         async with self._slots:
             return await asyncio.to_thread(self._list)
 
     async def peek(self, topic: str, count: int) -> dict[str, Any]:
-        """The newest messages of a topic."""
+        """Return the newest messages of a topic."""
         if not is_topic_name(topic):
             raise AskError(
-                f"{excerpt(topic)} is no topic name",
-                hint="It has 1 to 249 letters, digits, '.', '_' or '-', and no '__' first.",
+                f"{excerpt(topic)} is not a valid topic name",
+                hint="Use 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'.",
             )
         async with self._slots:
             return await asyncio.to_thread(self._peek, topic, count)
@@ -69,10 +69,10 @@ class TopicBrowser:
 
     def _list(self) -> dict[str, Any]:
         names = self._visible_names()
-        found = self._kafka.describe(names[:MOST_TOPICS]) if names else {}
-        topics = [found[name] for name in sorted(found)]
-        measured = measure(self._kafka, topics)
-        rows = [topic_row(topic, measured[topic.name], self._rules) for topic in topics]
+        result = self._kafka.describe(names[:MAX_TOPICS]) if names else {}
+        topics = [result[name] for name in sorted(result)]
+        sizes = measure(self._kafka, topics)
+        rows = [topic_row(topic, sizes[topic.name], self._rules) for topic in topics]
         return {"total": len(names), "topics": rows}
 
     def _peek(self, name: str, count: int) -> dict[str, Any]:
@@ -90,75 +90,77 @@ class TopicBrowser:
             tails, complete = read_tails(consumer, name, spans, count)
         finally:
             consumer.close()
-        messages = [message_row(seen) for seen in newest_first(tails.values(), count)]
+        messages = [message_row(message) for message in newest_first(tails.values(), count)]
         return {"topic": name, "complete": complete, "messages": messages}
 
 
 def measure(kafka: Kafka, topics: Iterable[Topic]) -> dict[str, TopicSize]:
-    """What each topic holds. One that cannot be asked does not keep the others from answering."""
+    """Return each topic's size; an error on one topic does not affect the others."""
     topics = list(topics)
-    places = [PartitionId(topic.name, p) for topic in topics for p in topic.partitions]
-    trouble: dict[str, str] = {}
+    partitions = [PartitionId(topic.name, p) for topic in topics for p in topic.partitions]
+    errors: dict[str, str] = {}
     starts, ends, newest = (
-        _list_offsets(kafka, places, spec, trouble)
+        _list_offsets(kafka, partitions, spec, errors)
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp())
     )
-    found = {}
+    result = {}
     for topic in topics:
-        if topic.name in trouble:
-            found[topic.name] = TopicSize(None, None, trouble[topic.name])
+        if topic.name in errors:
+            result[topic.name] = TopicSize(None, None, errors[topic.name])
             continue
         own = [PartitionId(topic.name, p) for p in topic.partitions]
-        times = [newest[place][1] for place in own if newest[place][1] >= 0]
-        records = sum(ends[place][0] - starts[place][0] for place in own)
-        found[topic.name] = TopicSize(records, max(times, default=None))
-    return found
+        timestamps = [newest[partition][1] for partition in own if newest[partition][1] >= 0]
+        records = sum(ends[partition][0] - starts[partition][0] for partition in own)
+        result[topic.name] = TopicSize(records, max(timestamps, default=None))
+    return result
 
 
 def _list_offsets(
-    kafka: Kafka, places: list[PartitionId], spec: OffsetSpec, trouble: dict[str, str]
+    kafka: Kafka, partitions: list[PartitionId], spec: OffsetSpec, errors: dict[str, str]
 ) -> dict[PartitionId, tuple[int, int]]:
-    """By place an offset and its time; what goes wrong is added to `trouble`, by topic."""
-    if not places:
+    """Return offset and timestamp by partition; errors are added to `errors`, by topic."""
+    if not partitions:
         return {}
     futures = kafka.admin.list_offsets(
-        {TopicPartition(*place): spec for place in places},
+        {TopicPartition(*partition): spec for partition in partitions},
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=REQUEST_TIMEOUT_S,
     )
-    found = {}
-    for at, future in futures.items():
+    result = {}
+    for partition, future in futures.items():
         try:
             info = future.result(REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            trouble[at.topic] = from_kafka_error(error, at.topic).message
+            errors[partition.topic] = from_kafka_error(error, partition.topic).message
         except TimeoutError as error:
-            raise KafkaUnavailable(f"Kafka gives no answer within {REQUEST_TIMEOUT_S} s") from error
+            raise KafkaUnavailable(f"Kafka did not answer within {REQUEST_TIMEOUT_S} s") from error
         else:
-            found[PartitionId(at.topic, at.partition)] = info.offset, info.timestamp
-    return found
+            result[PartitionId(partition.topic, partition.partition)] = info.offset, info.timestamp
+    return result
 
 
 def read_tails(
     consumer: Consumer, topic: str, spans: Mapping[int, OffsetRange], count: int
 ) -> tuple[dict[int, deque[PeekedMessage]], bool]:
-    """The last messages of each partition, and whether there was time for all of them.
+    """Return the last messages of each partition, and whether all were read in time.
 
-    Of the last `count` offsets some may hold nothing that a reader gets: then more are read.
+    Some of the last `count` offsets may hold no record (compaction, transactions); then the range
+    is extended.
     """
-    until = time.monotonic() + _PEEK_S
+    deadline = time.monotonic() + _PEEK_S
     tails: dict[int, deque[PeekedMessage]] = {}
-    left, step, complete = dict(spans), count, True
-    while left and complete:
-        asked = {
-            p: OffsetRange(max(span.start, span.end - step), span.end) for p, span in left.items()
+    remaining, step, complete = dict(spans), count, True
+    while remaining and complete:
+        requested = {
+            p: OffsetRange(max(span.start, span.end - step), span.end)
+            for p, span in remaining.items()
         }
-        tails |= {p: deque(maxlen=count) for p in asked}
-        complete = _read_spans(consumer, topic, asked, tails, until)
-        left = {
+        tails |= {p: deque(maxlen=count) for p in requested}
+        complete = _read_spans(consumer, topic, requested, tails, deadline)
+        remaining = {
             p: span
-            for p, span in left.items()
-            if len(tails[p]) < count and asked[p].start > span.start
+            for p, span in remaining.items()
+            if len(tails[p]) < count and requested[p].start > span.start
         }
         step *= 16
     return tails, complete
@@ -168,28 +170,28 @@ def _read_spans(
     consumer: Consumer,
     topic: str,
     spans: Mapping[int, OffsetRange],
-    into: Mapping[int, deque[PeekedMessage]],
-    until: float,
+    tails: Mapping[int, deque[PeekedMessage]],
+    deadline: float,
 ) -> bool:
-    """Read spans, all together; False: time or room was over first."""
-    reading, room = set(spans), _PEEK_BYTES
+    """Read the spans of all partitions; False if the time or byte limit was reached first."""
+    unfinished, bytes_left = set(spans), _PEEK_BYTES
     consumer.assign([TopicPartition(topic, p, span.start) for p, span in spans.items()])
-    while reading:
-        wait_s = until - time.monotonic()
-        message = consumer.poll(wait_s) if wait_s > 0 and room > 0 else None
+    while unfinished:
+        wait_s = deadline - time.monotonic()
+        message = consumer.poll(wait_s) if wait_s > 0 and bytes_left > 0 else None
         if message is None:
             return False
         error, p, offset = message.error(), message.partition() or 0, message.offset() or 0
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - theirs
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - documented
             raise from_kafka_error(KafkaException(error), topic)
-        if p not in reading:
+        if p not in unfinished:
             continue
         if error is None and offset < spans[p].end:
-            what, at = message.timestamp()
+            timestamp_type, timestamp = message.timestamp()
             key, value = message.key(), message.value()
-            room -= len(key or b"") + len(value or b"")
-            time_ms = None if what == TIMESTAMP_NOT_AVAILABLE else at
-            into[p].append(PeekedMessage(p, offset, time_ms, key, value))
+            bytes_left -= len(key or b"") + len(value or b"")
+            timestamp_ms = None if timestamp_type == TIMESTAMP_NOT_AVAILABLE else timestamp
+            tails[p].append(PeekedMessage(p, offset, timestamp_ms, key, value))
         if error is not None or offset >= spans[p].end - 1:
-            reading.discard(p)
+            unfinished.discard(p)
     return True

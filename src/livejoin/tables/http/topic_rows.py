@@ -1,4 +1,4 @@
-"""Topics and their messages as people see them. Pure: what is asked of Kafka is in `topics`."""
+"""JSON rows of topics and their messages. Pure; `topic_browser` queries Kafka."""
 
 import codecs
 import json
@@ -20,11 +20,11 @@ TopicKind = Literal["data", "control", "livejoin"]
 MAX_TEXT_BYTES = 4 << 10
 _MAX_PARSED_BYTES = 64 << 10
 _MAX_PARSED_DEPTH = 100
-_TOO_DEEP = f"not looked into: nested more than {_MAX_PARSED_DEPTH} deep"
+_TOO_DEEP = f"not parsed: nested more than {_MAX_PARSED_DEPTH} levels deep"
 
 
 class PeekedMessage(NamedTuple):
-    """A message as it stands in its topic. The time is in ms, where there is one."""
+    """A message of a topic; the timestamp is None where it has none."""
 
     partition: int
     offset: int
@@ -34,7 +34,7 @@ class PeekedMessage(NamedTuple):
 
 
 class TopicSize(NamedTuple):
-    """What a topic holds: how many offsets, and the newest time; or why that is not known."""
+    """Number of offsets and newest timestamp of a topic, or why they are unknown."""
 
     records: int | None
     newest_ms: int | None
@@ -42,11 +42,11 @@ class TopicSize(NamedTuple):
 
 
 def topic_kind(topic: str, rules: TopicRules) -> TopicKind | None:
-    """What a topic is to livejoin; None: it is not shown."""
+    """Return how livejoin uses a topic; None if it is hidden."""
     if topic == rules.control:
         return "control"
     if topic == rules.names.tokens:
-        return None  # nobody needs to see even the hashes
+        return None  # it holds token hashes
     if rules.names.is_own(topic):
         return "livejoin"
     try:
@@ -56,65 +56,68 @@ def topic_kind(topic: str, rules: TopicRules) -> TopicKind | None:
     return "data"
 
 
-def topic_row(topic: Topic, measured: TopicSize, rules: TopicRules) -> dict[str, Any]:
-    """A topic in the list."""
+def topic_row(topic: Topic, size: TopicSize, rules: TopicRules) -> dict[str, Any]:
+    """Return the row of a topic in the list."""
     return {
         "name": topic.name,
         "kind": topic_kind(topic.name, rules),
         "partitions": len(topic.partitions),
-        "records": measured.records,
-        "newest": iso_time(measured.newest_ms),
-        "trouble": measured.trouble if topic.readable else topic_not_authorized(topic.name).message,
+        "records": size.records,
+        "newest": iso_time(size.newest_ms),
+        "trouble": size.trouble if topic.readable else topic_not_authorized(topic.name).message,
     }
 
 
 def unknown_topic(topic: str, known: Iterable[str]) -> TopicUnknown:
-    """The error for a topic that is not there, or not shown."""
-    close = nearest(topic, known)
-    hint = f"Did you mean {close}?" if close else "`livejoin topics` lists what there is."
+    """Return the error for a topic that does not exist or is hidden."""
+    suggestion = nearest(topic, known)
+    hint = f"Did you mean {suggestion}?" if suggestion else "`livejoin topics` lists them."
     return TopicUnknown(topic_not_found(topic).message, hint=hint)
 
 
-def message_row(seen: PeekedMessage) -> dict[str, Any]:
-    """A message in the answer to a peek."""
-    found, reason = parse_value(seen.value)
+def message_row(message: PeekedMessage) -> dict[str, Any]:
+    """Return the row of a message in a peek."""
+    result, reason = parse_value(message.value)
     return {
-        "partition": seen.partition,
-        "offset": seen.offset,
-        "timestamp": iso_time(seen.timestamp_ms),
-        "key": decode_text(seen.key),
-        "value": decode_text(seen.value),
-        "valueBytes": None if seen.value is None else len(seen.value),
-        "parsed": found,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": iso_time(message.timestamp_ms),
+        "key": decode_text(message.key),
+        "value": decode_text(message.value),
+        "valueBytes": None if message.value is None else len(message.value),
+        "parsed": result,
         "reason": reason,
     }
 
 
 def newest_first(tails: Iterable[Iterable[PeekedMessage]], count: int) -> list[PeekedMessage]:
-    """The newest of all partitions, by time, then offset."""
-    every = [seen for tail in tails for seen in tail]
-    every.sort(
-        key=lambda one: (-math.inf if one.timestamp_ms is None else one.timestamp_ms, one.offset),
+    """Return the newest messages of all partitions, by timestamp, then offset."""
+    messages = [message for tail in tails for message in tail]
+    messages.sort(
+        key=lambda message: (
+            -math.inf if message.timestamp_ms is None else message.timestamp_ms,
+            message.offset,
+        ),
         reverse=True,
     )
-    return every[:count]
+    return messages[:count]
 
 
 def decode_text(raw: bytes | None) -> str | None:
-    r"""Bytes for people, cut; what is not UTF-8 shows as \xNN."""
+    r"""Decode bytes for display, truncated; invalid UTF-8 becomes \xNN."""
     if raw is None:
         return None
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    # a character that the cut divides is left out
+    # drops a character that the truncation splits
     return decoder.decode(raw[:MAX_TEXT_BYTES], final=len(raw) <= MAX_TEXT_BYTES)
 
 
 def parse_value(value: bytes | None) -> tuple[dict[str, Any] | None, str | None]:
-    """The object that a source would take a message for, or why it would not."""
+    """Return the JSON object that a source would see, or why it would reject the value."""
     if value is None:
         return None, "null: a tombstone, which is counted and ignored"
     if len(value) > _MAX_PARSED_BYTES:
-        return None, f"not looked into: {len(value)} bytes, more than {_MAX_PARSED_BYTES >> 10} KiB"
+        return None, f"not parsed: {len(value)} bytes, more than {_MAX_PARSED_BYTES >> 10} KiB"
     try:
         return _parse_object(value), None
     except RecursionError:
@@ -124,34 +127,36 @@ def parse_value(value: bytes | None) -> tuple[dict[str, Any] | None, str | None]
 
 
 def _parse_object(value: bytes) -> dict[str, Any]:
-    """The object, or a ValueError with the reason, worded as in `rejects_ui`."""
+    """Return the object; raises ValueError with the reason, worded as in `rejects_ui`."""
     if not value:
         raise ValueError("value: empty")
     try:
-        found = json.loads(
+        result = json.loads(
             value.decode(), parse_constant=_reject_constant, parse_float=_parse_float
         )
     except UnicodeDecodeError:
         raise ValueError("value: not UTF-8") from None
     except ValueError as error:
         raise ValueError(f"value: not valid JSON: {error}") from None
-    if nesting_depth(found) > _MAX_PARSED_DEPTH:
+    if nesting_depth(result) > _MAX_PARSED_DEPTH:
         raise ValueError(_TOO_DEEP)
-    if not isinstance(found, dict):
-        raise ValueError(f"value: expected an object, got {excerpt(found)}")  # noqa: TRY004 - data
-    return found
+    if not isinstance(result, dict):
+        raise ValueError(f"value: expected an object, got {excerpt(result)}")  # noqa: TRY004 - data
+    return result
 
 
 def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _parse_float(number: str) -> float | str:
-    """A number, or its text where a double would be infinite, which JSON cannot say."""
+    """Return a float, or its text if it overflows, as JSON has no infinity."""
     return number if math.isinf(float(number)) else float(number)
 
 
-def iso_time(at: int | None) -> str | None:
-    """A time as text."""
-    found: str | None = pc.strftime(pa.scalar(at, pa.timestamp("ms", "UTC")), ISO).as_py()
-    return found
+def iso_time(timestamp_ms: int | None) -> str | None:
+    """Return a timestamp in ms as ISO text."""
+    result: str | None = pc.strftime(
+        pa.scalar(timestamp_ms, pa.timestamp("ms", "UTC")), ISO
+    ).as_py()
+    return result

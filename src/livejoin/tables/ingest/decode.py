@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from livejoin import row_hash
-from livejoin.core import changelog_bundles, spec
+from livejoin.core import changelog, spec
 from livejoin.tables.ingest.read_progress import ReadOffsets, SourcePartition, read_offsets
 
 RawRecord = tuple[bytes, bytes]  # key, value
@@ -31,14 +31,14 @@ _ARROW_TYPES = {
 _JSON_TYPES = {**_ARROW_TYPES, "timestamp": pa.int64()}
 _INT64_MIN = np.iinfo(np.int64).min
 _FEW_RECORDS = 32  # parsed one by one
-_BUNDLE_PREFIX = changelog_bundles.BUNDLE_PREFIX.encode()
+_BUNDLE_PREFIX = changelog.BUNDLE_PREFIX.encode()
 _IDS, _ROWS, _NEXT, _END = (
     text.encode()
     for text in (
-        changelog_bundles.BUNDLE_IDS,
-        changelog_bundles.BUNDLE_ROWS,
-        changelog_bundles.BUNDLE_NEXT,
-        changelog_bundles.BUNDLE_END,
+        changelog.BUNDLE_IDS,
+        changelog.BUNDLE_ROWS,
+        changelog.BUNDLE_NEXT,
+        changelog.BUNDLE_END,
     )
 )
 

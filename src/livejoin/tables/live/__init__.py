@@ -1,1 +1,1 @@
-"""Memory to sockets: the live protocol, from the server's side."""
+"""Memory to sockets: the server side of the live protocol."""

@@ -1,4 +1,4 @@
-"""Frames of `livejoin.v1`: a 4-byte length, a JSON header that long, the payloads it lists."""
+"""Frames of `livejoin.v1`: the header's length in 4 bytes, the JSON header, its payloads."""
 
 import json
 import struct
@@ -12,12 +12,12 @@ from livejoin.core import format_versions
 
 PartKind = Literal["snapshot", "upsert", "remove"]
 _LENGTH = struct.Struct(">I")
-_IPC_OVERHEAD_BYTES = 16 << 10  # of a schema or a batch: names, lengths, and gaps between columns
+_IPC_OVERHEAD_BYTES = 16 << 10  # per schema or batch: names, lengths, padding
 
 
 @dataclass(frozen=True)
 class EncodedPart:
-    """One table's change, encoded once for all viewers."""
+    """Rows or removals of one table, encoded once for all viewers."""
 
     table: str
     kind: PartKind
@@ -26,13 +26,13 @@ class EncodedPart:
 
 def encode_rows(table: str, kind: PartKind, rows: pa.Table | pa.RecordBatch) -> EncodedPart:
     """Encode rows as an Arrow IPC stream."""
-    # room at once: a buffer that grows takes twenty times as long for 100,000 rows
+    # allocated at once: a growing buffer takes twenty times as long for 100,000 rows
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-    room = pa.allocate_buffer(rows.nbytes + _IPC_OVERHEAD_BYTES * (1 + len(batches)))
-    sink = pa.FixedSizeBufferWriter(room)
+    buffer = pa.allocate_buffer(rows.nbytes + _IPC_OVERHEAD_BYTES * (1 + len(batches)))
+    sink = pa.FixedSizeBufferWriter(buffer)
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
-    return EncodedPart(table, kind, memoryview(room)[: sink.tell()])
+    return EncodedPart(table, kind, memoryview(buffer)[: sink.tell()])
 
 
 def encode_removal(table: str, ids: Sequence[str]) -> EncodedPart:
@@ -43,49 +43,50 @@ def encode_removal(table: str, ids: Sequence[str]) -> EncodedPart:
 def encode_changes(
     table: str, upserts: pa.Table | pa.RecordBatch, removed: Sequence[str]
 ) -> list[EncodedPart]:
-    """Encode what changed in a table, if anything: first what is new, then what is gone."""
+    """Encode the changes of a table, upserts before removals; empty if there are none."""
     parts = [encode_rows(table, "upsert", upserts)] if upserts.num_rows else []
     return [*parts, encode_removal(table, removed)] if removed else parts
 
 
 def encode_header(header: dict[str, Any], parts: Sequence[EncodedPart] = ()) -> bytes:
-    """What stands before the payloads of a frame."""
+    """Encode the header of a frame with its length; it lists the parts."""
     listed = [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
-    whole = {"format": format_versions.LIVE, **header, "parts": listed}
-    text = json.dumps(whole, separators=(",", ":")).encode()
+    fields = {"format": format_versions.LIVE, **header, "parts": listed}
+    text = json.dumps(fields, separators=(",", ":")).encode()
     return _LENGTH.pack(len(text)) + text
 
 
 def encode_frame(header: dict[str, Any], parts: Sequence[EncodedPart] = ()) -> bytes:
-    """Put a frame together."""
+    """Encode a whole frame."""
     return b"".join((encode_header(header, parts), *(p.payload for p in parts)))
 
 
 def split_fragments(
-    pieces: Sequence[bytes | memoryview], most: int
+    pieces: Sequence[bytes | memoryview], fragment_bytes: int
 ) -> Iterator[bytes | memoryview]:
-    """All bytes of the pieces, in runs of this many; only the last one is shorter."""
-    some: list[memoryview] = []
-    room = most
+    """Split buffers into fragments of one size; only the last one may be shorter."""
+    slices: list[memoryview] = []
+    missing = fragment_bytes
     for piece in pieces:
-        left = memoryview(piece)
-        while left:
-            some.append(left[:room])
-            left, room = left[room:], room - len(some[-1])
-            if not room:
-                yield some[0] if len(some) == 1 else b"".join(some)
-                some, room = [], most
-    if some:
-        yield b"".join(some)
+        rest = memoryview(piece)
+        while rest:
+            slices.append(rest[:missing])
+            rest, missing = rest[missing:], missing - len(slices[-1])
+            if not missing:
+                yield slices[0] if len(slices) == 1 else b"".join(slices)
+                slices, missing = [], fragment_bytes
+    if slices:
+        yield b"".join(slices)
 
 
 def parse_frame(data: bytes) -> tuple[dict[str, Any], list[EncodedPart]]:
-    """Take a frame apart."""
+    """The header and the parts of a frame."""
     (size,) = _LENGTH.unpack_from(data)
-    at = _LENGTH.size + size
-    header = json.loads(data[_LENGTH.size : at])
+    start = _LENGTH.size + size
+    header = json.loads(data[_LENGTH.size : start])
     parts = []
     for listed in header["parts"]:
-        parts.append(EncodedPart(listed["table"], listed["kind"], data[at : at + listed["bytes"]]))
-        at += listed["bytes"]
+        end = start + listed["bytes"]
+        parts.append(EncodedPart(listed["table"], listed["kind"], data[start:end]))
+        start = end
     return header, parts

@@ -1,4 +1,4 @@
-"""Open sockets of people who may not watch any more: they are sent away within seconds."""
+"""Closes open sockets within seconds after their token or session was revoked or expired."""
 
 import asyncio
 import contextlib
@@ -8,21 +8,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from livejoin.tables.auth.identity import Identities, Identity
 
-CLOSE_UNAUTHORIZED = 4401  # the code of a close frame
-_CLOSE_TIMEOUT_S = 2.0  # for one that is sent away to take what is on its way
+CLOSE_UNAUTHORIZED = 4401  # a WebSocket close code
+_CLOSE_TIMEOUT_S = 2.0  # for the client to read what is being sent
 
 
 class OpenSockets:
-    """Who has which socket open, also before they have subscribed."""
+    """The identity of each open socket, also before it has subscribed."""
 
-    def __init__(self, guests: Identities) -> None:
-        self._identities = guests
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
         self._callers: dict[WebSocket, Identity] = {}
         self._close_tasks: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
     def track(self, socket: WebSocket) -> Iterator[Identity]:
-        """Whoever the gate has let in, for as long as they are here."""
+        """Track an authenticated socket while it is open; yields its identity."""
         self._callers[socket] = socket.state.who
         try:
             yield socket.state.who
@@ -30,21 +30,21 @@ class OpenSockets:
             del self._callers[socket]
 
     def close_revoked(self) -> None:
-        """Send away those whose token was revoked or has expired, or whose session has."""
-        for socket, who in self._callers.items():
-            if not self._identities.still_valid(who):
-                why = "your token or session does not count any more"
+        """Close the sockets whose token or session is not valid any more."""
+        for socket, identity in self._callers.items():
+            if not self._identities.still_valid(identity):
+                why = "Unauthorized: this token or session has ended."
                 task = asyncio.create_task(close_socket(socket, CLOSE_UNAUTHORIZED, why))
-                self._close_tasks.add(task)  # else nobody holds it
+                self._close_tasks.add(task)  # the event loop keeps only a weak reference
                 task.add_done_callback(self._close_tasks.discard)
 
 
 async def close_socket(socket: WebSocket, code: int, why: str, last: bytes = b"") -> None:
-    """Close a socket, after a last frame where there is one."""
+    """Close a socket, after a last frame if one is given."""
     with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             if last:
                 await socket.send_bytes(last)
             await socket.close(code, why)
             return
-    socket.state.abort()  # it takes nothing: it would wait for the rest of a frame for ever
+    socket.state.abort()  # the client reads nothing, so the close frame cannot be sent

@@ -1,1 +1,1 @@
-"""What operators look at: lag, liveness, readiness, metrics."""
+"""What operators look at: lag, liveness, readiness, figures, metrics."""

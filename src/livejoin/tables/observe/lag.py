@@ -1,7 +1,7 @@
-"""How far the rows that are shown are behind their topics.
+"""How far the served rows are behind their topics.
 
-What was read is known from the changelog: a row's identity is the place of its record. Where the
-topics end is asked of Kafka on a thread of its own, so that nobody who reads the figures waits.
+The changelog tells which offsets were read: a row's ID is the position of its record. A thread of
+its own asks Kafka for the end offsets, so readers of the figures never wait.
 """
 
 import threading
@@ -25,157 +25,157 @@ from livejoin.tables.ingest.read_progress import SourceOffsets
 
 log = structlog.get_logger()
 
-_LOOK_S = 5.0
-_MAX_SAMPLES = 720  # looks, an hour of them; after that every other one is let go
+_POLL_S = 5.0
+_MAX_SAMPLES = 720  # of one hour; after that every other one is dropped
 
 
 @dataclass(frozen=True)
 class ServedGeneration:
-    """The generation that is shown, and what it has read."""
+    """The generation that the tables show, and its read positions."""
 
     generation: Generation
     positions: SourceOffsets
 
     def position(self, source: str, partition: int) -> int:
-        """The next offset of a partition."""
+        """The next offset to be read of a partition."""
         start = self.generation.sources[source].start.get(partition, 0)
         return self.positions.get(source, {}).get(partition, start)
 
     def unread(self, source: str, ends: Offsets) -> int:
-        """How many offsets of a source are unread."""
+        """The number of unread offsets of a source."""
         return sum(max(0, end - self.position(source, p)) for p, end in ends.items())
 
 
 class Lag:
-    """Figures of the generation that is shown. Lives on the thread that owns the tables."""
+    """The lag of the served generation. Belongs to the event loop's thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.trouble = "not asked yet"  # why the ends are not known
+        self.trouble = "not asked yet"  # why the lag is unknown
         self._generation = 0
-        # by source, since it was last read to its end: when its topic ended where
+        # end offsets over time by source, since it was last read to its end
         self._samples: dict[str, list[tuple[float, Offsets]]] = {}
 
-    def record_ends(self, shown: ServedGeneration, ends: SourceOffsets) -> None:
-        """Where the topics of a generation end now."""
-        if shown.generation.number != self._generation:
-            self._generation, self._samples = shown.generation.number, {}
+    def record_ends(self, served: ServedGeneration, ends: SourceOffsets) -> None:
+        """Record the current end offsets of a generation's topics."""
+        if served.generation.number != self._generation:
+            self._generation, self._samples = served.generation.number, {}
         self.trouble = ""
         for source, offsets in ends.items():
-            behind = shown.unread(source, offsets) > 0
-            before = self._samples.get(source, []) if behind else []
-            unread = [look for look in before if shown.unread(source, look[1])]
+            behind = served.unread(source, offsets) > 0
+            samples = self._samples.get(source, []) if behind else []
+            unread = [sample for sample in samples if served.unread(source, sample[1])]
             if len(unread) > _MAX_SAMPLES:
-                unread = unread[::2]  # a coarser memory, and still the oldest
+                unread = unread[::2]  # coarser, but keeps the oldest
             self._samples[source] = [*unread, (self._clock(), offsets)]
 
     def record_failure(self, why: str) -> None:
-        """The ends could not be asked for."""
+        """Record why the end offsets are unknown."""
         self.trouble = why
 
-    def by_source(self, shown: ServedGeneration) -> dict[str, tuple[int, float]]:
-        """By source: records that are unread, and for how long the oldest of them has been there.
+    def by_source(self, served: ServedGeneration) -> dict[str, tuple[int, float]]:
+        """The unread offsets by source, and the age of the oldest in seconds.
 
-        Nothing while it is not known.
+        Empty while it is unknown.
         """
-        if self.trouble or shown.generation.number != self._generation:
+        if self.trouble or served.generation.number != self._generation:
             return {}
         return {
-            source: self._source_lag(shown, source, looks)
-            for source, looks in self._samples.items()
+            source: self._source_lag(served, source, samples)
+            for source, samples in self._samples.items()
         }
 
     def _source_lag(
-        self, shown: ServedGeneration, source: str, looks: Sequence[tuple[float, Offsets]]
+        self, served: ServedGeneration, source: str, samples: Sequence[tuple[float, Offsets]]
     ) -> tuple[int, float]:
-        left = shown.unread(source, looks[-1][1])
-        if not left:
+        unread = served.unread(source, samples[-1][1])
+        if not unread:
             return 0, 0.0
-        since = next(at for at, ends in looks if shown.unread(source, ends))
-        return left, self._clock() - since
+        first_seen = next(at for at, ends in samples if served.unread(source, ends))
+        return unread, self._clock() - first_seen
 
 
 class LagTarget(Protocol):
-    """What is shown, and who is told."""
+    """What the poller reads and updates: the served generation and its lag."""
 
     lag: Lag
 
     @property
     def served(self) -> ServedGeneration | None:
-        """What is shown now; may be asked from any thread."""
+        """The served generation; may be read from any thread."""
 
 
 class EndOffsetPoller:
-    """Asks Kafka where the topics end, every few seconds, until told to stop."""
+    """Polls Kafka for the end offsets of the served generation's topics."""
 
     def __init__(
         self,
         kafka: Kafka,
         names: Names,
-        host: LagTarget,
+        target: LagTarget,
         post: Callable[[Callable[[], None]], object],
     ) -> None:
         self._kafka = kafka
         self._names = names
-        self._target = host
+        self._target = target
         self._post = post
-        self._last_unread: dict[PartitionId, OffsetRange] = {}  # what was unread at the last look
-        self._empty_spans: dict[PartitionId, OffsetRange] = {}  # spans in which nothing can be read
-        self._record_spans: dict[PartitionId, OffsetRange] = {}  # spans in which something can
+        self._last_unread: dict[PartitionId, OffsetRange] = {}  # at the last poll
+        self._empty_spans: dict[PartitionId, OffsetRange] = {}  # without any record
+        self._record_spans: dict[PartitionId, OffsetRange] = {}  # with a record
         self._last_error = ""
 
     def run(self, stop: threading.Event) -> None:
-        """Ask. Trouble is told and tried again."""
-        while not stop.wait(_LOOK_S):
-            shown = self._target.served
-            if shown is not None and shown.generation.resolved:
-                self._poll(shown)
+        """Poll until stopped. Errors are recorded and retried."""
+        while not stop.wait(_POLL_S):
+            served = self._target.served
+            if served is not None and served.generation.resolved:
+                self._poll(served)
 
-    def _poll(self, shown: ServedGeneration) -> None:
+    def _poll(self, served: ServedGeneration) -> None:
         try:
-            ends = self._fetch_ends(shown)
+            ends = self._fetch_ends(served)
         except (LivejoinError, KafkaException) as error:
             why = str(error)
             if why != self._last_error:
-                log.warning("the lag is not known", why=why)
+                log.warning("the lag is unknown", why=why)
             self._last_error = why
             self._post(partial(self._target.lag.record_failure, why))
         else:
             self._last_error = ""
-            self._post(partial(self._target.lag.record_ends, shown, ends))
+            self._post(partial(self._target.lag.record_ends, served, ends))
 
-    def _fetch_ends(self, shown: ServedGeneration) -> SourceOffsets:
-        readings = shown.generation.sources
+    def _fetch_ends(self, served: ServedGeneration) -> SourceOffsets:
+        readings = served.generation.sources
         topics = self._kafka.describe(reading.topic for reading in readings.values())
         for reading in readings.values():
             if reading.topic not in topics:
                 raise topic_not_found(reading.topic)
             if topics[reading.topic].id != reading.topic_id:
                 raise TopicUnusable(f'topic "{reading.topic}" was deleted and made again')
-        found = self._kafka.offsets(topics.values(), OffsetSpec.latest())
+        ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
         unread = {
             PartitionId(reading.topic, partition): OffsetRange(
-                shown.position(source, partition), end
+                served.position(source, partition), end
             )
             for source, reading in readings.items()
-            for partition, end in found[reading.topic].items()
-            if end > shown.position(source, partition)
+            for partition, end in ends[reading.topic].items()
+            if end > served.position(source, partition)
         }
-        blank = self._find_empty(unread)
+        empty = self._find_empty(unread)
         return {
             source: {
-                p: shown.position(source, p) if PartitionId(reading.topic, p) in blank else end
-                for p, end in found[reading.topic].items()
+                p: served.position(source, p) if PartitionId(reading.topic, p) in empty else end
+                for p, end in ends[reading.topic].items()
             }
             for source, reading in readings.items()
         }
 
     def _find_empty(self, unread: Mapping[PartitionId, OffsetRange]) -> set[PartitionId]:
-        """Where nothing is left but markers of transactions and what was aborted.
+        """The partitions whose unread offsets are only transaction markers and aborted records.
 
-        An end offset does not tell: it is looked up once, where nothing moves from look to look.
+        The end offset does not tell. It is looked up once, if nothing changed between two polls.
         """
-        # what has moved since tells nothing any more
+        # what was found about other ranges is outdated
         self._empty_spans = {
             p: span for p, span in self._empty_spans.items() if unread.get(p) == span
         }
@@ -183,14 +183,15 @@ class EndOffsetPoller:
             p: span for p, span in self._record_spans.items() if unread.get(p) == span
         }
         known = self._empty_spans.keys() | self._record_spans.keys()
-        asked = {
-            place: span
-            for place, span in unread.items()
-            if self._last_unread.get(place) == span and place not in known
+        unknown = {
+            partition: span
+            for partition, span in unread.items()
+            if self._last_unread.get(partition) == span and partition not in known
         }
         self._last_unread = dict(unread)
-        if asked:
-            found = last_readable(self._kafka, self._names.group("lag"), asked)
-            for place, span in asked.items():
-                (self._record_spans if place in found else self._empty_spans)[place] = span
+        if unknown:
+            found = last_readable(self._kafka, self._names.group("lag"), unknown)
+            for partition, span in unknown.items():
+                spans = self._record_spans if partition in found else self._empty_spans
+                spans[partition] = span
         return set(self._empty_spans)

@@ -1,6 +1,6 @@
-"""Signs of life, as one table server sees them: that Kafka is followed, and that somebody leads.
+"""Liveness as one table server observes it: whether it follows Kafka, and whether a leader runs.
 
-Times are our own clock's: a leader's clock may be another.
+Durations are measured with the server's own clock: the leader's may differ.
 """
 
 import time
@@ -13,50 +13,50 @@ Clock = Callable[[], float]
 
 
 class Liveness:
-    """What was last heard, and when."""
+    """When the follower last read, and when a leader was last heard."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self.trouble = ""  # why Kafka cannot be followed
-        self.newer_format = ""  # why the ledger is not followed: a newer livejoin writes it
+        self.newer_format = ""  # why the ledger's format is not supported
         self._read_at: float | None = None
         self._leader_heard_at: float | None = None
-        self._leader_time = ""  # when, as the leader said it
+        self._leader_time = ""  # of its last heartbeat, by its own clock
 
     def record_read(self) -> None:
-        """The follower is at work, whether there was something to read or not."""
+        """Record that the follower has polled, with or without records."""
         self._read_at = self._clock()
 
-    def set_trouble(self, why: str) -> None:
-        """Following does not work, or works again."""
-        if self.trouble and not why and self._leader_heard_at is not None:
-            self._leader_heard_at = self._clock()  # nobody could be heard meanwhile
-        self.trouble = why
+    def set_trouble(self, reason: str) -> None:
+        """Set why Kafka cannot be followed; empty: it can."""
+        if self.trouble and not reason and self._leader_heard_at is not None:
+            self._leader_heard_at = self._clock()  # a leader could not be heard meanwhile
+        self.trouble = reason
 
     def record_leader(self, at_ms: int | None = None) -> None:
-        """A leader wrote something; when, if it said so."""
+        """Record a sign of the leader; `at_ms` is the time in its heartbeat."""
         self._leader_heard_at = self._clock()
         if at_ms is not None:
             when = datetime.fromtimestamp(at_ms / 1000, UTC)
             self._leader_time = when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def reset(self) -> None:
-        """The ledger is another one."""
+        """Forget the leader of a ledger that was replaced."""
         self._leader_heard_at, self._leader_time, self.newer_format = None, "", ""
 
     @property
     def since_read_s(self) -> float | None:
-        """How long the follower has not been at work; None before it ever was."""
+        """Seconds since the follower last polled; None before the first time."""
         return None if self._read_at is None else self._clock() - self._read_at
 
     @property
     def leader_silence_s(self) -> float | None:
-        """How long no leader was heard; None where there was never one."""
+        """Seconds since a leader was last heard; None if there never was one."""
         return None if self._leader_heard_at is None else self._clock() - self._leader_heard_at
 
     @property
     def leader_missing(self) -> str:
-        """That nobody leads, or nothing. While Kafka is out of reach nobody can tell."""
+        """The message that no leader runs, or empty; also while Kafka is unreachable."""
         silence = self.leader_silence_s
         if self.trouble or silence is None or silence < LEADER_TIMEOUT_S:
             return ""

@@ -1,4 +1,4 @@
-"""`GET /metrics`: what this server knows, in Prometheus' text format, read when it is asked for."""
+"""`GET /metrics`: the state of this server in Prometheus' text format, collected per scrape."""
 
 import time
 from collections.abc import Iterator
@@ -31,14 +31,14 @@ _SOURCE_COUNTERS = (
 
 
 class Metrics(Collector):
-    """Reads a host on the thread that owns it; nothing is counted twice, nothing waits.
+    """Collects metrics from the catalog, on the event loop's thread.
 
-    What comes from the ledger is left out until it was read: a counter that jumps from nothing to
-    its value would look like a burst.
+    Counters from the ledger are omitted until it was read: a counter that jumps from zero to its
+    value would look like a burst.
     """
 
-    def __init__(self, host: Catalog, live: LiveSocket) -> None:
-        self._catalog = host
+    def __init__(self, catalog: Catalog, live: LiveSocket) -> None:
+        self._catalog = catalog
         self._live = live
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -51,9 +51,9 @@ class Metrics(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """All families of ours."""
+        """All metric families of livejoin."""
         yield InfoMetricFamily(
-            "livejoin_build", "The version that runs", value={"version": __version__}
+            "livejoin_build", "The running version", value={"version": __version__}
         )
         yield from self._control_metrics()
         yield from self._table_metrics()
@@ -61,88 +61,90 @@ class Metrics(Collector):
         yield from self._viewer_metrics()
 
     def _control_metrics(self) -> Iterator[Metric]:
-        host = self._catalog
+        catalog = self._catalog
         state = GaugeMetricFamily(
             "livejoin_state", "1 for the state of orchestrator_status", labels=["state"]
         )
         for name in STATES:
-            state.add_metric([name], host.status["state"] == name)
+            state.add_metric([name], catalog.status["state"] == name)
         yield state
-        yield _gauge("livejoin_generation", "The generation shown, 0: none", host.generation)
-        yield _gauge("livejoin_stale", "1 where the rows may be old", bool(host.stale_reason))
-        if (silence := host.liveness.leader_silence_s) is not None:
-            yield _gauge("livejoin_leader_silence_seconds", "Since a leader was heard", silence)
-        if not host.has_ledger:
+        yield _gauge("livejoin_generation", "The served generation, 0: none", catalog.generation)
+        yield _gauge("livejoin_stale", "1 if the rows may be stale", bool(catalog.stale_reason))
+        if (silence := catalog.liveness.leader_silence_s) is not None:
+            yield _gauge(
+                "livejoin_leader_silence_seconds", "Seconds since a leader was last heard", silence
+            )
+        if not catalog.has_ledger:
             return
-        tally = host.state.tally
+        tally = catalog.state.tally
         swaps = CounterMetricFamily(
-            "livejoin_swaps", "What swaps came to, since the ledger was made", labels=["outcome"]
+            "livejoin_swaps", "Swaps by outcome, since the ledger was created", labels=["outcome"]
         )
         for outcome in OUTCOMES:
             swaps.add_metric([outcome], tally.get(outcome, 0))
         yield swaps
         yield CounterMetricFamily(
             "livejoin_restarts",
-            "Queries that died and were started again, since the ledger was made",
+            "Queries that died and were restarted, since the ledger was created",
             tally.get("restarted", 0),
         )
 
     def _table_metrics(self) -> Iterator[Metric]:
-        host = self._catalog
+        catalog = self._catalog
         rows = GaugeMetricFamily("livejoin_table_rows", "Rows of a table", labels=["table"])
         for table in spec.TABLES:
-            rows.add_metric([table], len(host.store(table)))
+            rows.add_metric([table], len(catalog.store(table)))
         yield rows
-        if host.newest_ts is not None:
+        if catalog.newest_ts is not None:
             yield _gauge(
                 "livejoin_freshness_seconds",
-                "Since the newest source time that is shown",
-                max(0.0, time.time() - host.newest_ts / 1000),
+                "Seconds since the newest source time in the served tables",
+                max(0.0, time.time() - catalog.newest_ts / 1000),
             )
-        shown = host.served
-        if shown is not None and shown.generation.took_s is not None:
+        served = catalog.served
+        if served is not None and served.generation.took_s is not None:
             yield _gauge(
                 "livejoin_catch_up_seconds",
-                "From the request to complete tables, of the generation that is shown",
-                shown.generation.took_s,
+                "Seconds from the request to complete tables, for the served generation",
+                served.generation.took_s,
             )
 
     def _source_metrics(self) -> Iterator[Metric]:
-        host, shown = self._catalog, self._catalog.served
-        if shown is None:
+        catalog, served = self._catalog, self._catalog.served
+        if served is None:
             return
-        of = "of the generation that is shown"
-        counts = host.counts()
+        scope = "of the served generation"
+        counts = catalog.counts()
         for name, column, what in _SOURCE_COUNTERS:
-            family = CounterMetricFamily(name, f"{what}, {of}", labels=["source"])
+            family = CounterMetricFamily(name, f"{what}, {scope}", labels=["source"])
             for source, count in counts.items():
                 family.add_metric([source], count[column])
             yield family
-        known = not host.lag.trouble
-        yield _gauge("livejoin_lag_known", "1 while it is known where the topics end", known)
+        known = not catalog.lag.trouble
+        yield _gauge("livejoin_lag_known", "1 while the end offsets of the topics are known", known)
         records = GaugeMetricFamily(
-            "livejoin_source_lag_records", f"Offsets that are unread, {of}", labels=["source"]
+            "livejoin_source_lag_records", f"Unread offsets, {scope}", labels=["source"]
         )
         seconds = GaugeMetricFamily(
             "livejoin_source_lag_seconds",
-            f"How long the oldest unread record has been there, {of}",
+            f"Age of the oldest unread record, {scope}",
             labels=["source"],
         )
-        for source, (left, since_s) in host.lag.by_source(shown).items():
-            records.add_metric([source], left)
-            seconds.add_metric([source], since_s)
+        for source, (unread, age_s) in catalog.lag.by_source(served).items():
+            records.add_metric([source], unread)
+            seconds.add_metric([source], age_s)
         yield records
         yield seconds
 
     def _viewer_metrics(self) -> Iterator[Metric]:
-        sent = self._live.stats
-        yield _gauge("livejoin_viewers", "Open sockets that subscribed", len(self._live))
-        yield CounterMetricFamily("livejoin_frames", "Frames sent to viewers", sent.frames)
+        stats = self._live.stats
+        yield _gauge("livejoin_viewers", "Open sockets with a subscription", len(self._live))
+        yield CounterMetricFamily("livejoin_frames", "Frames sent to viewers", stats.frames)
         yield HistogramMetricFamily(
             "livejoin_frame_age_seconds",
-            "From the first change that waited to its frame being sent, per viewer",
-            buckets=sent.buckets(),
-            sum_value=sent.total_wait_s,
+            "Seconds from the first change in a frame until it was sent, per viewer",
+            buckets=stats.buckets(),
+            sum_value=stats.total_wait_s,
         )
 
 
