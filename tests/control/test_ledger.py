@@ -177,7 +177,7 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
     which: str, partitions: int, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that makes topics by itself makes it again, in as many partitions as it likes."""
-    monkeypatch.setattr(ledger_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(ledger_module, "_CHECK_S", 0.05)
     names = Names(f"noticed-{which}-{partitions}")
     topic = getattr(names, which)
     ledger = Ledger(kafka, names)

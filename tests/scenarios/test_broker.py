@@ -16,9 +16,9 @@ TOPICS = {"users": "outage.users", "accounts": "outage.accounts"}
 HOLD = """
 import sys, time
 from pathlib import Path
-from livejoin import broker
-with broker.broker(Path(sys.argv[1])) as kafka:
-    kafka.make("kept")
+from livejoin.runtime import broker
+with broker.embedded_broker(Path(sys.argv[1])) as kafka:
+    kafka.create_topic("kept")
     print(kafka.address, flush=True)
     sys.stdin.read()
 """

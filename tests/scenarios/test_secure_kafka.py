@@ -156,5 +156,5 @@ def test_a_block_whose_password_would_travel_in_the_clear_does_not_start(tmp_pat
         [LIVEJOIN, "run", "-c", file], capture_output=True, text=True, env=env, check=False
     )
     assert done.returncode == 2
-    assert "Write security.protocol: SASL_SSL" in done.stderr
+    assert "Set security.protocol: SASL_SSL" in done.stderr
     assert PASSWORD not in done.stdout + done.stderr
