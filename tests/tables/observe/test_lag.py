@@ -242,7 +242,7 @@ def test_records_that_stay_unread_count_and_are_looked_up_once(
             "KafkaError{code=_TIMED_OUT",
         ),
         (lambda one: one.ids.pop("u"), 'topic "u" does not exist'),
-        (lambda one: one.ids.update(a="other"), 'topic "a" was deleted and made again'),
+        (lambda one: one.ids.update(a="other"), 'topic "a" was deleted and recreated'),
     ],
 )
 def test_what_cannot_be_asked_is_named_and_asked_again(

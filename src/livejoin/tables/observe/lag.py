@@ -151,7 +151,7 @@ class EndOffsetPoller:
             if reading.topic not in topics:
                 raise topic_not_found(reading.topic)
             if topics[reading.topic].id != reading.topic_id:
-                raise TopicUnusable(f'topic "{reading.topic}" was deleted and made again')
+                raise TopicUnusable(f'topic "{reading.topic}" was deleted and recreated')
         ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
         unread = {
             PartitionId(reading.topic, partition): OffsetRange(
