@@ -4,6 +4,7 @@
 tests/docs/test_reliability_page.py`.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -153,10 +154,11 @@ def _each(values: Iterable[object]) -> str:
 
 def _notes(cases: Sequence[str], kept: Results) -> list[str]:
     return [
-        f"- {case}: {_escaped(note)}"
+        line
         for case in cases
         for one in kept.get(case, {}).values()
         for note in one["notes"]
+        for line in textwrap.wrap(f"- {case}: {_escaped(note)}", 120, subsequent_indent="  ")
     ]
 
 
