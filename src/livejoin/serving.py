@@ -21,7 +21,7 @@ from livejoin.core.names import Names
 from livejoin.errors import SettingsError
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import processes
-from livejoin.tables.auth import identity
+from livejoin.tables.auth import authentication, sessions
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.request_signing import RequestSigner
 from livejoin.tables.auth.sign_outs import SignOutPublisher
@@ -106,11 +106,11 @@ def run(
     key = (
         b""
         if http.insecure
-        else identity.load_session_key(processes.state_folder() / settings.name / "session")
+        else sessions.load_session_key(processes.state_folder() / settings.name / "session")
     )
     access = Access(
-        identity.Identities(
-            identity.TokenRegistry(), identity.Sessions(key), insecure=http.insecure
+        authentication.Identities(
+            authentication.TokenRegistry(), sessions.Sessions(key), insecure=http.insecure
         ),
         Audit(kafka, names),
         SignOutPublisher(kafka, names),

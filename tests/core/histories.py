@@ -114,7 +114,10 @@ def with_limits(history: Sequence[Fact], **limits: Any) -> list[Fact]:
     """The same under other limits, with a feed and one partition of the state: two slots."""
     first = history[0]
     assert isinstance(first, LeaderStarted)
-    return [replace(first, limits=replace(first.limits, **{"shuffle": 1, **limits})), *history[1:]]
+    return [
+        replace(first, limits=replace(first.limits, **{"shuffle_partitions": 1, **limits})),
+        *history[1:],
+    ]
 
 
 def after(history: Sequence[Fact], state: State | None = None) -> State:

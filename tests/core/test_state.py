@@ -115,7 +115,7 @@ def test_a_standby_is_retired_a_while_after_the_swap() -> None:
 
 
 def test_a_generation_needs_a_slot_for_each_partition_of_sources_feed_and_state() -> None:
-    assert Limits(shuffle=3).slots_needed(5) == 9
+    assert Limits(shuffle_partitions=3).slots_needed(5) == 9
 
 
 def test_a_change_of_health_is_of_one_generation() -> None:

@@ -22,9 +22,10 @@ from livejoin.core.state import Limits, State
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import origin_check
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.identity import Identities, Sessions, TokenRegistry
+from livejoin.tables.auth.authentication import Identities, TokenRegistry
 from livejoin.tables.auth.request_signing import RequestSigner
-from livejoin.tables.auth.sign_in import SignInRoutes
+from livejoin.tables.auth.sessions import Sessions
+from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server
 from livejoin.tables.http.connection_limits import ConnectionLimits

@@ -6,6 +6,7 @@ from dataclasses import replace
 from livejoin.core import facts, transitions
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.state import State
+from livejoin.core.task_slots import free_slots
 from livejoin.core.transitions import log_line, mark_running, reply
 
 _RETRY_S = 2.0  # for a topic that does not exist yet
@@ -86,13 +87,6 @@ def rebuild_if_due(state: State) -> State:
     else:
         return state
     return log_line(state, "INFO", f"building: {state.building}")
-
-
-def free_slots(state: State, needed: int) -> State:
-    """Retire the standby if task slots are short."""
-    if state.standby is None or needed + state.slots_of(state.standby) <= state.limits.slots:
-        return state
-    return transitions.retire(state, state.standby, "its task slots are needed")
 
 
 def _describe_sources(sources: Mapping[str, Reading]) -> str:

@@ -10,7 +10,7 @@ It is pure: no clock, no topic, no file, no thread.
 
 from typing import assert_never
 
-from livejoin.core import builds, clock, facts, health, requests, transitions
+from livejoin.core import builds, clock, control_decisions, facts, health, transitions
 from livejoin.core.generation import Generation
 from livejoin.core.state import State
 
@@ -23,13 +23,13 @@ def decide(state: State, fact: facts.Fact) -> State:
         case facts.ClockTicked():
             return clock.on_clock_ticked(state, fact)
         case facts.HistoryReplayed():
-            return requests.on_history_replayed(state, fact)
+            return control_decisions.on_history_replayed(state, fact)
         case facts.ControlTopicOpened():
-            return requests.on_control_topic_opened(state, fact)
+            return control_decisions.on_control_topic_opened(state, fact)
         case facts.ControlTopicLost():
-            return requests.on_control_topic_lost(state, fact)
+            return control_decisions.on_control_topic_lost(state, fact)
         case facts.MessageReceived():
-            return requests.on_message_received(state, fact)
+            return control_decisions.on_message_received(state, fact)
         case _:
             generation = state.find(fact.generation)
             return state if generation is None else _decide_generation(state, generation, fact)

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from livejoin.core import facts, transitions
-from livejoin.core.builds import fail_build, free_slots, rebuild_if_due
+from livejoin.core.builds import fail_build, rebuild_if_due
 from livejoin.core.generation import Generation
 from livejoin.core.state import State
+from livejoin.core.task_slots import free_slots
 from livejoin.core.transitions import log_line
 
 MAX_RESTARTS = 5  # consecutive ones without a new source position

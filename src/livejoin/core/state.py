@@ -31,12 +31,12 @@ class Limits:
     standby_s: float = 900.0  # infinite: the standby stays until the next swap
     build_stall_s: float = 60.0
     slots: int = 512  # task slots of Spark
-    shuffle: int = 2  # shuffle partitions of a query: each takes a slot
+    shuffle_partitions: int = 2  # shuffle partitions of a query: each takes a slot
     max_rows: int = 2_000_000  # per table
 
     def slots_needed(self, partitions: int) -> int:
         """Task slots of a generation that reads this many partitions; one is for its bootstrap."""
-        return partitions + 1 + self.shuffle
+        return partitions + 1 + self.shuffle_partitions
 
 
 @dataclass(frozen=True)

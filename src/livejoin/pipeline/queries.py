@@ -152,7 +152,7 @@ class Queries:
 
     def has_free_slots(self, running: Iterable[Generation]) -> bool:
         """Whether there are slots for an idle query. Without, it would make another query fail."""
-        limits = Limits(slots=self._settings.task_slots, shuffle=self.shuffle_partitions)
+        limits = Limits(slots=self._settings.task_slots, shuffle_partitions=self.shuffle_partitions)
         used = sum(limits.slots_needed(generation.partitions_read) for generation in running)
         return used + limits.slots_needed(len(spec.SOURCES)) <= limits.slots
 

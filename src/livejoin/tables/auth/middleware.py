@@ -11,19 +11,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from livejoin.core.tokens import Role, role_includes
 from livejoin.tables.auth import rights
 from livejoin.tables.auth.audit import Audit, Row, audit_row
-from livejoin.tables.auth.identity import (
-    ANONYMOUS,
-    SESSION_IDLE_S,
-    Identities,
-    Identity,
-    Unauthenticated,
-)
+from livejoin.tables.auth.authentication import Identities
+from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
 from livejoin.tables.auth.origin_check import (
     AllowedOrigins,
     client_address,
     deny_websocket,
     request_line,
 )
+from livejoin.tables.auth.sessions import SESSION_IDLE_S
 from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import facts
+from livejoin.core.control_decisions import resolve_choice
 from livejoin.core.control_messages import InvalidMessage, Request, TopicRules
 from livejoin.core.control_records import parse_record
 from livejoin.core.preview import preview
-from livejoin.core.requests import resolve_choice
 from livejoin.core.state import Limits, State
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Kafka, Topic

@@ -20,7 +20,7 @@ from livejoin.core.tokens import role_includes
 from livejoin.errors import AskError, KafkaUnavailable, TopicUnusable
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.middleware import AccessDenied, check_role
-from livejoin.tables.auth.sign_in import SignInRoutes, identity_of
+from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
 from livejoin.tables.http import openapi, query, row_formats
 from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.control_routes import ControlRoutes

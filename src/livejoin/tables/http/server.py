@@ -10,10 +10,10 @@ import uvicorn
 
 from livejoin.errors import MachineError
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.identity import Identities
+from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.middleware import AuthMiddleware
 from livejoin.tables.auth.origin_check import AllowedOrigins, OriginMiddleware
-from livejoin.tables.auth.sign_in import SignInRoutes
+from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
 from livejoin.tables.http.control_producer import ControlProducer

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from livejoin.tables.auth.identity import Identities, Identity
+from livejoin.tables.auth.authentication import Identities
+from livejoin.tables.auth.identity import Identity
 
 CLOSE_UNAUTHORIZED = 4401  # a WebSocket close code
 _CLOSE_TIMEOUT_S = 2.0  # for the client to read what is being sent

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from livejoin.core import spec
 from livejoin.core.tokens import role_includes
 from livejoin.errors import AskError
-from livejoin.tables.auth.identity import Identities
+from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from livejoin.tables.live.broadcast import Broadcaster

@@ -10,10 +10,10 @@ from livejoin.core.facts import (
     ControlTopicOpened,
     HistoryReplayed,
     MessageReceived,
-    TopicInfo,
 )
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
+from livejoin.core.task_slots import slot_shortage
 from livejoin.core.transitions import log_line, reply
 
 _RAW_LOGGED_CHARS = 1024
@@ -128,24 +128,13 @@ def rejection_reason(
             return found
     if choice.users == choice.accounts:
         return f"usersTopic and accountsTopic are both {choice.users}: they must differ"
-    return _slot_shortage(state, fact, choice) if _needs_build(state, request, choice) else ""
+    return slot_shortage(state, fact, choice) if _needs_build(state, request, choice) else ""
 
 
 def _needs_build(state: State, request: Request, choice: Choice) -> bool:
     """Whether a request needs a new generation."""
     existing = [g.choice for g in (state.live, state.building) if g is not None]
     return bool(request.start) or choice not in existing
-
-
-def _slot_shortage(state: State, fact: MessageReceived, choice: Choice) -> str:
-    needed = slots_for(state, choice, fact)
-    free = state.limits.slots - state.slots_of(state.live)
-    if needed <= free:
-        return ""
-    return (
-        f"{choice} needs {needed} task slots beside the live generation, but {max(0, free)} of"
-        f" {state.limits.slots} are free; give Spark more in spark.master"
-    )
 
 
 def _rollback_obstacle(state: State) -> str:
@@ -159,21 +148,6 @@ def _rollback_obstacle(state: State) -> str:
     # after a restart every query is still starting: that alone does not prevent a rollback
     down = health.given_up or health.blocked or (health.restarts and health.error)
     return f"generation {standby.number} is down: {health.problem}" if down else ""
-
-
-def slots_for(state: State, choice: Choice, fact: MessageReceived) -> int:
-    """Task slots that a choice needs, as far as its topics are known."""
-    return state.limits.slots_needed(
-        _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
-    )
-
-
-def _partition_count(state: State, topic: str, fact: MessageReceived) -> int:
-    found = fact.topics.get(topic)
-    if isinstance(found, TopicInfo):
-        return found.partitions
-    known = (generation.partitions_of(topic) for generation in state.generations)
-    return next((count for count in known if count is not None), 0)
 
 
 def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice) -> State:

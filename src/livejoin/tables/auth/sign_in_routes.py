@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from livejoin.tables.auth.audit import Audit, audit_row
-from livejoin.tables.auth.identity import ANONYMOUS, Identities, Identity, Unauthenticated
+from livejoin.tables.auth.authentication import Identities
+from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
 from livejoin.tables.auth.middleware import AccessDenied, cookie_name, read_cookie, set_cookie
 from livejoin.tables.auth.origin_check import AllowedOrigins, client_address
 from livejoin.tables.auth.sign_outs import SignOutPublisher

@@ -449,7 +449,7 @@ RULES: dict[str, MessageRule] = {
         "4 of 8 are free; give Spark more in spark.master",
     ),
     "fewer slots than what is live already holds": MessageRule(
-        [*h.LIVE, h.started(at=110.0, choice=h.A, limits=Limits(slots=3, shuffle=1))],
+        [*h.LIVE, h.started(at=110.0, choice=h.A, limits=Limits(slots=3, shuffle_partitions=1))],
         h.received_choice(0, h.B),
         "rejected",
         (1, None, None),
