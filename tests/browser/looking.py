@@ -82,15 +82,21 @@ def columns(page: Page, table: str) -> dict[str, list[Any]]:
 
 
 def _read(how: str) -> str:
-    """Script that reads a view, with retries: a viewer has none while it switches tables."""
+    """Script that reads a view as it is on the screen.
+
+    With retries: a viewer has no view while it switches tables, and until the view transition of a
+    switch is over the screen still shows the old one.
+    """
     return f"""async (table) => {{
         for (let tries = 1; ; tries++) {{
             try {{
-                return await (await {_VIEWER}.getView()).{how}();
+                const read = await (await {_VIEWER}.getView()).{how}();
+                if (!document.activeViewTransition) return read;
+                if (tries === 100) throw new Error("a view transition does not end");
             }} catch (error) {{
                 if (tries === 100) throw error;
-                await new Promise((done) => setTimeout(done, 20));
             }}
+            await new Promise((done) => setTimeout(done, 20));
         }}
     }}"""
 

@@ -77,7 +77,7 @@ def test_a_leader_topic_of_two_partitions_is_refused_by_name(
         assert str(one.refused) == (
             "topic two-partitions.leader has 2 partitions, so several processes could lead."
             " It must have one: stop all livejoins of this name and delete it;"
-            " the next start makes it again."
+            " the next start recreates it."
         )
     assert not any(one.leads.is_set() for one in both)
 
@@ -102,7 +102,7 @@ def test_doctor_names_it(kafka: Kafka, tmp_path: Path) -> None:
     kafka.create_topic(Names("ill").leader, partitions=3)
     kafka.create_topic(Names("well").leader)
     for name, found in (
-        ("ill", "BAD  leader     topic ill.leader has 3 partitions, and whoever holds one would"),
+        ("ill", "BAD  leader     topic ill.leader has 3 partitions, so several processes could"),
         ("well", "ok   leader     "),
         ("new", "ok   leader     "),
     ):
