@@ -264,7 +264,7 @@ MISSING = (
     Missing("CREATE", "own", "not authorized to create"),
     Missing("DELETE", "own", "not authorized to delete", swap=True),
     Missing("READ", "own", "not authorized to read"),
-    Missing("WRITE", "own", "uthoriz"),
+    Missing("WRITE", "own", "uthorization"),
     Missing("READ", "group", "not authorized to use consumer group"),
     Missing("WRITE", "id", "uthorization"),
 )
