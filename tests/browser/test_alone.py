@@ -95,3 +95,19 @@ def test_rows_added_to_an_empty_table_are_in_order() -> None:
             in_order(stage, page, config, f"row {first}")
         all_in_order(stage, page, "an empty table that was filled")
         assert trouble == []
+
+
+WIDEST = """() => Math.max(...[...document.querySelector("[data-table=final_ui]")
+    .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("td, th")]
+    .map((cell) => cell.getBoundingClientRect().width))"""
+
+
+def test_a_long_cell_in_the_first_rows_does_not_widen_its_column_without_limit() -> None:
+    names = [*BEFORE, "M" * 100_000]
+    with (
+        run_server(filled(names)) as serving,
+        chrome.page(f"http://127.0.0.1:{serving.port}/") as (page, _trouble),
+    ):
+        shows(page, names)
+        page.wait_for_selector("[data-table=final_ui] td:has-text('MMMM')")
+        assert page.evaluate(WIDEST) <= 900

@@ -151,8 +151,8 @@ export class GridTable {
   async #openViewer(): Promise<void> {
     await this.viewer.load(this.#engine);
     this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
+    limitCellWidth(this.viewer);
     await this.#restore(this.#defaults);
-    this.viewer.querySelector("perspective-viewer-datagrid")?.shadowRoot?.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
     this.#savedDefaults = await this.#userConfig();
     if (this.#settings.saved) await this.#restore({ ...this.#defaults, ...this.#settings.saved });
     this.ready = true;
@@ -230,6 +230,17 @@ const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display
 const LIMIT_CELL_WIDTH = styleSheet(
   "regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }",
 );
+
+/** Style the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths. */
+function limitCellWidth(viewer: Viewer): void {
+  const observer = new MutationObserver(() => {
+    const grid = viewer.querySelector("perspective-viewer-datagrid");
+    if (!grid?.shadowRoot) return;
+    grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+    observer.disconnect();
+  });
+  observer.observe(viewer, { childList: true });
+}
 
 function theme(): string {
   return preferences.dark ? "Pro Dark" : "Pro Light";

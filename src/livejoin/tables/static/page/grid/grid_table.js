@@ -139,8 +139,8 @@ export class GridTable {
     async #openViewer() {
         await this.viewer.load(this.#engine);
         this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
+        limitCellWidth(this.viewer);
         await this.#restore(this.#defaults);
-        this.viewer.querySelector("perspective-viewer-datagrid")?.shadowRoot?.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
         this.#savedDefaults = await this.#userConfig();
         if (this.#settings.saved)
             await this.#restore({ ...this.#defaults, ...this.#settings.saved });
@@ -204,6 +204,17 @@ function styleSheet(rules) {
 const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");
 /** A cell may hold a megabyte of text: the columns after it must stay within reach. */
 const LIMIT_CELL_WIDTH = styleSheet("regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }");
+/** Style the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths. */
+function limitCellWidth(viewer) {
+    const observer = new MutationObserver(() => {
+        const grid = viewer.querySelector("perspective-viewer-datagrid");
+        if (!grid?.shadowRoot)
+            return;
+        grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+        observer.disconnect();
+    });
+    observer.observe(viewer, { childList: true });
+}
 function theme() {
     return preferences.dark ? "Pro Dark" : "Pro Light";
 }
