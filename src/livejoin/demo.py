@@ -12,7 +12,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from livejoin import app
-from livejoin.client import credentials, http
+from livejoin.client import credentials
+from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.config import settings
 from livejoin.core.names import Names
 from livejoin.core.tokens import find_token
@@ -75,7 +76,7 @@ def _ensure_token(kafka: Kafka, names: Names, url: str) -> None:
 def _print_welcome(url: str, sign_in_url: str, kafka: Kafka, folder: Path) -> None:
     users, accounts = PAIRS["a"]
     other_users, other_accounts = PAIRS["b"]
-    url_option = "" if url == http.DEFAULT_URL else f" --url {url}"
+    url_option = "" if url == DEFAULT_URL else f" --url {url}"
     print(
         f"""
   livejoin demo: {users} joined with {accounts}, live

@@ -3,24 +3,21 @@
 import asyncio
 import contextlib
 import json
-import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from websockets.datastructures import Headers
-from websockets.http11 import Request, Response
-from websockets.sync.server import ServerConnection, serve
+from websockets.http11 import Request
 
 import livejoin
 from client.conftest import filled
+from client.pretender import pretender
 from livejoin.client import Connection, Outcome, aconnect, connect, protocol
 from livejoin.errors import (
     AskError,
@@ -269,36 +266,6 @@ def test_an_internal_error_is_raised(joined: Connection, monkeypatch: pytest.Mon
 
 
 # --- tokens
-
-
-Answering = Callable[[Request], tuple[int, str]]
-
-
-@contextlib.contextmanager
-def pretender(answer: Answering) -> Iterator[tuple[str, list[Request]]]:
-    """A server that answers every request, including the socket's, with a fixed response."""
-    asked: list[Request] = []
-
-    def respond(_: ServerConnection, request: Request) -> Response:
-        asked.append(request)
-        status, body = answer(request)
-        headers = Headers({"Content-Length": str(len(body)), "Connection": "close"})
-        if status == 302:
-            headers["Location"] = "http://127.0.0.1:1/elsewhere"
-        return Response(status, HTTPStatus(status).phrase, headers, body.encode())
-
-    def never(_: ServerConnection) -> None:
-        raise AssertionError
-
-    logger = logging.getLogger("pretender")
-    with serve(never, "127.0.0.1", 0, process_request=respond, logger=logger) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}/", asked
-        finally:
-            server.shutdown()
-            thread.join(LIMIT_S)
 
 
 TABLES = json.dumps({"tables": [{"name": "final_ui"}]})

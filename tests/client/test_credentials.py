@@ -1,17 +1,17 @@
 """Stored tokens of the command line, which are sent to their own URL only."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from client.pretender import pretender
 from livejoin.cli import main
-from livejoin.client import credentials, http
-from livejoin.errors import AskError
+from livejoin.cli.endpoint import endpoint
+from livejoin.client import credentials
+from livejoin.errors import AskError, Unreachable
 from tables.auth_fixture import AuthFixture
 from tables.live_server import RunningServer, run_server
 
@@ -73,7 +73,7 @@ def test_a_damaged_file_is_treated_as_empty(folder: Path, text: str) -> None:
 
 def test_without_a_token_the_error_has_a_hint(url: str) -> None:
     with pytest.raises(AskError) as refused:
-        http.get(url, "api/v1/status", "sources")
+        endpoint(url).call("api/v1/status")
     assert "a token is required" in refused.value.message
     assert refused.value.hint == "Set a token in the environment variable LIVEJOIN_TOKEN."
 
@@ -109,27 +109,8 @@ def test_sign_in_prints_a_url_with_a_valid_code(
 
 
 def test_a_redirect_does_not_receive_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str | None] = []
-
-    class Elsewhere(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers["Authorization"])
-            to = f"http://127.0.0.1:{server.server_port}/elsewhere"
-            self.send_response(302 if len(seen) == 1 else 404)
-            self.send_header("Location", to)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None: ...
-
     monkeypatch.setenv("LIVEJOIN_TOKEN", "secret")
-    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            with pytest.raises(AskError):
-                http.get(f"http://127.0.0.1:{server.server_port}/", "api/v1/status", "sources")
-        finally:
-            server.shutdown()
-            thread.join()
-    assert seen == ["Bearer secret", None]
+    with pretender(lambda _: (302, "")) as (address, asked):
+        refused = CliRunner().invoke(main.cli, ["status", "--url", address])
+    assert isinstance(refused.exception, Unreachable)
+    assert [request.headers["Authorization"] for request in asked] == ["Bearer secret"]

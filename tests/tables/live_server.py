@@ -28,9 +28,9 @@ from livejoin.tables.auth.sessions import Sessions
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server
+from livejoin.tables.http.application import api
 from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.http.control_producer import ControlProducer
-from livejoin.tables.http.routes import api
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from livejoin.tables.live.socket import LiveSocket
@@ -182,7 +182,7 @@ def application(catalog: Catalog, producer: ControlProducer) -> Starlette:
     """Return the application without its middleware."""
     access = insecure_access()
     origins = origin_check.AllowedOrigins.from_settings(80)
-    sign_in = SignInRoutes(access.identities, origins, access.audit, access.sign_outs, 80)
+    sign_in = SignInRoutes(access.identities, origins, access.audit, access.sign_outs)
     return api(catalog, LiveSocket(catalog, access.identities), producer, sign_in, access.audit)
 
 

@@ -1,10 +1,13 @@
 """The commands about control messages: send, preview, rollback, schema."""
 
 import json
+import sys
+import time
 from typing import Annotated, Any
 
 import typer
 
+from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import (
     AccountsTopic,
     Expect,
@@ -16,10 +19,14 @@ from livejoin.cli.options import (
     UsersTopic,
 )
 from livejoin.cli.text import format_table, print_line
-from livejoin.client import http
+from livejoin.client import requests
+from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.core import control_schema
+from livejoin.errors import AskError
+from livejoin.runtime.terminal import escape_unprintable
 
 _LONG_CELL_CHARS = 1000
+_POLL_S = 0.2
 
 
 def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
@@ -32,7 +39,7 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
     *,
     wait: Annotated[bool, typer.Option(help="Wait until the swap is done.")] = True,
     limit: Annotated[float, typer.Option(help="Maximum wait in seconds.")] = 600,
-    url: Url = http.DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     output: Output = "table",
 ) -> None:
     """Request other topics or another join.
@@ -45,10 +52,11 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
         livejoin send --join inner
     """
     message = _message(users_topic, accounts_topic, join, start, expect, message_id)
-    answer = http.post(url, "api/v1/control", message)
+    server = endpoint(url)
+    answer = server.call("api/v1/control", message)
     number = answer["generation"]
     if wait and number is not None and answer["outcome"] in ("accepted", "building"):
-        row = http.wait_for_generation(url, number, limit)
+        row = _wait_for_generation(server, number, limit)
         answer |= {"outcome": row["state"], "reason": row["message"]}
         answer["tookSeconds"] = row["catchUpSeconds"]
     _print_outcome(answer, output)
@@ -57,7 +65,7 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
 def rollback(
     expect: Expect = None,
     message_id: MessageId = None,
-    url: Url = http.DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     output: Output = "table",
 ) -> None:
     """Roll back to the standby generation at once.
@@ -65,7 +73,7 @@ def rollback(
     Live and standby trade places. Exits with code 1 if there is no standby generation.
     """
     message = _message(None, None, None, None, expect, message_id)
-    _print_outcome(http.post(url, "api/v1/rollback", message), output)
+    _print_outcome(endpoint(url).call("api/v1/rollback", message), output)
 
 
 def preview(  # noqa: PLR0913 - one option per field of a message
@@ -76,7 +84,7 @@ def preview(  # noqa: PLR0913 - one option per field of a message
     expect: Expect = None,
     *,
     rollback: Annotated[bool, typer.Option("--rollback", help="Preview a rollback.")] = False,
-    url: Url = http.DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     output: Output = "table",
 ) -> None:
     """Show what a request would do, without doing it.
@@ -91,7 +99,7 @@ def preview(  # noqa: PLR0913 - one option per field of a message
     message = _message(users_topic, accounts_topic, join, start, expect, None)
     if rollback:
         message["action"] = "rollback"
-    plan = http.post(url, "api/v1/preview", message)
+    plan = endpoint(url).call("api/v1/preview", message)
     if output == "json":
         print(json.dumps(plan))
     else:
@@ -121,6 +129,33 @@ def schema(output: Output = "json") -> None:
 def _message(*values: Any) -> dict[str, Any]:
     names = ("usersTopic", "accountsTopic", "joinType", "start", "expectedGeneration", "id")
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def _wait_for_generation(server: Endpoint, generation: int, limit_s: float) -> dict[str, Any]:
+    """Wait until a generation is live or ended, and return its row of `generations`."""
+    deadline = time.monotonic() + limit_s
+    printed = ""
+    while True:
+        answer = server.call("api/v1/generations", expected_key="generations")
+        if (row := requests.finished_generation(answer, generation)) is not None:
+            _print_progress("")
+            return row
+        status = server.call("api/v1/status", expected_key="message")
+        if status["message"] != printed:
+            printed = status["message"]
+            _print_progress(printed)
+        if time.monotonic() > deadline:
+            raise AskError(
+                f"generation {generation} is still being built after {limit_s:.0f} s",
+                hint="The build continues; `livejoin status` shows its progress.",
+            )
+        time.sleep(_POLL_S)
+
+
+def _print_progress(text: str) -> None:
+    """Overwrite the progress line, if standard error is a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{escape_unprintable(text)}", end="", file=sys.stderr, flush=True)
 
 
 def _print_outcome(answer: dict[str, Any], output: str) -> None:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
 from livejoin.cli.text import format_cell
-from livejoin.client import http
+from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.errors import AskError
 from livejoin.runtime.terminal import escape_unprintable
 
@@ -27,7 +28,7 @@ def status(
             "--watch", help="Keep running until Ctrl-C: redraw, or print a line per change."
         ),
     ] = False,
-    url: Url = http.DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     output: Output = "table",
 ) -> None:
     """Show what is live, its topics, and how many records were read.
@@ -45,7 +46,7 @@ def status(
 
 
 def _get_status(url: str) -> dict[str, Any]:
-    return http.get(url, "api/v1/status", "sources")
+    return endpoint(url).call("api/v1/status", expected_key="sources")
 
 
 def _status_lines(answer: dict[str, Any]) -> list[str]:

@@ -8,9 +8,10 @@ from urllib.parse import quote, urlencode
 
 import typer
 
+from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
 from livejoin.cli.text import format_table, print_line, print_stream
-from livejoin.client import http
+from livejoin.client.endpoint import DEFAULT_URL
 
 _DEFAULT_ROWS = 20
 
@@ -23,12 +24,12 @@ Format = Annotated[
 ]
 
 
-def tables(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
+def tables(url: Url = DEFAULT_URL, output: Output = "table") -> None:
     """List the tables with their row counts and columns.
 
     Table names never change; a swap changes what they show.
     """
-    answer = http.get(url, "api/v1/tables", "tables")
+    answer = endpoint(url).call("api/v1/tables", expected_key="tables")
     if output == "json":
         print(json.dumps(answer))
         return
@@ -59,7 +60,7 @@ def show(  # noqa: PLR0913 - one option per query parameter
     offset: Annotated[int, typer.Option(min=0, help="Number of rows to skip.")] = 0,
     whole: Annotated[bool, typer.Option("--all", help="All rows, ignoring --limit.")] = False,
     form: Format = "table",
-    url: Url = http.DEFAULT_URL,
+    url: Url = DEFAULT_URL,
 ) -> None:
     """Print the current rows of a table.
 
@@ -82,10 +83,10 @@ def show(  # noqa: PLR0913 - one option per query parameter
     query = urlencode({name: value for name, value in parameters.items() if value is not None})
     path = f"api/v1/tables/{quote(table, safe='')}?{query}"
     if form == "table":
-        _print_rows(http.get(url, path, "rows"), columns)
+        _print_rows(endpoint(url).call(path, expected_key="rows"), columns)
         return
     ending = [b"\n"] if form == "json" else []
-    print_stream(itertools.chain(http.stream(url, path), ending))
+    print_stream(itertools.chain(endpoint(url).stream(path), ending))
 
 
 def _print_rows(answer: Mapping[str, Any], columns: str | None) -> None:

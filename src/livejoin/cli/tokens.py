@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Config, Output, Url
 from livejoin.cli.text import format_table, print_line
-from livejoin.client import http
+from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.core import start_position
 from livejoin.core.ended_sessions import CONSOLE, EndedSessions
 from livejoin.core.names import Names
@@ -116,13 +117,13 @@ def revoke(
 
 
 @token.command("sign-in")
-def sign_in(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
+def sign_in(url: Url = DEFAULT_URL, output: Output = "table") -> None:
     """Print a URL that signs a browser in, once.
 
     It is valid for 5 minutes and has the rights of the token that this command uses: the one in
     LIVEJOIN_TOKEN, or the one that `livejoin demo` stored for its own URL.
     """
-    code = http.post(url, "api/v1/code", {})["code"]
+    code = endpoint(url).call("api/v1/code", {})["code"]
     sign_in_url = f"{url.rstrip('/')}/#code={code}"
     print_line(json.dumps({"url": sign_in_url}) if output == "json" else sign_in_url)
 

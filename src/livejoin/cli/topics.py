@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 import typer
 
+from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
 from livejoin.cli.text import format_cell, format_table, print_line
-from livejoin.client import http
+from livejoin.client.endpoint import DEFAULT_URL
 
 _LONG_CELL_CHARS = 1000
 
@@ -18,7 +19,7 @@ TopicArgument = Annotated[
 ]
 
 
-def topics(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
+def topics(url: Url = DEFAULT_URL, output: Output = "table") -> None:
     """List the Kafka topics that livejoin can read.
 
     Each with its kind, partitions, record count and the time of its newest record. The kind tells
@@ -26,7 +27,7 @@ def topics(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
     internal topics, and those that the settings do not allow, are omitted. Records are counted by
     offset, so a compacted topic holds fewer.
     """
-    answer = http.get(url, "api/v1/topics", "topics")
+    answer = endpoint(url).call("api/v1/topics", expected_key="topics")
     if output == "json":
         print(json.dumps(answer))
         return
@@ -43,7 +44,7 @@ def topics(url: Url = http.DEFAULT_URL, output: Output = "table") -> None:
 def peek(
     topic: TopicArgument,
     count: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of messages.")] = 10,
-    url: Url = http.DEFAULT_URL,
+    url: Url = DEFAULT_URL,
     output: Output = "table",
 ) -> None:
     """Print the newest messages of a Kafka topic.
@@ -53,7 +54,7 @@ def peek(
     the reason.
     """
     path = f"api/v1/topics/{quote(topic, safe='')}/peek?count={count}"
-    answer = http.get(url, path, "messages")
+    answer = endpoint(url).call(path, expected_key="messages")
     if output == "json":
         print(json.dumps(answer))
         return

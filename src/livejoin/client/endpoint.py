@@ -1,12 +1,17 @@
-"""HTTP requests to one livejoin. Its token is sent to that URL only."""
+"""HTTP requests to one livejoin, of the Python client and of the command line.
 
+The token is sent to that URL only.
+"""
+
+import contextlib
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from livejoin.client import proxies
 from livejoin.core.control_records import CLIENT_HEADER
@@ -15,6 +20,23 @@ from livejoin.errors import AskError, Rejected, Unreachable
 DEFAULT_URL = "http://127.0.0.1:10000/"
 _TIMEOUT_S = 30  # livejoin responds within about 20
 _AUTH_STATUSES = (401, 403)
+_CHUNK_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class ClientProgram:
+    """The program that sends requests: its name, and the hints of its errors."""
+
+    name: str
+    url_hint: str  # if no livejoin responds
+    access_hint: str  # if access is denied
+
+
+PYTHON = ClientProgram(
+    "python",
+    url_hint="Start one with `livejoin demo`, or use another URL.",
+    access_hint="Pass connect() a token that is authorized.",
+)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -30,12 +52,19 @@ class Endpoint:
 
     url: str
     token: str | None = field(default=None, repr=False)
+    program: ClientProgram = field(default=PYTHON, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
+        if not _is_http_url(self.url):
             raise AskError(
                 f"{self.url!r} is not an HTTP URL",
                 hint=f"The default is {DEFAULT_URL}.",
+            )
+        # errors of the standard library would quote it
+        if self.token and not (self.token.isascii() and self.token.isprintable()):
+            raise AskError(
+                "the token is malformed: it has line breaks or characters that no token has",
+                hint="Copy it again.",
             )
 
     @property
@@ -51,12 +80,39 @@ class Endpoint:
     @property
     def headers(self) -> dict[str, str]:
         """Headers that identify and authorize this client."""
-        return {CLIENT_HEADER: "python"} | (
+        return {CLIENT_HEADER: self.program.name} | (
             {"Authorization": f"Bearer {self.token}"} if self.token else {}
         )
 
-    def call(self, path: str, message: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a GET, or a POST if there is a message; return the JSON object of the response."""
+    def call(
+        self, path: str, message: Mapping[str, Any] | None = None, *, expected_key: str = ""
+    ) -> dict[str, Any]:
+        """Send a GET, or a POST if there is a message; return the JSON object of the response.
+
+        Without the expected key, if any, the server is not livejoin.
+        """
+        with self._open(path, message) as response:
+            answer = json.load(response)
+        if not isinstance(answer, dict) or (expected_key and expected_key not in answer):
+            raise self._unreachable("not a livejoin server")
+        return answer
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """Send a GET; yield the body of the response in chunks."""
+        with self._open(path, None) as response:
+            while chunk := response.read(_CHUNK_BYTES):
+                yield chunk
+
+    def auth_error(self, status: int, reason: str) -> AskError | None:
+        """Return the error for status 401 or 403, or None for any other."""
+        if status not in _AUTH_STATUSES:
+            return None
+        hint = self.program.access_hint if status == 401 or not self.token else ""
+        return AskError(f"livejoin at {self.url} denied access: {status} {reason}", hint=hint)
+
+    @contextlib.contextmanager
+    def _open(self, path: str, message: Mapping[str, Any] | None) -> Iterator[Any]:
+        """Send a request and yield the response; errors of HTTP and the network are AskErrors."""
         body = None if message is None else json.dumps(message).encode()
         headers = {**self.headers, "content-type": "application/json"}
         url = f"{self.url.rstrip('/')}/{path}"
@@ -64,37 +120,35 @@ class Endpoint:
         opener = proxies.build_opener(url, _NoRedirects())
         try:
             with opener.open(request, timeout=_TIMEOUT_S) as response:
-                answer = json.load(response)
+                yield response
         except urllib.error.HTTPError as error:
             with error:
                 raise self._error_from(error) from error
         except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
-            raise self.unreachable(getattr(error, "reason", None) or error) from error
-        if not isinstance(answer, dict):
-            raise self.unreachable("not a livejoin server")
-        return answer
-
-    def unreachable(self, reason: object) -> Unreachable:
-        """Return the error for a server that does not respond as livejoin does."""
-        return Unreachable(
-            f"no livejoin responds at {self.url}: {reason}",
-            hint="Start one with `livejoin demo`, or use another URL.",
-        )
-
-    def auth_error(self, status: int, reason: str) -> AskError | None:
-        """Return the error for status 401 or 403, or None for any other."""
-        if status not in _AUTH_STATUSES:
-            return None
-        hint = (
-            "Pass connect() a token that is authorized." if status == 401 or not self.token else ""
-        )
-        return AskError(f"livejoin at {self.url} denied access: {status} {reason}", hint=hint)
+            raise self._unreachable(getattr(error, "reason", None) or error) from error
 
     def _error_from(self, error: urllib.error.HTTPError) -> AskError:
+        if location := error.headers.get("location"):
+            return self._unreachable(f"{error}, redirects to {location[:200]}")
         try:
             detail = str(json.load(error)["detail"])
         except (ValueError, TypeError, KeyError, OSError):
-            return self.auth_error(error.code, error.reason) or self.unreachable(error)
+            return self.auth_error(error.code, error.reason) or self._unreachable(error)
         if error.code == 422:
             return Rejected(f"rejected: {detail}")
         return self.auth_error(error.code, detail) or AskError(detail)
+
+    def _unreachable(self, reason: object) -> Unreachable:
+        """Return the error for a server that does not respond as livejoin does."""
+        return Unreachable(
+            f"no livejoin responds at {self.url}: {reason}", hint=self.program.url_hint
+        )
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        complete = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port or the brackets
+        return False
+    return complete and url.startswith(("http://", "https://"))

@@ -109,12 +109,18 @@ def _wait_until_decided(outcome: Outcome, deadline: Deadline) -> Steps[Outcome]:
 def _wait_until_built(outcome: Outcome, generation: int, deadline: Deadline) -> Steps[Outcome]:
     """Wait until a generation is live or ended."""
     while True:
-        rows = (yield Call("api/v1/generations"))["generations"]
-        row = next((row for row in rows if row["generation"] == generation), None)
-        if row is not None and row["state"] not in ("building", "caught-up"):
+        row = finished_generation((yield Call("api/v1/generations")), generation)
+        if row is not None:
             return Outcome(row["state"], row["message"], generation, outcome.offset)
         deadline.check(f"generation {generation} is still being built")
         yield Pause(_POLL_S)
+
+
+def finished_generation(answer: Mapping[str, Any], number: int) -> dict[str, Any] | None:
+    """Return the row of a generation from the server's list, once it is live or ended."""
+    row = next((row for row in answer["generations"] if row["generation"] == number), None)
+    finished = row is not None and row["state"] not in ("building", "caught-up")
+    return row if finished else None
 
 
 def table_names(answer: Mapping[str, Any]) -> frozenset[str]:

@@ -13,9 +13,11 @@ from livejoin.core import spec
 from livejoin.core.state import Limits
 from livejoin.core.tokens import role_includes
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.auth import access_topics, rights
+from livejoin.tables.auth import access_topics
 from livejoin.tables.auth.request_signing import RequestSigner
+from livejoin.tables.auth.rights import Rights
 from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.routes import ROUTES, ApiRoute
 from livejoin.tables.ingest.catalog import Catalog
 from tables.auth_fixture import AuthFixture
 from tables.fake_kafka import FakeKafka, Message
@@ -28,7 +30,7 @@ NOBODY = ("none", "malformed", "empty", "basic", "wrong", "expired", "revoked")
 SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")
 
 
-def _routes() -> list[tuple[str, str]]:
+def _served() -> list[tuple[str, str]]:
     """Return every method and path of the application."""
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
     producer = ControlProducer(
@@ -48,10 +50,10 @@ def _routes() -> list[tuple[str, str]]:
     return found
 
 
-ROUTES = _routes()
-HTTP = [(method, path) for method, path in ROUTES if method != "SOCKET"]
+RIGHTS = Rights(ROUTES)
+HTTP = [(method, path) for method, path in _served() if method != "SOCKET"]
 GUARDED = [
-    (m, p) for m, p in HTTP if rights.required_role(m, p.replace("{name}", "users")) != "public"
+    (m, p) for m, p in HTTP if RIGHTS.required_role(m, p.replace("{name}", "users")) != "public"
 ]
 
 
@@ -95,16 +97,28 @@ def _request(server: RunningServer, method: str, path: str, **headers: str) -> H
 # --- the roles of routes
 
 
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_request_needs_the_role_of_its_route(route: ApiRoute) -> None:
+    path = route.path.replace("{name}", "users")
+    with_query = route.role_with_query or route.role
+    for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+        assert RIGHTS.required_role(method, path) == route.role
+        assert RIGHTS.required_role(method, path, b"x") == with_query
+    below = RIGHTS.required_role(route.method, f"{path}/x/y")
+    assert below == (route.role if route.folder else "operator")
+
+
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
-    listed = {(method, path) for method, path in ROUTES if method != "HEAD"}
-    assert listed == set(rights.RULES)
+    listed = sorted((method, path) for method, path in _served() if method != "HEAD")
+    assert listed == sorted((route.method, route.path) for route in ROUTES)
+    assert len(set(listed)) == len(listed)
 
 
 def test_what_has_no_rule_needs_the_most() -> None:
-    assert rights.required_role("GET", "/api/v1/new") == "operator"
-    assert rights.required_role("DELETE", "/api/v1/control") == "operator"
-    assert rights.required_role("GET", "/staticx") == "operator"
-    assert rights.required_role("POST", "/static/page.js") == "operator"
+    assert RIGHTS.required_role("GET", "/api/v1/new") == "operator"
+    assert RIGHTS.required_role("DELETE", "/api/v1/control") == "operator"
+    assert RIGHTS.required_role("GET", "/staticx") == "operator"
+    assert RIGHTS.required_role("POST", "/static/page.js") == "operator"
 
 
 @pytest.mark.parametrize("kind", NOBODY)
@@ -124,7 +138,7 @@ def test_nobody_gets_anything(
 def test_a_role_gets_what_it_may_and_nothing_else(
     server: RunningServer, auth: AuthFixture, method: str, path: str, role: Any
 ) -> None:
-    need = rights.required_role(method, path.replace("{name}", "users"))
+    need = RIGHTS.required_role(method, path.replace("{name}", "users"))
     response = _request(server, method, path, **auth.bearer(role))
     if need == "public" or role_includes(role, need):
         assert response.status not in (401, 403)

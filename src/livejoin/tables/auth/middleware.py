@@ -9,7 +9,6 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from livejoin.core.tokens import Role, role_includes
-from livejoin.tables.auth import rights
 from livejoin.tables.auth.audit import Audit, Row, audit_row
 from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
@@ -19,6 +18,7 @@ from livejoin.tables.auth.origin_check import (
     deny_websocket,
     request_line,
 )
+from livejoin.tables.auth.rights import Rights
 from livejoin.tables.auth.sessions import SESSION_IDLE_S
 from livejoin.tables.http.json_bodies import problem
 
@@ -59,13 +59,18 @@ class AuthMiddleware:
     """Passes authorized requests on, with the identity as `who` in the request's state."""
 
     def __init__(
-        self, app: ASGIApp, identities: Identities, origins: AllowedOrigins, audit: Audit, port: int
+        self,
+        app: ASGIApp,
+        rights: Rights,
+        identities: Identities,
+        origins: AllowedOrigins,
+        audit: Audit,
     ) -> None:
         self._app = app
+        self._rights = rights
         self._identities = identities
         self._origins = origins
         self._audit = audit
-        self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond with 401, 403 or 503, or pass the request on."""
@@ -82,7 +87,7 @@ class AuthMiddleware:
     def _authorize(self, scope: Scope) -> Caller | None:
         """Return the caller, or None for a public route; raises AccessDenied."""
         method = "SOCKET" if scope["type"] == "websocket" else scope["method"]
-        required = rights.required_role(method, scope["path"], scope["query_string"])
+        required = self._rights.required_role(method, scope["path"], scope["query_string"])
         if self._identities.insecure:
             return Caller(ANONYMOUS)
         if required == "public":
@@ -110,7 +115,7 @@ class AuthMiddleware:
             if identity is None or not self._identities.still_valid(identity):
                 raise Unauthenticated("this ticket is unknown, already used or expired")
             return Caller(identity)
-        session = read_cookie(headers, cookie_name(self._port, headers))
+        session = read_cookie(headers, cookie_name(self._origins.port, headers))
         # browsers attach the cookie to requests of any page; accept it from our own pages only
         if session and headers.get("origin", "").lower() not in self._origins.others:
             return Caller(self._identities.by_session(session), by_cookie=True)

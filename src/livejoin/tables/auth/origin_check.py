@@ -38,8 +38,9 @@ _EXPOSED_HEADERS = "etag, livejoin-generation, livejoin-seq, livejoin-total"
 
 @dataclass(frozen=True)
 class AllowedOrigins:
-    """The accepted Host values, the origins of our own pages, and other allowed origins."""
+    """Our port, the accepted Host values, the origins of our own pages and other allowed ones."""
 
+    port: int
     hosts: frozenset[str]
     own: frozenset[str]
     others: frozenset[str] = frozenset()
@@ -63,6 +64,7 @@ class AllowedOrigins:
             f"https://{n}" for n in configured
         }
         return AllowedOrigins(
+            port,
             frozenset(loopback | configured),
             frozenset(own),
             frozenset(origin.lower() for origin in others),

@@ -35,13 +35,11 @@ class SignInRoutes:
         origins: AllowedOrigins,
         audit: Audit,
         sign_outs: SignOutPublisher,
-        port: int,
     ) -> None:
         self._identities = identities
         self._origins = origins
         self._audit = audit
         self._sign_outs = sign_outs
-        self._port = port
 
     async def whoami(self, request: Request) -> Response:
         """Return the caller's identity."""
@@ -79,7 +77,7 @@ class SignInRoutes:
             session = (
                 sessions.renew(identity) if "renew" in credentials else sessions.start(identity)
             )
-            cookie = cookie_name(self._port, request.headers)
+            cookie = cookie_name(self._origins.port, request.headers)
             response.headers["set-cookie"] = set_cookie(cookie, session, request.headers)
         return response
 
@@ -103,7 +101,7 @@ class SignInRoutes:
         if failure:
             detail = f"signed out on this server; other servers were not notified yet: {failure}"
             response = problem(503, "signed out on this server only", detail)
-        cookie = cookie_name(self._port, request.headers)
+        cookie = cookie_name(self._origins.port, request.headers)
         response.headers["set-cookie"] = set_cookie(cookie, "", request.headers, lifetime_s=0)
         return response
 
@@ -126,7 +124,9 @@ class SignInRoutes:
                     raise Unauthenticated("this code is unknown, already used or expired")
                 return identity
             case {"renew": True}:
-                return identities.by_session(read_cookie(headers, cookie_name(self._port, headers)))
+                return identities.by_session(
+                    read_cookie(headers, cookie_name(self._origins.port, headers))
+                )
             case _:
                 raise HTTPException(400, _EXPECTED)
 

@@ -1,213 +1,264 @@
-"""The application's routes and error responses."""
+"""The table of routes. Router, required roles and OpenAPI document are derived from it.
 
-import importlib.util
-import json
-from http import HTTPStatus
-from pathlib import Path
+Viewers read the tables. Operators also change what is live, and for that read messages of other
+topics and preview requests. What is not in the table requires operator.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from livejoin.core import control_schema, spec
-from livejoin.core.control_messages import InvalidMessage, excerpt
-from livejoin.core.tokens import role_includes
-from livejoin.errors import AskError, KafkaUnavailable, TopicUnusable
-from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.middleware import AccessDenied, check_role
-from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
-from livejoin.tables.http import openapi, query, row_formats
-from livejoin.tables.http.control_producer import ControlProducer
-from livejoin.tables.http.control_routes import ControlRoutes
-from livejoin.tables.http.json_bodies import problem
-from livejoin.tables.http.snapshots import SnapshotReader
-from livejoin.tables.http.table_route import table_response
-from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
-from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.decode import SCHEMAS
-from livejoin.tables.live.socket import LiveSocket
-from livejoin.tables.observe.figures import Figures
-from livejoin.tables.observe.metrics import Metrics
-from livejoin.tables.observe.readiness import HealthRoutes
-
-_STATIC = Path(__file__).parents[1] / "static"
+from livejoin.tables.auth.rights import RouteRule
+from livejoin.tables.http.handlers import Handlers
+from livejoin.tables.http.json_schemas import TEXT, Json, ref
+from livejoin.tables.http.operations import (
+    BAD_REQUEST,
+    CONTROL_ERRORS,
+    CONTROL_OUTCOME,
+    KAFKA_UNAVAILABLE,
+    SIGN_IN_ERRORS,
+    TOKENS_UNREAD,
+    ok,
+    operation,
+    path_parameter,
+    problem,
+    query_parameter,
+    table_query,
+)
+from livejoin.tables.http.topic_browser import MAX_MESSAGES
 
 
-def api(
-    catalog: Catalog,
-    live: LiveSocket,
-    producer: ControlProducer,
-    sign_in: SignInRoutes,
-    audit: Audit,
-) -> Starlette:
-    """Return the application, without the middleware that authorizes requests."""
-    catalog_routes = _CatalogRoutes(catalog, live)
-    control_routes = ControlRoutes(producer, catalog, audit)
-    health = HealthRoutes(catalog)
-    topic_routes = _TopicRoutes(producer.topics)
-    routes = [
-        Route("/", _page),
-        Route("/livez", health.livez),
-        Route("/readyz", health.readyz),
-        Route("/metrics", Metrics(catalog, live).serve),
-        Route("/api/v1/tables", catalog_routes.tables),
-        Route("/api/v1/tables/{name}", catalog_routes.table),
-        Route("/api/v1/status", catalog_routes.status),
-        Route("/api/v1/generations", catalog_routes.generations),
-        Route("/api/v1/figures", Figures(catalog, live.__len__, producer.limits).serve),
-        Route("/api/v1/topics", topic_routes.list_topics),
-        Route("/api/v1/topics/{name}/peek", topic_routes.peek),
-        Route("/api/v1/schema/control.json", _schema),
-        Route("/openapi.json", _openapi),
-        Route("/api/v1/control", control_routes.control, methods=["POST"]),
-        Route("/api/v1/preview", control_routes.preview, methods=["POST"]),
-        Route("/api/v1/rollback", control_routes.rollback, methods=["POST"]),
-        Route("/api/v1/whoami", sign_in.whoami),
-        Route("/api/v1/session", sign_in.sign_in, methods=["POST"]),
-        Route("/api/v1/session", sign_in.sign_out, methods=["DELETE"]),
-        Route("/api/v1/code", sign_in.code, methods=["POST"]),
-        Route("/api/v1/ticket", sign_in.ticket, methods=["POST"]),
-        WebSocketRoute("/api/v1/live", live.serve),
-        Mount("/engine", StaticFiles(directory=_engine_folder())),
-        Mount("/static", StaticFiles(directory=_STATIC)),
-    ]
+@dataclass(frozen=True)
+class ApiRoute(RouteRule):
+    """A route: its rule, which of an application's handlers serves it, its OpenAPI operation."""
 
-    async def access_denied(request: Request, error: Exception) -> Response:
-        assert isinstance(error, AccessDenied)
-        audit.append_counted(error.audit_row(request.scope))
-        return error.response
-
-    handlers: dict[Any, Any] = {
-        HTTPException: _http_error,
-        AccessDenied: access_denied,
-        AskError: _bad_request,
-        InvalidMessage: _rejected,
-        KafkaUnavailable: _kafka_unavailable,
-        TopicUnusable: _topic_missing,
-    }
-    return Starlette(routes=routes, exception_handlers=handlers)
+    handler: Callable[[Handlers], Callable[..., Any]]
+    operation: Json | None = None  # None: not part of the HTTP API
 
 
-class _CatalogRoutes:
-    """The routes that read the catalog."""
-
-    def __init__(self, catalog: Catalog, live: LiveSocket) -> None:
-        self._catalog = catalog
-        self._live = live
-        self._snapshots = SnapshotReader(catalog)
-
-    async def tables(self, request: Request) -> Response:
-        tables = [
-            {
-                "name": name,
-                "rows": len(self._catalog.store(name)),
-                "columns": [{"name": c.name, "type": c.type} for c in table.columns],
-            }
-            for name, table in _visible_tables(request).items()
-        ]
-        return JSONResponse(
-            {"generation": self._catalog.generation, "seq": self._catalog.seq, "tables": tables}
-        )
-
-    async def status(self, _request: Request) -> Response:
-        catalog = self._catalog
-        sources = catalog.counts()
-        return JSONResponse(
-            {
-                **catalog.status,
-                "viewers": len(self._live),
-                "stale": catalog.stale_reason or None,
-                "sources": sources,
-                "capped": catalog.capped(),
-            }
-        )
-
-    async def generations(self, _request: Request) -> Response:
-        self._catalog.update_figures()
-        rows = [dict(row) for row in self._catalog.system.generations()]
-        table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
-        return JSONResponse({"generations": row_formats.to_json_rows(table)})
-
-    async def table(self, request: Request) -> Response:
-        name, visible = request.path_params["name"], _visible_tables(request)
-        if name in spec.RESTRICTED:
-            check_role(identity_of(request), "operator")
-        if name not in visible:
-            tables = ", ".join(visible)
-            raise HTTPException(404, f"there is no table {name[:100]!r}; the tables are {tables}")
-        return await table_response(request, self._catalog, self._snapshots, name)
-
-
-def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
-    """Return the tables that the caller may read."""
-    return spec.ALL_TABLES if role_includes(identity_of(request).role, "operator") else spec.TABLES
-
-
-class _TopicRoutes:
-    """The routes that query Kafka. Responses are ASCII, as messages may hold lone surrogates."""
-
-    def __init__(self, browser: TopicBrowser) -> None:
-        self._browser = browser
-
-    async def list_topics(self, request: Request) -> Response:
-        query.parse_parameters(request.query_params.multi_items(), ())
-        return _ascii_json(await self._browser.list_topics())
-
-    async def peek(self, request: Request) -> Response:
-        parameters = query.parse_parameters(request.query_params.multi_items(), ("count",))
-        count = query.parse_count("count", parameters.get("count", "10"), 1, MAX_MESSAGES)
-        return _ascii_json(await self._browser.peek(request.path_params["name"], count))
-
-
-def _ascii_json(content: Any) -> Response:
-    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
-
-
-async def _page(_request: Request) -> Response:
-    return FileResponse(_STATIC / "index.html")
-
-
-def _engine_folder() -> Path:
-    """Return the folder of the page's engine inside the installed perspective wheel."""
-    package = importlib.util.find_spec("perspective")
-    origin = package.origin if package else None
-    assert origin is not None, "perspective-python is a dependency"
-    return Path(origin).parent / "widget" / "static"
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    detail = error.detail
-    if detail == "Not Found":  # no route, or no file
-        detail += f": no route or file at {excerpt(request.url.path)}; see /openapi.json"
-    title = HTTPStatus(error.status_code).phrase.lower()
-    return problem(error.status_code, title, detail)
-
-
-async def _schema(_request: Request) -> Response:
-    return JSONResponse(control_schema.CONTROL, media_type="application/schema+json")
-
-
-async def _openapi(_request: Request) -> Response:
-    return JSONResponse(openapi.document())
-
-
-async def _rejected(_request: Request, error: Exception) -> Response:
-    return problem(422, "rejected", str(error))
-
-
-async def _kafka_unavailable(_request: Request, error: Exception) -> Response:
-    return problem(503, "Kafka is unavailable", str(error))
-
-
-async def _topic_missing(_request: Request, error: Exception) -> Response:
-    return problem(404, "not found", str(error))
-
-
-async def _bad_request(_request: Request, error: Exception) -> Response:
-    return problem(400, "bad request", str(error))
+ROUTES = (
+    ApiRoute("GET", "/", "public", lambda to: to.documents.page),
+    ApiRoute("GET", "/static", "public", lambda to: to.documents.static, folder=True),
+    ApiRoute("GET", "/engine", "public", lambda to: to.documents.engine, folder=True),
+    ApiRoute(
+        "GET",
+        "/livez",
+        "public",
+        lambda to: to.health.livez,
+        operation("alive", "Liveness.", ok("Alive.", "Alive")),
+    ),
+    ApiRoute(
+        "GET",
+        "/readyz",
+        "public",
+        lambda to: to.health.readyz,
+        operation(
+            "ready",
+            "Readiness: whether rows are served.",
+            ok("Ready.", "Ready"),
+            {"503": problem("Not ready, with the reason.", "NotReady")},
+            parameters=[query_parameter("verbose", "list each check", TEXT, "")],
+        ),
+        role_with_query="viewer",  # `verbose` can be encoded in many ways, so any query counts
+    ),
+    ApiRoute(
+        "GET",
+        "/metrics",
+        "viewer",
+        lambda to: to.metrics.serve,
+        operation(
+            "getMetrics",
+            "Metrics for Prometheus.",
+            ok("Prometheus text format.", TEXT, CONTENT_TYPE_PLAIN_0_0_4),
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/openapi.json",
+        "viewer",
+        lambda to: to.documents.openapi,
+        operation("getOpenapi", "This document.", ok("OpenAPI 3.1.", {"type": "object"})),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/tables",
+        "viewer",
+        lambda to: to.catalog.tables,
+        operation("listTables", "All tables.", ok("Names, columns, row counts.", "Tables")),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/tables/{name}",
+        "viewer",  # the handler requires operator for `audit`
+        lambda to: to.catalog.table,
+        table_query(),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/status",
+        "viewer",
+        lambda to: to.catalog.status,
+        operation("getStatus", "The live generation and its state.", ok("The status.", "Status")),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/generations",
+        "viewer",
+        lambda to: to.catalog.generations,
+        operation(
+            "listGenerations",
+            "All generations, newest first.",
+            ok("The generations.", "Generations"),
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/figures",
+        "viewer",
+        lambda to: to.figures.serve,
+        operation(
+            "getFigures",
+            "Records, lag and matches of the live generation.",
+            ok("The figures.", "Figures"),
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/topics",
+        "viewer",
+        lambda to: to.topics.list_topics,
+        operation(
+            "listTopics",
+            "Topics of the Kafka cluster.",
+            ok("Topics by name.", "Topics"),
+            {**BAD_REQUEST, **KAFKA_UNAVAILABLE},
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/topics/{name}/peek",
+        "operator",
+        lambda to: to.topics.peek,
+        operation(
+            "peekTopic",
+            "The newest messages of a topic.",
+            ok("Messages, newest first.", "Peek"),
+            {**BAD_REQUEST, "404": problem("no such topic"), **KAFKA_UNAVAILABLE},
+            parameters=[
+                path_parameter("name", "topic name", TEXT, "users"),
+                query_parameter(
+                    "count",
+                    "maximum number of messages",
+                    {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "default": 10},
+                    10,
+                ),
+            ],
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/schema/control.json",
+        "viewer",
+        lambda to: to.documents.control_schema,
+        operation(
+            "getControlSchema",
+            "The JSON Schema of a control message.",
+            ok("The schema.", {"type": "object"}, "application/schema+json"),
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/whoami",
+        "viewer",
+        lambda to: to.sign_in.whoami,
+        operation("whoami", "The caller's identity.", ok("The identity.", "Who")),
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/session",
+        "public",  # the sign-in itself
+        lambda to: to.sign_in.sign_in,
+        operation(
+            "signIn",
+            "Start or renew a session.",
+            ok("Success.", "Who"),
+            SIGN_IN_ERRORS,
+            body=ref("SignIn"),
+        ),
+    ),
+    ApiRoute(
+        "DELETE",
+        "/api/v1/session",
+        "viewer",
+        lambda to: to.sign_in.sign_out,
+        operation(
+            "signOut",
+            "End the session.",
+            {"204": {"description": "the session has ended"}},
+            {"503": problem("ended on this server only: Kafka is unavailable")},
+        ),
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/code",
+        "viewer",
+        lambda to: to.sign_in.code,
+        operation(
+            "makeCode",
+            "A one-time code that signs a browser in.",
+            ok("Success.", "Code"),
+            TOKENS_UNREAD,
+        ),
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/ticket",
+        "viewer",
+        lambda to: to.sign_in.ticket,
+        operation(
+            "makeTicket", "A ticket for one WebSocket.", ok("Success.", "Ticket"), TOKENS_UNREAD
+        ),
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/control",
+        "operator",
+        lambda to: to.control.control,
+        operation(
+            "control",
+            "Request other topics or another join.",
+            CONTROL_OUTCOME,
+            CONTROL_ERRORS,
+            body=ref("ControlMessage"),
+        ),
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/preview",
+        "operator",
+        lambda to: to.control.preview,
+        operation(
+            "preview",
+            "What a message would do.",
+            ok("The plan.", "Preview"),
+            CONTROL_ERRORS,
+            body=ref("ControlMessage"),
+        ),
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/rollback",
+        "operator",
+        lambda to: to.control.rollback,
+        operation(
+            "rollback",
+            "Roll back to the standby generation.",
+            CONTROL_OUTCOME,
+            CONTROL_ERRORS,
+            body={"type": "object", "description": "optional: id, expectedGeneration"},
+        ),
+    ),
+    ApiRoute("SOCKET", "/api/v1/live", "viewer", lambda to: to.live.serve),
+)

@@ -13,11 +13,13 @@ from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.middleware import AuthMiddleware
 from livejoin.tables.auth.origin_check import AllowedOrigins, OriginMiddleware
+from livejoin.tables.auth.rights import Rights
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.http.application import api
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
 from livejoin.tables.http.control_producer import ControlProducer
-from livejoin.tables.http.routes import api
+from livejoin.tables.http.routes import ROUTES
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live.socket import LiveSocket
 
@@ -79,10 +81,11 @@ def _config(
     identities, audit = access.identities, access.audit
     tls = bool(access.certificate)
     origins = AllowedOrigins.from_settings(port, tls=tls, hosts=access.hosts, others=access.origins)
-    sign_in = SignInRoutes(identities, origins, audit, access.sign_outs, port)
+    sign_in = SignInRoutes(identities, origins, audit, access.sign_outs)
     app = api(catalog, live, producer, sign_in, audit)
+    authorized = AuthMiddleware(app, Rights(ROUTES), identities, origins, audit)
     return ServerConfig(
-        OriginMiddleware(AuthMiddleware(app, identities, origins, audit, port), origins, audit),
+        OriginMiddleware(authorized, origins, audit),
         access.connection_limits,
         log_level="warning",
         access_log=False,

@@ -1,0 +1,157 @@
+"""The objects whose methods handle requests; the table of routes names them."""
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from livejoin.core import control_schema, spec
+from livejoin.core.tokens import role_includes
+from livejoin.tables.auth.middleware import check_role
+from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
+from livejoin.tables.http import query, row_formats
+from livejoin.tables.http.control_routes import ControlRoutes
+from livejoin.tables.http.json_schemas import Json
+from livejoin.tables.http.snapshots import SnapshotReader
+from livejoin.tables.http.table_route import table_response
+from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
+from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.decode import SCHEMAS
+from livejoin.tables.live.socket import LiveSocket
+from livejoin.tables.observe.figures import Figures
+from livejoin.tables.observe.metrics import Metrics
+from livejoin.tables.observe.readiness import HealthRoutes
+
+_STATIC = Path(__file__).parents[1] / "static"
+
+
+class CatalogRoutes:
+    """The routes that read the catalog."""
+
+    def __init__(self, catalog: Catalog, live: LiveSocket) -> None:
+        self._catalog = catalog
+        self._live = live
+        self._snapshots = SnapshotReader(catalog)
+
+    async def tables(self, request: Request) -> Response:
+        """List the tables that the caller may read."""
+        tables = [
+            {
+                "name": name,
+                "rows": len(self._catalog.store(name)),
+                "columns": [{"name": c.name, "type": c.type} for c in table.columns],
+            }
+            for name, table in _visible_tables(request).items()
+        ]
+        return JSONResponse(
+            {"generation": self._catalog.generation, "seq": self._catalog.seq, "tables": tables}
+        )
+
+    async def status(self, _request: Request) -> Response:
+        """Return the live generation and its state."""
+        catalog = self._catalog
+        sources = catalog.counts()
+        return JSONResponse(
+            {
+                **catalog.status,
+                "viewers": len(self._live),
+                "stale": catalog.stale_reason or None,
+                "sources": sources,
+                "capped": catalog.capped(),
+            }
+        )
+
+    async def generations(self, _request: Request) -> Response:
+        """List all generations, newest first."""
+        self._catalog.update_figures()
+        rows = [dict(row) for row in self._catalog.system.generations()]
+        table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
+        return JSONResponse({"generations": row_formats.to_json_rows(table)})
+
+    async def table(self, request: Request) -> Response:
+        """Return rows of a table; restricted tables require operator."""
+        name, visible = request.path_params["name"], _visible_tables(request)
+        if name in spec.RESTRICTED:
+            check_role(identity_of(request), "operator")
+        if name not in visible:
+            tables = ", ".join(visible)
+            raise HTTPException(404, f"there is no table {name[:100]!r}; the tables are {tables}")
+        return await table_response(request, self._catalog, self._snapshots, name)
+
+
+def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
+    """Return the tables that the caller may read."""
+    return spec.ALL_TABLES if role_includes(identity_of(request).role, "operator") else spec.TABLES
+
+
+class TopicRoutes:
+    """The routes that query Kafka. Responses are ASCII, as messages may hold lone surrogates."""
+
+    def __init__(self, browser: TopicBrowser) -> None:
+        self._browser = browser
+
+    async def list_topics(self, request: Request) -> Response:
+        """List the topics of the cluster."""
+        query.parse_parameters(request.query_params.multi_items(), ())
+        return _ascii_json(await self._browser.list_topics())
+
+    async def peek(self, request: Request) -> Response:
+        """Return the newest messages of a topic."""
+        parameters = query.parse_parameters(request.query_params.multi_items(), ("count",))
+        count = query.parse_count("count", parameters.get("count", "10"), 1, MAX_MESSAGES)
+        return _ascii_json(await self._browser.peek(request.path_params["name"], count))
+
+
+def _ascii_json(content: Any) -> Response:
+    return Response(json.dumps(content, allow_nan=False), media_type="application/json")
+
+
+class DocumentRoutes:
+    """The page with its files, and the documents that describe the API."""
+
+    def __init__(self, openapi: Json) -> None:
+        self._openapi = openapi
+        self.static = StaticFiles(directory=_STATIC)
+        self.engine = StaticFiles(directory=_engine_folder())
+
+    async def page(self, _request: Request) -> Response:
+        """Return the page."""
+        return FileResponse(_STATIC / "index.html")
+
+    async def openapi(self, _request: Request) -> Response:
+        """Return the OpenAPI document."""
+        return JSONResponse(self._openapi)
+
+    async def control_schema(self, _request: Request) -> Response:
+        """Return the JSON Schema of a control message."""
+        return JSONResponse(control_schema.CONTROL, media_type="application/schema+json")
+
+
+def _engine_folder() -> Path:
+    """Return the folder of the page's engine inside the installed perspective wheel."""
+    package = importlib.util.find_spec("perspective")
+    origin = package.origin if package else None
+    assert origin is not None, "perspective-python is a dependency"
+    return Path(origin).parent / "widget" / "static"
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """The handlers of one application."""
+
+    documents: DocumentRoutes
+    health: HealthRoutes
+    metrics: Metrics
+    catalog: CatalogRoutes
+    figures: Figures
+    topics: TopicRoutes
+    control: ControlRoutes
+    sign_in: SignInRoutes
+    live: LiveSocket
