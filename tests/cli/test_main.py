@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from livejoin import __version__
-from livejoin.cli import doctor, main
+from livejoin.cli import config_and_doctor, main
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import run_server
@@ -205,7 +205,7 @@ def config(
 ) -> Path:
     """Settings with an unreachable broker, on a machine that has Java."""
     java_home("#!/bin/sh\necho 'openjdk version \"17.0.15\"' >&2\n")
-    monkeypatch.setattr(doctor, "_REACH_S", 0.1)
+    monkeypatch.setattr(config_and_doctor, "_REACH_S", 0.1)
     file = tmp_path / "livejoin.yaml"
     file.write_text(f"kafka: {{bootstrap.servers: '127.0.0.1:{closed_port}'}}")
     return file

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from livejoin.cli import main
-from livejoin.cli.text import format_cell, format_table
+from livejoin.cli.output import format_cell, format_table
 from livejoin.core import control_schema, spec
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog

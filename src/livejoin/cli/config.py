@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from livejoin.cli.options import Config, Output
-from livejoin.cli.text import format_table
+from livejoin.cli.output import format_table
 from livejoin.redaction import HIDDEN
 
 _CELL_CHARS = 1000

@@ -18,7 +18,7 @@ from livejoin.cli.options import (
     Url,
     UsersTopic,
 )
-from livejoin.cli.text import format_table, print_line
+from livejoin.cli.output import format_table, print_line
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.core import control_schema

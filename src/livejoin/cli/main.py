@@ -11,9 +11,9 @@ import typer
 
 from livejoin import __version__, redaction
 from livejoin.cli import config as cli_settings
-from livejoin.cli import control, doctor, status, tables, tokens, topics
+from livejoin.cli import config_and_doctor, control, reading, status, tokens, topics
 from livejoin.cli.options import Config, Insecure, Port, help_text
-from livejoin.cli.text import print_line
+from livejoin.cli.output import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
@@ -134,8 +134,8 @@ def _print_address(url: str, sign_in_url: str) -> None:
 
 for _command in (
     status.status,
-    tables.tables,
-    tables.show,
+    reading.tables,
+    reading.show,
     topics.topics,
     topics.peek,
     control.send,
@@ -143,7 +143,7 @@ for _command in (
     control.rollback,
     control.schema,
     cli_settings.config,
-    doctor.doctor,
+    config_and_doctor.doctor,
 ):
     cli.command(help=help_text(_command))(_command)
 cli.add_typer(tokens.token, name="token")

@@ -11,7 +11,7 @@ import typer
 
 from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
-from livejoin.cli.text import format_cell
+from livejoin.cli.output import format_cell
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.errors import AskError
 from livejoin.runtime.terminal import escape_unprintable

@@ -11,7 +11,7 @@ import typer
 
 from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Config, Output, Url
-from livejoin.cli.text import format_table, print_line
+from livejoin.cli.output import format_table, print_line
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.core import start_position
 from livejoin.core.ended_sessions import CONSOLE, EndedSessions

@@ -9,7 +9,7 @@ import typer
 
 from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
-from livejoin.cli.text import format_cell, format_table, print_line
+from livejoin.cli.output import format_cell, format_table, print_line
 from livejoin.client.endpoint import DEFAULT_URL
 
 _LONG_CELL_CHARS = 1000

@@ -10,7 +10,7 @@ import typer
 
 from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
-from livejoin.cli.text import format_table, print_line, print_stream
+from livejoin.cli.output import format_table, print_line, print_stream
 from livejoin.client.endpoint import DEFAULT_URL
 
 _DEFAULT_ROWS = 20

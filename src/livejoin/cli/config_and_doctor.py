@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from livejoin.cli.options import Config, Output
-from livejoin.cli.text import print_line
+from livejoin.cli.output import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
