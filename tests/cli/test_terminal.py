@@ -18,6 +18,7 @@ import structlog
 from typer.testing import CliRunner
 
 from livejoin.cli import main
+from livejoin.cli.output import configure_logging
 from livejoin.errors import AskError
 from livejoin.runtime.terminal import escape_unprintable
 from livejoin.tables.ingest.catalog import Catalog
@@ -170,7 +171,7 @@ def restore_logging() -> Iterator[None]:
 @pytest.mark.usefixtures("restore_logging")
 def test_log_lines_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     logging.getLogger().handlers.clear()  # pytest's own
-    main.configure_logging()
+    configure_logging()
     log = structlog.get_logger()
     log.warning(HOSTILE, why=HOSTILE, names=[HOSTILE])
     log.warning("failed", exc_info=AskError(HOSTILE))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from client.pretender import pretender
 from livejoin.cli import main
-from livejoin.cli.endpoint import endpoint
+from livejoin.cli.options import endpoint
 from livejoin.client import credentials
 from livejoin.errors import AskError, Unreachable
 from tables.auth_fixture import AuthFixture

@@ -7,8 +7,8 @@ from http import HTTPStatus
 import pytest
 
 from client.pretender import pretender
-from livejoin.cli.endpoint import COMMAND_LINE
-from livejoin.cli.endpoint import endpoint as endpoint_of_commands
+from livejoin.cli.options import COMMAND_LINE
+from livejoin.cli.options import endpoint as endpoint_of_commands
 from livejoin.client.endpoint import PYTHON, ClientProgram, Endpoint
 from livejoin.errors import AskError, Rejected, Unreachable
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import (
     AccountsTopic,
     Expect,
@@ -17,15 +16,15 @@ from livejoin.cli.options import (
     Start,
     Url,
     UsersTopic,
+    endpoint,
 )
-from livejoin.cli.output import format_table, print_line
+from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.core import control_schema
 from livejoin.errors import AskError
 from livejoin.runtime.terminal import escape_unprintable
 
-_LONG_CELL_CHARS = 1000
 _POLL_S = 0.2
 
 
@@ -122,7 +121,7 @@ def schema(output: Output = "json") -> None:
         {"field": name, "meaning": field.get("description") or ", ".join(field["examples"])}
         for name, field in control_schema.CONTROL["properties"].items()
     ]
-    for line in format_table(rows, ["field", "meaning"], _LONG_CELL_CHARS):
+    for line in format_table(rows, ["field", "meaning"], LONG_CELL_CHARS):
         print(line)
 
 

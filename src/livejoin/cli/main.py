@@ -1,23 +1,18 @@
-"""Entry point of the command line: demo, run, serve; logging; errors as exit codes."""
+"""Entry point of the command line: demo, run, serve; errors as exit codes."""
 
-import logging
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import structlog
 import typer
 
-from livejoin import __version__, redaction
-from livejoin.cli import config as cli_settings
-from livejoin.cli import config_and_doctor, control, reading, status, tokens, topics
+from livejoin import __version__
+from livejoin.cli import config_and_doctor, control, reading, tokens
 from livejoin.cli.options import Config, Insecure, Port, help_text
-from livejoin.cli.output import print_line
+from livejoin.cli.output import configure_logging, print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
-from livejoin.runtime.terminal import escape_unprintable
 
 cli = typer.Typer(
     no_args_is_help=True,
@@ -133,70 +128,20 @@ def _print_address(url: str, sign_in_url: str) -> None:
 
 
 for _command in (
-    status.status,
+    reading.status,
     reading.tables,
     reading.show,
-    topics.topics,
-    topics.peek,
+    reading.topics,
+    reading.peek,
     control.send,
     control.preview,
     control.rollback,
     control.schema,
-    cli_settings.config,
+    config_and_doctor.config,
     config_and_doctor.doctor,
 ):
     cli.command(help=help_text(_command))(_command)
 cli.add_typer(tokens.token, name="token")
-
-
-def _drop_py4j(record: logging.LogRecord) -> bool:
-    """Drop py4j's tracebacks about a JVM that is gone; the status reports it."""
-    return "py4j" not in record.pathname
-
-
-def _redact_line(_logger: Any, _method: str, line: Any) -> str:
-    """Redact known secrets in a log line."""
-    return redaction.redact(str(line))
-
-
-def _escape_values(_logger: Any, _method: str, event: Any) -> Any:
-    """Escape untrusted values, before the renderer adds its own colour codes."""
-    return {
-        name: escape_unprintable(value, keep="\n" if name == "exception" else "")
-        if isinstance(value, str)
-        else value
-        for name, value in event.items()
-    }
-
-
-class _EscapingFormatter(logging.Formatter):
-    """Escapes the log lines of libraries."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record; a traceback keeps its line breaks."""
-        return escape_unprintable(super().format(record), keep="\n")
-
-
-def configure_logging() -> None:
-    """Send human-readable log lines to standard error."""
-    handler = logging.StreamHandler()
-    handler.addFilter(_drop_py4j)
-    handler.setFormatter(_EscapingFormatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            _escape_values,
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
-                exception_formatter=structlog.dev.plain_traceback,
-            ),
-            _redact_line,
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def main() -> None:

@@ -1,11 +1,15 @@
-"""Options shared by several commands, and help texts made from docstrings."""
+"""What several commands take: options, the livejoin that --url names, help texts of docstrings."""
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+
+from livejoin.client import credentials
+from livejoin.client.endpoint import ClientProgram, Endpoint
 
 Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML settings file.")]
 Output = Annotated[
@@ -31,6 +35,18 @@ Expect = Annotated[
 MessageId = Annotated[
     str | None, typer.Option("--id", help="Message id; a message with a known id is ignored.")
 ]
+
+COMMAND_LINE = ClientProgram(
+    "cli",
+    url_hint="Start one with `livejoin demo`, or set its URL with --url.",
+    access_hint=f"Set a token in the environment variable {credentials.ENVIRONMENT_VARIABLE}.",
+)
+
+
+def endpoint(url: str) -> Endpoint:
+    """Return the livejoin at a URL, with the token of the environment or the stored one."""
+    checked = Endpoint(url, program=COMMAND_LINE)
+    return replace(checked, token=credentials.find_token(url))
 
 
 def help_text(command: Callable[..., Any]) -> str:

@@ -1,15 +1,21 @@
-"""Terminal output: values truncated, aligned and escaped."""
+"""What reaches the terminal: lines, tables and streams of untrusted text, escaped; and the log."""
 
 import codecs
 import io
 import json
+import logging
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import structlog
+
+from livejoin import redaction
 from livejoin.runtime.terminal import escape_unprintable
 
+LONG_CELL_CHARS = 1000
 _CELL_CHARS = 60
 
 
@@ -64,6 +70,28 @@ def format_table(
     ]
 
 
+def configure_logging() -> None:
+    """Send human-readable log lines to standard error."""
+    handler = logging.StreamHandler()
+    handler.addFilter(_drop_py4j)
+    handler.setFormatter(_EscapingFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            _escape_values,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+            _redact_line,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
 def _pad(text: str, width: int, *, right: bool) -> str:
     blank = " " * (width - _display_width(text))
     return blank + text if right else text + blank
@@ -75,3 +103,31 @@ def _display_width(text: str) -> int:
         2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char)
         for char in text
     )
+
+
+def _drop_py4j(record: logging.LogRecord) -> bool:
+    """Drop py4j's tracebacks about a JVM that is gone; the status reports it."""
+    return "py4j" not in record.pathname
+
+
+def _redact_line(_logger: Any, _method: str, line: Any) -> str:
+    """Redact known secrets in a log line."""
+    return redaction.redact(str(line))
+
+
+def _escape_values(_logger: Any, _method: str, event: Any) -> Any:
+    """Escape untrusted values, before the renderer adds its own colour codes."""
+    return {
+        name: escape_unprintable(value, keep="\n" if name == "exception" else "")
+        if isinstance(value, str)
+        else value
+        for name, value in event.items()
+    }
+
+
+class _EscapingFormatter(logging.Formatter):
+    """Escapes the log lines of libraries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record; a traceback keeps its line breaks."""
+        return escape_unprintable(super().format(record), keep="\n")

@@ -1,27 +1,68 @@
-"""The commands tables and show: the run_server tables and their rows."""
+"""The commands that read from a running livejoin: status, tables, show, topics, peek."""
 
 import itertools
 import json
+import shutil
+import sys
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 import typer
 
-from livejoin.cli.endpoint import endpoint
-from livejoin.cli.options import Output, Url
-from livejoin.cli.output import format_table, print_line, print_stream
+from livejoin.cli.options import Output, Url, endpoint
+from livejoin.cli.output import (
+    LONG_CELL_CHARS,
+    format_cell,
+    format_table,
+    print_line,
+    print_stream,
+)
 from livejoin.client.endpoint import DEFAULT_URL
+from livejoin.errors import AskError
+from livejoin.runtime.terminal import escape_unprintable
 
 _DEFAULT_ROWS = 20
+_POLL_S = 1.0
+_VOLATILE = ("sources", "viewers", "capped")  # fields of the status that change constantly
 
 TableArgument = Annotated[
     str, typer.Argument(help="Name of a table; `livejoin tables` lists them.")
+]
+TopicArgument = Annotated[
+    str, typer.Argument(help="Name of a topic; `livejoin topics` lists them.")
 ]
 Format = Annotated[
     Literal["table", "csv", "json", "ndjson"],
     typer.Option("--format", "--output", help="Output format; ndjson is one JSON object per line."),
 ]
+
+
+def status(
+    *,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Keep running until Ctrl-C: redraw, or print a line per change."
+        ),
+    ] = False,
+    url: Url = DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Show what is live, its topics, and how many records were read.
+
+    With --watch it keeps running: on a terminal it redraws in place every second, otherwise it
+    prints a line whenever anything but a counter changes. Ctrl-C ends it with code 130.
+    """
+    answer = _get_status(url)
+    if watch:
+        _watch(url, answer, output)
+    elif output == "json":
+        print(json.dumps(answer))
+    else:
+        print("\n".join(_status_lines(answer)))
 
 
 def tables(url: Url = DEFAULT_URL, output: Output = "table") -> None:
@@ -87,6 +128,111 @@ def show(  # noqa: PLR0913 - one option per query parameter
         return
     ending = [b"\n"] if form == "json" else []
     print_stream(itertools.chain(endpoint(url).stream(path), ending))
+
+
+def topics(url: Url = DEFAULT_URL, output: Output = "table") -> None:
+    """List the Kafka topics that livejoin can read.
+
+    Each with its kind, partitions, record count and the time of its newest record. The kind tells
+    topics that can be joined from the control topic and from livejoin's own topics. Kafka's
+    internal topics, and those that the settings do not allow, are omitted. Records are counted by
+    offset, so a compacted topic holds fewer.
+    """
+    answer = endpoint(url).call("api/v1/topics", expected_key="topics")
+    if output == "json":
+        print(json.dumps(answer))
+        return
+    rows = answer["topics"]
+    columns = ["name", "kind", "partitions", "records", "newest"]
+    if any(row["trouble"] for row in rows):
+        columns.append("trouble")
+    for line in format_table(rows, columns):
+        print(line)
+    if answer["total"] > len(rows):
+        print_line(f"{len(rows)} of {answer['total']} topics", to_stderr=True)
+
+
+def peek(
+    topic: TopicArgument,
+    count: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of messages.")] = 10,
+    url: Url = DEFAULT_URL,
+    output: Output = "table",
+) -> None:
+    """Print the newest messages of a Kafka topic.
+
+    Use it to see what a topic holds before you join it. Each message is printed with its
+    partition, offset, timestamp, key and value; a value that is not a JSON object is followed by
+    the reason.
+    """
+    path = f"api/v1/topics/{quote(topic, safe='')}/peek?count={count}"
+    answer = endpoint(url).call(path, expected_key="messages")
+    if output == "json":
+        print(json.dumps(answer))
+        return
+    for message in answer["messages"]:
+        key = f"  key {format_cell(message['key'])}" if message["key"] is not None else ""
+        position = f"{message['partition']}/{message['offset']}"
+        print_line(f"{position}  {message['timestamp'] or 'no timestamp'}{key}")
+        value = message["value"]
+        print(f"    {'null' if value is None else format_cell(value, LONG_CELL_CHARS)}")
+        if message["reason"]:
+            print(f"    {format_cell(message['reason'], LONG_CELL_CHARS)}")
+    if not answer["complete"]:
+        print("timed out before all messages were read", file=sys.stderr)
+
+
+def _get_status(url: str) -> dict[str, Any]:
+    return endpoint(url).call("api/v1/status", expected_key="sources")
+
+
+def _status_lines(answer: dict[str, Any]) -> list[str]:
+    lines = [
+        escape_unprintable(f"{name:<14} {'' if value is None else value}")
+        for name, value in answer.items()
+        if name not in ("sources", "capped")
+    ]
+    for source, counts in answer.get("sources", {}).items():
+        text = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        lines.append(escape_unprintable(f"{source:<14} {text}"))
+    for table, capped in answer.get("capped", {}).items():
+        since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
+        lines.append(escape_unprintable(f"{table:<14} newest {capped['rows']} rows, since {since}"))
+    return lines
+
+
+def _watch(url: str, answer: dict[str, Any], output: str) -> None:
+    """Poll the status and print it; an unreachable livejoin is polled until it is back."""
+    redraws = output == "table" and sys.stdout.isatty()
+    drawn, previous = 0, None
+    while True:
+        if redraws:
+            drawn = _redraw(_status_lines(answer), drawn)
+        else:
+            current = {name: value for name, value in answer.items() if name not in _VOLATILE}
+            if current != previous:
+                print(json.dumps(answer) if output == "json" else _change_line(answer), flush=True)
+            previous = current
+        time.sleep(_POLL_S)
+        try:
+            answer = _get_status(url)
+        except AskError as error:
+            answer = {"state": "unreachable", "message": error.message}
+
+
+def _change_line(answer: dict[str, Any]) -> str:
+    """Return the fields that are set and not volatile, on one line."""
+    cells = [(name, format_cell(value)) for name, value in answer.items() if name not in _VOLATILE]
+    fields = " ".join(f"{name}={text}" for name, text in cells if text and name != "state")
+    return f"{time.strftime('%H:%M:%S')} {format_cell(answer['state'])} {fields}"
+
+
+def _redraw(lines: list[str], drawn: int) -> int:
+    """Overwrite the lines drawn before, and return how many are drawn now."""
+    width = shutil.get_terminal_size().columns
+    cursor_up = f"\x1b[{drawn}F" if drawn else ""
+    cut = [line[: width - 1] for line in lines]  # a wrapped line would take two rows
+    print(f"{cursor_up}\x1b[J" + "\n".join(cut), flush=True)
+    return len(cut)
 
 
 def _print_rows(answer: Mapping[str, Any], columns: str | None) -> None:

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from livejoin.cli.endpoint import endpoint
-from livejoin.cli.options import Config, Output, Url
+from livejoin.cli.options import Config, Output, Url, endpoint
 from livejoin.cli.output import format_table, print_line
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.core import start_position
