@@ -11,9 +11,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from livejoin import client
-from livejoin.client import proxies
 from livejoin.client.base_connection import BaseConnection
-from livejoin.client.endpoint import Endpoint
+from livejoin.client.endpoint import Endpoint, is_loopback
 from livejoin.errors import Unreachable
 from livejoin.tables.ingest.catalog import Catalog
 from rig.proxy import Noted, proxy
@@ -152,4 +151,4 @@ def test_the_socket_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
     ],
 )
 def test_loopback_urls(url: str, *, here: bool) -> None:
-    assert proxies.is_loopback(url) is here
+    assert is_loopback(url) is here

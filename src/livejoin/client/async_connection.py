@@ -14,9 +14,15 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import WebSocketException
 
-from livejoin.client import dataframes, requests
-from livejoin.client.base_connection import READ_TIMEOUT_S, SWAP_TIMEOUT_S, BaseConnection
-from livejoin.client.change_queue import ChangeQueue
+from livejoin.client import requests
+from livejoin.client.base_connection import (
+    READ_TIMEOUT_S,
+    SWAP_TIMEOUT_S,
+    BaseConnection,
+    ChangeQueue,
+    to_pandas,
+    to_polars,
+)
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.client.protocol import (
     Change,
@@ -273,11 +279,11 @@ class AsyncTable:
 
     async def to_pandas(self, timeout_s: float = READ_TIMEOUT_S) -> "pd.DataFrame":
         """Return all current rows."""
-        return dataframes.to_pandas(await self.to_arrow(timeout_s))
+        return to_pandas(await self.to_arrow(timeout_s))
 
     async def to_polars(self, timeout_s: float = READ_TIMEOUT_S) -> "pl.DataFrame":
         """Return all current rows."""
-        return dataframes.to_polars(await self.to_arrow(timeout_s))
+        return to_polars(await self.to_arrow(timeout_s))
 
     @property
     def total(self) -> int:

@@ -14,14 +14,16 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
-from livejoin.client import dataframes, requests
+from livejoin.client import requests
 from livejoin.client.base_connection import (
     OPEN_TIMEOUT_S,
     READ_TIMEOUT_S,
     SWAP_TIMEOUT_S,
     BaseConnection,
+    ChangeQueue,
+    to_pandas,
+    to_polars,
 )
-from livejoin.client.change_queue import ChangeQueue
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.client.protocol import (
     Change,
@@ -285,11 +287,11 @@ class Table:
 
     def to_pandas(self, timeout_s: float = READ_TIMEOUT_S) -> "pd.DataFrame":
         """Return all current rows."""
-        return dataframes.to_pandas(self.to_arrow(timeout_s))
+        return to_pandas(self.to_arrow(timeout_s))
 
     def to_polars(self, timeout_s: float = READ_TIMEOUT_S) -> "pl.DataFrame":
         """Return all current rows."""
-        return dataframes.to_polars(self.to_arrow(timeout_s))
+        return to_polars(self.to_arrow(timeout_s))
 
     @property
     def total(self) -> int:

@@ -1,10 +1,13 @@
 """HTTP requests to one livejoin, of the Python client and of the command line.
 
-The token is sent to that URL only.
+The token is sent to that URL only. No proxy is used for loopback URLs: without TLS it would see the
+token, and it cannot reach this machine's loopback anyway. For others the environment's is used.
 """
 
 import contextlib
+import ipaddress
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -13,7 +16,6 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from livejoin.client import proxies
 from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.errors import AskError, Rejected, Unreachable
 
@@ -75,7 +77,7 @@ class Endpoint:
     @property
     def is_local(self) -> bool:
         """Whether it is on this machine, and must be reached without a proxy."""
-        return proxies.is_loopback(self.url)
+        return is_loopback(self.url)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -117,7 +119,7 @@ class Endpoint:
         headers = {**self.headers, "content-type": "application/json"}
         url = f"{self.url.rstrip('/')}/{path}"
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
-        opener = proxies.build_opener(url, _NoRedirects())
+        opener = _build_opener(url)
         try:
             with opener.open(request, timeout=_TIMEOUT_S) as response:
                 yield response
@@ -143,6 +145,28 @@ class Endpoint:
         return Unreachable(
             f"no livejoin responds at {self.url}: {reason}", hint=self.program.url_hint
         )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL names this machine, judged by its text, without DNS."""
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(host))  # accepts 127.1
+        except OSError:
+            return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_unspecified)
+
+
+def _build_opener(url: str) -> urllib.request.OpenerDirector:
+    """Return an opener for a URL; `http_proxy` etc. apply to other machines only."""
+    direct = [urllib.request.ProxyHandler({})] if is_loopback(url) else []
+    return urllib.request.build_opener(_NoRedirects(), *direct)
 
 
 def _is_http_url(url: str) -> bool:
