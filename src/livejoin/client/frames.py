@@ -42,7 +42,6 @@ class ServerFrame:
     totals: Mapping[str, int] = field(
         default_factory=dict
     )  # of tables of which clients get only the newest rows
-    newest: int | None = None
     stale: str | None = None
     digests: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # row count and hash
     message: str = ""
@@ -82,7 +81,6 @@ def _parse_header(header: Mapping[str, Any], parts: tuple[TableUpdate, ...]) -> 
         parts,
         resumed=header.get("resumed") is True,
         totals={name: int(table["total"]) for name, table in limited.items()},
-        newest=header.get("newest"),
         stale=header.get("stale"),
         digests={name: (int(one["rows"]), str(one["hash"])) for name, one in tables.items()},
         message=str(header.get("message", "")),

@@ -78,7 +78,6 @@ class ClientSession:
         self.generation: int | None = None
         self.seq = 0
         self.heartbeat_at: float | None = None
-        self.newest: int | None = None  # timestamp of the newest source record, in ms
         self.mismatches = 0
         self.reconnects = 0
 
@@ -234,7 +233,7 @@ class ClientSession:
 
     def _apply_heartbeat(self, frame: frames.ServerFrame, now: float) -> list[Event]:
         self.heartbeat_at = now
-        self.newest, self._server_stale = frame.newest, frame.stale
+        self._server_stale = frame.stale
         self._backoff_s = _MIN_BACKOFF_S
         if self._awaiting:
             return []
