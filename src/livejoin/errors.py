@@ -24,8 +24,6 @@ from livejoin.redaction import redact
 class LivejoinError(Exception):
     """A message that says what failed and why, and a hint that says what to do next."""
 
-    retriable = False
-
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message = redact(message)
         self.hint = hint
@@ -58,8 +56,6 @@ class BrokerStartFailed(LivejoinError):
 class KafkaUnavailable(LivejoinError):
     """No broker responds; it may come back."""
 
-    retriable = True
-
     def __init__(
         self, message: str, *, hint: str = "Check that the broker is running; livejoin retries."
     ) -> None:
@@ -69,13 +65,9 @@ class KafkaUnavailable(LivejoinError):
 class TopicUnusable(LivejoinError):
     """A topic is missing, unauthorized or misconfigured; somebody may fix it."""
 
-    retriable = True
-
 
 class QueryFailed(LivejoinError):
     """A streaming query died; it can be restarted from its checkpoint."""
-
-    retriable = True
 
 
 class GenerationUnrecoverable(LivejoinError):
@@ -96,8 +88,6 @@ class NewerFormat(LivejoinError):
 class ProtocolViolation(LivejoinError):
     """A server sent an invalid frame; a new connection may help."""
 
-    retriable = True
-
 
 class AskError(LivejoinError):
     """A request was invalid, or named something that does not exist."""
@@ -114,10 +104,6 @@ class NotLive(AskError):
 class Unreachable(AskError):
     """No livejoin responds; it may come back."""
 
-    retriable = True
-
 
 class TookTooLong(AskError):
     """The caller's timeout expired; the request may still complete."""
-
-    retriable = True
