@@ -1,4 +1,7 @@
-"""Clients of the Kafka cluster, all created from one block of properties."""
+"""Clients of the Kafka cluster, all created from one block of properties, and their errors.
+
+Kafka's errors about a topic become livejoin's, with a hint what to do.
+"""
 
 import math
 import time
@@ -8,9 +11,8 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from livejoin.errors import KafkaUnavailable, SettingsError
+from livejoin.errors import KafkaUnavailable, LivejoinError, SettingsError, TopicUnusable
 from livejoin.kafka import properties
-from livejoin.kafka.errors import from_kafka_error
 
 Client = TypeVar("Client")
 
@@ -171,3 +173,53 @@ class KafkaClients:
             hint="Check bootstrap.servers and security.protocol in the kafka settings, and that the"
             " broker runs; livejoin retries.",
         )
+
+
+class TopicUnknown(TopicUnusable):
+    """The topic does not exist."""
+
+
+class TopicExists(TopicUnusable):
+    """The topic exists already."""
+
+
+class LeaderNotAvailable(KafkaUnavailable):
+    """A partition has no leader for a moment, after its creation or the death of a broker."""
+
+
+def from_kafka_error(error: KafkaException, topic: str, action: str = "read") -> LivejoinError:
+    """The error of a request about a topic."""
+    cause = error.args[0]
+    message = f'Kafka failed on topic "{topic}": {cause.str()}'
+    match cause.code():
+        case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:  # noqa: SLF001
+            return topic_not_found(topic)
+        case KafkaError.TOPIC_ALREADY_EXISTS:
+            return TopicExists(message)
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return topic_not_authorized(topic, action)
+        case (
+            KafkaError.NOT_LEADER_FOR_PARTITION
+            | KafkaError.LEADER_NOT_AVAILABLE
+            | KafkaError.UNKNOWN_LEADER_EPOCH  # of a new topic that its broker does not know yet
+        ):
+            return LeaderNotAvailable(message)
+        case _:
+            return KafkaUnavailable(message)
+
+
+def topic_not_authorized(topic: str, action: str = "read") -> TopicUnusable:
+    """The error for a missing authorization to read, create, alter or delete a topic."""
+    operations = {"create": "CREATE", "delete": "DELETE"}.get(action, "DESCRIBE and READ")
+    return TopicUnusable(
+        f'not authorized to {action} topic "{topic}"',
+        hint=f"Grant livejoin's Kafka user {operations} on it.",
+    )
+
+
+def topic_not_found(topic: str) -> TopicUnknown:
+    """The error for a topic that does not exist."""
+    return TopicUnknown(
+        f'topic "{topic}" does not exist',
+        hint="Create it, or choose another one; livejoin retries.",
+    )

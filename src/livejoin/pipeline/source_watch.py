@@ -10,8 +10,8 @@ from confluent_kafka.admin import OffsetSpec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicUnusable
+from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.errors import topic_not_authorized, topic_not_found
 from livejoin.pipeline.checkpoints import CommittedOffsets
 
 _CHECK_S = 5.0
