@@ -11,7 +11,7 @@ from livejoin.core.coverage import BootstrapCoverage, Coverage
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.reading import BatchReader, PartitionId, existing_offsets
+from livejoin.kafka.records import BatchReader, PartitionId, existing_offsets
 
 _GAP_CHECK_S = 1.0  # without a new mark, until gaps are checked
 _GAP_CHECK_OFFSETS = 100_000  # at a time; in between it reports progress and can be stopped

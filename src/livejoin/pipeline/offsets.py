@@ -11,7 +11,7 @@ from livejoin.core.names import Names
 from livejoin.core.start_position import start_time
 from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.reading import OffsetRange, PartitionId, last_readable
+from livejoin.kafka.records import OffsetRange, PartitionId, last_readable
 
 
 def resolve(

@@ -13,7 +13,7 @@ from livejoin.core.names import Names
 from livejoin.core.tokens import Token
 from livejoin.errors import AskError, NewerFormat
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from livejoin.kafka.writing import write
 
 _WRITE_S = 10

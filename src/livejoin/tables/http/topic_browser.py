@@ -23,7 +23,7 @@ from livejoin.core.control_messages import TopicRules, excerpt, is_topic_name
 from livejoin.errors import AskError, KafkaUnavailable
 from livejoin.kafka.clients import from_kafka_error, topic_not_authorized
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
-from livejoin.kafka.reading import OffsetRange, PartitionId
+from livejoin.kafka.records import OffsetRange, PartitionId
 from livejoin.tables.http.topic_rows import (
     PeekedMessage,
     TopicSize,

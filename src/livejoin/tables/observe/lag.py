@@ -20,7 +20,7 @@ from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, TopicUnusable
 from livejoin.kafka.clients import topic_not_found
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import OffsetRange, PartitionId, last_readable
+from livejoin.kafka.records import OffsetRange, PartitionId, last_readable
 from livejoin.tables.ingest.read_progress import SourceOffsets
 
 log = structlog.get_logger()
