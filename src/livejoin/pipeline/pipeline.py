@@ -14,8 +14,7 @@ from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
-from livejoin.kafka.records import read_to_end
-from livejoin.kafka.writing import write
+from livejoin.kafka.records import read_to_end, write
 from livejoin.pipeline import history, offsets, source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from livejoin.pipeline.checkpoints import CommittedOffsets
