@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties.table import canonical_name
+from livejoin.kafka.property_table import canonical_name
 
 _ESCAPE_SEQUENCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from livejoin import redaction
 from livejoin.core.suggest import nearest
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties import certificates, login, table
-from livejoin.kafka.properties.properties_file import read_file
-from livejoin.kafka.properties.table import EXTENSION_PREFIX, canonical_name, is_secret
-from livejoin.kafka.properties.values import Values, reveal
+from livejoin.kafka import certificates, login, property_table
+from livejoin.kafka.properties_file import read_file
+from livejoin.kafka.property_table import EXTENSION_PREFIX, canonical_name, is_secret
+from livejoin.kafka.values import Values, reveal
 
 __all__ = [
     "ClientProperties",
@@ -62,7 +62,7 @@ def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:
     for key, value in given.items():
         canonical = canonical_name(key)
         _check_known(canonical)
-        name = table.ALIASES.get(canonical, canonical)
+        name = property_table.ALIASES.get(canonical, canonical)
         normalized = value.upper() if name in _CASE_INSENSITIVE else value
         if found.get(name, normalized) != normalized:
             raise SettingsError(f"kafka: {name} is set twice, with different values")
@@ -71,12 +71,12 @@ def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_known(name: str) -> None:
-    for refused, why in table.REFUSED.items():
+    for refused, why in property_table.REFUSED.items():
         if name == refused or (refused.endswith(".") and name.startswith(refused)):
             raise SettingsError(f"kafka.{name}: {why}")
-    if name in table.KNOWN or name.startswith(EXTENSION_PREFIX):
+    if name in property_table.KNOWN or name.startswith(EXTENSION_PREFIX):
         return
-    close = nearest(name, table.KNOWN)
+    close = nearest(name, property_table.KNOWN)
     raise SettingsError(
         f"kafka.{name} is not a Kafka client property"
         + (f": did you mean {close}?" if close else "")
@@ -85,14 +85,14 @@ def _check_known(name: str) -> None:
 
 def _target_names(name: str) -> tuple[str, str]:
     """A property's name for librdkafka and for Java; empty where it is not passed on."""
-    if name in table.BOTH:
+    if name in property_table.BOTH:
         return name, name
-    for java, rdkafka in table.RENAMED.items():
+    for java, rdkafka in property_table.RENAMED.items():
         if name in (java, rdkafka):
             return rdkafka, java
-    if name in table.JAVA_ONLY:
+    if name in property_table.JAVA_ONLY:
         return "", name
-    return (name, "") if name in table.LIBRDKAFKA_ONLY else ("", "")
+    return (name, "") if name in property_table.LIBRDKAFKA_ONLY else ("", "")
 
 
 def _jvm_options(who: login.Login) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _secrets(
 def _warnings(named: Mapping[str, str], who: login.Login) -> list[str]:
     found = [
         f"kafka.{name} is ignored: livejoin sets it itself"
-        for name in sorted(table.MANAGED & named.keys())
+        for name in sorted(property_table.MANAGED & named.keys())
     ]
     if who.protocol == "SASL_PLAINTEXT":
         found.append("kafka: with SASL_PLAINTEXT passwords and data travel unencrypted")

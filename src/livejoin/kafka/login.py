@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlparse
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties import jaas
+from livejoin.kafka import jaas
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
