@@ -21,9 +21,10 @@ from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline import history, join, kafka_options, query_errors
+from livejoin.pipeline import history, join, query_errors
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
 from livejoin.pipeline.history_job import HistoryJob
+from livejoin.pipeline.offsets import offsets_json
 from livejoin.pipeline.spark_driver import SparkDriver
 
 _WATCH_S = 0.5
@@ -246,16 +247,16 @@ class Queries:
         return join.changelog_records(join.union_all(streams), generation.choice, bootstrap)
 
     def _source_stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
-        options = kafka_options.reader_options(self._kafka, self._names) | {
+        options = self._kafka.spark_reader_options(self._names.group("pipeline")) | {
             "subscribe": topic,
-            "startingOffsets": kafka_options.offsets_json(topic, start),
+            "startingOffsets": offsets_json(topic, start),
         }
         return spark.readStream.format("kafka").options(**options).load()
 
     def _start_query(
         self, changes: DataFrame, generation: int, name: str, checkpoint: str, batch_s: int
     ) -> StreamingQuery:
-        options = kafka_options.writer_options(self._kafka) | {
+        options = self._kafka.spark_writer_options() | {
             "topic": self._names.changelog(generation),
             "checkpointLocation": self.checkpoints.path(checkpoint),
         }
