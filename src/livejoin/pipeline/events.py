@@ -15,7 +15,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
-from livejoin.pipeline import parse, strict_json
+from livejoin.pipeline import parse
 
 ColumnFunction = Callable[[Column], Column]
 
@@ -61,7 +61,7 @@ def event_columns(_session: SparkSession) -> tuple[Column, Column]:
     raw = F.translate(raw_start, "\r\n", "").alias("raw")  # Spark breaks base64 into lines
     position = (PARTITION, OFFSET, TS)
     reject = _json_members("source", "topic", *position, "reason", raw)
-    cells = (row[c.name].alias(c.name) for c in strict_json.FIELDS if c.name != spec.JOIN_KEY)
+    cells = (row[c.name].alias(c.name) for c in parse.FIELDS if c.name != spec.JOIN_KEY)
     comma = F.when(has_key, F.lit(",")).otherwise(F.lit(""))
     text = F.when(reason.isNotNull(), reject).when(
         row.isNotNull(), _json_members(*cells, before=comma)
