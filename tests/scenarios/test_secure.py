@@ -26,7 +26,7 @@ from livejoin import app, client
 from livejoin.core.names import Names
 from livejoin.errors import AskError
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from livejoin.runtime import processes
 from livejoin.tables.auth import identity, sessions
 from livejoin.tables.auth.access_topics import (
