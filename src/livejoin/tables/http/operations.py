@@ -1,12 +1,34 @@
-"""The parts of an OpenAPI operation: responses, parameters, request bodies."""
+"""The OpenAPI 3.1 document of the HTTP API, and the parts of its operations.
+
+The table of routes has the operations themselves. Tests compare the document with the responses.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
+from livejoin import __version__
 from livejoin.core import spec
-from livejoin.tables.http.json_schemas import COUNT, TEXT, Json, ref
+from livejoin.tables.http.json_schemas import COUNT, TEXT, Json, ref, schemas
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.http.table_route import GENERATION_HEADER, SEQ_HEADER, TOTAL_HEADER
+
+_SECURITY: Json = {"token": {"type": "http", "scheme": "bearer"}}
+
+
+def document(paths: Json) -> Json:
+    """Return the document; `paths` has the operations by path and method."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "livejoin",
+            "version": __version__,
+            "summary": "Kafka topics joined live, as tables under names that never change.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "security": [{"token": []}],
+        "components": {"schemas": schemas(), "securitySchemes": _SECURITY},
+    }
 
 
 def response(description: str, content: str | Json, media_type: str = "application/json") -> Json:

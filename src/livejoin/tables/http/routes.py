@@ -20,6 +20,7 @@ from livejoin.tables.http.operations import (
     KAFKA_UNAVAILABLE,
     SIGN_IN_ERRORS,
     TOKENS_UNREAD,
+    document,
     ok,
     operation,
     path_parameter,
@@ -262,3 +263,12 @@ ROUTES = (
     ),
     ApiRoute("SOCKET", "/api/v1/live", "viewer", lambda to: to.live.serve),
 )
+
+
+def openapi_document() -> Json:
+    """Return the OpenAPI document of all routes."""
+    paths: Json = {}
+    for route in ROUTES:
+        if route.operation is not None:
+            paths.setdefault(route.path, {})[route.method.lower()] = route.operation
+    return document(paths)

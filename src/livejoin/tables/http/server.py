@@ -27,13 +27,12 @@ from livejoin.tables.auth.origin_check import AllowedOrigins, OriginMiddleware
 from livejoin.tables.auth.rights import Rights
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
-from livejoin.tables.http import openapi
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
 from livejoin.tables.http.control_producer import ControlProducer
 from livejoin.tables.http.control_routes import ControlRoutes
 from livejoin.tables.http.handlers import CatalogRoutes, DocumentRoutes, Handlers, TopicRoutes
 from livejoin.tables.http.json_bodies import problem
-from livejoin.tables.http.routes import ROUTES, ApiRoute
+from livejoin.tables.http.routes import ROUTES, ApiRoute, openapi_document
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live.socket import LiveSocket
 from livejoin.tables.observe.figures import Figures
@@ -165,7 +164,7 @@ def api(
 ) -> Starlette:
     """Return the application, without the middleware that authorizes requests."""
     handlers = Handlers(
-        documents=DocumentRoutes(openapi.document()),
+        documents=DocumentRoutes(openapi_document()),
         health=HealthRoutes(catalog),
         metrics=Metrics(catalog, live),
         catalog=CatalogRoutes(catalog, live),
