@@ -29,7 +29,7 @@ from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server
 from livejoin.tables.http.connection_limits import ConnectionLimits
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer
 from livejoin.tables.http.server import api
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
