@@ -23,11 +23,10 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import processes
 from livejoin.tables.auth import authentication, sessions
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.request_signing import RequestSigner
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.auth.token_follower import TokenFollower
 from livejoin.tables.http.connection_limits import ConnectionLimits
-from livejoin.tables.http.control_requests import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.http.server import Access, listen, serve
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower, Post

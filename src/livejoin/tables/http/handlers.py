@@ -17,7 +17,7 @@ from livejoin.core.tokens import role_includes
 from livejoin.tables.auth.middleware import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
 from livejoin.tables.http import query, row_formats
-from livejoin.tables.http.control_routes import ControlRoutes
+from livejoin.tables.http.control_requests import ControlRoutes
 from livejoin.tables.http.json_schemas import Json
 from livejoin.tables.http.snapshots import SnapshotReader
 from livejoin.tables.http.table_route import table_response

@@ -28,8 +28,7 @@ from livejoin.tables.auth.rights import Rights
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
-from livejoin.tables.http.control_requests import ControlProducer
-from livejoin.tables.http.control_routes import ControlRoutes
+from livejoin.tables.http.control_requests import ControlProducer, ControlRoutes
 from livejoin.tables.http.handlers import CatalogRoutes, DocumentRoutes, Handlers, TopicRoutes
 from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.http.routes import ROUTES, ApiRoute, openapi_document
