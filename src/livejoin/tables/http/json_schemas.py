@@ -1,6 +1,14 @@
-"""JSON Schemas of the HTTP responses, derived from the tables and fields of the core."""
+"""The JSON bodies of the HTTP API: reads requests, writes errors, has the schemas of all.
+
+Errors are application/problem+json (RFC 9457). The schemas are derived from the tables and fields
+of the core.
+"""
 
 from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from livejoin.core import control_schema, spec
 from livejoin.core.tokens import ROLES
@@ -19,6 +27,30 @@ _BOOLEAN: Json = {"type": "boolean"}
 _NULLABLE_INTEGER: Json = {"type": ["integer", "null"]}
 _TIME: Json = _TYPES["timestamp"]
 _NULLABLE_STRING: Json = _TYPES["string"]
+
+
+async def read_json_body(
+    request: Request, max_bytes: int, *, too_large: str, not_json: str, may_be_empty: bool = False
+) -> bytes:
+    """Return the body unparsed; raises 413 if it is too large, 415 if it is not declared as JSON.
+
+    The content-type is required because a form of another site cannot set it.
+    """
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise HTTPException(413, too_large)
+    if content_type != "application/json" and (body or not may_be_empty):
+        raise HTTPException(415, not_json)
+    return body
+
+
+def problem(status: int, title: str, detail: str, **more: object) -> JSONResponse:
+    """Return an error response with the reason in `detail`."""
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, media_type="application/problem+json")
 
 
 def ref(name: str) -> Json:
@@ -62,10 +94,10 @@ def schemas() -> Json:
             "description": "age of the oldest unread record, in seconds",
         },
     )
-    problem = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
+    error = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
     return {
         "Problem": {
-            **problem,
+            **error,
             "description": "An error: what is wrong and what to do (RFC 9457).",
         },
         **{
@@ -162,5 +194,5 @@ def schemas() -> Json:
         "Ticket": _object(ticket=TEXT),
         "Alive": _object(status={"const": "alive"}, version=TEXT),
         "Ready": _with_checks(_object(status={"const": "ready"}, generation={"type": "integer"})),
-        "NotReady": _with_checks(problem),
+        "NotReady": _with_checks(error),
     }
