@@ -20,7 +20,7 @@ from livejoin.tables.auth.origin_check import (
 )
 from livejoin.tables.auth.rights import Rights
 from livejoin.tables.auth.sessions import SESSION_IDLE_S
-from livejoin.tables.http.json_schemas import problem
+from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 
 from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.tables.auth.audit import Audit, audit_row
-from livejoin.tables.http.json_schemas import problem
+from livejoin.tables.http.json_bodies import problem
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}  # omitted by browsers

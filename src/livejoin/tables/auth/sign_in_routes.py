@@ -14,7 +14,7 @@ from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
 from livejoin.tables.auth.middleware import AccessDenied, cookie_name, read_cookie, set_cookie
 from livejoin.tables.auth.origin_check import AllowedOrigins, client_address
 from livejoin.tables.auth.sign_outs import SignOutPublisher
-from livejoin.tables.http.json_schemas import problem, read_json_body
+from livejoin.tables.http.json_bodies import problem, read_json_body
 
 _MAX_BYTES = 4096
 _EXPECTED = 'expected {"token": "lj_…"}, {"code": "…"} or {"renew": true} as application/json'

@@ -33,7 +33,7 @@ from livejoin.tables.auth.audit import Audit, audit_row
 from livejoin.tables.auth.identity import ANONYMOUS
 from livejoin.tables.auth.origin_check import client_address
 from livejoin.tables.auth.sign_in_routes import identity_of
-from livejoin.tables.http.json_schemas import problem, read_json_body
+from livejoin.tables.http.json_bodies import problem, read_json_body
 from livejoin.tables.http.topic_browser import TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
 

@@ -18,7 +18,7 @@ from livejoin.tables.auth.middleware import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
 from livejoin.tables.http import query, row_formats
 from livejoin.tables.http.control_requests import ControlRoutes
-from livejoin.tables.http.json_schemas import Json
+from livejoin.tables.http.json_bodies import Json
 from livejoin.tables.http.table_route import SnapshotReader, table_response
 from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog

@@ -8,7 +8,7 @@ from typing import Any
 
 from livejoin import __version__
 from livejoin.core import spec
-from livejoin.tables.http.json_schemas import COUNT, TEXT, Json, ref, schemas
+from livejoin.tables.http.json_bodies import COUNT, TEXT, Json, ref, schemas
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.http.table_route import GENERATION_HEADER, SEQ_HEADER, TOTAL_HEADER
 

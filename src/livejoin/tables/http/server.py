@@ -30,7 +30,7 @@ from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
 from livejoin.tables.http.control_requests import ControlProducer, ControlRoutes
 from livejoin.tables.http.handlers import CatalogRoutes, DocumentRoutes, Handlers, TopicRoutes
-from livejoin.tables.http.json_schemas import problem
+from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.http.routes import ROUTES, ApiRoute, openapi_document
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live.socket import LiveSocket

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from livejoin import __version__
-from livejoin.tables.http.json_schemas import problem
+from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.ingest.catalog import Catalog
 
 # the follower polls ten times a second, but a slow answer of Kafka takes seconds
