@@ -23,7 +23,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import origin_check
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities, TokenRegistry
-from livejoin.tables.auth.sessions import Sessions
+from livejoin.tables.auth.sessions_and_codes import Sessions
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server

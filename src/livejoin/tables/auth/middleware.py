@@ -19,7 +19,7 @@ from livejoin.tables.auth.origin_check import (
     request_line,
 )
 from livejoin.tables.auth.rights import Rights
-from livejoin.tables.auth.sessions import SESSION_IDLE_S
+from livejoin.tables.auth.sessions_and_codes import SESSION_IDLE_S
 from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
