@@ -23,7 +23,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import processes
 from livejoin.tables.auth import authentication, sessions_and_codes
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.auth.sessions_and_codes import SignOutPublisher
 from livejoin.tables.auth.token_follower import TokenFollower
 from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.http.control_requests import ControlProducer, RequestSigner

@@ -23,9 +23,8 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import origin_check
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities, TokenRegistry
-from livejoin.tables.auth.sessions_and_codes import Sessions
+from livejoin.tables.auth.sessions_and_codes import Sessions, SignOutPublisher
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
-from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server
 from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.http.control_requests import ControlProducer, RequestSigner

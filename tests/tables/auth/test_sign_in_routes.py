@@ -13,11 +13,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core.ended_sessions import EndedSessions, identity_record, session_record
 from livejoin.core.tokens import Role
-from livejoin.tables.auth import authentication, one_time_secrets, sessions_and_codes
+from livejoin.tables.auth import authentication, sessions_and_codes
 from livejoin.tables.auth.authentication import TokenRegistry
-from livejoin.tables.auth.identity import CONSOLE, Identity, Unauthenticated
-from livejoin.tables.auth.one_time_secrets import OneTimeSecrets
-from livejoin.tables.auth.sessions_and_codes import Sessions
+from livejoin.tables.auth.sessions_and_codes import (
+    CONSOLE,
+    Identity,
+    OneTimeSecrets,
+    Sessions,
+    Unauthenticated,
+)
 from livejoin.tables.ingest.catalog import Catalog
 from tables.auth_fixture import AuthFixture
 from tables.live_server import HttpResponse, RunningServer, run_server
@@ -303,9 +307,9 @@ def test_one_time_secrets_expire() -> None:
 def test_the_number_of_one_time_secrets_is_bounded() -> None:
     made = OneTimeSecrets(30, lambda: 0.0)
     first = made.issue(CONSOLE)
-    for _ in range(one_time_secrets._MAX_ISSUED):
+    for _ in range(sessions_and_codes._MAX_ISSUED):
         made.issue(CONSOLE)
-    assert len(made._issued) == one_time_secrets._MAX_ISSUED
+    assert len(made._issued) == sessions_and_codes._MAX_ISSUED
     assert made.redeem(first) is None
 
 

@@ -11,7 +11,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from livejoin.core.tokens import Role, role_includes
 from livejoin.tables.auth.audit import Audit, Row, audit_row
 from livejoin.tables.auth.authentication import Identities
-from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
 from livejoin.tables.auth.origin_check import (
     AllowedOrigins,
     client_address,
@@ -19,7 +18,12 @@ from livejoin.tables.auth.origin_check import (
     request_line,
 )
 from livejoin.tables.auth.rights import Rights
-from livejoin.tables.auth.sessions_and_codes import SESSION_IDLE_S
+from livejoin.tables.auth.sessions_and_codes import (
+    ANONYMOUS,
+    SESSION_IDLE_S,
+    Identity,
+    Unauthenticated,
+)
 from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")

@@ -30,8 +30,8 @@ from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.signatures import Signer
 from livejoin.tables.auth import access_topics
 from livejoin.tables.auth.audit import Audit, audit_row
-from livejoin.tables.auth.identity import ANONYMOUS
 from livejoin.tables.auth.origin_check import client_address
+from livejoin.tables.auth.sessions_and_codes import ANONYMOUS
 from livejoin.tables.auth.sign_in_routes import identity_of
 from livejoin.tables.http.json_bodies import problem, read_json_body
 from livejoin.tables.http.topic_browser import TopicBrowser

@@ -25,8 +25,8 @@ from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.middleware import AccessDenied, AuthMiddleware
 from livejoin.tables.auth.origin_check import AllowedOrigins, OriginMiddleware
 from livejoin.tables.auth.rights import Rights
+from livejoin.tables.auth.sessions_and_codes import SignOutPublisher
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
-from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
 from livejoin.tables.http.control_requests import ControlProducer, ControlRoutes
 from livejoin.tables.http.handlers import CatalogRoutes, DocumentRoutes, Handlers, TopicRoutes
