@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from livejoin.tables.auth.audit import Audit, audit_row
 from livejoin.tables.auth.authentication import Identities
-from livejoin.tables.auth.middleware import AccessDenied, cookie_name, read_cookie, set_cookie
+from livejoin.tables.auth.authorization import AccessDenied, cookie_name, read_cookie, set_cookie
 from livejoin.tables.auth.origin_check import AllowedOrigins, client_address
 from livejoin.tables.auth.sessions_and_codes import (
     ANONYMOUS,

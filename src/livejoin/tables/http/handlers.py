@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from livejoin.core import control_schema, spec
 from livejoin.core.tokens import role_includes
-from livejoin.tables.auth.middleware import check_role
+from livejoin.tables.auth.authorization import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
 from livejoin.tables.http import query, row_formats
 from livejoin.tables.http.control_requests import ControlRoutes

@@ -47,7 +47,7 @@ def problem(description: str, schema: str = "Problem") -> Json:
     return response(description, schema, "application/problem+json")
 
 
-# Any route may respond with these; see `auth/middleware.py` and `auth/origin_check.py`.
+# Any route may respond with these; see `auth/authorization.py` and `auth/origin_check.py`.
 _DENIED = {
     "401": problem("no valid token or session"),
     "403": problem("insufficient role, or a Host or Origin that is not allowed"),
