@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from livejoin.tables.auth.rights import RouteRule
+from livejoin.tables.auth.authorization import RouteRule
 from livejoin.tables.http.handlers import Handlers
 from livejoin.tables.http.json_bodies import TEXT, Json, ref
 from livejoin.tables.http.openapi import (

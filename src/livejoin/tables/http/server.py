@@ -22,9 +22,8 @@ from livejoin.core.control_messages import InvalidMessage, excerpt
 from livejoin.errors import AskError, KafkaUnavailable, MachineError, TopicUnusable
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities
-from livejoin.tables.auth.authorization import AccessDenied, AuthMiddleware
+from livejoin.tables.auth.authorization import AccessDenied, AuthMiddleware, Rights
 from livejoin.tables.auth.origin_check import AllowedOrigins, OriginMiddleware
-from livejoin.tables.auth.rights import Rights
 from livejoin.tables.auth.sessions_and_codes import SignOutPublisher
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
 from livejoin.tables.http.connection_limits import ConnectionLimits, LimitedListener, ServerConfig
