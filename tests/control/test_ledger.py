@@ -20,7 +20,7 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import HEARTBEAT_S, STATE_KEY, State, to_json
 from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, read_to_end
+from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
 
 GENERATION = Generation(7, Choice("users", "accounts"), 1.0)

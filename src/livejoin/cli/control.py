@@ -18,12 +18,11 @@ from livejoin.cli.options import (
     UsersTopic,
     endpoint,
 )
-from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line
+from livejoin.cli.output import LONG_CELL_CHARS, escape_unprintable, format_table, print_line
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.core import control_schema
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escape_unprintable
 
 _POLL_S = 0.2
 

@@ -13,10 +13,23 @@ from typing import Any
 import structlog
 
 from livejoin import redaction
-from livejoin.runtime.terminal import escape_unprintable
 
 LONG_CELL_CHARS = 1000
 _CELL_CHARS = 60
+
+
+def escape_unprintable(text: str, keep: str = "") -> str:
+    """Escape unprintable characters: control and direction characters, lone surrogates.
+
+    Data must not move the cursor or trigger a terminal's functions. Characters in `keep` are not
+    escaped.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 def format_cell(value: Any, max_chars: int = _CELL_CHARS) -> str:

@@ -15,6 +15,7 @@ import typer
 from livejoin.cli.options import Output, Url, endpoint
 from livejoin.cli.output import (
     LONG_CELL_CHARS,
+    escape_unprintable,
     format_cell,
     format_table,
     print_line,
@@ -22,7 +23,6 @@ from livejoin.cli.output import (
 )
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escape_unprintable
 
 _DEFAULT_ROWS = 20
 _POLL_S = 1.0
