@@ -31,7 +31,7 @@ from livejoin.core.facts import (
     Unrecoverable,
 )
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.health import MAX_RESTARTS
+from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.outbox import LogLine
 from livejoin.core.state import Limits, State, from_json, to_json
 

@@ -32,7 +32,7 @@ from livejoin.core.facts import (
     Unrecoverable,
 )
 from livejoin.core.generation import Generation
-from livejoin.core.health import MAX_RESTARTS
+from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.outbox import EndedGeneration, Reply
 from livejoin.core.spec import Choice
 from livejoin.core.state import GenerationHealth, State, from_json, to_json

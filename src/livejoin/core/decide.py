@@ -1,7 +1,7 @@
 """The state machine: `decide(state, fact) -> State`, one case per fact.
 
 Reading order: `facts` lists what can happen, this module which handler is called. The handlers are
-in `clock`, `requests`, `builds` and `health`, named `on_<fact>`. They change roles through
+in `clock`, `requests`, `builds` and `generation_decisions`, named `on_<fact>`. They change roles through
 `transitions`, the only module that assigns `live`, `standby` and `building`. `docs/lifecycle.md` is
 generated from this function.
 
@@ -10,7 +10,14 @@ It is pure: no clock, no topic, no file, no thread.
 
 from typing import assert_never
 
-from livejoin.core import builds, clock, control_decisions, facts, health, transitions
+from livejoin.core import (
+    builds,
+    clock,
+    control_decisions,
+    facts,
+    generation_decisions,
+    transitions,
+)
 from livejoin.core.generation import Generation
 from livejoin.core.state import State
 
@@ -40,15 +47,15 @@ def _decide_generation(state: State, generation: Generation, fact: facts.Generat
         case facts.QueryResumed():
             return transitions.mark_running(state, generation)
         case facts.QueryDied():
-            return health.on_query_died(state, generation, fact)
+            return generation_decisions.on_query_died(state, generation, fact)
         case facts.Unrecoverable():
-            return health.on_unrecoverable(state, generation, fact)
+            return generation_decisions.on_unrecoverable(state, generation, fact)
         case facts.SourcesChecked():
-            return health.on_sources_checked(state, generation, fact)
+            return generation_decisions.on_sources_checked(state, generation, fact)
         case facts.PartitionsAdded():
-            return health.on_partitions_added(state, generation, fact)
+            return generation_decisions.on_partitions_added(state, generation, fact)
         case facts.RecordsCounted():
-            return health.on_records_counted(state, generation, fact)
+            return generation_decisions.on_records_counted(state, generation, fact)
         case _:
             return _decide_build(state, generation, fact) if generation is state.building else state
 
