@@ -1,15 +1,98 @@
-"""Facts about running generations: queries that die, topics that change, record counts."""
+"""Facts about generations, from the build until they end, and the task slots that they need.
 
+A build resolves its sources, gets topics, progresses, and goes live or fails. A running query dies,
+loses a topic, gets more partitions, or counts its records. Spark's task slots must suffice for what
+is live and what is being built: a build that does not fit fails, and the standby makes room.
+"""
+
+from collections.abc import Mapping
 from dataclasses import replace
 
 from livejoin.core import facts, transitions
-from livejoin.core.builds import fail_build, rebuild_if_due
-from livejoin.core.generation import Generation
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.spec import Choice
 from livejoin.core.state import State
-from livejoin.core.task_slots import free_slots
-from livejoin.core.transitions import log_line
+from livejoin.core.transitions import log_line, mark_running, reply
 
 MAX_RESTARTS = 5  # consecutive ones without a new source position
+_RETRY_S = 2.0  # for a topic that does not exist yet
+_REBUILD_DELAY_S = 10.0  # before a failed build is retried if nothing else can serve
+
+
+def on_sources_resolved(state: State, building: Generation, fact: facts.SourcesResolved) -> State:
+    """Record what the build reads; fail it if Spark has too few task slots."""
+    if building.resolved:
+        return state  # the query uses the first result
+    reads = replace(building, sources=fact.sources, fingerprint=fact.fingerprint)
+    state = transitions.replace_generation(state, reads)
+    state = state.with_health(
+        reads, error="", retry_at=0.0, progressed_at=state.monotonic, reading_since=state.monotonic
+    )
+    needed = state.slots_of(state.live) + state.slots_of(reads)
+    if needed > state.limits.slots:
+        return fail_build(
+            state, f"{needed} task slots are needed and Spark has {state.limits.slots}"
+        )
+    state = free_slots(state, needed)
+    state = reply(state, reads.origin, "building", generation=reads.number)
+    return log_line(
+        state,
+        "INFO",
+        f"building: generation {reads.number} reads {_describe_sources(fact.sources)}",
+    )
+
+
+def on_resolution_failed(state: State, building: Generation, fact: facts.ResolutionFailed) -> State:
+    """Retry; fail the build if a topic is missing while another generation is live."""
+    if building.resolved:
+        return state
+    if fact.missing and state.live is not None:
+        return fail_build(state, fact.why)
+    if fact.why != state.health_of(building).error:
+        state = log_line(state, "WARN", f"waiting: {fact.why}")
+    return state.with_health(building, error=fact.why, retry_at=state.monotonic + _RETRY_S)
+
+
+def on_topics_created(state: State, building: Generation, fact: facts.TopicsCreated) -> State:
+    """Record the ids of its topics."""
+    if building.has_topics:
+        return state  # the query writes to the first topics
+    known = replace(building, changelog_id=fact.changelog_id, feed_id=fact.feed_id)
+    return transitions.replace_generation(state, known)
+
+
+def on_build_progressed(state: State, building: Generation, fact: facts.BuildProgressed) -> State:
+    """Record the progress; only a higher count resets the stall timer."""
+    if fact.done <= state.health_of(building).done:
+        return state.with_health(building, total=fact.total)
+    state = mark_running(state, building)
+    return state.with_health(
+        building, done=fact.done, total=fact.total, progressed_at=state.monotonic
+    )
+
+
+def on_caught_up(state: State, building: Generation, fact: facts.CaughtUp) -> State:
+    """The build is complete: it goes live."""
+    return transitions.go_live(mark_running(state, building), fact.ready_at)
+
+
+def fail_build(state: State, why: str) -> State:
+    """Fail the build; it is retried later if nothing else can serve."""
+    return replace(transitions.fail(state, why), rebuild_at=state.monotonic + _REBUILD_DELAY_S)
+
+
+def rebuild_if_due(state: State) -> State:
+    """Build the desired choice again if nothing is live, or if the live one is unrecoverable."""
+    if state.building is not None or not state.topic_id or state.monotonic < state.rebuild_at:
+        return state
+    if state.live is None:
+        assert state.desired is not None, "a choice is known before the topic_id"
+        state = transitions.build(state, state.desired, "settings")
+    elif state.health_of(state.live).unrecoverable:
+        state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
+    else:
+        return state
+    return log_line(state, "INFO", f"building: {state.building}")
 
 
 def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
@@ -113,6 +196,45 @@ def on_records_counted(state: State, generation: Generation, fact: facts.Records
         f"generation {generation.number}: {tables} reached max_rows ({generation.max_rows}):"
         " the oldest rows are dropped as new ones arrive",
     )
+
+
+def slot_shortage(state: State, fact: facts.MessageReceived, choice: Choice) -> str:
+    """Why a choice does not fit beside the live generation, or empty."""
+    needed = slots_for(state, choice, fact)
+    free = state.limits.slots - state.slots_of(state.live)
+    if needed <= free:
+        return ""
+    return (
+        f"{choice} needs {needed} task slots beside the live generation, but {max(0, free)} of"
+        f" {state.limits.slots} are free; give Spark more in spark.master"
+    )
+
+
+def slots_for(state: State, choice: Choice, fact: facts.MessageReceived) -> int:
+    """Task slots that a choice needs, as far as its topics are known."""
+    return state.limits.slots_needed(
+        _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
+    )
+
+
+def _partition_count(state: State, topic: str, fact: facts.MessageReceived) -> int:
+    found = fact.topics.get(topic)
+    if isinstance(found, facts.TopicInfo):
+        return found.partitions
+    known = (generation.partitions_of(topic) for generation in state.generations)
+    return next((count for count in known if count is not None), 0)
+
+
+def free_slots(state: State, needed: int) -> State:
+    """Retire the standby if task slots are short."""
+    if state.standby is None or needed + state.slots_of(state.standby) <= state.limits.slots:
+        return state
+    return transitions.retire(state, state.standby, "its task slots are needed")
+
+
+def _describe_sources(sources: Mapping[str, Reading]) -> str:
+    """The topics, each with its number of records."""
+    return " and ".join(f"{r.topic} ({r.history_length} records)" for r in sources.values())
 
 
 def _partitions(count: int) -> str:
