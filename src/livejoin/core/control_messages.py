@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from livejoin.core import spec, start_position
-from livejoin.core.names import Names
-from livejoin.core.suggest import nearest
+from livejoin.core import spec
+from livejoin.core.names import Names, nearest
 
 Action = Literal["apply", "preview", "rollback"]
 
@@ -262,9 +261,9 @@ def _start_field(message: Mapping[str, Any]) -> dict[str, str]:
                 f"start: unknown source {excerpt(source)}: expected one of {', '.join(sources)}"
             )
         try:
-            starts[source] = start_position.normalize(text)
+            starts[source] = spec.normalize_start(text)
         except (ValueError, AttributeError):
             raise InvalidMessage(
-                f"start: expected {start_position.EXPECTED}, got {excerpt(text)}"
+                f"start: expected {spec.START_EXPECTED}, got {excerpt(text)}"
             ) from None
     return starts

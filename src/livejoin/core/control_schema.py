@@ -2,14 +2,14 @@
 
 from typing import Any, get_args
 
-from livejoin.core import spec, start_position
+from livejoin.core import spec
 from livejoin.core.control_messages import MAX_ID_CHARS, Action
 
 _TOPIC = {
     "type": ["string", "null"],
     "pattern": r"^\s*(?!__)[A-Za-z0-9._-]{0,249}\s*$",
 }
-_START = {"type": "string", "description": start_position.EXPECTED}
+_START = {"type": "string", "description": spec.START_EXPECTED}
 
 CONTROL: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

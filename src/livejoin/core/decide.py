@@ -6,8 +6,8 @@ named `on_<fact>`: those of a start and of the clock are in this module, the oth
 module that assigns `live`, `standby` and `building`. `docs/lifecycle.md` is generated from this
 function.
 
-It is pure: no clock, no topic, no file, no thread. Durations use the monotonic clock; the wall clock
-is for display and across restarts.
+It is pure: no clock, no topic, no file, no thread. Durations use the monotonic clock; the wall
+clock is for display and across restarts.
 """
 
 from dataclasses import replace

@@ -8,7 +8,7 @@ from confluent_kafka.admin import OffsetSpec
 from livejoin.core import spec
 from livejoin.core.generation import Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.core.start_position import start_time
+from livejoin.core.spec import start_time
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.errors import topic_not_authorized, topic_not_found
 from livejoin.kafka.reading import OffsetRange, PartitionId, last_readable

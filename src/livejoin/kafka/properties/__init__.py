@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from livejoin import redaction
-from livejoin.core.suggest import nearest
+from livejoin.core.names import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka.properties import certificates, login, table
 from livejoin.kafka.properties.properties_file import read_file

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from livejoin.core import ended_sessions
+from livejoin.core import tokens
 from livejoin.core.tokens import Role
 
 
@@ -24,7 +24,7 @@ class Identity:
 
 
 ANONYMOUS = Identity("anybody", "operator")  # every caller of a server without authentication
-CONSOLE = Identity(ended_sessions.CONSOLE, "operator")  # signed in by the printed URL
+CONSOLE = Identity(tokens.CONSOLE, "operator")  # signed in by the printed URL
 
 
 class Unauthenticated(Exception):

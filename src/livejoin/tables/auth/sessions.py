@@ -18,8 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from livejoin.core.ended_sessions import EndedSessions
-from livejoin.core.tokens import Role
+from livejoin.core.tokens import EndedSessions, Role
 from livejoin.tables.auth.identity import CONSOLE, Identity, Unauthenticated
 
 log = structlog.get_logger()

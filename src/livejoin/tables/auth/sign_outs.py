@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from livejoin.core import ended_sessions
+from livejoin.core import tokens
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 
@@ -59,7 +59,7 @@ class SignOutPublisher:
             self._producer = self._kafka.producer(
                 **{"message.timeout.ms": _DELIVERY_TIMEOUT_S * 1000}
             )
-        key, value = ended_sessions.session_record(session, expires_at)
+        key, value = tokens.session_record(session, expires_at)
         self._producer.produce(self._topic, value, key, on_delivery=delivered)
         return self._producer
 
