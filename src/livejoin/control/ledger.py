@@ -18,14 +18,18 @@ from livejoin.control import leader_heartbeat
 from livejoin.control.own_topics import COMPACTED, OwnTopics
 from livejoin.core import spec, status_rows
 from livejoin.core.names import Names
-from livejoin.core.outbox import EndedGeneration, LogLine, OutboxItem, Reply, row_id
 from livejoin.core.state import (
     GENERATION_KEY,
     STATE_KEY,
     STATUS_KEY,
+    EndedGeneration,
+    LogLine,
+    OutboxItem,
+    Reply,
     State,
     format_error,
     from_json,
+    row_id,
     to_json,
 )
 from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable

@@ -21,7 +21,7 @@ from confluent_kafka import (
 
 from livejoin.core import spec
 from livejoin.core.names import Names
-from livejoin.core.outbox import row_id
+from livejoin.core.state import row_id
 from livejoin.core.tokens import EndedSessions, Token
 from livejoin.errors import LivejoinError
 from livejoin.kafka.cluster import Kafka
