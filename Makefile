@@ -17,8 +17,8 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 	@$(BIN)/livejoin demo
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control runtime kafka config cli app rig locks)
-THIRD := tests/core tests/tables tests/client tests/web tests/docs tests/browser
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control kafka locks)
+THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime browser)
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests

@@ -21,13 +21,12 @@ from livejoin.core.names import Names
 from livejoin.errors import SettingsError
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import processes
-from livejoin.tables.auth import authentication, sessions
+from livejoin.tables.auth import authentication, sessions_and_codes
 from livejoin.tables.auth.audit import Audit
-from livejoin.tables.auth.request_signing import RequestSigner
-from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.auth.sessions_and_codes import SignOutPublisher
 from livejoin.tables.auth.token_follower import TokenFollower
 from livejoin.tables.http.connection_limits import ConnectionLimits
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.http.server import Access, listen, serve
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower, Post
@@ -106,11 +105,13 @@ def run(
     key = (
         b""
         if http.insecure
-        else sessions.load_session_key(processes.state_folder() / settings.name / "session")
+        else sessions_and_codes.load_session_key(
+            processes.state_folder() / settings.name / "session"
+        )
     )
     access = Access(
         authentication.Identities(
-            authentication.TokenRegistry(), sessions.Sessions(key), insecure=http.insecure
+            authentication.TokenRegistry(), sessions_and_codes.Sessions(key), insecure=http.insecure
         ),
         Audit(kafka, names),
         SignOutPublisher(kafka, names),

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from browser import chrome
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.http import server
-from livejoin.tables.http.application import api
+from livejoin.tables.http.server import api
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.live_server import LIMIT_S, RunningServer, run_server

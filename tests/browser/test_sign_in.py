@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 
 from browser import chrome
 from browser.looking import says
-from livejoin.tables.auth.identity import CONSOLE
+from livejoin.tables.auth.sessions_and_codes import CONSOLE
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.auth_fixture import AuthFixture

@@ -18,8 +18,8 @@ import structlog
 from typer.testing import CliRunner
 
 from livejoin.cli import main
+from livejoin.cli.text import escape_unprintable
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escape_unprintable
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import run_server
 from tables.samples import chunk, final, live

@@ -28,7 +28,7 @@ from livejoin.errors import (
     TookTooLong,
     Unreachable,
 )
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket as live_socket
 from rig.running import until

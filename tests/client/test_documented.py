@@ -11,7 +11,7 @@ import pytest
 
 from livejoin import client
 from livejoin.client import async_connection, connection
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer
 from tables.live_server import RunningServer
 from tables.samples import final, live
 

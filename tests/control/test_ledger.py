@@ -27,7 +27,7 @@ from livejoin.core.state import (
 )
 from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, read_to_end
+from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
 
 GENERATION = Generation(7, Choice("users", "accounts"), 1.0)

@@ -15,10 +15,9 @@ from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import poll_batch
+from livejoin.kafka.records import poll_batch
 from livejoin.tables.auth import access_topics
-from livejoin.tables.auth.request_signing import RequestSigner
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 

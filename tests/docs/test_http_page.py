@@ -8,7 +8,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from livejoin.tables.http import filters, openapi, query, topic_browser
+from livejoin.tables.http import filters, query, topic_browser
+from livejoin.tables.http.routes import openapi_document
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
@@ -34,7 +35,7 @@ def shown() -> Iterator[RunningServer]:
 def test_every_path_is_on_the_page_and_no_other() -> None:
     described = {
         f"{verb.upper()} {path}"
-        for path, item in openapi.document()["paths"].items()
+        for path, item in openapi_document()["paths"].items()
         for verb in item
     }
     assert set(re.findall(r"\| `((?:GET|POST|DELETE) [^`]+)` \|", PAGE)) == described

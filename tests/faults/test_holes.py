@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import poll_batch
+from livejoin.kafka.records import poll_batch
 from rig import oracle
 from rig.running import running, until
 

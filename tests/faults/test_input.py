@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from livejoin.core import changelog as rows
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import poll_batch
+from livejoin.kafka.records import poll_batch
 from livejoin.tables.live import frames
 from rig import comparing, figures, oracle
 from rig.produce import Producers

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition
 from livejoin.core import changelog as rows
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from livejoin.runtime.broker import free_port
 from rig import figures
 from rig.running import COLD, alive, descendants, until

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from livejoin import redaction
 from livejoin.errors import SettingsError
 from livejoin.kafka import properties
-from livejoin.kafka.properties import table
-from livejoin.kafka.properties.login import MECHANISMS
+from livejoin.kafka import property_table as table
+from livejoin.kafka.login import MECHANISMS
 from rig.authority import Authority
 
 SERVERS = {"bootstrap.servers": "kafka:9092"}

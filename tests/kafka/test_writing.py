@@ -5,8 +5,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
-from livejoin.kafka.reading import read_to_end
-from livejoin.kafka.writing import write
+from livejoin.kafka.records import read_to_end, write
 
 
 def _values(kafka: Kafka, topic: str) -> list[bytes]:

@@ -18,7 +18,7 @@ from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, read_to_end
+from livejoin.kafka.records import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver

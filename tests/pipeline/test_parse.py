@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 
 from livejoin.core import spec
-from livejoin.pipeline import parse, strict_json
+from livejoin.pipeline import parse
 from livejoin.pipeline.spark_driver import SparkDriver
 from rig import oracle
 
@@ -111,7 +111,7 @@ def test_every_kind_of_value(session: SparkDriver, source: str) -> None:
 def test_random_objects_intact_and_damaged(session: SparkDriver, source: str) -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
-    names = [column.name for column in strict_json.FIELDS] + ["other", "userid"]
+    names = [column.name for column in parse.FIELDS] + ["other", "userid"]
     values = []
     for _ in range(3000):
         pairs = [(dice.choice(names), dice.choice(CELLS[:-11])) for _ in range(dice.randrange(6))]
@@ -149,5 +149,5 @@ def test_deep_nesting_does_not_overflow_the_stack(session: SparkDriver) -> None:
     # the oracle's own parser does not go this deep
     deep = b"1".join((b'{"x": ' + b"[" * 997, b"]" * 997 + b"}"))
     (ignored, wrong) = parsed(session, "users", [deep, deep.replace(b'"x"', b'"age"')])
-    assert ignored.row.asDict() == dict.fromkeys(column.name for column in strict_json.FIELDS)
+    assert ignored.row.asDict() == dict.fromkeys(column.name for column in parse.FIELDS)
     assert wrong.reason.startswith("age: expected int64, got [[[[")

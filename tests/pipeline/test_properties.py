@@ -1,6 +1,6 @@
 """The table of Kafka properties against the Java client inside Spark."""
 
-from livejoin.kafka.properties import table
+from livejoin.kafka import property_table as table
 from livejoin.pipeline.spark_driver import SparkDriver
 
 

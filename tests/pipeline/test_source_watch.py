@@ -18,7 +18,7 @@ from livejoin.errors import GenerationUnrecoverable, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
-from livejoin.pipeline.catch_up import CatchUp, ReplayRange
+from livejoin.pipeline.offsets import CatchUp, ReplayRange
 from rig.running import until
 
 EARLIEST = {"users": "earliest", "accounts": "earliest"}
@@ -154,7 +154,7 @@ def test_a_run_resumes_after_the_last_committed_batch(one: SourcePair) -> None:
     generation = one.generation
     topics = source_watch.source_topics(one.kafka, generation)
     reached = {one.users: {0: 2, 1: 0}}
-    found = source_watch.resume_offsets(one.kafka, generation, topics, reached)
+    found = positions.resume_offsets(one.kafka, generation, topics, reached)
     assert found == {"users": {0: 2, 1: 0}, "accounts": {0: 0, 1: 0}}
 
 
@@ -162,9 +162,9 @@ def test_a_live_generation_needs_its_checkpoint(one: SourcePair) -> None:
     generation = one.generation
     topics = source_watch.source_topics(one.kafka, generation)
     with pytest.raises(GenerationUnrecoverable, match="its checkpoint is missing"):
-        source_watch.resume_offsets(one.kafka, generation, topics, None)
+        positions.resume_offsets(one.kafka, generation, topics, None)
     building = replace(generation, ready_at=None)
-    assert source_watch.resume_offsets(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
+    assert positions.resume_offsets(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
 
 
 def test_records_deleted_before_they_were_read_are_reported(one: SourcePair) -> None:
@@ -176,9 +176,9 @@ def test_records_deleted_before_they_were_read_are_reported(one: SourcePair) -> 
     with pytest.raises(
         GenerationUnrecoverable, match=r"records 3 to 6 of partition 0 of topic .* were deleted"
     ):
-        source_watch.resume_offsets(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
+        positions.resume_offsets(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
     assert (
-        source_watch.resume_offsets(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0]
+        positions.resume_offsets(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0]
         == 7
     )
 

@@ -12,7 +12,7 @@ import pytest
 
 from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
-from livejoin.kafka.reading import Record
+from livejoin.kafka.records import Record
 from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.generation_tables import DATA_TABLES, GenerationTables
 from livejoin.tables.ingest.store import Delta

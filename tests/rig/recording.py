@@ -21,7 +21,7 @@ from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import poll_batch
+from livejoin.kafka.records import poll_batch
 from livejoin.runtime import broker
 from livejoin.tables.auth import access_topics
 from rig.produce import Producers

@@ -9,7 +9,7 @@ from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, read_to_end
+from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
 from rig.world import World
 

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 
 from livejoin.core import changelog
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from rig import oracle
 from rig.produce import Producers
 from rig.running import Running, alive, running, until

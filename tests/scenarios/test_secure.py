@@ -26,9 +26,9 @@ from livejoin import app, client
 from livejoin.core.names import Names
 from livejoin.errors import AskError
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from livejoin.runtime import processes
-from livejoin.tables.auth import identity, sessions
+from livejoin.tables.auth import sessions_and_codes
 from livejoin.tables.auth.access_topics import (
     create_first_tokens,
     create_topics,
@@ -260,8 +260,8 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     first, second = servers
     tokens.run("list")  # the topics are there
     until(partial(answers, first, "livez"), "it answers")
-    key = sessions.load_session_key(processes.state_folder() / NAME / "session")
-    browser = Browser(sessions.Sessions(key).start(identity.CONSOLE))
+    key = sessions_and_codes.load_session_key(processes.state_folder() / NAME / "session")
+    browser = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
     until(partial(browser.known, first), "the console's session counts")
     assert tokens.run("revoke", "console")["state"].startswith("revoked before ")
     for server in servers:
@@ -271,7 +271,7 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     until(partial(browser.refused, second), "it is over after a restart")
     (listed,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
     assert listed["state"].startswith("revoked before ")
-    later = Browser(sessions.Sessions(key).start(identity.CONSOLE))
+    later = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
     assert later.known(first)
 
 

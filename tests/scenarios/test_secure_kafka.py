@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from livejoin.runtime.broker import free_port
 from rig.authority import Authority
 from rig.provider import provider

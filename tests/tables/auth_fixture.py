@@ -10,8 +10,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
 from livejoin.tables.auth.audit import Audit, Row
 from livejoin.tables.auth.authentication import Identities, TokenRegistry
-from livejoin.tables.auth.sessions import Sessions
-from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.auth.sessions_and_codes import Sessions, SignOutPublisher
 from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.http.server import Access
 

@@ -23,14 +23,12 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import origin_check
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities, TokenRegistry
-from livejoin.tables.auth.request_signing import RequestSigner
-from livejoin.tables.auth.sessions import Sessions
+from livejoin.tables.auth.sessions_and_codes import Sessions, SignOutPublisher
 from livejoin.tables.auth.sign_in_routes import SignInRoutes
-from livejoin.tables.auth.sign_outs import SignOutPublisher
 from livejoin.tables.http import server
-from livejoin.tables.http.application import api
 from livejoin.tables.http.connection_limits import ConnectionLimits
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
+from livejoin.tables.http.server import api
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from livejoin.tables.live.socket import LiveSocket

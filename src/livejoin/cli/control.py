@@ -18,12 +18,11 @@ from livejoin.cli.options import (
     Url,
     UsersTopic,
 )
-from livejoin.cli.text import format_table, print_line
+from livejoin.cli.text import escape_unprintable, format_table, print_line
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.core import control_messages
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escape_unprintable
 
 _LONG_CELL_CHARS = 1000
 _POLL_S = 0.2

@@ -13,11 +13,10 @@ from livejoin import __version__, redaction
 from livejoin.cli import config as cli_settings
 from livejoin.cli import control, doctor, status, tables, tokens, topics
 from livejoin.cli.options import Config, Insecure, Port, help_text
-from livejoin.cli.text import print_line
+from livejoin.cli.text import escape_unprintable, print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
-from livejoin.runtime.terminal import escape_unprintable
 
 cli = typer.Typer(
     no_args_is_help=True,

@@ -11,10 +11,9 @@ import typer
 
 from livejoin.cli.endpoint import endpoint
 from livejoin.cli.options import Output, Url
-from livejoin.cli.text import format_cell
+from livejoin.cli.text import escape_unprintable, format_cell
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.errors import AskError
-from livejoin.runtime.terminal import escape_unprintable
 
 _POLL_S = 1.0
 _VOLATILE = ("sources", "viewers", "capped")  # change constantly

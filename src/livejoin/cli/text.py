@@ -8,9 +8,21 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from livejoin.runtime.terminal import escape_unprintable
-
 _CELL_CHARS = 60
+
+
+def escape_unprintable(text: str, keep: str = "") -> str:
+    """Escape unprintable characters: control and direction characters, lone surrogates.
+
+    Data must not move the cursor or trigger a terminal's functions. Characters in `keep` are not
+    escaped.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 def format_cell(value: Any, max_chars: int = _CELL_CHARS) -> str:

@@ -22,7 +22,7 @@ from livejoin.core.control_records import (
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, LivejoinError, TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.reading import poll_batch, read_to_end
+from livejoin.kafka.records import poll_batch, read_to_end
 from livejoin.kafka.signatures import SignatureVerifier, SignedRecord
 from livejoin.runtime import failpoints
 

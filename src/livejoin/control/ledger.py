@@ -35,7 +35,7 @@ from livejoin.core.state import (
 )
 from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.reading import read_to_end
+from livejoin.kafka.records import read_to_end
 from livejoin.runtime import failpoints
 
 log = structlog.get_logger()

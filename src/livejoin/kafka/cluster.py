@@ -18,8 +18,10 @@ from confluent_kafka.admin import (
 
 from livejoin.core.names import nearest
 from livejoin.errors import TopicUnusable
-from livejoin.kafka.clients import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, KafkaClients
-from livejoin.kafka.errors import (
+from livejoin.kafka.clients import (
+    MAX_RECORD_BYTES,
+    REQUEST_TIMEOUT_S,
+    KafkaClients,
     LeaderNotAvailable,
     TopicExists,
     TopicUnknown,

@@ -2,6 +2,10 @@
 
 A row is serialized to JSON members once, before it enters the state. Changelog records are
 concatenated from these texts.
+
+The streaming query and the history job share the columns and struct fields that are named here. A
+checkpoint's state is stored under these names and types. Renaming a column, or changing the order
+or type of a field, changes the query: raise `join.VERSION` with it.
 """
 
 import functools
@@ -11,9 +15,34 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
-from livejoin.pipeline import parse, schema, strict_json
+from livejoin.pipeline import parse
 
 ColumnFunction = Callable[[Column], Column]
+
+# Columns of the stream before the aggregation, and its grouping key.
+GROUP = "group"  # the join key as a JSON member, or a name per source and partition without a key
+EVENT = "e"  # the record as an event; in the state: the last event of the group
+BOOTSTRAP_ROWS = "kept"  # rows that a record of the bootstrap topic adds to the state
+
+# Further columns of the state.
+USERS = "users"  # all users rows of the group
+ACCOUNTS = "others"  # left join: the latest accounts row; other joins: all of them
+
+# Fields of an event. A row in the state has all of them but the first.
+KEY_PREFIX = "into"  # of the event's own changelog record: `users_ui/`, `rejects_ui/users/`, …
+TS = "ts"
+PARTITION = "partition"
+OFFSET = "offset"
+TEXT = "text"  # JSON members that follow the key's
+
+VERSION_FIELDS = (TS, PARTITION, OFFSET)  # in the order in which versions are compared
+ROW_FIELDS = (*VERSION_FIELDS, TEXT)
+ROW_TYPE = f"struct<{TS}:bigint,{PARTITION}:int,{OFFSET}:bigint,{TEXT}:string>"
+
+# Fields of the bootstrap rows, and of the records that are written.
+BOOTSTRAP_USER, BOOTSTRAP_ACCOUNT = "user", "account"
+BOOTSTRAP_TYPE = f"struct<{BOOTSTRAP_USER}:{ROW_TYPE},{BOOTSTRAP_ACCOUNT}:{ROW_TYPE}>"
+RECORDS_TYPE = "array<struct<key:string,value:string>>"
 
 
 @functools.lru_cache(maxsize=1)
@@ -27,12 +56,12 @@ def event_columns(_session: SparkSession) -> tuple[Column, Column]:
     row, reason, source = F.col("row"), F.col("reason"), F.col("source")
     has_key = row[spec.JOIN_KEY].isNotNull()
     key = F.when(has_key, _json_members(row[spec.JOIN_KEY].alias(spec.JOIN_KEY)))
-    keyless_group = F.concat(F.lit("-"), source, F.lit("-"), schema.PARTITION)
+    keyless_group = F.concat(F.lit("-"), source, F.lit("-"), PARTITION)
     raw_start = F.base64(F.substring("value", 1, parse.REJECT_RAW_BYTES))
     raw = F.translate(raw_start, "\r\n", "").alias("raw")  # Spark breaks base64 into lines
-    position = (schema.PARTITION, schema.OFFSET, schema.TS)
+    position = (PARTITION, OFFSET, TS)
     reject = _json_members("source", "topic", *position, "reason", raw)
-    cells = (row[c.name].alias(c.name) for c in strict_json.FIELDS if c.name != spec.JOIN_KEY)
+    cells = (row[c.name].alias(c.name) for c in parse.FIELDS if c.name != spec.JOIN_KEY)
     comma = F.when(has_key, F.lit(",")).otherwise(F.lit(""))
     text = F.when(reason.isNotNull(), reject).when(
         row.isNotNull(), _json_members(*cells, before=comma)
@@ -41,10 +70,8 @@ def event_columns(_session: SparkSession) -> tuple[Column, Column]:
     for one in spec.SOURCES:
         prefix = prefix.when(row.isNotNull() & (source == one.name), F.lit(_table_prefix(one)))
     prefix = prefix.otherwise(F.concat(F.lit(f"{changelog.TOMBSTONES}/"), source, F.lit("/")))
-    event = F.struct(
-        prefix.alias(schema.KEY_PREFIX), *schema.VERSION_FIELDS, text.alias(schema.TEXT)
-    )
-    return F.coalesce(key, keyless_group).alias(schema.GROUP), event.alias(schema.EVENT)
+    event = F.struct(prefix.alias(KEY_PREFIX), *VERSION_FIELDS, text.alias(TEXT))
+    return F.coalesce(key, keyless_group).alias(GROUP), event.alias(EVENT)
 
 
 def _json_members(*fields: Column | str, before: Column | None = None) -> Column:
@@ -64,12 +91,12 @@ def _table_prefix(source: spec.Source) -> str:
 
 def has_join_key() -> Column:
     """Whether the event has a join key."""
-    return F.col(schema.GROUP).startswith('"')
+    return F.col(GROUP).startswith('"')
 
 
 def stored_row() -> Column:
     """The event as a row of the state."""
-    return F.struct(*(F.col(schema.EVENT)[name] for name in schema.ROW_FIELDS))
+    return F.struct(*(F.col(EVENT)[name] for name in ROW_FIELDS))
 
 
 def row_of_source(source: spec.Source) -> Column:
@@ -79,8 +106,8 @@ def row_of_source(source: spec.Source) -> Column:
 
 def event_from_row(source: spec.Source, row: Column) -> Column:
     """The event of which `row_of_source` returns this row."""
-    prefix = F.lit(_table_prefix(source)).alias(schema.KEY_PREFIX)
-    return F.struct(prefix, *(row[name] for name in schema.ROW_FIELDS))
+    prefix = F.lit(_table_prefix(source)).alias(KEY_PREFIX)
+    return F.struct(prefix, *(row[name] for name in ROW_FIELDS))
 
 
 def is_from_source(source: spec.Source) -> Column:
@@ -90,12 +117,12 @@ def is_from_source(source: spec.Source) -> Column:
 
 def key_prefix() -> Column:
     """The key prefix of the event's own changelog record."""
-    return F.col(f"{schema.EVENT}.{schema.KEY_PREFIX}")
+    return F.col(f"{EVENT}.{KEY_PREFIX}")
 
 
 def position_text(record: Column) -> Column:
     """`partition-offset` of a record, as row ids contain it."""
-    return F.concat(record[schema.PARTITION], F.lit("-"), record[schema.OFFSET])
+    return F.concat(record[PARTITION], F.lit("-"), record[OFFSET])
 
 
 def evaluate_once(value: Column, use: ColumnFunction) -> Column:

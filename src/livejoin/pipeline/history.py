@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from livejoin.core import spec
 from livejoin.kafka.cluster import MAX_RECORD_BYTES
-from livejoin.pipeline import join, parse, schema
+from livejoin.pipeline import events, join, parse
 from livejoin.pipeline.emit import event_record, joined_with_latest
 from livejoin.pipeline.events import (
     event_columns,
@@ -35,7 +35,7 @@ BOOTSTRAP_TOPIC_CONFIG = {  # read by one generation, and deleted with it
 MARK_INTERVAL = 1000  # bootstrap records between two marks, which show the progress
 
 _SEPARATOR = "\x01"  # JSON text cannot contain it
-_ROW_CELLS = len(schema.ROW_FIELDS)
+_ROW_CELLS = len(events.ROW_FIELDS)
 _RECORD_CELLS = 1 + 2 * _ROW_CELLS  # the number of users rows, a users row, an account
 
 # Columns inside the job, and of a decoded bootstrap record.
@@ -46,31 +46,31 @@ _RECORD, _CELLS = "r", "parts"
 def join_history(records: DataFrame, partitions: int, changelog: str, bootstrap: str) -> DataFrame:
     """Records of all sources as Kafka records for both topics: `topic`, `key` and `value`."""
     # The hash is compared first when sorting, since the texts of all groups begin alike.
-    by_key = Window.partitionBy(_KEY_HASH, schema.GROUP)
-    events = parse.parse_records(records).select(*event_columns(records.sparkSession))
+    by_key = Window.partitionBy(_KEY_HASH, events.GROUP)
+    parsed = parse.parse_records(records).select(*event_columns(records.sparkSession))
     # Either the event or the account is null, so the sort does not carry an account twice.
-    account, event = row_of_source(spec.ACCOUNTS), F.col(schema.EVENT)
-    split = events.select(
-        schema.GROUP,
-        F.when(account.isNull(), event).alias(schema.EVENT),
+    account, event = row_of_source(spec.ACCOUNTS), F.col(events.EVENT)
+    split = parsed.select(
+        events.GROUP,
+        F.when(account.isNull(), event).alias(events.EVENT),
         account.alias(_ACCOUNT),
     )
     with_latest = (
-        split.repartition(partitions, schema.GROUP)
-        .withColumn(_KEY_HASH, F.hash(schema.GROUP))
+        split.repartition(partitions, events.GROUP)
+        .withColumn(_KEY_HASH, F.hash(events.GROUP))
         .select(
-            schema.GROUP,
-            F.coalesce(schema.EVENT, event_from_row(spec.ACCOUNTS, F.col(_ACCOUNT))).alias(
-                schema.EVENT
+            events.GROUP,
+            F.coalesce(events.EVENT, event_from_row(spec.ACCOUNTS, F.col(_ACCOUNT))).alias(
+                events.EVENT
             ),
-            F.max(_ACCOUNT).over(by_key).alias(schema.ACCOUNTS),
+            F.max(_ACCOUNT).over(by_key).alias(events.ACCOUNTS),
             # an event with a key that is no account is a users row
-            F.count(schema.EVENT).over(by_key).alias(_USER_COUNT),
+            F.count(events.EVENT).over(by_key).alias(_USER_COUNT),
         )
     )
-    latest = F.col(schema.ACCOUNTS)
+    latest = F.col(events.ACCOUNTS)
     joined = F.when(is_from_source(spec.USERS), joined_with_latest(stored_row(), latest))
-    state = F.struct(F.col(schema.GROUP).alias("key"), _bootstrap_value().alias("value"))
+    state = F.struct(F.col(events.GROUP).alias("key"), _bootstrap_value().alias("value"))
     written = F.array(
         _to_topic(changelog, joined),
         _to_topic(changelog, event_record()),
@@ -86,11 +86,11 @@ def bootstrap_events(stream: DataFrame) -> DataFrame:
     A record without a value adds no rows and only leaves a mark. Such records end the topic.
     """
     columns = _bootstrap_columns(stream.sparkSession)
-    cells, offset = F.col(f"{_RECORD}.{_CELLS}"), F.col(f"{_RECORD}.{schema.OFFSET}")
+    cells, offset = F.col(f"{_RECORD}.{_CELLS}"), F.col(f"{_RECORD}.{events.OFFSET}")
     is_marked = cells.isNull() | (offset % MARK_INTERVAL == 0)
     both = F.array(F.when(cells.isNotNull(), columns.history), F.when(is_marked, columns.mark))
-    events = stream.select(columns.record).select(F.inline(both))
-    return events.where(f"{schema.GROUP} IS NOT NULL")
+    decoded = stream.select(columns.record).select(F.inline(both))
+    return decoded.where(f"{events.GROUP} IS NOT NULL")
 
 
 class _BootstrapColumns(NamedTuple):
@@ -103,44 +103,44 @@ class _BootstrapColumns(NamedTuple):
 def _bootstrap_columns(_session: SparkSession) -> _BootstrapColumns:
     """A decoded bootstrap record and its two possible events. Cached for the reason in `parse`."""
     cells = F.split(F.col("value").cast("string"), _SEPARATOR)
-    position = (schema.PARTITION, schema.OFFSET, F.unix_millis("timestamp").alias(schema.TS))
-    key = F.col("key").cast("string").alias(schema.GROUP)
+    position = (events.PARTITION, events.OFFSET, F.unix_millis("timestamp").alias(events.TS))
+    key = F.col("key").cast("string").alias(events.GROUP)
     decoded = F.struct(key, *position, cells.alias(_CELLS))
     record = F.col(_RECORD)
     user_count, *row_cells = (record[_CELLS][i] for i in range(_RECORD_CELLS))
     user, account = _decode_row(*row_cells[:_ROW_CELLS]), _decode_row(*row_cells[_ROW_CELLS:])
     # The event's position is that of the account that the job has shown, its text the row count.
     history = _event_struct(join.HISTORY_PREFIX, account, user_count)
-    rows = F.struct(user.alias(schema.BOOTSTRAP_USER), account.alias(schema.BOOTSTRAP_ACCOUNT))
+    rows = F.struct(user.alias(events.BOOTSTRAP_USER), account.alias(events.BOOTSTRAP_ACCOUNT))
     null = F.lit(None)
     return _BootstrapColumns(
         decoded.alias(_RECORD),
         F.struct(
-            record[schema.GROUP].alias(schema.GROUP),
-            history.alias(schema.EVENT),
-            rows.alias(schema.BOOTSTRAP_ROWS),
+            record[events.GROUP].alias(events.GROUP),
+            history.alias(events.EVENT),
+            rows.alias(events.BOOTSTRAP_ROWS),
         ),
         F.struct(
-            record[schema.GROUP].alias(schema.GROUP),
+            record[events.GROUP].alias(events.GROUP),
             _event_struct(join.BOOTSTRAP_MARK_PREFIX, record, null.cast("string")).alias(
-                schema.EVENT
+                events.EVENT
             ),
-            null.cast(schema.BOOTSTRAP_TYPE).alias(schema.BOOTSTRAP_ROWS),
+            null.cast(events.BOOTSTRAP_TYPE).alias(events.BOOTSTRAP_ROWS),
         ),
     )
 
 
 def _event_struct(prefix: str, at: Column, text: Column) -> Column:
-    position = (at[name].alias(name) for name in schema.VERSION_FIELDS)
-    return F.struct(F.lit(prefix).alias(schema.KEY_PREFIX), *position, text.alias(schema.TEXT))
+    position = (at[name].alias(name) for name in events.VERSION_FIELDS)
+    return F.struct(F.lit(prefix).alias(events.KEY_PREFIX), *position, text.alias(events.TEXT))
 
 
 def _bootstrap_value() -> Column:
     """The value of an event's bootstrap record; null where other records contain all of it."""
-    user_count, latest = F.col(_USER_COUNT), F.col(schema.ACCOUNTS)
-    event = F.col(schema.EVENT)
-    is_latest = (latest[schema.PARTITION] == event[schema.PARTITION]) & (
-        latest[schema.OFFSET] == event[schema.OFFSET]
+    user_count, latest = F.col(_USER_COUNT), F.col(events.ACCOUNTS)
+    event = F.col(events.EVENT)
+    is_latest = (latest[events.PARTITION] == event[events.PARTITION]) & (
+        latest[events.OFFSET] == event[events.OFFSET]
     )
     no_row = F.lit(_SEPARATOR.join([""] * _ROW_CELLS))
     user = F.when(row_of_source(spec.USERS).isNotNull(), _encode_row(stored_row()))
@@ -159,16 +159,16 @@ def _bootstrap_value() -> Column:
 
 
 def _encode_row(row: Column) -> Column:
-    return F.concat_ws(_SEPARATOR, *(row[name] for name in schema.ROW_FIELDS))
+    return F.concat_ws(_SEPARATOR, *(row[name] for name in events.ROW_FIELDS))
 
 
 def _decode_row(ts: Column, partition: Column, offset: Column, text: Column) -> Column:
     """A row as `_encode_row` wrote it; null where there was none."""
     row = F.struct(
-        ts.cast("bigint").alias(schema.TS),
-        partition.cast("int").alias(schema.PARTITION),
-        offset.cast("bigint").alias(schema.OFFSET),
-        text.alias(schema.TEXT),
+        ts.cast("bigint").alias(events.TS),
+        partition.cast("int").alias(events.PARTITION),
+        offset.cast("bigint").alias(events.OFFSET),
+        text.alias(events.TEXT),
     )
     return F.when(ts != "", row)
 

@@ -17,7 +17,8 @@ from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed, first_line
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline import history, join, kafka_options
+from livejoin.pipeline import history, join
+from livejoin.pipeline.offsets import offsets_json
 from livejoin.pipeline.spark_driver import SparkDriver
 
 log = structlog.get_logger()
@@ -107,7 +108,7 @@ class HistoryJob:
                 names.changelog(number),
                 names.bootstrap(number),
             )
-            options = kafka_options.writer_options(self._kafka)
+            options = self._kafka.spark_writer_options()
             options |= {"kafka.client.id": self._job_group}
             written.write.format("kafka").options(**options).save()
         except Exception as error:  # noqa: BLE001 - raised again by `wait`
@@ -119,11 +120,10 @@ class HistoryJob:
         frames = []
         for source in spec.SOURCES:
             reading = self._generation.sources[source.name]
-            options = kafka_options.reader_options(self._kafka, self._names) | {
-                "groupIdPrefix": self._job_group,
+            options = self._kafka.spark_reader_options(self._job_group) | {
                 "assign": json.dumps({reading.topic: sorted(reading.start)}),
-                "startingOffsets": kafka_options.offsets_json(reading.topic, reading.start),
-                "endingOffsets": kafka_options.offsets_json(reading.topic, reading.after_pins),
+                "startingOffsets": offsets_json(reading.topic, reading.start),
+                "endingOffsets": offsets_json(reading.topic, reading.after_pins),
             }
             frame = spark.read.format("kafka").options(**options).load()
             frames.append(join.source_records(frame, source))

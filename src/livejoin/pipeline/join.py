@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
-from livejoin.pipeline import parse, schema
+from livejoin.pipeline import events, parse
 from livejoin.pipeline.emit import (
     bundled_pairs,
     bundled_with_latest,
@@ -40,9 +40,9 @@ BOOTSTRAP_MARK_PREFIX = f"{changelog.BOOTSTRAP}/"
 
 def source_records(stream: DataFrame, source: spec.Source) -> DataFrame:
     """The records of one source, from a Kafka stream or batch."""
-    ts = F.unix_millis("timestamp").alias(schema.TS)
+    ts = F.unix_millis("timestamp").alias(events.TS)
     name = F.lit(source.name).alias("source")
-    return stream.select(name, "topic", "value", schema.PARTITION, schema.OFFSET, ts)
+    return stream.select(name, "topic", "value", events.PARTITION, events.OFFSET, ts)
 
 
 def union_all(streams: Sequence[DataFrame]) -> DataFrame:
@@ -64,11 +64,11 @@ def changelog_records(
         bootstrap is not None,
         (changelog.BUNDLE_MIN_ROWS, changelog.BUNDLE_MAX_ROWS),
     )
-    events = parse.parse_records(records).select(*event_columns(records.sparkSession))
+    parsed = parse.parse_records(records).select(*event_columns(records.sparkSession))
     if bootstrap is not None:
-        no_rows = F.lit(None).cast(bootstrap.schema[schema.BOOTSTRAP_ROWS].dataType)
-        events = events.withColumn(schema.BOOTSTRAP_ROWS, no_rows).unionByName(bootstrap)
-    return events.groupBy(schema.GROUP).agg(*columns.aggregates).select(columns.records)
+        no_rows = F.lit(None).cast(bootstrap.schema[events.BOOTSTRAP_ROWS].dataType)
+        parsed = parsed.withColumn(events.BOOTSTRAP_ROWS, no_rows).unionByName(bootstrap)
+    return parsed.groupBy(events.GROUP).agg(*columns.aggregates).select(columns.records)
 
 
 class _Columns(NamedTuple):
@@ -87,36 +87,36 @@ def _columns(
     """The aggregation's columns, the same for all topics. Cached for the reason in `parse`."""
     user, account = row_of_source(spec.USERS), row_of_source(spec.ACCOUNTS)
     if with_bootstrap:
-        rows = schema.BOOTSTRAP_ROWS
-        user = F.coalesce(user, F.col(f"{rows}.{schema.BOOTSTRAP_USER}"))
-        account = F.coalesce(account, F.col(f"{rows}.{schema.BOOTSTRAP_ACCOUNT}"))
+        rows = events.BOOTSTRAP_ROWS
+        user = F.coalesce(user, F.col(f"{rows}.{events.BOOTSTRAP_USER}"))
+        account = F.coalesce(account, F.col(f"{rows}.{events.BOOTSTRAP_ACCOUNT}"))
     accounts = F.max(account) if join == "left" else F.collect_list(account)
     # A users event changes its own row, an accounts event all rows of its user, others none.
     touched = F.when(is_from_source(spec.USERS), F.array(stored_row())).when(
-        is_from_source(spec.ACCOUNTS), F.col(schema.USERS)
+        is_from_source(spec.ACCOUNTS), F.col(events.USERS)
     )
     if with_bootstrap:
         touched = touched.when(_is_history(), _rows_changed_since_history())
     if join == "left":
-        latest = F.col(schema.ACCOUNTS)
+        latest = F.col(events.ACCOUNTS)
         changed = F.transform(touched, lambda user: joined_with_latest(user, latest))
         changed = F.coalesce(bundled_with_latest(), changed)
     else:
         new = F.when(is_from_source(spec.ACCOUNTS), F.array(stored_row())).otherwise(
-            F.col(schema.ACCOUNTS)
+            F.col(events.ACCOUNTS)
         )
         outer = join == "left_outer"
         changed = F.flatten(F.transform(touched, lambda user: joined_pairs(user, new, outer=outer)))
         changed = F.coalesce(bundled_pairs(outer=outer), changed)
-    no_records = F.array().cast(schema.RECORDS_TYPE)
+    no_records = F.array().cast(events.RECORDS_TYPE)
     own = F.array(event_record())
     if with_bootstrap:
         own = F.when(_is_history(), no_records).otherwise(own)
     return _Columns(
         (
-            F.collect_list(user).alias(schema.USERS),
-            accounts.alias(schema.ACCOUNTS),
-            F.last(schema.EVENT).alias(schema.EVENT),
+            F.collect_list(user).alias(events.USERS),
+            accounts.alias(events.ACCOUNTS),
+            F.last(events.EVENT).alias(events.EVENT),
         ),
         F.inline(F.concat(F.coalesce(changed, no_records), own)),
     )
@@ -133,9 +133,9 @@ def _rows_changed_since_history() -> Column:
     there are more rows by now, the newer ones were joined without that account. If there is a newer
     account, the row that this event has added does not show it yet.
     """
-    users, account, event = F.col(schema.USERS), F.col(schema.ACCOUNTS), F.col(schema.EVENT)
-    same_account = account[schema.PARTITION].eqNullSafe(event[schema.PARTITION]) & account[
-        schema.OFFSET
-    ].eqNullSafe(event[schema.OFFSET])
-    more_rows = F.size(users) > event[schema.TEXT].cast("int")
+    users, account, event = F.col(events.USERS), F.col(events.ACCOUNTS), F.col(events.EVENT)
+    same_account = account[events.PARTITION].eqNullSafe(event[events.PARTITION]) & account[
+        events.OFFSET
+    ].eqNullSafe(event[events.OFFSET])
+    more_rows = F.size(users) > event[events.TEXT].cast("int")
     return F.when(more_rows, users).when(~same_account, F.slice(users, -1, 1))

@@ -14,12 +14,11 @@ from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
-from livejoin.kafka.reading import read_to_end
-from livejoin.kafka.writing import write
+from livejoin.kafka.records import read_to_end, write
 from livejoin.pipeline import history, offsets, source_watch
-from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from livejoin.pipeline.checkpoints import CommittedOffsets
 from livejoin.pipeline.history_job import HistoryJob
+from livejoin.pipeline.offsets import CatchUp, ReplayRange
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.warm_up import BatchWarmUp
 from livejoin.runtime import failpoints
@@ -99,7 +98,7 @@ class Pipeline:
         if more := source_watch.with_new_partitions(generation, topics):
             return more
         committed = checkpoints.committed_offsets(generation.checkpoint)
-        starts = source_watch.resume_offsets(self._kafka, generation, topics, committed)
+        starts = offsets.resume_offsets(self._kafka, generation, topics, committed)
         if committed == {}:
             # killed in its first batch: Spark refuses such a checkpoint, and it contains nothing
             checkpoints.reset(generation.checkpoint)

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -21,9 +22,10 @@ from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 from livejoin.kafka.cluster import Kafka
-from livejoin.pipeline import history, join, kafka_options, query_errors
+from livejoin.pipeline import history, join
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
 from livejoin.pipeline.history_job import HistoryJob
+from livejoin.pipeline.offsets import offsets_json
 from livejoin.pipeline.spark_driver import SparkDriver
 
 _WATCH_S = 0.5
@@ -32,6 +34,15 @@ _MIN_BATCH_S = 5  # Spark's minimum for Real-time Mode
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+# the lost task and its stage, and the package of the exception class
+_TASK_PREFIX = re.compile(r"^.*\(TID \d+\) \([^)]*\): |^(?:[a-z0-9]+\.)+(?=[A-Z]\w+: )")
+# an error from reading a checkpoint contains one of these, or the checkpoint's path
+_CHECKPOINT_SIGNS = (
+    "STATE_STORE",
+    "STATE_DIRECTORY",
+    "StateSchemaCompatibilityChecker",
+    "HDFSMetadataLog",
 )
 
 
@@ -124,7 +135,7 @@ class Queries:
             query = self._start_query(changes, number, str(number), folder, self.batch_s)
         except (PySparkException, Py4JError) as error:
             checkpoint = self.checkpoints.path(generation.checkpoint)
-            raise query_errors.from_spark_error(error, checkpoint) from error
+            raise _from_spark_error(error, checkpoint) from error
         except OSError as error:
             raise QueryFailed(f"Spark's JVM exited: {first_line(error)}") from error
         with self._lock:
@@ -220,7 +231,7 @@ class Queries:
             return QueryFailed(f"Spark does not answer: {first_line(lost)}")
         if error is None:
             return QueryFailed("it stopped")
-        return query_errors.from_spark_error(error, self.checkpoints.path(generation), trace)
+        return _from_spark_error(error, self.checkpoints.path(generation), trace)
 
     def _stack_trace(self, query: StreamingQuery) -> str:
         """The stack trace of a query's error with its causes, which pyspark leaves out."""
@@ -246,16 +257,16 @@ class Queries:
         return join.changelog_records(join.union_all(streams), generation.choice, bootstrap)
 
     def _source_stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
-        options = kafka_options.reader_options(self._kafka, self._names) | {
+        options = self._kafka.spark_reader_options(self._names.group("pipeline")) | {
             "subscribe": topic,
-            "startingOffsets": kafka_options.offsets_json(topic, start),
+            "startingOffsets": offsets_json(topic, start),
         }
         return spark.readStream.format("kafka").options(**options).load()
 
     def _start_query(
         self, changes: DataFrame, generation: int, name: str, checkpoint: str, batch_s: int
     ) -> StreamingQuery:
-        options = kafka_options.writer_options(self._kafka) | {
+        options = self._kafka.spark_writer_options() | {
             "topic": self._names.changelog(generation),
             "checkpointLocation": self.checkpoints.path(checkpoint),
         }
@@ -279,6 +290,19 @@ def _completed_batches(query: StreamingQuery) -> int:
     """Number of batches that have ended."""
     if not query.isActive:
         error = query.exception()
-        raise QueryFailed(query_errors.short_cause(error) if error else "it stopped")
+        raise QueryFailed(_short_cause(error) if error else "it stopped")
     progress = query.lastProgress
     return 0 if progress is None else int(progress["batchId"]) + 1
+
+
+def _from_spark_error(error: Exception, checkpoint: str, trace: str = "") -> LivejoinError:
+    """A query's error: unrecoverable if its checkpoint cannot be read, else retriable."""
+    text = f"{error}{trace}"
+    if any(sign in text for sign in (checkpoint, *_CHECKPOINT_SIGNS)):
+        return GenerationUnrecoverable(f"its checkpoint cannot be used: {_short_cause(error)}")
+    return QueryFailed(_short_cause(error))
+
+
+def _short_cause(error: Exception) -> str:
+    """The error's cause in one line, without task and package."""
+    return _TASK_PREFIX.sub("", _TASK_PREFIX.sub("", first_line(error)))

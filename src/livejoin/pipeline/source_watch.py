@@ -5,14 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from confluent_kafka.admin import OffsetSpec
-
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicUnusable
+from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic
-from livejoin.kafka.errors import topic_not_authorized, topic_not_found
-from livejoin.pipeline.checkpoints import CommittedOffsets
 
 _CHECK_S = 5.0
 
@@ -79,32 +76,6 @@ def check_own_topics(kafka: Kafka, names: Names, generation: Generation) -> None
             f'not authorized to write topic "{changelog}"',
             hint="Grant livejoin's Kafka user WRITE on it; livejoin retries.",
         )
-
-
-def resume_offsets(
-    kafka: Kafka,
-    generation: Generation,
-    topics: Mapping[str, Topic],
-    committed: CommittedOffsets | None,
-) -> dict[str, dict[int, int]]:
-    """Offsets at which its query continues, by source; an error if records after them are lost."""
-    if committed is None and generation.ready_at is not None:
-        raise GenerationUnrecoverable("its checkpoint is missing")
-    first = kafka.offsets(topics.values(), OffsetSpec.earliest())
-    starts = {}
-    for source, reading in generation.sources.items():
-        committed_ends = (committed or {}).get(reading.topic, {})
-        # new partitions are read from their beginning
-        at = {p: committed_ends.get(p, reading.start.get(p, 0)) for p in topics[source].partitions}
-        for partition, offset in first[reading.topic].items():
-            if offset > at[partition]:
-                lost = f"{at[partition]} to {offset - 1}"
-                where = f'partition {partition} of topic "{reading.topic}"'
-                raise GenerationUnrecoverable(
-                    f"records {lost} of {where} were deleted before they were read"
-                )
-        starts[source] = at
-    return starts
 
 
 def with_new_partitions(

@@ -25,7 +25,6 @@ from livejoin.config.sections import SparkSettings
 from livejoin.errors import MachineError, QueryFailed, first_line
 from livejoin.kafka import properties
 from livejoin.runtime import jars, processes
-from livejoin.runtime.class_archive import archive_path, jvm_options
 
 log = structlog.get_logger()
 
@@ -74,7 +73,7 @@ _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress":
 
 def class_archive(java: str) -> Path:
     """Path of the archive of Spark's loaded classes."""
-    return archive_path("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
+    return jars.archive_path("spark", java, *(_SPARK_HOME / "jars").glob("*.jar"))
 
 
 class SparkDriver:
@@ -219,7 +218,7 @@ class SparkDriver:
 
     def _conf(self, java: str) -> dict[str, str]:
         settings, given = self._settings, properties.reveal(self._settings.conf)
-        archive = jvm_options(class_archive(java), make=self._archive_classes)
+        archive = jars.archive_options(class_archive(java), make=self._archive_classes)
         conf = _DEFAULTS | {
             "spark.master": settings.master,
             "spark.jars": ",".join(map(str, jars.jars("spark"))),

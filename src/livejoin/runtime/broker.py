@@ -12,7 +12,6 @@ from pathlib import Path
 from livejoin.errors import BrokerStartFailed, KafkaUnavailable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
 from livejoin.runtime import jars, processes
-from livejoin.runtime.class_archive import archive_path, jvm_options
 
 _START_S = 60  # takes 3 s on an idle machine
 _JVM_OPTIONS = (
@@ -45,7 +44,7 @@ def embedded_broker(
         settings = _write_server_properties(folder, port, free_port(), more or {})
         files, java = jars.jars("broker"), processes.find_java()
         classpath = os.pathsep.join(map(str, files))
-        shared = jvm_options(class_archive(java), make=archive_classes)
+        shared = jars.archive_options(class_archive(java), make=archive_classes)
         _format_storage(
             [java, *([] if archive_classes else shared), "-cp", classpath], settings, folder
         )
@@ -80,7 +79,7 @@ def embedded_broker(
 
 def class_archive(java: str) -> Path:
     """Path of the archive of the broker's loaded classes."""
-    return archive_path("broker", java, *jars.jars("broker"))
+    return jars.archive_path("broker", java, *jars.jars("broker"))
 
 
 def free_port() -> int:

@@ -4,6 +4,9 @@ A further group, an identity provider, is for tests only.
 
 Apache Ivy, which is part of the pyspark wheel, resolves their coordinates. `jars.lock` contains the
 sha256 of each. It is checked before a jar enters the cache, so later starts resolve nothing.
+
+Class data sharing archives belong to one Java and one set of jars. With one, a JVM starts in half
+the time.
 """
 
 import hashlib
@@ -38,6 +41,7 @@ WANTED: tuple[tuple[Group, str, bool], ...] = (
     ("oidc", "no.nav.security:mock-oauth2-server:6.0.2", True),
 )
 _RESOLVE_S = 900  # 50 MB over a slow connection
+_ARCHIVE_VERSION = 2  # increment when the run that creates an archive loads more classes
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,30 @@ def lock(*groups: Group) -> None:
                 for coordinate, file in sorted(found.items())
             ]
     LOCK.write_text("# made by `make lock`: group, coordinate, sha256\n" + "\n".join(lines) + "\n")
+
+
+def archive_path(kind: str, java: str, *files: Path) -> Path:
+    """Path of the class archive for this Java and these jars; it may not exist.
+
+    The JVM itself checks that an archive matches, and ignores one that does not.
+    """
+    java = str(Path(java).resolve())
+    parts = [
+        str(_ARCHIVE_VERSION),
+        java,
+        *(f"{file} {file.stat().st_size}" for file in sorted(files)),
+    ]
+    fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return processes.cache_folder() / "classes" / f"{kind}-{fingerprint}.jsa"
+
+
+def archive_options(archive: Path, *, make: bool = False) -> list[str]:
+    """JVM options that use a class archive, or create it when the JVM exits."""
+    quiet = "-Xlog:cds=off,cds+dynamic=off,dynamic+cds=off"
+    if make:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        return [f"-XX:ArchiveClassesAtExit={archive}", quiet]
+    return [f"-XX:SharedArchiveFile={archive}", quiet] if archive.exists() else []
 
 
 def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str, Path]:

@@ -9,7 +9,7 @@ import pytest
 from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record
+from livejoin.kafka.records import Record
 from livejoin.tables.auth.audit import Audit, RepeatCounter, audit_row
 from livejoin.tables.auth.token_follower import _decode_audit_row
 from livejoin.tables.ingest.catalog import Catalog

@@ -14,9 +14,8 @@ from livejoin.core.state import Limits
 from livejoin.core.tokens import role_includes
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
-from livejoin.tables.auth.request_signing import RequestSigner
-from livejoin.tables.auth.rights import Rights
-from livejoin.tables.http.control_producer import ControlProducer
+from livejoin.tables.auth.authorization import Rights
+from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.http.routes import ROUTES, ApiRoute
 from livejoin.tables.ingest.catalog import Catalog
 from tables.auth_fixture import AuthFixture

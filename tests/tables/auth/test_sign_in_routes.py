@@ -12,11 +12,15 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core.tokens import EndedSessions, Role, identity_record, session_record
-from livejoin.tables.auth import authentication, one_time_secrets, sessions
+from livejoin.tables.auth import authentication, sessions_and_codes
 from livejoin.tables.auth.authentication import TokenRegistry
-from livejoin.tables.auth.identity import CONSOLE, Identity, Unauthenticated
-from livejoin.tables.auth.one_time_secrets import OneTimeSecrets
-from livejoin.tables.auth.sessions import Sessions
+from livejoin.tables.auth.sessions_and_codes import (
+    CONSOLE,
+    Identity,
+    OneTimeSecrets,
+    Sessions,
+    Unauthenticated,
+)
 from livejoin.tables.ingest.catalog import Catalog
 from tables.auth_fixture import AuthFixture
 from tables.live_server import HttpResponse, RunningServer, run_server
@@ -302,9 +306,9 @@ def test_one_time_secrets_expire() -> None:
 def test_the_number_of_one_time_secrets_is_bounded() -> None:
     made = OneTimeSecrets(30, lambda: 0.0)
     first = made.issue(CONSOLE)
-    for _ in range(one_time_secrets._MAX_ISSUED):
+    for _ in range(sessions_and_codes._MAX_ISSUED):
         made.issue(CONSOLE)
-    assert len(made._issued) == one_time_secrets._MAX_ISSUED
+    assert len(made._issued) == sessions_and_codes._MAX_ISSUED
     assert made.redeem(first) is None
 
 
@@ -461,9 +465,9 @@ def test_a_session_of_an_older_format_has_ended() -> None:
 
 def test_the_key_is_created_once_and_readable_by_this_user_only(tmp_path: Path) -> None:
     file = tmp_path / "state" / "session"
-    made = sessions.load_session_key(file)
+    made = sessions_and_codes.load_session_key(file)
     assert len(made) == 32
-    assert sessions.load_session_key(file) == made
+    assert sessions_and_codes.load_session_key(file) == made
     assert file.stat().st_mode & 0o777 == 0o600
     assert list(file.parent.iterdir()) == [file]
 
@@ -472,8 +476,8 @@ def test_a_key_that_cannot_be_stored_is_temporary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert len(sessions.load_session_key(tmp_path / "file" / "session")) == 32
+    assert len(sessions_and_codes.load_session_key(tmp_path / "file" / "session")) == 32
     (tmp_path / "short").write_bytes(b"x")
-    assert len(sessions.load_session_key(tmp_path / "short")) == 32
+    assert len(sessions_and_codes.load_session_key(tmp_path / "short")) == 32
     said = re.findall("sessions will end with this process", capsys.readouterr().out)
     assert len(said) == 2

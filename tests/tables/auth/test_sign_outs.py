@@ -7,8 +7,8 @@ import pytest
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.auth import access_topics, sign_outs
-from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.auth import access_topics, sessions_and_codes
+from livejoin.tables.auth.sessions_and_codes import SignOutPublisher
 
 
 def _until() -> float:
@@ -42,7 +42,7 @@ def test_a_sign_out_waits_for_the_topic_and_does_not_create_it(kafka: Kafka) -> 
 def test_an_unreachable_broker_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sign_outs, "_WAIT_S", 0.5)
+    monkeypatch.setattr(sessions_and_codes, "_PUBLISH_WAIT_S", 0.5)
     publisher = SignOutPublisher(Kafka({"bootstrap.servers": "127.0.0.1:1"}), Names("nobody"))
     publisher.on_topic_ready()
     assert asyncio.run(publisher.publish("a", _until())) == "Kafka does not answer"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Topic
-from livejoin.kafka.reading import OffsetRange
+from livejoin.kafka.records import OffsetRange
 from livejoin.tables.http import topic_browser
 from livejoin.tables.http.topic_rows import (
     PeekedMessage,

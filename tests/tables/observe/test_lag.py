@@ -16,7 +16,7 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import State
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Topic
-from livejoin.kafka.reading import OffsetRange, PartitionId
+from livejoin.kafka.records import OffsetRange, PartitionId
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.read_progress import max_positions, positions_of, read_offsets
 from livejoin.tables.observe import lag

@@ -13,8 +13,7 @@ from livejoin.core.names import Names
 from livejoin.core.tokens import Token
 from livejoin.errors import AskError, NewerFormat
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import read_to_end
-from livejoin.kafka.writing import write
+from livejoin.kafka.records import read_to_end, write
 
 _WRITE_S = 10
 _SECRET_BYTES = 32

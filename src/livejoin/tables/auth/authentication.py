@@ -6,9 +6,16 @@ from dataclasses import dataclass, field, replace
 
 from livejoin.core import tokens
 from livejoin.core.tokens import Token
-from livejoin.tables.auth.identity import ANONYMOUS, CONSOLE, Identity, Unauthenticated
-from livejoin.tables.auth.one_time_secrets import CODE_LIFETIME_S, TICKET_LIFETIME_S, OneTimeSecrets
-from livejoin.tables.auth.sessions import Sessions
+from livejoin.tables.auth.sessions_and_codes import (
+    ANONYMOUS,
+    CODE_LIFETIME_S,
+    CONSOLE,
+    TICKET_LIFETIME_S,
+    Identity,
+    OneTimeSecrets,
+    Sessions,
+    Unauthenticated,
+)
 
 
 @dataclass

@@ -10,10 +10,14 @@ from starlette.responses import JSONResponse, Response
 
 from livejoin.tables.auth.audit import Audit, audit_row
 from livejoin.tables.auth.authentication import Identities
-from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
-from livejoin.tables.auth.middleware import AccessDenied, cookie_name, read_cookie, set_cookie
+from livejoin.tables.auth.authorization import AccessDenied, cookie_name, read_cookie, set_cookie
 from livejoin.tables.auth.origin_check import AllowedOrigins, client_address
-from livejoin.tables.auth.sign_outs import SignOutPublisher
+from livejoin.tables.auth.sessions_and_codes import (
+    ANONYMOUS,
+    Identity,
+    SignOutPublisher,
+    Unauthenticated,
+)
 from livejoin.tables.http.json_bodies import problem, read_json_body
 
 _MAX_BYTES = 4096

@@ -25,9 +25,9 @@ from livejoin.core.state import row_id
 from livejoin.core.tokens import EndedSessions, Token
 from livejoin.errors import LivejoinError
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.reading import Record, poll_batch, read_to_end, to_record
+from livejoin.kafka.records import Record, poll_batch, read_to_end, to_record
 from livejoin.tables.auth import access_topics
-from livejoin.tables.auth.request_signing import RequestSigner
+from livejoin.tables.http.control_requests import RequestSigner
 from livejoin.tables.http.server import Access
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import Post, tail_position

@@ -14,13 +14,12 @@ from starlette.staticfiles import StaticFiles
 
 from livejoin.core import control_messages, spec
 from livejoin.core.tokens import role_includes
-from livejoin.tables.auth.middleware import check_role
+from livejoin.tables.auth.authorization import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
 from livejoin.tables.http import query, row_formats
-from livejoin.tables.http.control_routes import ControlRoutes
-from livejoin.tables.http.json_schemas import Json
-from livejoin.tables.http.snapshots import SnapshotReader
-from livejoin.tables.http.table_route import table_response
+from livejoin.tables.http.control_requests import ControlRoutes
+from livejoin.tables.http.json_bodies import Json
+from livejoin.tables.http.table_route import SnapshotReader, table_response
 from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS

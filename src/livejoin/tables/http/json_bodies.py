@@ -1,8 +1,32 @@
-"""JSON request bodies, and error responses as application/problem+json (RFC 9457)."""
+"""The JSON bodies of the HTTP API: reads requests, writes errors, has the schemas of all.
+
+Errors are application/problem+json (RFC 9457). The schemas are derived from the tables and fields
+of the core.
+"""
+
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+
+from livejoin.core import control_messages, spec
+from livejoin.core.tokens import ROLES
+
+Json = dict[str, Any]
+
+_TYPES: dict[str, Json] = {
+    "string": {"type": ["string", "null"]},
+    "int64": {"type": ["integer", "null"], "format": "int64"},
+    "double": {"type": ["number", "null"]},
+    "timestamp": {"type": ["string", "null"], "format": "date-time"},
+}
+TEXT: Json = {"type": "string"}
+COUNT: Json = {"type": "integer", "minimum": 0}
+_BOOLEAN: Json = {"type": "boolean"}
+_NULLABLE_INTEGER: Json = {"type": ["integer", "null"]}
+_TIME: Json = _TYPES["timestamp"]
+_NULLABLE_STRING: Json = _TYPES["string"]
 
 
 async def read_json_body(
@@ -27,3 +51,148 @@ def problem(status: int, title: str, detail: str, **more: object) -> JSONRespons
     """Return an error response with the reason in `detail`."""
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
     return JSONResponse(body, status, media_type="application/problem+json")
+
+
+def ref(name: str) -> Json:
+    """Return a reference to a named schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def _row_schema(columns: tuple[spec.Column, ...]) -> Json:
+    """Return the schema of a row; no column is required, as a query may select some."""
+    return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
+
+
+def _with_checks(shape: Json) -> Json:
+    """Add the optional results of each check."""
+    checks = _list(_object(name=TEXT, why=TEXT, required=_BOOLEAN, ok=_BOOLEAN))
+    return {**shape, "properties": {**shape["properties"], "checks": checks}}
+
+
+def _row_schema_name(table: str) -> str:
+    return f"Row_{table}"
+
+
+def schemas() -> Json:
+    """Return all schemas by name."""
+    status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
+    generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without `_id`
+    counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
+    behind = _object(
+        **counts["properties"],
+        lag={**_NULLABLE_INTEGER, "description": "unread records"},
+        behind={
+            "type": ["number", "null"],
+            "description": "age of the oldest unread record, in seconds",
+        },
+    )
+    error = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
+    return {
+        "Problem": {
+            **error,
+            "description": "An error: what is wrong and what to do (RFC 9457).",
+        },
+        **{
+            _row_schema_name(name): _row_schema(table.columns)
+            for name, table in spec.ALL_TABLES.items()
+        },
+        "Table": _object(
+            table={"enum": list(spec.ALL_TABLES)},
+            generation=_NULLABLE_INTEGER,
+            seq=COUNT,
+            total={**COUNT, "description": "rows after the filter, before limit and offset"},
+            rows=_list({"anyOf": [ref(_row_schema_name(name)) for name in spec.ALL_TABLES]}),
+        ),
+        "Tables": _object(
+            generation=_NULLABLE_INTEGER,
+            seq=COUNT,
+            tables=_list(
+                _object(
+                    name=TEXT,
+                    rows=COUNT,
+                    columns=_list(_object(name=TEXT, type={"enum": list(_TYPES)})),
+                )
+            ),
+        ),
+        "Status": _object(
+            **status,
+            viewers=COUNT,
+            stale={**_NULLABLE_STRING, "description": "why the rows may be stale"},
+            sources=_object(**{source.name: counts for source in spec.SOURCES}),
+            capped={
+                "type": "object",
+                "description": "tables at the `max_rows` limit: number of rows and oldest `_ts`",
+                "additionalProperties": _object(
+                    rows=COUNT, **{"from": {"type": "integer", "description": "ms"}}
+                ),
+            },
+        ),
+        "Figures": _object(
+            generation=_NULLABLE_INTEGER,
+            seq=COUNT,
+            viewers=COUNT,
+            sources=_object(**{source.name: behind for source in spec.SOURCES}),
+            matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
+            lagTrouble={**_NULLABLE_STRING, "description": "why the lag is unknown"},
+            standbyUntil={
+                **_NULLABLE_INTEGER,
+                "description": "ms; null: no standby, or kept indefinitely",
+            },
+            standbySeconds={"type": ["number", "null"], "description": "seconds until then"},
+            sparkUi={**_NULLABLE_STRING, "description": "URL of Spark's web UI"},
+        ),
+        "Generations": _object(generations=_list(_row_schema(generation))),
+        "Topics": _object(
+            total=COUNT,
+            topics=_list(
+                _object(
+                    name=TEXT,
+                    kind={"enum": ["data", "control", "livejoin"]},
+                    partitions=COUNT,
+                    records=_NULLABLE_INTEGER,
+                    newest=_TIME,
+                    trouble={**_NULLABLE_STRING, "description": "why the topic could not be read"},
+                )
+            ),
+        ),
+        "Peek": _object(
+            topic=TEXT,
+            complete={"type": "boolean", "description": "false: the time limit was reached first"},
+            messages=_list(
+                _object(
+                    partition=COUNT,
+                    offset=COUNT,
+                    timestamp=_TIME,
+                    key=_NULLABLE_STRING,
+                    value=_NULLABLE_STRING,
+                    valueBytes=_NULLABLE_INTEGER,
+                    parsed={"type": ["object", "null"]},
+                    reason=_NULLABLE_STRING,
+                )
+            ),
+        ),
+        "Outcome": _object(
+            offset=COUNT, outcome=TEXT, reason=_NULLABLE_STRING, generation=_NULLABLE_INTEGER
+        ),
+        "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
+        "ControlMessage": control_messages.MESSAGE_SCHEMA,
+        "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
+        "SignIn": {
+            "type": "object",
+            "description": "exactly one of these properties",
+            "properties": {"token": TEXT, "code": TEXT, "renew": {"const": True}},
+        },
+        "Code": _object(code=TEXT),
+        "Ticket": _object(ticket=TEXT),
+        "Alive": _object(status={"const": "alive"}, version=TEXT),
+        "Ready": _with_checks(_object(status={"const": "ready"}, generation={"type": "integer"})),
+        "NotReady": _with_checks(error),
+    }

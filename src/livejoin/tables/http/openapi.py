@@ -1,18 +1,22 @@
-"""The OpenAPI 3.1 document of the HTTP API. Tests compare it with the responses."""
+"""The OpenAPI 3.1 document of the HTTP API, and the parts of its operations.
+
+The table of routes has the operations themselves. Tests compare the document with the responses.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 from livejoin import __version__
-from livejoin.tables.http.json_schemas import Json, schemas
-from livejoin.tables.http.routes import ROUTES
+from livejoin.core import spec
+from livejoin.tables.http.json_bodies import COUNT, TEXT, Json, ref, schemas
+from livejoin.tables.http.row_formats import FORMATS
+from livejoin.tables.http.table_route import GENERATION_HEADER, SEQ_HEADER, TOTAL_HEADER
 
 _SECURITY: Json = {"token": {"type": "http", "scheme": "bearer"}}
 
 
-def document() -> Json:
-    """Return the document."""
-    paths: Json = {}
-    for route in ROUTES:
-        if route.operation is not None:
-            paths.setdefault(route.path, {})[route.method.lower()] = route.operation
+def document(paths: Json) -> Json:
+    """Return the document; `paths` has the operations by path and method."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -25,3 +29,126 @@ def document() -> Json:
         "security": [{"token": []}],
         "components": {"schemas": schemas(), "securitySchemes": _SECURITY},
     }
+
+
+def response(description: str, content: str | Json, media_type: str = "application/json") -> Json:
+    """Return a response; its content is a schema or the name of one."""
+    schema = ref(content) if isinstance(content, str) else content
+    return {"description": description, "content": {media_type: {"schema": schema}}}
+
+
+def ok(description: str, content: str | Json, media_type: str = "application/json") -> Json:
+    """Return the response of status 200, by its status."""
+    return {"200": response(description, content, media_type)}
+
+
+def problem(description: str, schema: str = "Problem") -> Json:
+    """Return an error response."""
+    return response(description, schema, "application/problem+json")
+
+
+# Any route may respond with these; see `auth/authorization.py` and `auth/origin_check.py`.
+_DENIED = {
+    "401": problem("no valid token or session"),
+    "403": problem("insufficient role, or a Host or Origin that is not allowed"),
+}
+BAD_REQUEST = {"400": problem("a parameter is unknown or invalid")}
+KAFKA_UNAVAILABLE = {"503": problem("Kafka is unavailable")}
+TOKENS_UNREAD = {"503": problem("the tokens have not been loaded yet")}
+_NOT_JSON = {"415": problem("the content-type is not application/json")}
+CONTROL_ERRORS = {
+    "413": problem("the message is too large"),
+    **_NOT_JSON,
+    "422": problem("the message was rejected; nothing has changed"),
+    **KAFKA_UNAVAILABLE,
+}
+SIGN_IN_ERRORS = {
+    "400": problem("the body is not a valid request"),
+    "413": problem("the body is too large"),
+    **_NOT_JSON,
+    **TOKENS_UNREAD,
+}
+CONTROL_OUTCOME = {
+    **ok("The outcome.", "Outcome"),
+    "202": response("Written to the control topic; not decided yet.", "Outcome"),
+}
+
+
+def operation(  # noqa: PLR0913 - one argument per part of an operation
+    name: str,
+    summary: str,
+    success: Json,
+    others: Json | None = None,
+    *,
+    parameters: Sequence[Json] = (),
+    body: Json | None = None,
+) -> Json:
+    """Return an operation; responses are by status, `body` is the schema of the request body."""
+    content = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {
+        "operationId": name,
+        "summary": summary,
+        **({"requestBody": content} if body else {}),
+        "responses": {**success, **_DENIED, **(others or {})},
+        **({"parameters": list(parameters)} if parameters else {}),
+    }
+
+
+def query_parameter(name: str, description: str, schema: Json, example: Any) -> Json:
+    """Return a parameter of the query."""
+    where = {"in": "query", "name": name, "description": description}
+    return {**where, "schema": schema, "example": example}
+
+
+def path_parameter(name: str, description: str, schema: Json, example: str) -> Json:
+    """Return a parameter of the path."""
+    return {**query_parameter(name, description, schema, example), "in": "path", "required": True}
+
+
+def table_query() -> Json:
+    """Return the operation of a table query."""
+    rows = {
+        "description": "The rows, streamed.",
+        "headers": {
+            "etag": {"description": "for If-None-Match", "schema": TEXT},
+            GENERATION_HEADER: {"description": "live generation, if any", "schema": COUNT},
+            SEQ_HEADER: {
+                "description": "offset up to which its changelog was read",
+                "schema": COUNT,
+            },
+            TOTAL_HEADER: {"description": "rows after the filter", "schema": COUNT},
+        },
+        "content": {
+            form.media_type: {"schema": ref("Table")} if name == "json" else {}
+            for name, form in FORMATS.items()
+        },
+    }
+    parameters = [
+        path_parameter(
+            "name",
+            "table name; audit requires operator",
+            {"enum": list(spec.ALL_TABLES)},
+            spec.FINAL,
+        ),
+        query_parameter("format", "default: json", {"enum": list(FORMATS)}, "json"),
+        query_parameter("columns", "comma-separated names; default: all", TEXT, "userId,age"),
+        query_parameter(
+            "filter", "see docs/http.md", TEXT, 'age>=30 and (name~"ad" or _ts is null)'
+        ),
+        query_parameter("sort", "comma-separated columns, - for descending", TEXT, "-age,name"),
+        query_parameter("limit", "maximum number of rows", COUNT, 10),
+        query_parameter("offset", "number of rows to skip", COUNT, 0),
+        {
+            "in": "header",
+            "name": "If-None-Match",
+            "description": "etag of an earlier response; 304 if nothing has changed",
+            "schema": TEXT,
+        },
+    ]
+    others = {
+        "304": {"description": "not modified"},
+        **BAD_REQUEST,
+        "404": problem("no such table"),
+    }
+    summary = "Rows of a table, filtered, sorted and paged."
+    return operation("getTable", summary, {"200": rows}, others, parameters=parameters)

@@ -10,16 +10,17 @@ from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from livejoin.tables.auth.rights import RouteRule
+from livejoin.tables.auth.authorization import RouteRule
 from livejoin.tables.http.handlers import Handlers
-from livejoin.tables.http.json_schemas import TEXT, Json, ref
-from livejoin.tables.http.operations import (
+from livejoin.tables.http.json_bodies import TEXT, Json, ref
+from livejoin.tables.http.openapi import (
     BAD_REQUEST,
     CONTROL_ERRORS,
     CONTROL_OUTCOME,
     KAFKA_UNAVAILABLE,
     SIGN_IN_ERRORS,
     TOKENS_UNREAD,
+    document,
     ok,
     operation,
     path_parameter,
@@ -262,3 +263,12 @@ ROUTES = (
     ),
     ApiRoute("SOCKET", "/api/v1/live", "viewer", lambda to: to.live.serve),
 )
+
+
+def openapi_document() -> Json:
+    """Return the OpenAPI document of all routes."""
+    paths: Json = {}
+    for route in ROUTES:
+        if route.operation is not None:
+            paths.setdefault(route.path, {})[route.method.lower()] = route.operation
+    return document(paths)

@@ -17,9 +17,9 @@ from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, format_error, from_json
 from livejoin.errors import KafkaUnavailable, LivejoinError
+from livejoin.kafka.clients import topic_not_authorized
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
-from livejoin.kafka.errors import topic_not_authorized
-from livejoin.kafka.reading import BatchReader, ReaderEvents, split_by_size
+from livejoin.kafka.records import BatchReader, ReaderEvents, split_by_size
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.changelog_assignment import ChangelogAssignment
 from livejoin.tables.ingest.decode import RawRecord, decode_chunk

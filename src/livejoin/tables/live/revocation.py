@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from livejoin.tables.auth.authentication import Identities
-from livejoin.tables.auth.identity import Identity
+from livejoin.tables.auth.sessions_and_codes import Identity
 
 CLOSE_UNAUTHORIZED = 4401  # a WebSocket close code
 _CLOSE_TIMEOUT_S = 2.0  # for the client to read what is being sent

@@ -12,14 +12,40 @@ from typing import NamedTuple
 from urllib.parse import urlparse
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties import jaas
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-_OAUTH, _EXTENSIONS = jaas.OAUTH, jaas.EXTENSIONS
-_HANDLER = f"{jaas.PACKAGE}.oauthbearer.OAuthBearerLoginCallbackHandler"
-_HANDLERS = ("", _HANDLER, f"{jaas.PACKAGE}.oauthbearer.secured.OAuthBearerLoginCallbackHandler")
+_OAUTH = "sasl.oauthbearer."
+_EXTENSIONS = f"{_OAUTH}extensions"
+_PACKAGE = "org.apache.kafka.common.security"
+_HANDLER = f"{_PACKAGE}.oauthbearer.OAuthBearerLoginCallbackHandler"
+_HANDLERS = ("", _HANDLER, f"{_PACKAGE}.oauthbearer.secured.OAuthBearerLoginCallbackHandler")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+_MODULES = {
+    "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_PACKAGE}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_PACKAGE}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
+}
+# The property of each JAAS option.
+_JAAS_OPTIONS = {
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "clientId": f"{_OAUTH}client.id",
+    "clientSecret": f"{_OAUTH}client.secret",
+    "scope": f"{_OAUTH}scope",
+    "ssl.truststore.certificates": "https.ca.pem",
+    "ssl.truststore.location": "https.ca.location",
+}
+_IGNORED_JAAS_OPTIONS = ("ssl.truststore.type", "ssl.truststore.password", "ssl.protocol")
+_JAAS_START = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?P<flag>required|requisite|sufficient|optional)\b", re.IGNORECASE
+)
+_JAAS_OPTION = re.compile(
+    r"""\s*(?P<name>[\w.]+)\s*=\s*(?:"(?P<double>(?:\\.|[^"\\])*)"|'(?P<single>(?:\\.|[^'\\])*)'|(?P<bare>[^\s;"']+))"""
+)
+_JAAS_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 class PropertySets(NamedTuple):
@@ -50,7 +76,7 @@ class Login:
 
 def merge_jaas(given: Mapping[str, str]) -> dict[str, str]:
     """A block with the properties of its JAAS configuration."""
-    from_jaas = jaas.parse_jaas(given.get("sasl.jaas.config", ""))
+    from_jaas = _parse_jaas(given.get("sasl.jaas.config", ""))
     for name, value in from_jaas.items():
         if given.get(name, value) != value:
             raise SettingsError(f"kafka: {name} and sasl.jaas.config contradict each other")
@@ -114,7 +140,7 @@ def as_properties(login: Login, provider_ca: str) -> PropertySets:
         own = {"sasl.username": login.username, "sasl.password": login.password}
         options = {"username": login.username, "password": login.password}
         return PropertySets(
-            same | own, same | {"sasl.jaas.config": jaas.format_jaas(login.mechanism, options)}
+            same | own, same | {"sasl.jaas.config": _format_jaas(login.mechanism, options)}
         )
     subject = {f"{_OAUTH}sub.claim.name": login.subject} if login.subject else {}
     same |= {f"{_OAUTH}token.endpoint.url": login.token_url, **subject}
@@ -139,7 +165,7 @@ def as_properties(login: Login, provider_ca: str) -> PropertySets:
         **(trusted if provider_ca else {}),
     }
     java = {
-        "sasl.jaas.config": jaas.format_jaas(login.mechanism, options),
+        "sasl.jaas.config": _format_jaas(login.mechanism, options),
         "sasl.login.callback.handler.class": _HANDLER,
     }
     return PropertySets(same | {name: value for name, value in own.items() if value}, same | java)
@@ -180,7 +206,7 @@ def _mechanism(given: Mapping[str, str]) -> str:
 def _require(given: Mapping[str, str], mechanism: str, *names: str) -> list[str]:
     for name in names:
         if not given.get(name):
-            in_jaas = [option for option, known in jaas.OPTIONS.items() if known == name]
+            in_jaas = [option for option, known in _JAAS_OPTIONS.items() if known == name]
             also = f" (or {in_jaas[0]} in sasl.jaas.config)" if in_jaas else ""
             raise SettingsError(f"kafka: {mechanism} needs {name}{also}")
     return [given[name] for name in names]
@@ -202,3 +228,49 @@ def _extensions(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         if not re.fullmatch(r"[A-Za-z]+", name) or name == "auth" or "," in value:
             raise SettingsError(f"kafka: {name!r} cannot be an extension of OAUTHBEARER")
     return tuple(sorted(found.items()))
+
+
+def _parse_jaas(jaas: str) -> dict[str, str]:
+    """The properties of a JAAS configuration."""
+    if not jaas.strip():
+        return {}
+    malformed = SettingsError(
+        "kafka: sasl.jaas.config cannot be parsed",
+        hint='Write it like `org…PlainLoginModule required username="…" password="…";`.',
+    )
+    if (begin := _JAAS_START.match(jaas)) is None:
+        raise malformed
+    module = begin["module"]
+    mechanisms = [mechanism for mechanism, known in _MODULES.items() if known == module]
+    if not mechanisms:
+        known = ", ".join(name.rpartition(".")[2] for name in dict.fromkeys(_MODULES.values()))
+        raise SettingsError(
+            f"kafka: sasl.jaas.config names {module}, which is not supported",
+            hint=f"Use one of {known} of {_PACKAGE}.",
+        )
+    # the module of SCRAM has two mechanisms
+    found = {"sasl.mechanism": mechanisms[0]} if len(mechanisms) == 1 else {}
+    at = begin.end()
+    while option := _JAAS_OPTION.match(jaas, at):
+        at, name = option.end(), option["name"]
+        value = option["double"] or option["single"] or option["bare"] or ""
+        value = re.sub(r"\\(.)", lambda found: _JAAS_ESCAPES.get(found[1], found[1]), value)
+        if name.startswith("extension_"):
+            found[f"{_EXTENSIONS}.{name.removeprefix('extension_')}"] = value
+        elif name in _JAAS_OPTIONS:
+            found[_JAAS_OPTIONS[name]] = value
+        elif name not in _IGNORED_JAAS_OPTIONS:
+            raise SettingsError(f"kafka: sasl.jaas.config has the unknown option {name}")
+    if jaas[at:].strip() not in (";", ""):
+        raise malformed
+    return found
+
+
+def _format_jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    """A JAAS configuration; empty options are left out."""
+    pairs = " ".join(f'{name}="{_escape_jaas(value)}"' for name, value in options.items() if value)
+    return f"{_MODULES[mechanism]} required {pairs};"
+
+
+def _escape_jaas(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -2,7 +2,7 @@
 
 from confluent_kafka import Message
 
-from livejoin.kafka.reading import split_by_size
+from livejoin.kafka.records import split_by_size
 
 MIB = 1 << 20
 

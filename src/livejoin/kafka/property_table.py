@@ -146,17 +146,3 @@ KNOWN = frozenset().union(
     BOTH, RENAMED, RENAMED.values(), ALIASES, JAVA_ONLY, LIBRDKAFKA_ONLY, MANAGED, [START], LOGIN,
     CERTIFICATES, REFUSED,
 )  # fmt: skip
-
-
-def canonical_name(key: str) -> str:
-    """A property's name as in the table: environment variables have underscores for dots."""
-    for prefix in EXTENSIONS:
-        if key.lower().startswith(prefix) and len(key) > len(prefix):
-            return EXTENSION_PREFIX + key[len(prefix) :]
-    name = key.lower()
-    return name if name == "log_level" else name.replace("_", ".")
-
-
-def is_secret(name: str) -> bool:
-    """Whether a property's value must not be shown."""
-    return canonical_name(name) in SECRET

@@ -1,28 +1,67 @@
-"""ASGI middleware that authenticates each request and checks the role its route requires."""
+"""ASGI middleware that authenticates each request and checks the role its route requires.
 
+A request that no route matches requires operator.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from livejoin.core.tokens import Role, role_includes
 from livejoin.tables.auth.audit import Audit, Row, audit_row
 from livejoin.tables.auth.authentication import Identities
-from livejoin.tables.auth.identity import ANONYMOUS, Identity, Unauthenticated
 from livejoin.tables.auth.origin_check import (
     AllowedOrigins,
     client_address,
     deny_websocket,
     request_line,
 )
-from livejoin.tables.auth.rights import Rights
-from livejoin.tables.auth.sessions import SESSION_IDLE_S
+from livejoin.tables.auth.sessions_and_codes import (
+    ANONYMOUS,
+    SESSION_IDLE_S,
+    Identity,
+    Unauthenticated,
+)
 from livejoin.tables.http.json_bodies import problem
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+RequiredRole = Role | Literal["public"]
+Method = Literal["GET", "POST", "DELETE", "SOCKET"]  # SOCKET: a WebSocket; GET includes HEAD
+
+
+@dataclass(frozen=True)
+class RouteRule:
+    """The role that one route requires."""
+
+    method: Method
+    path: str
+    role: RequiredRole
+    role_with_query: RequiredRole | None = field(default=None, kw_only=True)  # None: the same
+    folder: bool = field(default=False, kw_only=True)  # includes everything below the path
+
+
+class Rights:
+    """Decides by the rules of all routes."""
+
+    def __init__(self, rules: Iterable[RouteRule]) -> None:
+        self._rules = [(rule, compile_path(rule.path)[0]) for rule in rules]
+
+    def required_role(self, method: str, path: str, query: bytes = b"") -> RequiredRole:
+        """Return the role that a request requires."""
+        method = "GET" if method == "HEAD" else method
+        for rule, pattern in self._rules:
+            below = rule.folder and path.startswith(f"{rule.path}/")
+            if rule.method == method and (below or pattern.match(path)):
+                return rule.role_with_query or rule.role if query else rule.role
+        return "operator"
 
 
 class Caller(NamedTuple):

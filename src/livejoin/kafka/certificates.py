@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import Certificate, load_pem_x509_certificates
 
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties.login import PropertySets
+from livejoin.kafka.login import PropertySets
 
 _PEM = "-----BEGIN "
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")

@@ -1,30 +1,27 @@
 """Kafka's client properties: one block, in Java's or librdkafka's names, for both libraries.
 
 `client_properties` is the entry point. Unknown properties are errors that suggest the nearest name.
+`read_file` reads `client.properties` files as Java does.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
 
 from livejoin import redaction
 from livejoin.core.names import nearest
 from livejoin.errors import SettingsError
-from livejoin.kafka.properties import certificates, login, table
-from livejoin.kafka.properties.properties_file import read_file
-from livejoin.kafka.properties.table import EXTENSION_PREFIX, canonical_name, is_secret
-from livejoin.kafka.properties.values import Values, reveal
-
-__all__ = [
-    "ClientProperties",
-    "Values",
-    "canonical_name",
-    "client_properties",
-    "is_secret",
-    "read_file",
-    "reveal",
-]
+from livejoin.kafka import certificates, login, property_table
 
 _CASE_INSENSITIVE = ("security.protocol", "sasl.mechanism")
+_ESCAPE_SEQUENCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+
+Values = Mapping[str, str | SecretStr]  # secrets do not print
 
 
 @dataclass(frozen=True)
@@ -57,12 +54,50 @@ def client_properties(given: Mapping[str, str]) -> ClientProperties:
     return ClientProperties(rdkafka, java, _jvm_options(who), tuple(_warnings(named, who)))
 
 
+def read_file(path: Path) -> dict[str, str]:
+    """The properties of a file; the last of duplicate keys counts."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SettingsError(
+            f"kafka_file: {path} cannot be read: {why}", hint="Name a file of client properties."
+        ) from error
+    found = {}
+    for line in _logical_lines(text):
+        key, value = _KEY.findall(line)[0]
+        found[canonical_name(_unescape(key))] = _unescape(value)
+    return found
+
+
+def reveal(values: Values) -> dict[str, str]:
+    """The values with their secrets as plain text."""
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in values.items()
+    }
+
+
+def canonical_name(key: str) -> str:
+    """A property's name as in the table: environment variables have underscores for dots."""
+    for prefix in property_table.EXTENSIONS:
+        if key.lower().startswith(prefix) and len(key) > len(prefix):
+            return property_table.EXTENSION_PREFIX + key[len(prefix) :]
+    name = key.lower()
+    return name if name == "log_level" else name.replace("_", ".")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value must not be shown."""
+    return canonical_name(name) in property_table.SECRET
+
+
 def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in given.items():
         canonical = canonical_name(key)
         _check_known(canonical)
-        name = table.ALIASES.get(canonical, canonical)
+        name = property_table.ALIASES.get(canonical, canonical)
         normalized = value.upper() if name in _CASE_INSENSITIVE else value
         if found.get(name, normalized) != normalized:
             raise SettingsError(f"kafka: {name} is set twice, with different values")
@@ -71,12 +106,12 @@ def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_known(name: str) -> None:
-    for refused, why in table.REFUSED.items():
+    for refused, why in property_table.REFUSED.items():
         if name == refused or (refused.endswith(".") and name.startswith(refused)):
             raise SettingsError(f"kafka.{name}: {why}")
-    if name in table.KNOWN or name.startswith(EXTENSION_PREFIX):
+    if name in property_table.KNOWN or name.startswith(property_table.EXTENSION_PREFIX):
         return
-    close = nearest(name, table.KNOWN)
+    close = nearest(name, property_table.KNOWN)
     raise SettingsError(
         f"kafka.{name} is not a Kafka client property"
         + (f": did you mean {close}?" if close else "")
@@ -85,14 +120,14 @@ def _check_known(name: str) -> None:
 
 def _target_names(name: str) -> tuple[str, str]:
     """A property's name for librdkafka and for Java; empty where it is not passed on."""
-    if name in table.BOTH:
+    if name in property_table.BOTH:
         return name, name
-    for java, rdkafka in table.RENAMED.items():
+    for java, rdkafka in property_table.RENAMED.items():
         if name in (java, rdkafka):
             return rdkafka, java
-    if name in table.JAVA_ONLY:
+    if name in property_table.JAVA_ONLY:
         return "", name
-    return (name, "") if name in table.LIBRDKAFKA_ONLY else ("", "")
+    return (name, "") if name in property_table.LIBRDKAFKA_ONLY else ("", "")
 
 
 def _jvm_options(who: login.Login) -> tuple[str, ...]:
@@ -120,8 +155,34 @@ def _secrets(
 def _warnings(named: Mapping[str, str], who: login.Login) -> list[str]:
     found = [
         f"kafka.{name} is ignored: livejoin sets it itself"
-        for name in sorted(table.MANAGED & named.keys())
+        for name in sorted(property_table.MANAGED & named.keys())
     ]
     if who.protocol == "SASL_PLAINTEXT":
         found.append("kafka: with SASL_PLAINTEXT passwords and data travel unencrypted")
     return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """A backslash at the end continues a line."""
+    continued = ""
+    for line in text.splitlines():
+        line = continued + line.lstrip()  # noqa: PLW2901
+        if not continued and line.startswith(("#", "!")):
+            continue
+        trailing = len(line) - len(line.rstrip("\\"))
+        if trailing % 2:
+            continued = line[:-1]
+            continue
+        continued = ""
+        if line:
+            yield line
+    if continued:
+        yield continued
+
+
+def _unescape(text: str) -> str:
+    def one(found: re.Match[str]) -> str:
+        it = found[1]
+        return chr(int(it[1:], 16)) if len(it) > 1 else _ESCAPES.get(it, it)
+
+    return _ESCAPE_SEQUENCE.sub(one, text)

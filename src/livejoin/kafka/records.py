@@ -1,4 +1,7 @@
-"""Reads topics: records as they arrive, to the end, or only the last of each partition."""
+"""Reads and writes records.
+
+Read: as they arrive, to the end, or only the last of each partition. Written: until acknowledged.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,8 +11,8 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
-from livejoin.kafka.errors import from_kafka_error
+from livejoin.kafka.clients import from_kafka_error
+from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
 
 # Errors after which a partition is not read any more; librdkafka retries all others itself. Names
 # with an underscore are librdkafka's own errors, not private.
@@ -28,6 +31,9 @@ _GATHER_VISIBLE_S = 0.005  # of records that viewers wait for
 _RATE_WINDOW_S = 0.1
 _SPLIT_BYTES = 4 << 20  # 100,000 rows in bundles, or several times 10,000 single records
 _HIGH_RATE_PER_S = 2000
+_QUEUE_POLL_S = 0.1  # while the queue of records to write is full
+
+KeyValue = tuple[bytes, bytes | None]  # key and value
 
 
 class Record(NamedTuple):
@@ -239,3 +245,32 @@ def to_record(message: Message) -> Record:
     return Record(
         message.topic() or "", message.offset() or 0, message.key() or b"", message.value() or b""
     )
+
+
+def write(kafka: Kafka, topic: str, records: Iterable[KeyValue], limit_s: float) -> None:
+    """Write records in order; KafkaUnavailable unless all are acknowledged in time."""
+    until = time.monotonic() + limit_s
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    limits = {"message.timeout.ms": limit_s * 1000, "message.max.bytes": MAX_RECORD_BYTES}
+    producer = kafka.producer(**limits)
+    try:
+        for key, value in records:
+            while True:
+                try:
+                    producer.produce(topic, value, key, on_delivery=delivered)
+                    break
+                except BufferError:  # the queue is full
+                    if time.monotonic() > until:
+                        raise
+                    producer.poll(_QUEUE_POLL_S)
+        unanswered = producer.flush(max(0.0, until - time.monotonic()) + 1)
+    except (KafkaException, BufferError) as error:
+        raise KafkaUnavailable(f'topic "{topic}" cannot be written: {error}') from error
+    if errors or unanswered:
+        why = errors[0].str() if errors else "no answer"
+        raise KafkaUnavailable(f'topic "{topic}" cannot be written: {why}')

@@ -1,9 +1,12 @@
-"""Sessions of signed-in callers: signed cookies, their lifetimes, the signing key.
+"""Identities of callers, and what they sign in with: sessions, one-time codes and tickets.
 
 Sessions are signed, not stored, so they survive a restart of the server. Only the sessions that
-were ended early are stored.
+were ended early are stored: sign-outs are published to the access topic, for all servers and those
+started later. Codes sign a browser in and tickets open a WebSocket; both live in memory, for a
+short time, and can be used once.
 """
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -13,23 +16,62 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from livejoin.core import tokens
+from livejoin.core.names import Names
 from livejoin.core.tokens import EndedSessions, Role
-from livejoin.tables.auth.identity import CONSOLE, Identity, Unauthenticated
+from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
 
 SESSION_IDLE_S = 12 * 3600  # after the last renewal
-
 SESSION_MAX_S = 30 * 86400  # after the sign-in, however often it is renewed
-
 CONSOLE_MAX_S = 86400  # the same for the console identity, which has no token to revoke
+CODE_LIFETIME_S = 300
+TICKET_LIFETIME_S = 30
 
 _KEY_BYTES = 32
+_SECRET_BYTES = 32
+_MAX_ISSUED = 10_000  # outstanding codes, and as many tickets
+_PUBLISH_WAIT_S = 10.0
+_DELIVERY_TIMEOUT_S = 300  # a sign-out is lost after a longer Kafka outage
+_MAX_PENDING = 1000  # sign-outs kept until the topic exists
+
+DeliveryCallback = Callable[[KafkaError | None, Message], None]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An authenticated caller. Times are seconds since 1970."""
+
+    id: str
+    role: Role
+    label: str = ""
+    expires_at: float | None = None
+    session: str = ""  # id of the session, if any; renewals keep it
+    signed_in_at: float | None = None  # start of that session
+
+    @property
+    def display_name(self) -> str:
+        """Return the label, or the id where there is none."""
+        return self.label or self.id
+
+
+ANONYMOUS = Identity("anybody", "operator")  # every caller of a server without authentication
+CONSOLE = Identity(tokens.CONSOLE, "operator")  # signed in by the printed URL
+
+
+class Unauthenticated(Exception):
+    """The caller's credentials are invalid; `retriable` if they cannot be checked yet."""
+
+    def __init__(self, why: str, *, retriable: bool = False) -> None:
+        super().__init__(why)
+        self.retriable = retriable
 
 
 @dataclass(frozen=True)
@@ -149,3 +191,83 @@ def _create_key_file(file: Path) -> None:
         temporary.flush()
         with contextlib.suppress(FileExistsError):
             os.link(temporary.name, file)
+
+
+@dataclass
+class OneTimeSecrets:
+    """Short-lived secrets that can be used once."""
+
+    lifetime_s: float
+    clock: Callable[[], float] = time.monotonic
+    _issued: dict[str, tuple[float, Identity]] = field(default_factory=dict)
+
+    def issue(self, identity: Identity) -> str:
+        """Issue a secret for an identity."""
+        now = self.clock()
+        while self._issued and (
+            len(self._issued) >= _MAX_ISSUED or next(iter(self._issued.values()))[0] < now
+        ):
+            del self._issued[next(iter(self._issued))]  # in order of expiry
+        text = secrets.token_urlsafe(_SECRET_BYTES)
+        self._issued[tokens.hash_token(text)] = now + self.lifetime_s, identity
+        return text
+
+    def redeem(self, text: str) -> Identity | None:
+        """Return the identity of a valid secret, and invalidate it."""
+        expires_at, identity = self._issued.pop(tokens.hash_token(text), (0.0, None))
+        return identity if self.clock() < expires_at else None
+
+
+class SignOutPublisher:
+    """Writes sign-outs asynchronously. Used on the event loop only."""
+
+    def __init__(self, kafka: Kafka, names: Names) -> None:
+        self._kafka = kafka
+        self._topic = names.access
+        self._producer: Producer | None = None
+        self._topic_ready = False
+        self._pending: list[tuple[str, float]] = []
+
+    def on_topic_ready(self) -> None:
+        """Write the pending sign-outs, now that the topic exists."""
+        self._topic_ready = True
+        pending, self._pending = self._pending, []
+        for session, expires_at in pending:
+            self._write(session, expires_at, _log_failure)
+
+    async def publish(self, session: str, expires_at: float) -> str:
+        """Publish the end of a session; return why that failed so far, or an empty string."""
+        if not self._topic_ready:  # a write could auto-create the topic with wrong settings
+            self._pending = [*self._pending[1 - _MAX_PENDING :], (session, expires_at)]
+            return f"topic {self._topic} does not exist yet: has an orchestrator been started?"
+        outcome: list[str] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            outcome.append(error.str() if error else "")
+            _log_failure(error, message)
+
+        try:
+            producer = self._write(session, expires_at, delivered)
+            await asyncio.to_thread(producer.flush, _PUBLISH_WAIT_S)
+        except (KafkaException, BufferError) as error:
+            return str(error)
+        return outcome[0] if outcome else "Kafka does not answer"
+
+    def _write(self, session: str, expires_at: float, delivered: DeliveryCallback) -> Producer:
+        if self._producer is None:
+            self._producer = self._kafka.producer(
+                **{"message.timeout.ms": _DELIVERY_TIMEOUT_S * 1000}
+            )
+        key, value = tokens.session_record(session, expires_at)
+        self._producer.produce(self._topic, value, key, on_delivery=delivered)
+        return self._producer
+
+    def close(self, limit_s: float) -> None:
+        """Write everything that is left, within a time limit."""
+        if self._producer is not None and self._producer.flush(limit_s):
+            log.error("a sign-out was not published before shutdown", topic=self._topic)
+
+
+def _log_failure(error: KafkaError | None, _message: Message) -> None:
+    if error is not None:
+        log.error("a sign-out could not be published to other servers", why=error.str())
