@@ -11,8 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.outbox import EndedGeneration, LogLine, OutboxItem, Reply
-from livejoin.core.state import State, from_json, to_json
+from livejoin.core.state import (
+    EndedGeneration,
+    LogLine,
+    OutboxItem,
+    Reply,
+    State,
+    from_json,
+    to_json,
+)
 from livejoin.errors import GenerationUnrecoverable, LeadershipLost, TopicUnusable
 
 FINGERPRINT = "fake"

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from livejoin.cli import main
 from livejoin.cli.output import format_cell, format_table
-from livejoin.core import control_schema, spec
+from livejoin.core import control_messages, spec
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
@@ -177,10 +177,10 @@ def test_peek_prints_messages_and_why_a_value_is_not_a_record(url: str) -> None:
 
 def test_schema_prints_the_schema_of_control_messages() -> None:
     done = CliRunner().invoke(main.cli, ["schema"])
-    assert json.loads(done.stdout) == control_schema.CONTROL
+    assert json.loads(done.stdout) == control_messages.MESSAGE_SCHEMA
     listed = CliRunner().invoke(main.cli, ["schema", "--output", "table"]).stdout.splitlines()
     fields = [line.split()[0] for line in listed]
-    assert fields == ["field", *control_schema.CONTROL["properties"]]
+    assert fields == ["field", *control_messages.MESSAGE_SCHEMA["properties"]]
 
 
 # --- status --watch

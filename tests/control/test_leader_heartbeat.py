@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from livejoin.control.leader_heartbeat import LeaderHeartbeat
+from livejoin.control.leadership import LeaderHeartbeat
 from livejoin.core.names import Names
 from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
 from livejoin.kafka.cluster import Kafka

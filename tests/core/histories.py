@@ -23,11 +23,10 @@ from livejoin.core.facts import (
     TopicsCreated,
 )
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.health import MAX_RESTARTS
+from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.names import Names
-from livejoin.core.outbox import EndedGeneration, LogLine, Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import Limits, State
+from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State
 
 A = Choice("users", "accounts")
 B = Choice("users_b", "accounts_b", "inner")

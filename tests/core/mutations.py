@@ -12,9 +12,8 @@ from livejoin.core.control_messages import FIELDS
 from livejoin.core.control_records import parse_record
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, Fact, MessageReceived, SourcesResolved, TopicInfo
-from livejoin.core.outbox import LogLine, Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import State
+from livejoin.core.state import LogLine, Reply, State
 
 EXISTING = {"users": TopicInfo(1), "accounts": TopicInfo(1)}
 

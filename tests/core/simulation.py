@@ -39,10 +39,9 @@ from livejoin.core.facts import (
 )
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.core.outbox import EndedGeneration, LogLine, Reply
 from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
 from livejoin.core.spec import Choice
-from livejoin.core.state import Limits, State, from_json, to_json
+from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, from_json, to_json
 
 FACTS = 200  # per seed
 

@@ -18,9 +18,8 @@ from livejoin.core.facts import (
     TopicInfo,
     Unrecoverable,
 )
-from livejoin.core.outbox import LogLine, Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import IDS_KEPT, Limits
+from livejoin.core.state import IDS_KEPT, Limits, LogLine, Reply
 
 NO_STANDBY = (
     "no generation is on standby: there has been no swap yet, or standby_s has passed;"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import spec, start_position
+from livejoin.core import spec
 from livejoin.core.control_messages import (
     FIELDS,
     MAX_BYTES,
@@ -30,7 +30,7 @@ NO_NAME = (
     " is not a topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__';"
     " no lists, no patterns"
 )
-NO_START = f"start: expected {start_position.EXPECTED}, got "
+NO_START = f"start: expected {spec.START_EXPECTED}, got "
 
 
 def _read(raw: bytes | str, rules: TopicRules = RULES) -> Request:

@@ -17,8 +17,7 @@ from livejoin.core.control_records import (
 )
 from livejoin.core.facts import HistoryReplayed
 from livejoin.core.generation import Origin
-from livejoin.core.outbox import Reply
-from livejoin.core.state import IDS_KEPT
+from livejoin.core.state import IDS_KEPT, Reply
 
 
 def _one(offset: int, **fields: Any) -> ControlRecord:

@@ -31,9 +31,8 @@ from livejoin.core.facts import (
     Unrecoverable,
 )
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.health import MAX_RESTARTS
-from livejoin.core.outbox import LogLine
-from livejoin.core.state import Limits, State, from_json, to_json
+from livejoin.core.generation_decisions import MAX_RESTARTS
+from livejoin.core.state import Limits, LogLine, State, from_json, to_json
 
 GONE = [h.died(1)] * (MAX_RESTARTS + 1)
 UNREACHABLE = QueryDied(1, "no broker", counts_as_failure=False)

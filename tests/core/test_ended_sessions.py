@@ -1,4 +1,4 @@
-from livejoin.core.ended_sessions import EndedSessions, identity_record, session_record
+from livejoin.core.tokens import EndedSessions, identity_record, session_record
 
 
 def _ended(*records: tuple[bytes, bytes]) -> EndedSessions:

@@ -25,8 +25,7 @@ from livejoin.core.facts import (
     MessageReceived,
     SourcesResolved,
 )
-from livejoin.core.outbox import LogLine, Reply
-from livejoin.core.state import State
+from livejoin.core.state import LogLine, Reply, State
 
 SEEDS = int(os.environ.get("LIVEJOIN_SEEDS", "2000"))
 ENOUGH = 100  # times that every fact meets every kind of state, over 2,000 seeds

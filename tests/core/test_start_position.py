@@ -1,6 +1,6 @@
 import pytest
 
-from livejoin.core import start_position
+from livejoin.core import spec
 
 NOW = 1_700_000_000.0
 
@@ -19,7 +19,7 @@ NOW = 1_700_000_000.0
     ],
 )
 def test_a_start_is_tidied(given: str, kept: str) -> None:
-    assert start_position.normalize(given) == kept
+    assert spec.normalize_start(given) == kept
 
 
 @pytest.mark.parametrize(
@@ -42,18 +42,18 @@ def test_a_start_is_tidied(given: str, kept: str) -> None:
     ],
 )
 def test_anything_else_is_no_start(given: str) -> None:
-    with pytest.raises(ValueError, match=f"^expected {start_position.EXPECTED}$"):
-        start_position.normalize(given)
+    with pytest.raises(ValueError, match=f"^expected {spec.START_EXPECTED}$"):
+        spec.normalize_start(given)
 
 
 def test_a_start_can_be_written_down_as_text() -> None:
     with pytest.raises(ValueError, match="expected earliest"):
-        start_position.normalize("2026-01-31\ud80012:00:00")
+        spec.normalize_start("2026-01-31\ud80012:00:00")
 
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])
 def test_either_end_is_no_time(word: str) -> None:
-    assert start_position.start_time(word, NOW) is None
+    assert spec.start_time(word, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_either_end_is_no_time(word: str) -> None:
     ],
 )
 def test_an_age_counts_back_from_now(age: str, seconds: float) -> None:
-    assert start_position.start_time(age, NOW) == NOW - seconds
+    assert spec.start_time(age, NOW) == NOW - seconds
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_an_age_counts_back_from_now(age: str, seconds: float) -> None:
     ],
 )
 def test_a_time_is_itself(text: str, at: float) -> None:
-    assert start_position.start_time(text, 5.0) == at
+    assert spec.start_time(text, 5.0) == at
 
 
 @pytest.mark.parametrize("text", ["999999999w", "1969-12-31", "0001-01-01T00:00:00+23:59"])
 def test_nothing_is_older_than_kafka_can_say(text: str) -> None:
-    assert start_position.start_time(text, NOW) == 0.0
+    assert spec.start_time(text, NOW) == 0.0

@@ -1,7 +1,7 @@
 import pytest
 
 from livejoin.core.control_messages import FIELDS
-from livejoin.core.suggest import nearest
+from livejoin.core.names import nearest
 
 
 @pytest.mark.parametrize(

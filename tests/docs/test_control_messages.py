@@ -12,8 +12,8 @@ from livejoin.core.control_messages import FIELDS, Action, Request
 from livejoin.core.control_records import parse_record
 from livejoin.core.facts import CaughtUp, Fact, MessageReceived, SourcesResolved, TopicInfo
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.outbox import Outcome, Reply
 from livejoin.core.spec import Choice, Join
+from livejoin.core.state import Outcome, Reply
 
 PAGE = (Path(__file__).parents[2] / "docs" / "control-messages.md").read_text()
 EXAMPLES = re.findall(r"```json\n(.*?)```\n\n→ ([a-z-]+)(?:: ([^\n]*))?\n", PAGE, re.DOTALL)

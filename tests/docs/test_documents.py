@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from livejoin.cli.main import cli
 from livejoin.config import sections, settings
-from livejoin.core import outbox, spec
+from livejoin.core import spec, state
 from livejoin.tables.http import connection_limits
 from livejoin.tables.http.routes import ROUTES
 from livejoin.tables.live import viewer
@@ -191,7 +191,7 @@ def test_what_troubleshooting_quotes_is_what_livejoin_says() -> None:
 
 def test_every_outcome_is_in_troubleshooting() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
-    assert [one for one in get_args(outbox.Outcome) if f"`{one}`" not in text] == []
+    assert [one for one in get_args(state.Outcome) if f"`{one}`" not in text] == []
 
 
 def test_the_tables_are_those_that_people_know() -> None:

@@ -31,11 +31,10 @@ from livejoin.core.facts import (
     TopicsCreated,
     Unrecoverable,
 )
-from livejoin.core.generation import Generation
-from livejoin.core.health import MAX_RESTARTS
-from livejoin.core.outbox import EndedGeneration, Reply
+from livejoin.core.generation import Generation, GenerationHealth
+from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.spec import Choice
-from livejoin.core.state import GenerationHealth, State, from_json, to_json
+from livejoin.core.state import EndedGeneration, Reply, State, from_json, to_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 OTHER = Choice("users_b", "accounts_c", "left_outer")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from core.mutations import mutated
 from livejoin.core import control_messages
 from livejoin.core.names import Names
-from livejoin.core.outbox import row_id
+from livejoin.core.state import row_id
 from rig.running import until
 from rig.world import World
 

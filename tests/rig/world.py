@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin.core.names import Names
-from livejoin.core.outbox import row_id
+from livejoin.core.state import row_id
 from livejoin.kafka.cluster import Kafka
 from rig import comparing, figures
 from rig.produce import Producers

@@ -12,10 +12,9 @@ import typer
 from livejoin.cli.options import Config, Output, Url, endpoint
 from livejoin.cli.output import format_table, print_line
 from livejoin.client.endpoint import DEFAULT_URL
-from livejoin.core import start_position
-from livejoin.core.ended_sessions import CONSOLE, EndedSessions
+from livejoin.core import spec
 from livejoin.core.names import Names
-from livejoin.core.tokens import Role, Token
+from livejoin.core.tokens import CONSOLE, EndedSessions, Role, Token
 from livejoin.errors import SettingsError
 
 token = typer.Typer(
@@ -53,7 +52,7 @@ def make(
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - slow to import
 
-    lifetime_s = start_position.age_seconds(expires) if expires is not None else None
+    lifetime_s = spec.age_seconds(expires) if expires is not None else None
     if expires is not None and not lifetime_s:
         raise SettingsError(f"--expires: expected a duration such as 12h or 30d, got {expires!r}")
     kafka, names, audit = _open_topics(config)

@@ -28,12 +28,11 @@ from pydantic_settings import (
 
 from livejoin.config import settings_files
 from livejoin.config.sections import HttpSettings, SparkSettings, TopicName, TopicSettings
-from livejoin.core import spec, start_position
+from livejoin.core import spec
 from livejoin.core.control_messages import TopicRules
-from livejoin.core.names import Names
+from livejoin.core.names import Names, nearest
 from livejoin.core.spec import Choice, Join
 from livejoin.core.state import Limits
-from livejoin.core.suggest import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka import properties
 from livejoin.runtime import failpoints, processes
@@ -73,7 +72,7 @@ class Settings(BaseSettings):
     topics: TopicSettings = TopicSettings()
     join: Join = "left"
     start: str | dict[str, str] = Field(
-        default="earliest", description=f"{start_position.EXPECTED}; or one per source"
+        default="earliest", description=f"{spec.START_EXPECTED}; or one per source"
     )
     standby_s: float | Literal["forever"] = Field(
         default=900,
@@ -165,9 +164,7 @@ class Settings(BaseSettings):
         if unknown := positions.keys() - set(sources):
             raise ValueError(f"start: unknown source {min(unknown)!r}")
         try:
-            return {
-                name: start_position.normalize(positions.get(name, "earliest")) for name in sources
-            }
+            return {name: spec.normalize_start(positions.get(name, "earliest")) for name in sources}
         except ValueError as error:
             raise ValueError(f"start: {error}, got {chosen!r}") from None
 

@@ -1,22 +1,27 @@
-"""Leader election: the consumer that is assigned the only partition of the leader topic leads.
+"""Leader election, and the heartbeats of the leader: both use the leader topic.
 
-Members that join later do not take over. A member that dies loses the partition after the session
-timeout.
+The consumer that is assigned its only partition leads. Members that join later do not take over. A
+member that dies loses the partition after the session timeout.
 """
 
+import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from livejoin.control import leader_heartbeat
 from livejoin.core.names import Names
+from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
 from livejoin.errors import KafkaUnavailable, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
+
+# Only the newest heartbeat matters.
+LEADER_TOPIC_CONFIG = {"retention.ms": "3600000", "segment.ms": "3600000"}
 
 SESSION_S = 10  # session timeout of the consumer group
 _POLL_S = 0.2
@@ -63,7 +68,7 @@ class Leadership:
 
     def run(self, stop: threading.Event) -> None:
         """Stand by, and lead whenever elected, until stopped."""
-        self._kafka.create_topic(self._names.leader, leader_heartbeat.TOPIC_CONFIG)
+        self._kafka.create_topic(self._names.leader, LEADER_TOPIC_CONFIG)
         check_leader_topic(self._kafka, self._names)
         consumer = self._kafka.group_consumer(self._names.group("leader"), SESSION_S)
         consumer.subscribe(
@@ -132,6 +137,45 @@ class Leadership:
                 f"not authorized to use consumer group {self._names.group('leader')}",
                 hint="Grant Read on it.",
             )
+
+
+class LeaderHeartbeat:
+    """Sends heartbeats for table servers in other processes.
+
+    It does not wait: a lost heartbeat is followed by the next. They are not part of the ledger's
+    transactions: one would then nearly always be open when a broker fails.
+    """
+
+    def __init__(
+        self, kafka: Kafka, names: Names, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._clock = clock
+        self._producer: Producer | None = None
+        self._sent_at = -HEARTBEAT_S
+
+    def send_if_due(self) -> None:
+        """Send a heartbeat if HEARTBEAT_S have passed."""
+        now = self._clock()
+        if now < self._sent_at + HEARTBEAT_S:
+            return
+        self._sent_at = now
+        beat = json.dumps({"at": int(time.time() * 1000)})
+        try:
+            producer = self._get_producer()
+            producer.produce(self._names.leader, beat.encode(), LEADER_KEY)
+            producer.poll(0)
+        except (KafkaException, BufferError) as error:
+            log.warning("cannot send the leader heartbeat, retrying", why=str(error))
+
+    def _get_producer(self) -> Producer:
+        if self._producer is None:
+            # a late heartbeat is worthless, a duplicate harmless
+            timeout_ms = int(HEARTBEAT_S * 1000)
+            options = {"message.timeout.ms": timeout_ms, "enable.idempotence": False}
+            self._producer = self._kafka.producer(**options)
+        return self._producer
 
 
 def _has_first(partitions: Sequence[TopicPartition]) -> bool:

@@ -1,35 +1,40 @@
 """The ledger: state, status rows, log lines and replies, written in one transaction.
 
-So a crash neither loses nor duplicates a line, and a former leader is fenced.
+So a crash neither loses nor duplicates a line, and a former leader is fenced. `OwnTopics` creates
+the topics and notices when one is replaced.
 """
 
 import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, assert_never
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
-from livejoin.control import leader_heartbeat
-from livejoin.control.own_topics import COMPACTED, OwnTopics
+from livejoin.control.leadership import LEADER_TOPIC_CONFIG, LeaderHeartbeat
 from livejoin.core import spec, status_rows
 from livejoin.core.names import Names
-from livejoin.core.outbox import EndedGeneration, LogLine, OutboxItem, Reply, row_id
 from livejoin.core.state import (
     GENERATION_KEY,
     STATE_KEY,
     STATUS_KEY,
+    EndedGeneration,
+    LogLine,
+    OutboxItem,
+    Reply,
     State,
     format_error,
     from_json,
+    row_id,
     to_json,
 )
 from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable
-from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime import failpoints
 
@@ -44,6 +49,9 @@ _FENCED = (
 _FENCE_S = 10  # to fence the previous leader
 _WRITE_S = 4  # an unfinished commit continues at the next attempt; stopping is possible between
 _CHECK_S = 5.0  # between checks of the topics
+
+_COMPACTED = "cleanup.policy", "compact"
+_RECREATED_HINT = "It is recreated; without a ledger, the choice comes from the control topic."
 
 
 class _PendingRecord(NamedTuple):
@@ -62,7 +70,7 @@ class Ledger:
     ) -> None:
         self._kafka = kafka
         self._names = names
-        self._heartbeat = leader_heartbeat.LeaderHeartbeat(kafka, names, clock)
+        self._heartbeat = LeaderHeartbeat(kafka, names, clock)
         self._producer: Producer | None = None
         self._topics = OwnTopics(kafka, names)
         self._written: dict[bytes, bytes | None] = {}
@@ -103,10 +111,10 @@ class Ledger:
 
     def _ensure_compacted(self, *, empty: bool) -> None:
         """Make the ledger compacted: one that a broker auto-created would expire its records."""
-        ledger, (name, value) = self._names.ledger, COMPACTED
+        ledger, (name, value) = self._names.ledger, _COMPACTED
         several = len(self._kafka.describe([ledger])[ledger].partitions) > 1
         if empty and (several or self._kafka.topic_config(ledger, name) not in (None, value)):
-            self._kafka.recreate_topic(ledger, dict([COMPACTED]))
+            self._kafka.recreate_topic(ledger, dict([_COMPACTED]))
         elif several:
             raise TopicUnusable(
                 f"{ledger} has more than one partition",
@@ -222,6 +230,77 @@ class Ledger:
         if error.txn_requires_abort():
             self._pending = "abort"
         return KafkaUnavailable(f"{self._names.ledger} was not written: {error.str()}")
+
+
+class OwnTopics:
+    """The topics that the leader writes: created with their configuration, tracked by their ids.
+
+    A broker with `auto.create.topics.enable` recreates a deleted topic at the next write, perhaps
+    with several partitions. Records in several partitions have no order, and only the first one is
+    read.
+    """
+
+    def __init__(self, kafka: Kafka, names: Names) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._configs: Mapping[str, Mapping[str, str]] = {
+            names.ledger: dict([_COMPACTED]),
+            names.logs: {"retention.bytes": str(64 << 20), "retention.ms": "-1"},
+            names.replies: {},
+            names.leader: LEADER_TOPIC_CONFIG,
+        }
+        self._ids: dict[str, str] = {}
+
+    def create_missing(self) -> None:
+        """Create the missing topics."""
+        for topic, config in self._configs.items():
+            self._kafka.create_topic(topic, config)
+
+    def check(self) -> None:
+        """Raise if logs or replies have several partitions with records, which would be lost."""
+        for topic in self._logs_and_replies():
+            if len(topic.partitions) > 1 and self._has_records(topic):
+                raise TopicUnusable(
+                    f"{topic.name} has more than one partition",
+                    hint="Stop livejoin and delete it, with the lines or replies in it:"
+                    " it is recreated.",
+                )
+
+    def ensure_single_partition(self) -> None:
+        """Recreate logs and replies with one partition, if they are empty."""
+        self.check()
+        for topic in self._logs_and_replies():
+            if len(topic.partitions) > 1:
+                self._kafka.recreate_topic(topic.name, self._configs[topic.name])
+
+    def record_ids(self) -> None:
+        """Remember the topic ids, to notice topics that are replaced."""
+        self._ids = {topic.name: topic.id for topic in self._kafka.describe(self._configs).values()}
+
+    def check_unchanged(self) -> None:
+        """Raise if a topic was deleted or replaced; it is recreated first.
+
+        One with several partitions holds only what was written since, and would block the next
+        leader.
+        """
+        found = self._kafka.describe(self._configs)
+        # the consumer of the election may take minutes to notice a deleted topic
+        changed = [t for t in self._configs if t not in found or found[t].id != self._ids[t]]
+        for topic in changed:
+            self._kafka.create_topic(topic, self._configs[topic])  # before the broker does
+            if len(self._kafka.describe([topic])[topic].partitions) > 1:
+                self._kafka.recreate_topic(topic, self._configs[topic])
+        if changed:
+            recreated = " and recreated" if changed[0] in found else ""
+            raise TopicUnusable(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
+
+    def _logs_and_replies(self) -> list[Topic]:
+        found = self._kafka.describe([self._names.logs, self._names.replies])
+        return list(found.values())
+
+    def _has_records(self, topic: Topic) -> bool:
+        ends = self._kafka.offsets([topic], OffsetSpec.latest())
+        return ends != self._kafka.offsets([topic], OffsetSpec.earliest())
 
 
 def _generation_key(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Control messages: parsing and validation.
+"""Control messages: parsing, validation, and their JSON Schema.
 
 Only the message itself is validated here; its effect depends on the state.
 """
@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
-from livejoin.core import spec, start_position
-from livejoin.core.names import Names
-from livejoin.core.suggest import nearest
+from livejoin.core import spec
+from livejoin.core.names import Names, nearest
 
 Action = Literal["apply", "preview", "rollback"]
 
@@ -262,9 +261,55 @@ def _start_field(message: Mapping[str, Any]) -> dict[str, str]:
                 f"start: unknown source {excerpt(source)}: expected one of {', '.join(sources)}"
             )
         try:
-            starts[source] = start_position.normalize(text)
+            starts[source] = spec.normalize_start(text)
         except (ValueError, AttributeError):
             raise InvalidMessage(
-                f"start: expected {start_position.EXPECTED}, got {excerpt(text)}"
+                f"start: expected {spec.START_EXPECTED}, got {excerpt(text)}"
             ) from None
     return starts
+
+
+# JSON Schema of a control message, for editors and validators.
+_TOPIC_SCHEMA = {
+    "type": ["string", "null"],
+    "pattern": r"^\s*(?!__)[A-Za-z0-9._-]{0,249}\s*$",
+}
+_START_SCHEMA = {"type": "string", "description": spec.START_EXPECTED}
+MESSAGE_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "livejoin control message",
+    "description": "Any subset; what is missing, null or blank keeps the newest accepted choice.",
+    "type": "object",
+    "minProperties": 1,
+    "properties": {
+        "usersTopic": {**_TOPIC_SCHEMA, "description": "topic of the users"},
+        "accountsTopic": {**_TOPIC_SCHEMA, "description": "topic of the accounts; another one"},
+        "joinType": {
+            "type": ["string", "null"],
+            "description": "trimmed, in any case",
+            "examples": [*get_args(spec.Join)],
+        },
+        "action": {"type": ["string", "null"], "examples": [*get_args(Action)]},
+        "id": {
+            "type": ["string", "null"],
+            "maxLength": MAX_ID_CHARS,
+            "description": "echoed in every outcome; seen again, it is a no-op",
+        },
+        "expectedGeneration": {
+            "type": ["integer", "null"],
+            "description": "the message is rejected if another one is live",
+        },
+        "start": {
+            "description": "where reading starts, for this swap; forces a new build",
+            "oneOf": [
+                {"type": "null"},
+                _START_SCHEMA,
+                {
+                    "type": "object",
+                    "properties": {source.name: _START_SCHEMA for source in spec.SOURCES},
+                    "additionalProperties": False,
+                },
+            ],
+        },
+    },
+}

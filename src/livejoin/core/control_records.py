@@ -7,8 +7,7 @@ from livejoin.core import control_messages
 from livejoin.core.control_messages import InvalidMessage, Request
 from livejoin.core.facts import HistoryReplayed
 from livejoin.core.generation import Origin
-from livejoin.core.outbox import Reply
-from livejoin.core.state import IDS_KEPT
+from livejoin.core.state import IDS_KEPT, Reply
 
 CLIENT_HEADER = "livejoin-client"  # of an HTTP request: which client sent it
 BY_HEADER = "livejoin-by"  # of a record: who sent the request; other producers omit it

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from livejoin.core.control_messages import Request
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.outbox import Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import Limits
+from livejoin.core.state import Limits, Reply
 
 
 @dataclass(frozen=True)

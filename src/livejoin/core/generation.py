@@ -1,6 +1,6 @@
 """A generation: one numbered build of the pipeline for one choice of topics and join.
 
-Field names are JSON keys of the ledger.
+Field names are JSON keys of the ledger, except those of its health, which is not written.
 """
 
 from collections.abc import Mapping
@@ -108,6 +108,37 @@ class Generation:
 
     def __str__(self) -> str:
         return f"generation {self.number}, {self.choice}"
+
+
+@dataclass(frozen=True)
+class GenerationHealth:
+    """Health of a generation in this process. Not durable; times are monotonic."""
+
+    error: str = ""  # why its query is down, or cannot be started
+    restarts: int = 0  # consecutive ones without a new source position
+    retry_at: float = 0.0  # earliest time of the next attempt
+    given_up: bool = False  # after too many restarts
+    unrecoverable: bool = False  # it can never run again: a new generation is needed
+    done: int = 0  # records read of those up to the pins
+    total: int = 0
+    progressed_at: float = 0.0  # when the build last made progress
+    reading_since: float = 0.0  # when the build started to read
+    requested_at: float = 0.0  # when the build was requested
+    blocked: str = ""  # why one of its topics cannot be read
+    # counts by column of its row in `generations`
+    figures: Mapping[str, int | str] = field(default_factory=dict)
+    capped: tuple[str, ...] = ()  # tables that have reached max_rows
+    capped_from: Mapping[str, int] = field(default_factory=dict)  # lowest `_ts` of each
+
+    @property
+    def problem(self) -> str:
+        """Why its rows may be stale; empty if they are not."""
+        return self.error or self.blocked
+
+    @property
+    def percent(self) -> int:
+        """Progress of the build in percent; never 100 before it is live."""
+        return min(99, 100 * self.done // self.total) if self.total else 0
 
 
 def to_json(generation: Generation | None) -> dict[str, Any] | None:

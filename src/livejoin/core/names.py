@@ -1,5 +1,10 @@
-"""Names of all topics, consumer groups and transactional ids of livejoin."""
+"""Names of all topics, consumer groups and transactional ids, and suggestions for misspelled ones.
 
+`nearest` suggests for names of any kind: settings, columns, topics, joins.
+"""
+
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -75,3 +80,10 @@ class Names:
         control = (self.ledger, self.logs, self.replies, self.leader)
         own = (*control, self.tokens, self.audit, self.access)
         return topic in own or topic.startswith((self._changelogs, self._bootstraps))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The most similar known word, ignoring case; empty if none is similar."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else ""

@@ -1,14 +1,17 @@
-"""The state of the control plane: one record, written as a whole, so its parts always agree."""
+"""The state of the control plane: one record, written as a whole, so its parts always agree.
+
+Its outbox holds log lines, replies to control messages, and ended generations until they are
+written, in the same transaction as the state.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from livejoin.core import format_versions
 from livejoin.core import generation as generation_json
-from livejoin.core.generation import Generation
-from livejoin.core.outbox import OutboxItem
+from livejoin.core.generation import Generation, GenerationHealth, Origin
 from livejoin.core.spec import Choice
 
 # Keys of the records in the ledger topic; each generation row has its own key.
@@ -39,35 +42,94 @@ class Limits:
         return partitions + 1 + self.shuffle_partitions
 
 
+Level = Literal["INFO", "WARN", "ERROR"]
+Outcome = Literal[
+    "accepted",
+    "building",
+    "caught-up",
+    "live",
+    "failed",
+    "rejected",
+    "superseded",
+    "cancelled",
+    "rolled-back",
+    "retired",
+    "previewed",
+    "repeated",
+    "history",
+]
+EndState = Literal["retired", "failed", "superseded"]
+TallyKey = Literal[
+    "live", "failed", "superseded", "cancelled", "rejected", "rolled-back", "restarted"
+]
+
+
 @dataclass(frozen=True)
-class GenerationHealth:
-    """Health of a generation in this process. Not durable; times are monotonic."""
+class LogLine:
+    """A row of `orchestrator_logs`. Its id is its sequence number."""
 
-    error: str = ""  # why its query is down, or cannot be started
-    restarts: int = 0  # consecutive ones without a new source position
-    retry_at: float = 0.0  # earliest time of the next attempt
-    given_up: bool = False  # after too many restarts
-    unrecoverable: bool = False  # it can never run again: a new generation is needed
-    done: int = 0  # records read of those up to the pins
-    total: int = 0
-    progressed_at: float = 0.0  # when the build last made progress
-    reading_since: float = 0.0  # when the build started to read
-    requested_at: float = 0.0  # when the build was requested
-    blocked: str = ""  # why one of its topics cannot be read
-    # counts by column of its row in `generations`
+    id: int
+    at: float
+    level: Level
+    msg: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The outcome of a control message: a row of `control_raw` and a record for its sender."""
+
+    origin: Origin
+    outcome: Outcome
+    at: float
+    reason: str = ""
+    generation: int | None = None
+
+    def control_raw_row(self) -> dict[str, Any]:
+        """The row of `control_raw`."""
+        origin = self.origin
+        return {
+            "usersTopic": origin.users,
+            "accountsTopic": origin.accounts,
+            "joinType": origin.join,
+            "partition": 0,  # the control topic has only one
+            "offset": origin.offset,
+            "ts": int(origin.at * 1000),
+            "by": origin.by,
+            "outcome": self.outcome,
+            "reason": self.reason or None,
+            "raw": origin.raw,
+            "generation": self.generation,  # not a column: for senders that wait for the outcome
+        }
+
+    def reply_record(self) -> dict[str, Any]:
+        """The record of the replies topic, for the sender."""
+        return {
+            "id": self.origin.id,
+            "offset": self.origin.offset,
+            "outcome": self.outcome,
+            "generation": self.generation,
+            "at": int(self.at * 1000),
+            "reason": self.reason or None,
+        }
+
+
+@dataclass(frozen=True)
+class EndedGeneration:
+    """A generation that no longer exists: its last row in `generations`."""
+
+    generation: Generation
+    end: EndState
+    at: float
+    message: str
     figures: Mapping[str, int | str] = field(default_factory=dict)
-    capped: tuple[str, ...] = ()  # tables that have reached max_rows
-    capped_from: Mapping[str, int] = field(default_factory=dict)  # lowest `_ts` of each
 
-    @property
-    def problem(self) -> str:
-        """Why its rows may be stale; empty if they are not."""
-        return self.error or self.blocked
 
-    @property
-    def percent(self) -> int:
-        """Progress of the build in percent; never 100 before it is live."""
-        return min(99, 100 * self.done // self.total) if self.total else 0
+OutboxItem = LogLine | Reply | EndedGeneration
+
+
+def row_id(number: int) -> str:
+    """The `_id` of a numbered row. Zero-padded, so text order is numeric order."""
+    return f"{number:012d}"
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from livejoin.core.generation import Generation
-from livejoin.core.outbox import EndedGeneration
-from livejoin.core.state import State
+from livejoin.core.state import EndedGeneration, State
 
 _TIME_STEP_S = 10
 

@@ -1,13 +1,14 @@
-"""Access tokens and roles. A token has 256 random bits; livejoin stores only its hash.
+"""Access tokens, their roles, and the sessions that were ended early.
 
-Field names are JSON keys of the tokens topic.
+A token has 256 random bits; livejoin stores only its hash. Its field names are JSON keys of the
+tokens topic. Ended sessions are the records of the access topic, read by all servers.
 """
 
 import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from livejoin.core import format_versions
@@ -15,6 +16,11 @@ from livejoin.core import format_versions
 Role = Literal["viewer", "operator"]
 ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
 PREFIX = "lj"  # recognizable by people and secret scanners
+
+CONSOLE = "console"  # identity of sign-ins by the printed address
+_SESSION_KEY = "session/"  # key prefix: one session was signed out
+_IDENTITY_KEY = "sessions-of/"  # key prefix: all sessions of an identity that began before a time
+_ENDED_FORMAT = 1
 
 
 def role_includes(role: Role, needed: Role) -> bool:
@@ -95,3 +101,69 @@ def find_token(text: str, known: Mapping[str, Token]) -> Token | None:
 def hash_token(text: str) -> str:
     """The stored hash of a token. A random token needs no salt or slow hash."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+@dataclass
+class EndedSessions:
+    """The sessions known to be ended.
+
+    A renewed session keeps its identity: signing out ends it with all of its renewals.
+    """
+
+    sessions: dict[str, float] = field(default_factory=dict)  # when each would have expired
+    # sessions of an identity that began before this time are ended
+    identities: dict[str, float] = field(default_factory=dict)
+
+    def apply_record(self, key: bytes, value: bytes) -> None:
+        """Apply a record. An unreadable time counts as infinite, so no session is revived."""
+        name = key.decode(errors="replace")
+        if name.startswith(_SESSION_KEY):
+            self.sessions[name.removeprefix(_SESSION_KEY)] = _decode_time(value, "until")
+        elif name.startswith(_IDENTITY_KEY):
+            identity = name.removeprefix(_IDENTITY_KEY)
+            self.identities[identity] = max(
+                self.ended_before(identity), _decode_time(value, "before")
+            )
+
+    def ended_before(self, identity: str) -> float:
+        """Sessions of an identity that began before this time are ended."""
+        return self.identities.get(identity, 0.0)
+
+    def has_ended(self, identity: str, session: str, began: float) -> bool:
+        """Whether a session was ended; one without a name is a permission to start one."""
+        return session in self.sessions or began < self.ended_before(identity)
+
+    def end(self, session: str, until: float) -> None:
+        """End a session."""
+        self.sessions[session] = until
+
+    def forget_expired(self, now: float) -> None:
+        """Forget sessions that would have expired by now."""
+        self.sessions = {name: until for name, until in self.sessions.items() if until > now}
+
+    def merge(self, other: "EndedSessions") -> None:
+        """Add everything that another one knows."""
+        self.sessions |= other.sessions
+        for identity, before in other.identities.items():
+            self.identities[identity] = max(self.ended_before(identity), before)
+
+
+def session_record(session: str, until: float) -> tuple[bytes, bytes]:
+    """Key and value of a record that ends a session."""
+    return f"{_SESSION_KEY}{session}".encode(), _encode_time("until", until)
+
+
+def identity_record(identity: str, before: float) -> tuple[bytes, bytes]:
+    """Key and value of a record that ends all earlier sessions of an identity."""
+    return f"{_IDENTITY_KEY}{identity}".encode(), _encode_time("before", before)
+
+
+def _encode_time(name: str, at: float) -> bytes:
+    return json.dumps({"format": _ENDED_FORMAT, name: at}).encode()
+
+
+def _decode_time(value: bytes, name: str) -> float:
+    try:
+        return float(json.loads(value)[name])
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return float("inf")

@@ -7,10 +7,18 @@ Handlers of facts decide which transition is made; nothing else assigns `live`, 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from livejoin.core.generation import Generation, Origin
-from livejoin.core.outbox import EndedGeneration, EndState, Level, LogLine, Outcome, Reply, TallyKey
+from livejoin.core.generation import Generation, GenerationHealth, Origin
 from livejoin.core.spec import Choice
-from livejoin.core.state import GenerationHealth, State
+from livejoin.core.state import (
+    EndedGeneration,
+    EndState,
+    Level,
+    LogLine,
+    Outcome,
+    Reply,
+    State,
+    TallyKey,
+)
 
 
 def log_line(state: State, level: Level, msg: str) -> State:

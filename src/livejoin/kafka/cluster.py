@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from livejoin.core.suggest import nearest
+from livejoin.core.names import nearest
 from livejoin.errors import TopicUnusable
 from livejoin.kafka.clients import (
     MAX_RECORD_BYTES,

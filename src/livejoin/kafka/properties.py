@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from livejoin import redaction
-from livejoin.core.suggest import nearest
+from livejoin.core.names import nearest
 from livejoin.errors import SettingsError
 from livejoin.kafka import certificates, login, property_table
 

@@ -16,7 +16,7 @@ from livejoin.core.changelog import BOOTSTRAP, marked_offsets
 from livejoin.core.coverage import BootstrapCoverage, Coverage
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.core.start_position import start_time
+from livejoin.core.spec import start_time
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic

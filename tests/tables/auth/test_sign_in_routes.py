@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from livejoin.core.ended_sessions import EndedSessions, identity_record, session_record
-from livejoin.core.tokens import Role
+from livejoin.core.tokens import EndedSessions, Role, identity_record, session_record
 from livejoin.tables.auth import authentication, sessions_and_codes
 from livejoin.tables.auth.authentication import TokenRegistry
 from livejoin.tables.auth.sessions_and_codes import (

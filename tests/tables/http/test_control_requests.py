@@ -12,9 +12,8 @@ from livejoin.core.control_messages import FIELDS, MAX_BYTES, Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, HistoryReplayed, LeaderStarted, SourcesResolved
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.outbox import Outcome, Reply
 from livejoin.core.spec import Choice
-from livejoin.core.state import State
+from livejoin.core.state import Outcome, Reply, State
 from livejoin.kafka.cluster import Kafka
 from rig.running import until
 from tables.live_server import HttpResponse, RunningServer, run_server

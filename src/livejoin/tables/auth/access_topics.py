@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from livejoin.core import ended_sessions, format_versions, tokens
+from livejoin.core import format_versions, tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import Token
 from livejoin.errors import AskError, NewerFormat
@@ -99,12 +99,12 @@ def write_access(kafka: Kafka, names: Names, key: bytes, value: bytes) -> None:
 
 def end_sessions(kafka: Kafka, names: Names, identity_id: str, now: float) -> None:
     """End all sessions that this identity started before `now`."""
-    write_access(kafka, names, *ended_sessions.identity_record(identity_id, now))
+    write_access(kafka, names, *tokens.identity_record(identity_id, now))
 
 
-def read_ended_sessions(kafka: Kafka, names: Names) -> ended_sessions.EndedSessions:
+def read_ended_sessions(kafka: Kafka, names: Names) -> tokens.EndedSessions:
     """Return the ended sessions; empty if the topic does not exist yet."""
-    result = ended_sessions.EndedSessions()
+    result = tokens.EndedSessions()
     if names.access in kafka.describe([names.access]):
         consumer = kafka.reader(names.group("tokens"))
         try:

@@ -22,10 +22,9 @@ from pathlib import Path
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from livejoin.core import ended_sessions, tokens
-from livejoin.core.ended_sessions import EndedSessions
+from livejoin.core import tokens
 from livejoin.core.names import Names
-from livejoin.core.tokens import Role
+from livejoin.core.tokens import EndedSessions, Role
 from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
@@ -64,7 +63,7 @@ class Identity:
 
 
 ANONYMOUS = Identity("anybody", "operator")  # every caller of a server without authentication
-CONSOLE = Identity(ended_sessions.CONSOLE, "operator")  # signed in by the printed URL
+CONSOLE = Identity(tokens.CONSOLE, "operator")  # signed in by the printed URL
 
 
 class Unauthenticated(Exception):
@@ -259,7 +258,7 @@ class SignOutPublisher:
             self._producer = self._kafka.producer(
                 **{"message.timeout.ms": _DELIVERY_TIMEOUT_S * 1000}
             )
-        key, value = ended_sessions.session_record(session, expires_at)
+        key, value = tokens.session_record(session, expires_at)
         self._producer.produce(self._topic, value, key, on_delivery=delivered)
         return self._producer
 

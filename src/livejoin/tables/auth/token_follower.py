@@ -20,10 +20,9 @@ from confluent_kafka import (
 )
 
 from livejoin.core import spec
-from livejoin.core.ended_sessions import EndedSessions
 from livejoin.core.names import Names
-from livejoin.core.outbox import row_id
-from livejoin.core.tokens import Token
+from livejoin.core.state import row_id
+from livejoin.core.tokens import EndedSessions, Token
 from livejoin.errors import LivejoinError
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, poll_batch, read_to_end, to_record

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from livejoin.core import control_schema, spec
+from livejoin.core import control_messages, spec
 from livejoin.core.tokens import role_includes
 from livejoin.tables.auth.authorization import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
@@ -130,7 +130,7 @@ class DocumentRoutes:
 
     async def control_schema(self, _request: Request) -> Response:
         """Return the JSON Schema of a control message."""
-        return JSONResponse(control_schema.CONTROL, media_type="application/schema+json")
+        return JSONResponse(control_messages.MESSAGE_SCHEMA, media_type="application/schema+json")
 
 
 def _engine_folder() -> Path:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from livejoin.core import control_schema, spec
+from livejoin.core import control_messages, spec
 from livejoin.core.tokens import ROLES
 
 Json = dict[str, Any]
@@ -183,7 +183,7 @@ def schemas() -> Json:
             offset=COUNT, outcome=TEXT, reason=_NULLABLE_STRING, generation=_NULLABLE_INTEGER
         ),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
-        "ControlMessage": control_schema.CONTROL,
+        "ControlMessage": control_messages.MESSAGE_SCHEMA,
         "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
         "SignIn": {
             "type": "object",

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.core.control_messages import excerpt
-from livejoin.core.suggest import nearest
+from livejoin.core.names import nearest
 from livejoin.errors import AskError
 from livejoin.tables.http.comparisons import FilterBatch, Predicate
 from livejoin.tables.http.filters import check_column, compile_filter

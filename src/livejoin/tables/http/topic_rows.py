@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.core.control_messages import InvalidMessage, TopicRules, excerpt, nesting_depth
-from livejoin.core.suggest import nearest
+from livejoin.core.names import nearest
 from livejoin.kafka.clients import TopicUnknown, topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Topic
 from livejoin.tables.http.row_formats import ISO

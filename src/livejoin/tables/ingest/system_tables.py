@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from livejoin.core import outbox, spec
+from livejoin.core import spec, state
 from livejoin.tables.ingest.decode import SCHEMAS, ChangeBatch
 from livejoin.tables.ingest.store import Delta, Store
 
@@ -112,7 +112,7 @@ class SystemTables:
 
     def on_outcome(self, offset: int, callback: Callable[[Row], None]) -> None:
         """Call back once the outcome of a control message is known."""
-        row = self._control.rows.get(outbox.row_id(offset))
+        row = self._control.rows.get(state.row_id(offset))
         if row is not None:
             callback(row)
         else:
@@ -123,7 +123,7 @@ class SystemTables:
         known = self._generations.rows
         self._generations.put(
             [
-                {**known.get(outbox.row_id(number), {}), **row, "_id": outbox.row_id(number)}
+                {**known.get(state.row_id(number), {}), **row, "_id": state.row_id(number)}
                 for number, row in rows.items()
             ]
         )

@@ -1,0 +1,241 @@
+"""Facts about generations, from the build until they end, and the task slots that they need.
+
+A build resolves its sources, gets topics, progresses, and goes live or fails. A running query dies,
+loses a topic, gets more partitions, or counts its records. Spark's task slots must suffice for what
+is live and what is being built: a build that does not fit fails, and the standby makes room.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from livejoin.core import facts, transitions
+from livejoin.core.generation import Generation, Reading
+from livejoin.core.spec import Choice
+from livejoin.core.state import State
+from livejoin.core.transitions import log_line, mark_running, reply
+
+MAX_RESTARTS = 5  # consecutive ones without a new source position
+_RETRY_S = 2.0  # for a topic that does not exist yet
+_REBUILD_DELAY_S = 10.0  # before a failed build is retried if nothing else can serve
+
+
+def on_sources_resolved(state: State, building: Generation, fact: facts.SourcesResolved) -> State:
+    """Record what the build reads; fail it if Spark has too few task slots."""
+    if building.resolved:
+        return state  # the query uses the first result
+    reads = replace(building, sources=fact.sources, fingerprint=fact.fingerprint)
+    state = transitions.replace_generation(state, reads)
+    state = state.with_health(
+        reads, error="", retry_at=0.0, progressed_at=state.monotonic, reading_since=state.monotonic
+    )
+    needed = state.slots_of(state.live) + state.slots_of(reads)
+    if needed > state.limits.slots:
+        return fail_build(
+            state, f"{needed} task slots are needed and Spark has {state.limits.slots}"
+        )
+    state = free_slots(state, needed)
+    state = reply(state, reads.origin, "building", generation=reads.number)
+    return log_line(
+        state,
+        "INFO",
+        f"building: generation {reads.number} reads {_describe_sources(fact.sources)}",
+    )
+
+
+def on_resolution_failed(state: State, building: Generation, fact: facts.ResolutionFailed) -> State:
+    """Retry; fail the build if a topic is missing while another generation is live."""
+    if building.resolved:
+        return state
+    if fact.missing and state.live is not None:
+        return fail_build(state, fact.why)
+    if fact.why != state.health_of(building).error:
+        state = log_line(state, "WARN", f"waiting: {fact.why}")
+    return state.with_health(building, error=fact.why, retry_at=state.monotonic + _RETRY_S)
+
+
+def on_topics_created(state: State, building: Generation, fact: facts.TopicsCreated) -> State:
+    """Record the ids of its topics."""
+    if building.has_topics:
+        return state  # the query writes to the first topics
+    known = replace(building, changelog_id=fact.changelog_id, feed_id=fact.feed_id)
+    return transitions.replace_generation(state, known)
+
+
+def on_build_progressed(state: State, building: Generation, fact: facts.BuildProgressed) -> State:
+    """Record the progress; only a higher count resets the stall timer."""
+    if fact.done <= state.health_of(building).done:
+        return state.with_health(building, total=fact.total)
+    state = mark_running(state, building)
+    return state.with_health(
+        building, done=fact.done, total=fact.total, progressed_at=state.monotonic
+    )
+
+
+def on_caught_up(state: State, building: Generation, fact: facts.CaughtUp) -> State:
+    """The build is complete: it goes live."""
+    return transitions.go_live(mark_running(state, building), fact.ready_at)
+
+
+def fail_build(state: State, why: str) -> State:
+    """Fail the build; it is retried later if nothing else can serve."""
+    return replace(transitions.fail(state, why), rebuild_at=state.monotonic + _REBUILD_DELAY_S)
+
+
+def rebuild_if_due(state: State) -> State:
+    """Build the desired choice again if nothing is live, or if the live one is unrecoverable."""
+    if state.building is not None or not state.topic_id or state.monotonic < state.rebuild_at:
+        return state
+    if state.live is None:
+        assert state.desired is not None, "a choice is known before the topic_id"
+        state = transitions.build(state, state.desired, "settings")
+    elif state.health_of(state.live).unrecoverable:
+        state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
+    else:
+        return state
+    return log_line(state, "INFO", f"building: {state.building}")
+
+
+def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
+    """Restart its query with backoff; give up after too many restarts without progress."""
+    number = generation.number
+    if state.health_of(generation).given_up:
+        return state
+    old = state.health_of(generation)
+    restarts = old.restarts + 1 if fact.counts_as_failure else 0
+    state = state.with_health(generation, restarts=restarts, error=fact.why)
+    if restarts > MAX_RESTARTS:
+        why = f"died {restarts} times without progress: {fact.why}"
+        return _give_up(state, generation, why)
+    wait = 2.0 ** max(0, restarts - 1)
+    # the next run counts from zero
+    state = state.with_health(generation, retry_at=state.monotonic + wait, done=0)
+    if not fact.counts_as_failure and fact.why == old.error:
+        return state  # already logged
+    line = f"restarting: generation {number} died: {fact.why}; retrying in {wait:.0f} s"
+    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", line)
+
+
+def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecoverable) -> State:
+    """It can never run again. A live one keeps serving its last rows until it is rebuilt."""
+    why = fact.why
+    if state.health_of(generation).unrecoverable:
+        return state
+    if generation == state.building:
+        return fail_build(state, why)
+    if generation == state.standby:
+        return transitions.retire(state, generation, why)
+    state = state.with_health(generation, given_up=True, unrecoverable=True, error=why)
+    state = log_line(
+        state,
+        "ERROR",
+        f"generation {generation.number} cannot continue: {why};"
+        " its last rows are kept until the same choice is rebuilt",
+    )
+    return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
+
+
+def _give_up(state: State, generation: Generation, why: str) -> State:
+    number = generation.number
+    if generation == state.building:
+        return fail_build(state, why)
+    if generation == state.standby:
+        line = f"failed: generation {number} {why}; no rollback to it is possible"
+        state = log_line(state, "ERROR", line)
+        return transitions.retire(state, generation, why)
+    state = state.with_health(generation, given_up=True)
+    return log_line(
+        state,
+        "ERROR",
+        f"failed: generation {number} {why}; its last rows are kept;"
+        " fix the cause, then send the same choice again",
+    )
+
+
+def on_sources_checked(state: State, generation: Generation, fact: facts.SourcesChecked) -> State:
+    """Record whether its topics can be read; log each change."""
+    number, why = generation.number, fact.why
+    if why == state.health_of(generation).blocked:
+        return state
+    state = state.with_health(generation, blocked=why)
+    if why:
+        return log_line(state, "ERROR", f"generation {number} cannot read its topics: {why}")
+    return log_line(state, "INFO", f"generation {number} can read its topics again")
+
+
+def on_partitions_added(state: State, generation: Generation, fact: facts.PartitionsAdded) -> State:
+    """Read the new partitions: its query is restarted, and needs more task slots."""
+    grown = replace(generation, sources=fact.sources)
+    number = grown.number
+    if generation == grown or state.health_of(grown).given_up:
+        return state
+    state = transitions.replace_generation(state, grown).with_health(
+        grown, error="restarting to read more partitions"
+    )
+    topics = (f"{r.topic} ({_partitions(len(r.start))})" for r in grown.sources.values())
+    state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
+    needed = state.slots_of(state.live) + state.slots_of(state.building)
+    if needed > state.limits.slots:
+        slots = f"{needed} task slots are needed and Spark has {state.limits.slots}"
+        why = f"its topics have more partitions now: {slots}"
+        return _give_up(state.with_health(grown, error=why), grown, why)
+    return free_slots(state, needed)
+
+
+def on_records_counted(state: State, generation: Generation, fact: facts.RecordsCounted) -> State:
+    """Record the counts; log each table that reaches max_rows."""
+    new = [table for table in fact.capped if table not in state.health_of(generation).capped]
+    state = state.with_health(
+        generation, figures=fact.figures, capped=fact.capped, capped_from=fact.capped_from
+    )
+    if not new:
+        return state
+    tables = f"{' and '.join(new)} {'has' if len(new) == 1 else 'have'}"
+    return log_line(
+        state,
+        "WARN",
+        f"generation {generation.number}: {tables} reached max_rows ({generation.max_rows}):"
+        " the oldest rows are dropped as new ones arrive",
+    )
+
+
+def slot_shortage(state: State, fact: facts.MessageReceived, choice: Choice) -> str:
+    """Why a choice does not fit beside the live generation, or empty."""
+    needed = slots_for(state, choice, fact)
+    free = state.limits.slots - state.slots_of(state.live)
+    if needed <= free:
+        return ""
+    return (
+        f"{choice} needs {needed} task slots beside the live generation, but {max(0, free)} of"
+        f" {state.limits.slots} are free; give Spark more in spark.master"
+    )
+
+
+def slots_for(state: State, choice: Choice, fact: facts.MessageReceived) -> int:
+    """Task slots that a choice needs, as far as its topics are known."""
+    return state.limits.slots_needed(
+        _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
+    )
+
+
+def _partition_count(state: State, topic: str, fact: facts.MessageReceived) -> int:
+    found = fact.topics.get(topic)
+    if isinstance(found, facts.TopicInfo):
+        return found.partitions
+    known = (generation.partitions_of(topic) for generation in state.generations)
+    return next((count for count in known if count is not None), 0)
+
+
+def free_slots(state: State, needed: int) -> State:
+    """Retire the standby if task slots are short."""
+    if state.standby is None or needed + state.slots_of(state.standby) <= state.limits.slots:
+        return state
+    return transitions.retire(state, state.standby, "its task slots are needed")
+
+
+def _describe_sources(sources: Mapping[str, Reading]) -> str:
+    """The topics, each with its number of records."""
+    return " and ".join(f"{r.topic} ({r.history_length} records)" for r in sources.values())
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
