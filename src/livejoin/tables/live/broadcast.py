@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from livejoin.core import spec
-from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.generation_tables import DATA_TABLES
+from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Delta
 from livejoin.tables.live import frames
 from livejoin.tables.live.frame_cache import FrameCache
