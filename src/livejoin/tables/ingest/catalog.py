@@ -208,6 +208,15 @@ class Catalog:
         """The record counts of the served generation, by source."""
         return self._served.progress.counts()
 
+    def source_figures(self) -> dict[str, dict[str, Any]]:
+        """The record counts by source, with its lag if that is known."""
+        lag = self.lag.by_source(served) if (served := self.served) else {}
+        figures = {}
+        for source, counts in self.counts().items():
+            unread, behind_s = lag.get(source, (None, None))
+            figures[source] = {**counts, "lag": unread, "behind": behind_s}
+        return figures
+
     def capped(self) -> dict[str, dict[str, int]]:
         """The served tables that have evicted rows: their cap and their lowest `_ts`."""
         max_rows = self._served.max_rows

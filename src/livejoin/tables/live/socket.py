@@ -27,7 +27,6 @@ from livejoin.tables.live.viewer import (
     Viewer,
     parse_subscription,
 )
-from livejoin.tables.observe.figures import source_figures
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
@@ -78,7 +77,7 @@ class LiveSocket:
                 stale=catalog.stale_reason or None,
                 tables=tables,
                 viewers=len(self),
-                sources=source_figures(catalog),
+                sources=catalog.source_figures(),
                 **optional,
             )
             await self._delivery.send_keepalives()

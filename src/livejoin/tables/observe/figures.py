@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,17 +20,6 @@ from livejoin.core.state import Limits
 from livejoin.tables.ingest.catalog import Catalog
 
 _CACHE_S = 5.0  # matching a million users takes a tenth of a second
-
-
-def source_figures(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """The record counts by source, with its lag if that is known."""
-    served = catalog.served
-    lag = catalog.lag.by_source(served) if served else {}
-    figures = {}
-    for source, counts in catalog.counts().items():
-        unread, behind_s = lag.get(source, (None, None))
-        figures[source] = {**counts, "lag": unread, "behind": behind_s}
-    return figures
 
 
 def count_matches(users: pa.Table, accounts: pa.Table) -> dict[str, int]:
@@ -69,7 +57,7 @@ class Figures:
                 "generation": catalog.generation,
                 "seq": catalog.seq,
                 "viewers": self._viewers(),
-                "sources": source_figures(catalog),
+                "sources": catalog.source_figures(),
                 "matched": await self._cached_matches(),
                 "lagTrouble": catalog.lag.trouble or None,
                 "standbyUntil": None if until is None else int(until * 1000),
