@@ -25,8 +25,8 @@ from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from livejoin.tables.live.socket import LiveSocket
 from livejoin.tables.observe.figures import Figures
+from livejoin.tables.observe.health import HealthRoutes
 from livejoin.tables.observe.metrics import Metrics
-from livejoin.tables.observe.readiness import HealthRoutes
 
 _STATIC = Path(__file__).parents[1] / "static"
 
