@@ -24,8 +24,7 @@ from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from livejoin.tables.live.socket import LiveSocket
-from livejoin.tables.observe.figures import Figures
-from livejoin.tables.observe.health import HealthRoutes
+from livejoin.tables.observe.health import Figures, HealthRoutes
 from livejoin.tables.observe.metrics import Metrics
 
 _STATIC = Path(__file__).parents[1] / "static"
