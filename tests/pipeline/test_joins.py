@@ -25,7 +25,7 @@ from livejoin.kafka.records import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
-from livejoin.tables.ingest.generation_tables import GenerationTables
+from livejoin.tables.ingest.catalog import GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 from rig.examples import (

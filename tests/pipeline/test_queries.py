@@ -21,7 +21,7 @@ from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.generation_tables import GenerationTables
+from livejoin.tables.ingest.catalog import GenerationTables
 from rig.running import until
 
 VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"

@@ -14,7 +14,7 @@ from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.kafka.records import Record
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.generation_tables import DATA_TABLES, GenerationTables
+from livejoin.tables.ingest.catalog import DATA_TABLES, GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 

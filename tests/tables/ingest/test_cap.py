@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
-from livejoin.tables.ingest import decode, rank, removals, segments, store
-from livejoin.tables.ingest.row_limits import Cap
+from livejoin.tables.ingest import decode, row_index, row_limits, segments, store
+from livejoin.tables.ingest.row_limits import Cap, Rank, rank_of
 from livejoin.tables.ingest.store import Store
 from tables.samples import plain
 
@@ -70,8 +70,8 @@ def changelogs(draw: st.DrawFn, join: str) -> list[ChangelogRecord]:
     return written
 
 
-def _ranked(change: ChangelogRecord) -> rank.Rank:
-    return rank.rank_of(change.ts, change.id)
+def _ranked(change: ChangelogRecord) -> Rank:
+    return rank_of(change.ts, change.id)
 
 
 def _expected(written: Sequence[ChangelogRecord], most: int) -> set[str]:
@@ -127,9 +127,9 @@ def _small(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(segments, "SEGMENT_ROWS", 5)
         patch.setattr(segments, "_MIN_DEAD_ROWS", 0)
         patch.setattr(segments, "_MANY_BATCHES", 2)
-        patch.setattr(rank, "_HEAP_ROWS", 2)
-        patch.setattr(rank, "_BULK_ROWS", 100 if request.param == "one at a time" else 0)
-        patch.setattr(removals, "_MIN_REMOVALS", 1)
+        patch.setattr(row_limits, "_HEAP_ROWS", 2)
+        patch.setattr(row_limits, "_BULK_ROWS", 100 if request.param == "one at a time" else 0)
+        patch.setattr(row_index, "_MIN_REMOVALS", 1)
         yield
 
 

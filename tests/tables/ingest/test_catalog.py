@@ -9,8 +9,7 @@ from livejoin.core import changelog as rows
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.state import State
-from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.generation_tables import DATA_TABLES
+from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Delta
 from tables.samples import (
     building,

@@ -14,7 +14,7 @@ from livejoin.tables.http import connection_limits, server
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import delivery, frames
 from livejoin.tables.live import socket as live_socket
-from livejoin.tables.live.frame_cache import FrameCache
+from livejoin.tables.live.broadcast import FrameCache
 from livejoin.tables.live.frames import EncodedPart
 from livejoin.tables.live.viewer import BUFFER_BYTES, OutgoingFrame, Subscription, Viewer
 from rig.lean import Lean, lean, leave, read_slowly

@@ -15,8 +15,7 @@ import pytest
 
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.generation_tables import DATA_TABLES
+from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import frames
 from livejoin.tables.live import socket as live_socket

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode, removals
+from livejoin.tables.ingest import decode, row_index
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.row_limits import Cap
 from livejoin.tables.ingest.store import Delta, Store
@@ -96,7 +96,7 @@ def test_the_changes_since_a_point_outlive_dead_rows_that_are_forgotten() -> Non
 def test_a_resume_beyond_what_is_remembered_of_rows_that_left_gets_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(removals, "_MAX_DEPARTURES", 2)
+    monkeypatch.setattr(row_index, "_MAX_DEPARTURES", 2)
     store = Store(SCHEMA, Cap(5))
     for n in range(9):  # from the sixth on one leaves with each
         _apply(store, [final(n, "a", 0)], n + 1)

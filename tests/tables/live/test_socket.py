@@ -13,8 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core import spec
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.generation_tables import DATA_TABLES
+from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import socket as live_socket
 from livejoin.tables.live import viewer as viewer_buffer

@@ -9,7 +9,7 @@ import pytest
 from livejoin import __version__
 from livejoin.core import spec
 from livejoin.core.state import State
-from livejoin.tables.live.delivery_stats import BUCKETS_S, DeliveryStats
+from livejoin.tables.live.delivery import BUCKETS_S, DeliveryStats
 from livejoin.tables.observe.metrics import OUTCOMES, STATES
 from tables.live_server import RunningServer, run_server
 from tables.samples import live, user

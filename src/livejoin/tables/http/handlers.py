@@ -24,9 +24,8 @@ from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from livejoin.tables.live.socket import LiveSocket
-from livejoin.tables.observe.figures import Figures
+from livejoin.tables.observe.health import Figures, HealthRoutes
 from livejoin.tables.observe.metrics import Metrics
-from livejoin.tables.observe.readiness import HealthRoutes
 
 _STATIC = Path(__file__).parents[1] / "static"
 

@@ -33,9 +33,8 @@ from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.http.routes import ROUTES, ApiRoute, openapi_document
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live.socket import LiveSocket
-from livejoin.tables.observe.figures import Figures
+from livejoin.tables.observe.health import Figures, HealthRoutes
 from livejoin.tables.observe.metrics import Metrics
-from livejoin.tables.observe.readiness import HealthRoutes
 
 _MAX_VIEWER_MESSAGE_BYTES = 64 << 10  # a subscription has a few hundred bytes
 _SHUTDOWN_S = 3

@@ -1,69 +1,35 @@
 """livejoin's own tables: status, log, control messages, generations, audit.
 
-Like the data tables they belong to the event loop's thread, and listeners are told of changes.
+Like the data tables they belong to the event loop's thread, and listeners are told of changes. What
+a leader writes for them is parsed on the follower's thread.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import structlog
 
 from livejoin.core import spec, state
-from livejoin.tables.ingest.decode import SCHEMAS, ChangeBatch
+from livejoin.core.state import GENERATION_KEY
+from livejoin.tables.ingest.decode import SCHEMAS, ChangeBatch, RawRecord
 from livejoin.tables.ingest.store import Delta, Store
+
+log = structlog.get_logger()
 
 Row = Mapping[str, Any]
 OnChange = Callable[[str, Delta], None]
 _STATUS_COLUMNS = [column.name for column in spec.TABLES[spec.STATUS].columns]
 _EMPTY_STATUS = dict.fromkeys(name for name in _STATUS_COLUMNS if not name.startswith("_"))
-
-
-class SystemTable:
-    """A bounded table with ascending IDs: the newest rows stay, a repeated ID replaces its row."""
-
-    def __init__(self, name: str, max_rows: int, on_change: OnChange) -> None:
-        self.store = Store(SCHEMAS[name])
-        self.rows: dict[str, Row] = {}
-        self._name = name
-        self._max_rows = max_rows
-        self._on_change = on_change
-        self._order: deque[str] = deque()
-        self._last_evicted = ""  # the highest ID
-        self._version = 0
-
-    def put(self, rows: Sequence[Row]) -> None:
-        """Add rows or replace those with the same `_id`; evicts the oldest."""
-        new = {
-            row_id: row
-            for row in rows
-            if (row_id := row["_id"]) > self._last_evicted and self.rows.get(row_id) != row
-        }
-        if not new:
-            return
-        self._order.extend(row_id for row_id in new if row_id not in self.rows)
-        self.rows |= new
-        self._version += 1
-        cells = pa.RecordBatch.from_pylist(list(new.values()), schema=SCHEMAS[self._name])
-        batch = ChangeBatch.from_rows(list(new), cells, self._version)
-        self._on_change(self._name, self.store.apply(batch))
-        self._evict(len(self._order) - self._max_rows)
-
-    def clear(self) -> None:
-        """Remove all rows, and accept any ID again."""
-        self._evict(len(self._order))
-        self._last_evicted = ""
-
-    def _evict(self, count: int) -> None:
-        evicted = [self._order.popleft() for _ in range(count)]
-        if not evicted:
-            return
-        for row_id in evicted:
-            del self.rows[row_id]
-        self.store.drop(evicted)
-        self._last_evicted = max(self._last_evicted, *evicted)
-        no_rows = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
-        self._on_change(self._name, Delta(no_rows, evicted))
+_CELL_TYPES: Mapping[spec.Type, tuple[type, ...]] = {
+    "string": (str,),
+    "int64": (int,),
+    "timestamp": (int,),
+    "double": (int, float),
+}
+_YEAR_10000_MS = 253_402_300_800_000  # datetime cannot represent later times
 
 
 class SystemTables:
@@ -137,3 +103,119 @@ class SystemTables:
         """Remove what was read from a ledger that has been replaced."""
         for table in (self._logs, self._control, self._generations):
             table.clear()
+
+
+class SystemTable:
+    """A bounded table with ascending IDs: the newest rows stay, a repeated ID replaces its row."""
+
+    def __init__(self, name: str, max_rows: int, on_change: OnChange) -> None:
+        self.store = Store(SCHEMAS[name])
+        self.rows: dict[str, Row] = {}
+        self._name = name
+        self._max_rows = max_rows
+        self._on_change = on_change
+        self._order: deque[str] = deque()
+        self._last_evicted = ""  # the highest ID
+        self._version = 0
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Add rows or replace those with the same `_id`; evicts the oldest."""
+        new = {
+            row_id: row
+            for row in rows
+            if (row_id := row["_id"]) > self._last_evicted and self.rows.get(row_id) != row
+        }
+        if not new:
+            return
+        self._order.extend(row_id for row_id in new if row_id not in self.rows)
+        self.rows |= new
+        self._version += 1
+        cells = pa.RecordBatch.from_pylist(list(new.values()), schema=SCHEMAS[self._name])
+        batch = ChangeBatch.from_rows(list(new), cells, self._version)
+        self._on_change(self._name, self.store.apply(batch))
+        self._evict(len(self._order) - self._max_rows)
+
+    def clear(self) -> None:
+        """Remove all rows, and accept any ID again."""
+        self._evict(len(self._order))
+        self._last_evicted = ""
+
+    def _evict(self, count: int) -> None:
+        evicted = [self._order.popleft() for _ in range(count)]
+        if not evicted:
+            return
+        for row_id in evicted:
+            del self.rows[row_id]
+        self.store.drop(evicted)
+        self._last_evicted = max(self._last_evicted, *evicted)
+        no_rows = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
+        self._on_change(self._name, Delta(no_rows, evicted))
+
+
+class LeaderRecordParser:
+    """Parses what a leader writes beside its state: heartbeats, log lines, outcomes, generations.
+
+    A newer livejoin may have written records before its format number was read. Records that cannot
+    be parsed are skipped, with one warning per topic.
+    """
+
+    def __init__(self) -> None:
+        self._warned_topics: set[str] = set()
+
+    def parse_heartbeat(self, topic: str, value: bytes) -> int | None:
+        """The time of a leader's heartbeat in ms; None if it cannot be parsed."""
+        at_ms = (self._parse_object(value) or {}).get("at")
+        if isinstance(at_ms, int) and 0 <= at_ms < _YEAR_10000_MS:
+            return at_ms
+        self._warn_once(topic, "the time of a heartbeat")
+        return None
+
+    def parse_logs(self, topic: str, records: Iterable[RawRecord]) -> dict[str, list[Row]]:
+        """The rows in a log topic, by table."""
+        tables: dict[str, list[Row]] = defaultdict(list)
+        for key, value in records:
+            table, _, row_id = key.decode(errors="replace").partition("/")
+            row = self._parse_row(table, value) if table in (spec.LOGS, spec.CONTROL) else None
+            if row is None or (table == spec.CONTROL and row.get("offset") is None):
+                self._warn_once(topic, f"the record with key {key!r}")
+            else:
+                tables[table].append({**row, "_id": row_id})
+        return tables
+
+    def parse_generations(self, topic: str, records: Sequence[RawRecord]) -> dict[int, Row]:
+        """The rows of generations, by number."""
+        rows: dict[int, Row] = {}
+        for key, value in records:
+            row = self._parse_row(spec.GENERATIONS, value)
+            if row is None or not isinstance(row.get("generation"), int):
+                self._warn_once(topic, f"the record with key {key!r}")
+            else:
+                rows[row["generation"]] = row
+        return rows
+
+    def _parse_row(self, table: str, value: bytes) -> Row | None:
+        row = self._parse_object(value)
+        return row if row is not None and _matches_columns(table, row) else None
+
+    def _parse_object(self, value: bytes) -> Row | None:
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            return None
+        return parsed if isinstance(parsed, dict) else None
+
+    def _warn_once(self, topic: str, what: str) -> None:
+        if topic not in self._warned_topics:
+            self._warned_topics.add(topic)
+            log.warning("skipped a record that cannot be parsed", topic=topic, what=what)
+
+
+def is_generation_key(key: bytes) -> bool:
+    """Whether a record of the ledger is a generation's row."""
+    return key.startswith(GENERATION_KEY)
+
+
+def _matches_columns(table: str, row: Row) -> bool:
+    """Whether the cells have the types of their columns; other fields are ignored."""
+    cells = ((row.get(c.name), _CELL_TYPES[c.type]) for c in spec.TABLES[table].columns)
+    return all(cell is None or isinstance(cell, types) for cell, types in cells)

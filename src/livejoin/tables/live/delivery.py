@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from livejoin.tables.live import frames
-from livejoin.tables.live.frame_cache import FrameCache
+from livejoin.tables.live.broadcast import FrameCache
 from livejoin.tables.live.viewer import BUFFER_BYTES, OutgoingFrame, Viewer
 
 log = structlog.get_logger()
@@ -30,7 +31,7 @@ GRACE_S = 10.0  # before the speed of a viewer is judged
 _RECHECK_S = 0.5
 # Memory for outdated large parts that are still being sent, beside one more frame.
 MAX_STALE_BYTES = 128 << 20
-
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # of the time changes waited
 
 _Fragment = tuple[bytes | memoryview, bool]  # its bytes, and whether more follow
 
@@ -162,6 +163,33 @@ class Delivery:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_RECHECK_S):
                         await self._send_ended.wait()
+
+
+class DeliveryStats:
+    """Counts the frames sent to viewers, and how long the oldest change in each had waited.
+
+    A frame sent to two viewers counts twice.
+    """
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self.total_wait_s = 0.0
+        self._counts = [0] * (len(BUCKETS_S) + 1)
+
+    def record_frame(self, waited_s: float | None = None) -> None:
+        """Count a frame; `waited_s` is the age of its first change, if it carries any."""
+        self.frames += 1
+        if waited_s is not None:
+            self.total_wait_s += waited_s
+            self._counts[bisect_left(BUCKETS_S, waited_s)] += 1
+
+    def buckets(self) -> list[tuple[str, int]]:
+        """Cumulative counts by upper bound, as Prometheus expects them."""
+        buckets, total = [], 0
+        for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), self._counts, strict=True):
+            total += count
+            buckets.append((bound, total))
+        return buckets
 
 
 def _now() -> float:

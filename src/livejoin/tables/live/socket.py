@@ -1,10 +1,12 @@
 """The live socket: accepts viewers, sends them frames and heartbeats.
 
 A viewer that resumes, or was too slow, receives what it misses: each row that changed since, once.
+A socket is closed within seconds after its token or session was revoked or expired.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -14,12 +16,11 @@ from livejoin.core import spec
 from livejoin.core.tokens import role_includes
 from livejoin.errors import AskError
 from livejoin.tables.auth.authentication import Identities
+from livejoin.tables.auth.sessions_and_codes import Identity
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import frames
 from livejoin.tables.live.broadcast import Broadcaster
-from livejoin.tables.live.delivery import Delivery
-from livejoin.tables.live.delivery_stats import DeliveryStats
-from livejoin.tables.live.revocation import OpenSockets, close_socket
+from livejoin.tables.live.delivery import Delivery, DeliveryStats
 from livejoin.tables.live.viewer import (
     Cursor,
     OutgoingFrame,
@@ -27,14 +28,15 @@ from livejoin.tables.live.viewer import (
     Viewer,
     parse_subscription,
 )
-from livejoin.tables.observe.figures import source_figures
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
+CLOSE_UNAUTHORIZED = 4401  # a WebSocket close code
 _FIRST_MESSAGE_S = 10
 _RESUME_WAIT_S = 10  # for a viewer that has seen more than this server has read
 _GOING_AWAY, _POLICY_VIOLATION, _TRY_AGAIN = 1001, 1008, 1013
 _REASON_BYTES = 120  # a close frame holds 123
+_CLOSE_TIMEOUT_S = 2.0  # for the client to read what is being sent
 
 
 class LiveSocket:
@@ -78,7 +80,7 @@ class LiveSocket:
                 stale=catalog.stale_reason or None,
                 tables=tables,
                 viewers=len(self),
-                sources=source_figures(catalog),
+                sources=catalog.source_figures(),
                 **optional,
             )
             await self._delivery.send_keepalives()
@@ -122,7 +124,7 @@ class LiveSocket:
             message = frames.encode_frame(self._frame_cache.build_header("error", message=why))
             mid_frame = viewer is not None and viewer.mid_frame  # another one cannot be sent
             reason = why.encode()[:_REASON_BYTES].decode(errors="ignore")
-            await close_socket(socket, _POLICY_VIOLATION, reason, b"" if mid_frame else message)
+            await _close_socket(socket, _POLICY_VIOLATION, reason, b"" if mid_frame else message)
         except WebSocketDisconnect:
             pass
         finally:
@@ -182,3 +184,41 @@ class LiveSocket:
         viewer.mark_sent(frame.cursor)
         now = asyncio.get_running_loop().time()
         self.stats.record_frame(None if frame.changed_at is None else now - frame.changed_at)
+
+
+class OpenSockets:
+    """The identity of each open socket, also before it has subscribed."""
+
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
+        self._callers: dict[WebSocket, Identity] = {}
+        self._close_tasks: set[asyncio.Task[None]] = set()
+
+    @contextlib.contextmanager
+    def track(self, socket: WebSocket) -> Iterator[Identity]:
+        """Track an authenticated socket while it is open; yields its identity."""
+        self._callers[socket] = socket.state.who
+        try:
+            yield socket.state.who
+        finally:
+            del self._callers[socket]
+
+    def close_revoked(self) -> None:
+        """Close the sockets whose token or session is not valid any more."""
+        for socket, identity in self._callers.items():
+            if not self._identities.still_valid(identity):
+                why = "Unauthorized: this token or session has ended."
+                task = asyncio.create_task(_close_socket(socket, CLOSE_UNAUTHORIZED, why))
+                self._close_tasks.add(task)  # the event loop keeps only a weak reference
+                task.add_done_callback(self._close_tasks.discard)
+
+
+async def _close_socket(socket: WebSocket, code: int, why: str, last: bytes = b"") -> None:
+    """Close a socket, after a last frame if one is given."""
+    with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            if last:
+                await socket.send_bytes(last)
+            await socket.close(code, why)
+            return
+    socket.state.abort()  # the client reads nothing, so the close frame cannot be sent

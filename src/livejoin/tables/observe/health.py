@@ -1,0 +1,151 @@
+"""The health of this server: `/livez`, `/readyz` check by check, the figures of the Health view."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from livejoin import __version__
+from livejoin.core import spec
+from livejoin.core.state import Limits
+from livejoin.tables.http.json_bodies import problem
+from livejoin.tables.ingest.catalog import Catalog
+
+# the follower polls ten times a second, but a slow answer of Kafka takes seconds
+_FOLLOWER_TIMEOUT_S = 10.0
+_CACHE_S = 5.0  # matching a million users takes a tenth of a second
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition. If a required one fails, there is nothing to serve."""
+
+    name: str
+    why: str  # it fails; empty: it passes
+    required: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether it passes."""
+        return not self.why
+
+
+class HealthRoutes:
+    """Answers `/livez` and `/readyz`.
+
+    A server with rows is ready even if they are stale: it serves them, marked as such. Otherwise
+    all servers would leave the load balancer at once when no leader runs.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def livez(self, _request: Request) -> Response:
+        """Answer that the event loop runs."""
+        return JSONResponse({"status": "alive", "version": __version__})
+
+    async def readyz(self, request: Request) -> Response:
+        """Answer whether there is something to serve; with `verbose`, include every check."""
+        checks = list(self._checks())
+        failing = [check for check in checks if check.required and not check.ok]
+        verbose = "verbose" in request.query_params
+        details = {"checks": [{**asdict(c), "ok": c.ok} for c in checks]} if verbose else {}
+        if failing:
+            return problem(503, str(self._catalog.status["state"]), failing[0].why, **details)
+        return JSONResponse({"status": "ready", "generation": self._catalog.generation, **details})
+
+    def _checks(self) -> Iterator[Check]:
+        catalog, liveness = self._catalog, self._catalog.liveness
+        message = (
+            liveness.trouble
+            or liveness.newer_format
+            or str(catalog.status["message"] or "")
+            or "nothing is live yet"
+        )
+        live = catalog.state.live
+        not_served = liveness.trouble or (
+            f"generation {live.number} is still being read" if live else message
+        )
+        idle_s = liveness.since_read_s
+        reads = idle_s is not None and idle_s < _FOLLOWER_TIMEOUT_S
+        how_long = "yet" if idle_s is None else f"for {idle_s:.0f} s"
+        yield Check("kafka", liveness.trouble)
+        yield Check("ledger", "" if catalog.has_ledger else message, required=True)
+        yield Check("follower", "" if reads else f"has not read {how_long}")
+        yield Check("format", liveness.newer_format)
+        yield Check("leader", liveness.leader_missing)
+        serves = catalog.generation is not None
+        yield Check("live generation", "" if serves else not_served, required=True)
+        yield Check("staleness", catalog.stale_reason)
+        yield Check("lag", catalog.lag.trouble)
+
+
+class Figures:
+    """Answers `GET figures`: records and lag by source, matched users, time left to roll back.
+
+    Matching scans all rows: it runs on request, on a worker thread, once for all concurrent
+    requests.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        viewers: Callable[[], int],
+        limits: Limits,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._catalog = catalog
+        self._viewers = viewers
+        self._limits = limits
+        self._clock = clock
+        self._match_lock = asyncio.Lock()
+        # the time, the generation with its changelog offset, and the result
+        self._last_matches: tuple[float, tuple[int | None, int], dict[str, int]] | None = None
+
+    async def serve(self, _request: Request) -> Response:
+        """Answer with all figures."""
+        catalog = self._catalog
+        until = replace(catalog.state, limits=self._limits).standby_until
+        return JSONResponse(
+            {
+                "generation": catalog.generation,
+                "seq": catalog.seq,
+                "viewers": self._viewers(),
+                "sources": catalog.source_figures(),
+                "matched": await self._cached_matches(),
+                "lagTrouble": catalog.lag.trouble or None,
+                "standbyUntil": None if until is None else int(until * 1000),
+                # for a countdown: the viewer's clock may differ from the server's
+                "standbySeconds": None if until is None else max(0.0, until - time.time()),
+                "sparkUi": catalog.spark_ui or None,
+            }
+        )
+
+    async def _cached_matches(self) -> dict[str, int]:
+        async with self._match_lock:  # concurrent requests share one result
+            catalog, now = self._catalog, self._clock()
+            version = catalog.generation, catalog.seq
+            if self._last_matches:
+                counted_at, counted, matches = self._last_matches
+                if counted == version or (counted[0] == version[0] and now - counted_at < _CACHE_S):
+                    return matches
+            tables = [catalog.store(s.table).freeze() for s in (spec.USERS, spec.ACCOUNTS)]
+            matches = await run_in_threadpool(
+                lambda: count_matches(*(frozen.table() for frozen in tables))
+            )
+            self._last_matches = now, version, matches
+            return matches
+
+
+def count_matches(users: pa.Table, accounts: pa.Table) -> dict[str, int]:
+    """How many users have an account, and how many have none. Null never matches."""
+    known = pc.unique(accounts.column(spec.JOIN_KEY)).drop_null()
+    matches = pc.is_in(users.column(spec.JOIN_KEY), value_set=known)
+    matched = pc.sum(matches).as_py() or 0
+    return {"users": users.num_rows, "matched": matched, "unmatched": users.num_rows - matched}
