@@ -11,15 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.state import (
-    EndedGeneration,
-    LogLine,
-    OutboxItem,
-    Reply,
-    State,
-    from_json,
-    to_json,
-)
+from livejoin.core.ledger_format import from_json, to_json
+from livejoin.core.state import EndedGeneration, LogLine, OutboxItem, Reply, State
 from livejoin.errors import GenerationUnrecoverable, LeadershipLost, TopicUnusable
 
 FINGERPRINT = "fake"

@@ -14,17 +14,10 @@ from livejoin.control import leadership
 from livejoin.control import ledger as ledger_module
 from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
-from livejoin.core.state import (
-    HEARTBEAT_S,
-    STATE_KEY,
-    EndedGeneration,
-    LogLine,
-    Reply,
-    State,
-    to_json,
-)
+from livejoin.core.state import HEARTBEAT_S, STATE_KEY, EndedGeneration, LogLine, Reply, State
 from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end

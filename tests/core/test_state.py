@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 from core import histories as h
 from core.changelog_strategies import TEXT
 from livejoin.core.generation import Generation, GenerationHealth, Origin, Reading
+from livejoin.core.ledger_format import format_error, from_json, to_json
 from livejoin.core.spec import Choice, Join
-from livejoin.core.state import (
-    Limits,
-    LogLine,
-    State,
-    format_error,
-    from_json,
-    to_json,
-)
+from livejoin.core.state import Limits, LogLine, State
 
 COUNTS = st.integers(0, 2**62)
 TIMES = st.floats(0, 4e9)

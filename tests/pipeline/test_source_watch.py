@@ -18,7 +18,7 @@ from livejoin.errors import GenerationUnrecoverable, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
-from livejoin.pipeline.offsets import CatchUp, ReplayRange
+from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from rig.running import until
 
 EARLIEST = {"users": "earliest", "accounts": "earliest"}

@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.control.leadership import LEADER_TOPIC_CONFIG, LeaderHeartbeat
 from livejoin.core import spec, status_rows
+from livejoin.core.ledger_format import format_error, from_json, to_json
 from livejoin.core.names import Names
 from livejoin.core.state import (
     GENERATION_KEY,
@@ -28,10 +29,7 @@ from livejoin.core.state import (
     OutboxItem,
     Reply,
     State,
-    format_error,
-    from_json,
     row_id,
-    to_json,
 )
 from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka, Topic

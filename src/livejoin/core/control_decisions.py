@@ -11,9 +11,9 @@ from livejoin.core.facts import (
     HistoryReplayed,
     MessageReceived,
 )
-from livejoin.core.generation_decisions import slot_shortage
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
+from livejoin.core.task_slots import slot_shortage
 from livejoin.core.transitions import log_line, reply
 
 _RAW_LOGGED_CHARS = 1024

@@ -6,11 +6,10 @@ written, in the same transaction as the state.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from livejoin.core import format_versions
-from livejoin.core import generation as generation_json
 from livejoin.core.generation import Generation, GenerationHealth, Origin
 from livejoin.core.spec import Choice
 
@@ -291,62 +290,3 @@ class State:
             self.standby is not None
             and self.monotonic >= self.swapped_monotonic + self.limits.standby_s
         )
-
-
-def to_json(state: State) -> dict[str, Any]:
-    """The durable part, for the ledger. The outbox is written in the same transaction."""
-    return {
-        "format": format_versions.LEDGER,
-        "lastNumber": state.last_number,
-        "topicId": state.topic_id,
-        "position": state.position,
-        "ids": list(state.ids),
-        "wanted": asdict(state.desired) if state.desired else None,
-        "live": generation_json.to_json(state.live),
-        "standby": generation_json.to_json(state.standby),
-        "building": generation_json.to_json(state.building),
-        "movedAt": state.swapped_at,
-        "lines": state.line_count,
-        "tally": dict(state.tally),
-    }
-
-
-def format_error(data: Mapping[str, Any]) -> str:
-    """Why a state of the ledger cannot be read: a newer version wrote it. Empty if it can."""
-    if why := format_versions.unsupported_reason(
-        "the ledger", data.get("format"), format_versions.LEDGER
-    ):
-        return why
-    found = (data[role] for role in ("live", "standby", "building"))
-    for generation in filter(None, found):
-        what = f"the changelog of generation {generation['number']}"
-        if why := format_versions.unsupported_reason(
-            what, generation.get("changelog_format"), format_versions.CHANGELOG
-        ):
-            return why
-    return ""
-
-
-def from_json(data: Mapping[str, Any]) -> State:
-    """Decode the durable part. Call `format_error` first."""
-    read_format = data.get("format", 1)
-    building = generation_json.from_json(data["building"])
-    if building is not None and read_format == 1:
-        # format 1 has no topic ids: the build starts over with new topics
-        building = replace(building, sources={}, fingerprint="")
-    return State(
-        ledger_format=read_format,
-        last_number=data["lastNumber"],
-        topic_id=data["topicId"],
-        position=data["position"],
-        ids=tuple(data["ids"]),
-        desired=Choice(**format_versions.known_fields(Choice, data["wanted"]))
-        if data["wanted"]
-        else None,
-        live=generation_json.from_json(data["live"]),
-        standby=generation_json.from_json(data["standby"]),
-        building=building,
-        swapped_at=data["movedAt"],
-        line_count=data["lines"],
-        tally=data.get("tally", {}),  # missing in ledgers of earlier versions
-    )

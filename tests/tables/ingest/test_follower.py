@@ -13,8 +13,9 @@ from confluent_kafka.admin import OffsetSpec
 from structlog.testing import capture_logs
 
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower

@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import spec
+from livejoin.core.ledger_format import format_error, from_json
 from livejoin.core.names import Names
-from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, State, format_error, from_json
+from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, State
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka.clients import topic_not_authorized
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
