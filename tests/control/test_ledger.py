@@ -25,7 +25,7 @@ from livejoin.core.state import (
     State,
     to_json,
 )
-from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
+from livejoin.errors import LeadershipLost, NewerFormat, TopicMisconfigured, TopicReplaced
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
@@ -195,7 +195,7 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
     if partitions:
         kafka.create_topic(topic, partitions=partitions)
         _produce(kafka, topic, *({"line": n} for n in range(9)))
-    with pytest.raises(TopicUnusable, match=f"{topic} was deleted") as noticed:
+    with pytest.raises(TopicReplaced, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
     assert ("recreated." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
@@ -244,7 +244,7 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
     kafka.create_topic(topic, partitions=3)
     _produce(kafka, topic, "what somebody wrote")
     before = kafka.describe([topic])[topic].id
-    with pytest.raises(TopicUnusable, match=f"{topic} has more than one partition"):
+    with pytest.raises(TopicMisconfigured, match=f"{topic} has more than one partition"):
         Ledger(kafka, names).take_over()
     assert kafka.describe([topic])[topic].id == before
     older.write(replace(STATE, position=4))  # nobody was fenced

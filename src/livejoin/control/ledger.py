@@ -33,7 +33,15 @@ from livejoin.core.state import (
     row_id,
     to_json,
 )
-from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable
+from livejoin.errors import (
+    KafkaUnavailable,
+    LeadershipLost,
+    LedgerUnwritable,
+    NewerFormat,
+    NotAuthorized,
+    TopicMisconfigured,
+    TopicReplaced,
+)
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime import failpoints
@@ -116,7 +124,7 @@ class Ledger:
         if empty and (several or self._kafka.topic_config(ledger, name) not in (None, value)):
             self._kafka.recreate_topic(ledger, dict([_COMPACTED]))
         elif several:
-            raise TopicUnusable(
+            raise TopicMisconfigured(
                 f"{ledger} has more than one partition",
                 hint="Stop livejoin and delete it: it is recreated, and the live choice rebuilt.",
             )
@@ -212,7 +220,7 @@ class Ledger:
     def _translate_error(self, error: KafkaError) -> Exception:
         if error.fatal() and error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             # fatal for this producer; the next term creates another one
-            return TopicUnusable(
+            return NotAuthorized(
                 f"not authorized to use transactional id {self._names.leader}: {error.str()}",
                 hint="Grant Describe and Write on it; livejoin retries.",
             )
@@ -223,7 +231,7 @@ class Ledger:
             )
         if error.fatal():  # also after a topic of the transaction was deleted
             self._topics.check_unchanged()
-            return TopicUnusable(
+            return LedgerUnwritable(
                 f"{self._names.ledger} can no longer be written: {error.str()}",
                 hint="livejoin retries with a new producer.",
             )
@@ -260,7 +268,7 @@ class OwnTopics:
         """Raise if logs or replies have several partitions with records, which would be lost."""
         for topic in self._logs_and_replies():
             if len(topic.partitions) > 1 and self._has_records(topic):
-                raise TopicUnusable(
+                raise TopicMisconfigured(
                     f"{topic.name} has more than one partition",
                     hint="Stop livejoin and delete it, with the lines or replies in it:"
                     " it is recreated.",
@@ -292,7 +300,7 @@ class OwnTopics:
                 self._kafka.recreate_topic(topic, self._configs[topic])
         if changed:
             recreated = " and recreated" if changed[0] in found else ""
-            raise TopicUnusable(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
+            raise TopicReplaced(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
 
     def _logs_and_replies(self) -> list[Topic]:
         found = self._kafka.describe([self._names.logs, self._names.replies])
