@@ -12,6 +12,7 @@ LivejoinError
 │   ├── TopicReplaced          it was deleted, and perhaps recreated, while in use
 │   ├── TopicMisconfigured     it has several partitions where one is needed
 │   ├── NotAuthorized          Kafka denied livejoin an operation
+│   ├── LedgerUnreadable       another program wrote the ledger's state
 │   └── LedgerUnwritable       the producer of the ledger failed for good
 ├── QueryFailed                a streaming query died, or cannot run now (retriable)
 ├── GenerationUnrecoverable    a generation can never run again
@@ -95,6 +96,10 @@ class TopicMisconfigured(TopicError):
 
 class NotAuthorized(TopicError):
     """Kafka denied livejoin a topic, or the consumer group or transactional id to use it."""
+
+
+class LedgerUnreadable(TopicError):
+    """The ledger's state is not one that a livejoin writes."""
 
 
 class LedgerUnwritable(TopicError):

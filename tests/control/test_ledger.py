@@ -25,7 +25,13 @@ from livejoin.core.state import (
     State,
     to_json,
 )
-from livejoin.errors import LeadershipLost, NewerFormat, TopicMisconfigured, TopicReplaced
+from livejoin.errors import (
+    LeadershipLost,
+    LedgerUnreadable,
+    NewerFormat,
+    TopicMisconfigured,
+    TopicReplaced,
+)
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
@@ -248,6 +254,21 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
         Ledger(kafka, names).take_over()
     assert kafka.describe([topic])[topic].id == before
     older.write(replace(STATE, position=4))  # nobody was fenced
+
+
+@pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
+def test_a_state_that_another_program_wrote_is_refused_by_name(
+    junk: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: junk})
+    ledger = Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))
+    with pytest.raises(LedgerUnreadable, match=r"x\.ledger has a state that cannot be parsed"):
+        ledger._read_state()
+
+
+def test_a_tombstone_of_the_state_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: b""})
+    assert Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))._read_state() is None
 
 
 def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:

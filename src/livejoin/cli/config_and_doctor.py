@@ -5,7 +5,6 @@ They need no running livejoin.
 
 import json
 import platform
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
 
 _REACH_S = 5
-_REFERENCE = re.compile(r"\$\{(env|file):[^}]+\}")
 _PROPERTY_SECTIONS = ("kafka", "spark.conf")  # their keys belong to Kafka and Spark
 
 
@@ -89,14 +87,16 @@ def _sets(values: Mapping[str, Any], name: str) -> bool:
 
 def _redact(name: str, value: Any, unresolved: Any) -> Any:
     """Return the value as it may be shown: references unresolved, secrets hidden."""
-    if isinstance(unresolved, str) and _REFERENCE.search(unresolved):
+    from livejoin.config.settings_files import REFERENCE  # noqa: PLC0415 - slow to import
+
+    if isinstance(unresolved, str) and REFERENCE.search(unresolved):
         value = unresolved
     if isinstance(value, SecretStr):
         return redaction.HIDDEN
     if not isinstance(value, str):
         return value
     section = next((key for key in _PROPERTY_SECTIONS if name.startswith(f"{key}.")), None)
-    if section and not _REFERENCE.fullmatch(value):
+    if section and not REFERENCE.fullmatch(value):
         key = name.removeprefix(f"{section}.")
         if redaction.may_be_secret(key, value):
             return redaction.HIDDEN

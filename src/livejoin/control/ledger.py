@@ -28,14 +28,14 @@ from livejoin.core.state import (
     OutboxItem,
     Reply,
     State,
-    format_error,
-    from_json,
     row_id,
     to_json,
 )
+from livejoin.core.state_record import NewerState, read_state
 from livejoin.errors import (
     KafkaUnavailable,
     LeadershipLost,
+    LedgerUnreadable,
     LedgerUnwritable,
     NewerFormat,
     NotAuthorized,
@@ -110,12 +110,18 @@ class Ledger:
     def _read_state(self) -> State | None:
         """The state, if there is one; NewerFormat if a newer version wrote it."""
         value = self._read().get(STATE_KEY)
-        if value is None:
+        if not value:  # none yet, or a tombstone
             return None
-        data = json.loads(value)
-        if why := format_error(data):
-            raise NewerFormat(f"{self._names.ledger}: {why}")
-        return from_json(data)
+        found = read_state(value)
+        if isinstance(found, NewerState):
+            raise NewerFormat(f"{self._names.ledger}: {found.why}")
+        if found is None:
+            raise LedgerUnreadable(
+                f"{self._names.ledger} has a state that cannot be parsed: {value[:100]!r}",
+                hint="Another program wrote it. Stop livejoin and delete the topic:"
+                " it is recreated, and the live choice rebuilt.",
+            )
+        return found
 
     def _ensure_compacted(self, *, empty: bool) -> None:
         """Make the ledger compacted: one that a broker auto-created would expire its records."""

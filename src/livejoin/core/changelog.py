@@ -34,7 +34,7 @@ BUNDLE_NEXT = ",\n"
 BUNDLE_END = "\n]}"
 
 _FINAL_PREFIX = f"{spec.FINAL}/".encode()
-_SOURCE_OF_TABLE = {**{source.table: source.name for source in spec.SOURCES}, BOOTSTRAP: BOOTSTRAP}
+_SOURCE_OF_MARK = {**spec.SOURCE_OF_TABLE, BOOTSTRAP: BOOTSTRAP}  # by table
 
 
 class Position(NamedTuple):
@@ -146,7 +146,7 @@ def marked_position(key: bytes) -> Position | None:
     """The input record that this key marks as processed; None if it marks none."""
     table, _, row_id = key.decode().partition("/")
     position = row_id
-    source = _SOURCE_OF_TABLE.get(table)
+    source = _SOURCE_OF_MARK.get(table)
     if source is None:
         if table not in (spec.REJECTS, TOMBSTONES):
             return None
