@@ -108,7 +108,7 @@ class Ledger:
         self._topics.check()
 
     def _read_state(self) -> State | None:
-        """The state, if there is one; NewerFormat if a newer version wrote it."""
+        """The state, if there is one; an error if a newer version or another program wrote it."""
         value = self._read().get(STATE_KEY)
         if not value:  # none yet, or a tombstone
             return None
