@@ -173,8 +173,7 @@ def _publish(
     for one in told:
         match one:
             case LogLine():
-                line = {"ts": int(one.at * 1000), "level": one.level, "msg": one.msg}
-                host.system.add_log_lines([{**line, "_id": row_id(one.id)}])
+                host.system.add_log_lines([{**one.row(), "_id": row_id(one.id)}])
             case Reply():
                 host.system.put_control_messages(
                     [{**one.control_raw_row(), "_id": row_id(one.origin.offset)}]

@@ -41,7 +41,7 @@ STATE = State(
     last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, line_count=1
 )
 TOLD = (
-    LogLine(1, 2.0, "INFO", "hello"),
+    LogLine(1, 2.0, "INFO", "hello", "live", 7, "0-12"),
     Reply(Origin(2, 1.0, "kafka", "{}", id="x"), "accepted", 2.0, generation=7),
     EndedGeneration(replace(GENERATION, number=6), "failed", 2.0, "boom"),
 )
@@ -116,7 +116,14 @@ def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> 
     ledger.take_over()
     ledger.write(replace(STATE, outbox=TOLD))
     logs = _values(kafka, names.logs)
-    assert logs["orchestrator_logs/000000000001"] == {"ts": 2000, "level": "INFO", "msg": "hello"}
+    assert logs["orchestrator_logs/000000000001"] == {
+        "ts": 2000,
+        "level": "INFO",
+        "msg": "hello",
+        "event": "live",
+        "generation": 7,
+        "control": "0-12",
+    }
     assert logs["control_raw/000000000002"]["outcome"] == "accepted"
     assert _values(kafka, names.replies) == {
         "x": {

@@ -83,7 +83,7 @@ def test_what_was_read_back_is_written_as_before(state: State) -> None:
 def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) -> None:
     later = replace(
         state,
-        outbox=(LogLine(1, 0.0, "INFO", "ready"),),
+        outbox=(LogLine(1, 0.0, "INFO", "ready", "started"),),
         now=9.0,
         monotonic=9.0,
         swapped_monotonic=8.0,

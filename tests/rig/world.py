@@ -397,7 +397,10 @@ class ExpectNothingLeft:
     """Changelogs and checkpoints exist of the generations that exist, and of no other (O7)."""
 
     def do(self, world: World) -> None:
-        until(lambda: not self._left(world), "what is retired is removed", 60)
+        try:
+            until(lambda: not self._left(world), "what is retired is removed", 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {sorted(self._left(world))}") from error
 
     def _left(self, world: World) -> set[int]:
         states = ("live", "standby", "building")

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, assert_never
@@ -17,6 +18,9 @@ log = structlog.get_logger()
 
 Inbox = queue.Queue[facts.Fact]
 _RETRY_S = 2.0  # for topics and checkpoints that could not be removed
+# A broker with auto.create.topics.enable recreates a deleted topic when a client that still knows
+# it refreshes its metadata.
+_SWEEP_S = 30.0
 _WORKERS = 4
 
 
@@ -173,6 +177,7 @@ class Executor:
     def _run_loop(self) -> None:
         """Carry out the newest steps, one at a time, so that task slots suffice."""
         kept: plan.KeepOnly | None = None
+        sweep_at = time.monotonic() + _SWEEP_S
         while not self._stop.is_set():
             self._wake.wait(_RETRY_S)
             self._wake.clear()
@@ -186,8 +191,10 @@ class Executor:
                 kept = keep if self._remove_others(keep) else None
             self._make_topics()
             self._start_missing(desired)
-            if keep is not None and keep != kept and not self._wake.is_set():
+            due = keep != kept or time.monotonic() >= sweep_at
+            if keep is not None and due and not self._wake.is_set():
                 kept = keep if self._remove_others(keep) else None
+                sweep_at = time.monotonic() + _SWEEP_S
 
     def _stop_others(self, desired: Mapping[int, Generation], interrupted: Container[int]) -> None:
         changed = [

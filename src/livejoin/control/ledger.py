@@ -186,15 +186,12 @@ class Ledger:
         names = self._names
         match item:
             case LogLine():
-                line = {"ts": int(item.at * 1000), "level": item.level, "msg": item.msg}
-                yield _PendingRecord(
-                    names.logs, f"{spec.LOGS}/{row_id(item.id)}".encode(), _json(line)
-                )
+                key = f"{spec.LOGS}/{row_id(item.id)}".encode()
+                yield _PendingRecord(names.logs, key, _json(item.row()))
             case Reply():
-                position = f"0-{item.origin.offset}"
                 key = f"{spec.CONTROL}/{row_id(item.origin.offset)}".encode()
                 yield _PendingRecord(names.logs, key, _json(item.control_raw_row()))
-                reply_key = (item.origin.id or position).encode()
+                reply_key = (item.origin.id or item.origin.position).encode()
                 yield _PendingRecord(names.replies, reply_key, _json(item.reply_record()))
             case EndedGeneration(generation):
                 yield _PendingRecord(
@@ -326,4 +323,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _log_to_console(line: LogLine) -> None:
-    {"INFO": log.info, "WARN": log.warning, "ERROR": log.error}[line.level](line.msg)
+    about = {"generation": line.generation, "control": line.control}
+    fields = {name: value for name, value in about.items() if value is not None}
+    write = {"INFO": log.info, "WARN": log.warning, "ERROR": log.error}[line.level]
+    write(line.msg, **fields)

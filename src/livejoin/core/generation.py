@@ -50,6 +50,11 @@ class Origin:
     accounts: str | None = None
     join: str | None = None
 
+    @property
+    def position(self) -> str:
+        """Partition and offset of the record."""
+        return f"0-{self.offset}"  # the control topic has one partition
+
 
 @dataclass(frozen=True)
 class Generation:

@@ -37,8 +37,9 @@ def on_sources_resolved(state: State, building: Generation, fact: facts.SourcesR
     state = reply(state, reads.origin, "building", generation=reads.number)
     return log_line(
         state,
-        "INFO",
+        "building",
         f"building: generation {reads.number} reads {_describe_sources(fact.sources)}",
+        generation=reads,
     )
 
 
@@ -49,7 +50,7 @@ def on_resolution_failed(state: State, building: Generation, fact: facts.Resolut
     if fact.missing and state.live is not None:
         return fail_build(state, fact.why)
     if fact.why != state.health_of(building).error:
-        state = log_line(state, "WARN", f"waiting: {fact.why}")
+        state = log_line(state, "waiting", f"waiting: {fact.why}", generation=building)
     return state.with_health(building, error=fact.why, retry_at=state.monotonic + _RETRY_S)
 
 
@@ -92,7 +93,7 @@ def rebuild_if_due(state: State) -> State:
         state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
     else:
         return state
-    return log_line(state, "INFO", f"building: {state.building}")
+    return log_line(state, "building", f"building: {state.building}", generation=state.building)
 
 
 def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
@@ -112,7 +113,8 @@ def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -
     if not fact.counts_as_failure and fact.why == old.error:
         return state  # already logged
     line = f"restarting: generation {number} died: {fact.why}; retrying in {wait:.0f} s"
-    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", line)
+    state = transitions.increment_tally(state, "restarted")
+    return log_line(state, "restarting", line, generation=generation)
 
 
 def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecoverable) -> State:
@@ -127,9 +129,10 @@ def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecover
     state = state.with_health(generation, given_up=True, unrecoverable=True, error=why)
     state = log_line(
         state,
-        "ERROR",
+        "unrecoverable",
         f"generation {generation.number} cannot continue: {why};"
         " its last rows are kept until the same choice is rebuilt",
+        generation=generation,
     )
     return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
 
@@ -140,14 +143,15 @@ def _give_up(state: State, generation: Generation, why: str) -> State:
         return fail_build(state, why)
     if generation == state.standby:
         line = f"failed: generation {number} {why}; no rollback to it is possible"
-        state = log_line(state, "ERROR", line)
+        state = log_line(state, "failed", line, generation=generation)
         return transitions.retire(state, generation, why)
     state = state.with_health(generation, given_up=True)
     return log_line(
         state,
-        "ERROR",
+        "failed",
         f"failed: generation {number} {why}; its last rows are kept;"
         " fix the cause, then send the same choice again",
+        generation=generation,
     )
 
 
@@ -158,8 +162,10 @@ def on_sources_checked(state: State, generation: Generation, fact: facts.Sources
         return state
     state = state.with_health(generation, blocked=why)
     if why:
-        return log_line(state, "ERROR", f"generation {number} cannot read its topics: {why}")
-    return log_line(state, "INFO", f"generation {number} can read its topics again")
+        line = f"generation {number} cannot read its topics: {why}"
+        return log_line(state, "sources-unreadable", line, generation=generation)
+    line = f"generation {number} can read its topics again"
+    return log_line(state, "sources-readable", line, generation=generation)
 
 
 def on_partitions_added(state: State, generation: Generation, fact: facts.PartitionsAdded) -> State:
@@ -172,7 +178,12 @@ def on_partitions_added(state: State, generation: Generation, fact: facts.Partit
         grown, error="restarting to read more partitions"
     )
     topics = (f"{r.topic} ({_partitions(len(r.start))})" for r in grown.sources.values())
-    state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
+    state = log_line(
+        state,
+        "partitions-added",
+        f"generation {number} now reads {' and '.join(topics)}",
+        generation=grown,
+    )
     needed = state.slots_of(state.live) + state.slots_of(state.building)
     if needed > state.limits.slots:
         slots = f"{needed} task slots are needed and Spark has {state.limits.slots}"
@@ -192,9 +203,10 @@ def on_records_counted(state: State, generation: Generation, fact: facts.Records
     tables = f"{' and '.join(new)} {'has' if len(new) == 1 else 'have'}"
     return log_line(
         state,
-        "WARN",
+        "table-full",
         f"generation {generation.number}: {tables} reached max_rows ({generation.max_rows}):"
         " the oldest rows are dropped as new ones arrive",
+        generation=generation,
     )
 
 

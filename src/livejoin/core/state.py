@@ -43,6 +43,59 @@ class Limits:
 
 
 Level = Literal["INFO", "WARN", "ERROR"]
+LogEvent = Literal[
+    # this process
+    "started",
+    "ledger-migrated",
+    "leftovers-found",
+    # the control topic
+    "listening",
+    "not-listening",
+    "messages-lost",
+    "history-replayed",
+    "history-ignored",
+    # a control message
+    "received",
+    "resolved",
+    "warning",
+    "accepted",
+    "confirmed",
+    "no-change",
+    "previewed",
+    "rejected",
+    "repeated",
+    # a generation
+    "building",
+    "waiting",
+    "caught-up",
+    "live",
+    "rolled-back",
+    "superseded",
+    "cancelled",
+    "failed",
+    "retired",
+    "restarting",
+    "running",
+    "unrecoverable",
+    "sources-unreadable",
+    "sources-readable",
+    "partitions-added",
+    "table-full",
+]
+LOG_LEVELS: Mapping[LogEvent, Level] = {  # INFO unless listed
+    "leftovers-found": "WARN",
+    "messages-lost": "WARN",
+    "history-ignored": "WARN",
+    "warning": "WARN",
+    "rejected": "WARN",
+    "waiting": "WARN",
+    "table-full": "WARN",
+    "not-listening": "ERROR",
+    "failed": "ERROR",
+    "restarting": "ERROR",
+    "unrecoverable": "ERROR",
+    "sources-unreadable": "ERROR",
+}
 Outcome = Literal[
     "accepted",
     "building",
@@ -66,12 +119,29 @@ TallyKey = Literal[
 
 @dataclass(frozen=True)
 class LogLine:
-    """A row of `orchestrator_logs`. Its id is its sequence number."""
+    """A row of `orchestrator_logs`. Its id is its sequence number.
+
+    Programs read the fields; the message is for people and may be reworded.
+    """
 
     id: int
     at: float
     level: Level
     msg: str
+    event: LogEvent
+    generation: int | None = None
+    control: str | None = None  # position of the control message that it is about
+
+    def row(self) -> dict[str, Any]:
+        """The row of `orchestrator_logs`."""
+        return {
+            "ts": int(self.at * 1000),
+            "level": self.level,
+            "msg": self.msg,
+            "event": self.event,
+            "generation": self.generation,
+            "control": self.control,
+        }
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ class KafkaClients:
             "kafka.isolation.level": "read_committed",
             "kafka.fetch.max.bytes": str(MAX_RECORD_BYTES),
             "kafka.max.poll.records": "5000",  # from a fetch of 1 MiB; the default is 500
+            # reading must not recreate a deleted topic
+            "kafka.allow.auto.create.topics": "false",
             "groupIdPrefix": group,
         }
 
