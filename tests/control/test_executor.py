@@ -13,7 +13,7 @@ from livejoin.control.executor import Executor, Inbox
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
-from livejoin.errors import TopicUnusable
+from livejoin.errors import NotAuthorized
 from rig.running import until
 
 LIMIT_S = 20
@@ -216,7 +216,7 @@ def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(
         def make_topics(self, generation: Generation) -> tuple[str, str]:
             if not world.topics_created:
                 world.topics_created += 1
-                raise TopicUnusable("may not be made")
+                raise NotAuthorized("may not be made")
             return super().make_topics(generation)
 
     with at_work(Failing(world)) as (executor, inbox):

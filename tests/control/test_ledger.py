@@ -18,7 +18,13 @@ from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import HEARTBEAT_S, STATE_KEY, EndedGeneration, LogLine, Reply, State
-from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
+from livejoin.errors import (
+    LeadershipLost,
+    LedgerUnreadable,
+    NewerFormat,
+    TopicMisconfigured,
+    TopicReplaced,
+)
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
@@ -195,7 +201,7 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
     if partitions:
         kafka.create_topic(topic, partitions=partitions)
         _produce(kafka, topic, *({"line": n} for n in range(9)))
-    with pytest.raises(TopicUnusable, match=f"{topic} was deleted") as noticed:
+    with pytest.raises(TopicReplaced, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
     assert ("recreated." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
@@ -244,10 +250,25 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
     kafka.create_topic(topic, partitions=3)
     _produce(kafka, topic, "what somebody wrote")
     before = kafka.describe([topic])[topic].id
-    with pytest.raises(TopicUnusable, match=f"{topic} has more than one partition"):
+    with pytest.raises(TopicMisconfigured, match=f"{topic} has more than one partition"):
         Ledger(kafka, names).take_over()
     assert kafka.describe([topic])[topic].id == before
     older.write(replace(STATE, position=4))  # nobody was fenced
+
+
+@pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
+def test_a_state_that_another_program_wrote_is_refused_by_name(
+    junk: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: junk})
+    ledger = Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))
+    with pytest.raises(LedgerUnreadable, match=r"x\.ledger has a state that cannot be parsed"):
+        ledger._read_state()
+
+
+def test_a_tombstone_of_the_state_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: b""})
+    assert Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))._read_state() is None
 
 
 def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:

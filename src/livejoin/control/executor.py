@@ -11,7 +11,7 @@ import structlog
 
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
-from livejoin.errors import GenerationUnrecoverable, LivejoinError, TopicUnusable
+from livejoin.errors import GenerationUnrecoverable, LivejoinError, TopicError
 from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
@@ -168,7 +168,7 @@ class Executor:
             sources, fingerprint = self._pipeline.resolve(generation)
             self._inbox.put(facts.SourcesResolved(number, sources, fingerprint))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            missing = isinstance(error, TopicUnusable)
+            missing = isinstance(error, TopicError)
             self._inbox.put(facts.ResolutionFailed(number, str(error), missing))
         finally:
             with self._lock:
@@ -231,7 +231,7 @@ class Executor:
     def _report_failure(self, number: int, error: Exception) -> None:
         if isinstance(error, GenerationUnrecoverable):
             self.unrecoverable(number, error.message)
-        elif isinstance(error, TopicUnusable):  # wait for it
+        elif isinstance(error, TopicError):  # wait for it
             self.restart_required(number, error.message)
         else:
             self.query_died(number, str(error))

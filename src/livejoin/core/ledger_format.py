@@ -1,13 +1,35 @@
-"""The state as JSON in the ledger, and its migration from earlier formats."""
+"""The state as JSON in the ledger: reading it, and migrating it from earlier formats.
+
+The record may be of another version, or no state at all.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from livejoin.core import format_versions, spec
 from livejoin.core.generation import Generation, Origin, Reading
+from livejoin.core.json_object import parse_object
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
+
+
+class NewerState(NamedTuple):
+    """A state that a newer livejoin wrote."""
+
+    why: str
+
+
+def read_state(value: bytes) -> State | NewerState | None:
+    """The state in a record; None if there is none in it."""
+    data = parse_object(value)
+    if data is None:
+        return None
+    try:
+        why = format_error(data)
+        return NewerState(why) if why else from_json(data)
+    except (LookupError, TypeError, ValueError, AttributeError):  # fields are missing or malformed
+        return None
 
 
 def to_json(state: State) -> dict[str, Any]:

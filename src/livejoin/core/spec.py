@@ -78,6 +78,7 @@ ACCOUNTS = Source(
     "accounts", _parse_columns("userId string, accountType string, balance double"), "accounts_ui"
 )
 SOURCES = (USERS, ACCOUNTS)
+SOURCE_OF_TABLE = {source.table: source.name for source in SOURCES}
 
 FINAL = "final_ui"
 REJECTS = "rejects_ui"

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import changelog as rows
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.state import State
 from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Delta
+from rig.reference_changelog import read_record
 from tables.samples import (
     building,
     chunk,
@@ -390,7 +390,7 @@ def test_a_winner_that_an_older_record_follows_is_named_once_that_lasts() -> Non
     (change,) = changes
     assert number == 1
     assert change.key() == winner.key()
-    assert rows.read_record(change.key(), change.value()) == winner
+    assert read_record(change.key(), change.value()) == winner
     host.apply(chunk(1, 3, change))
     host.find_rewrites()
     assert host.pending_rewrites == {}
@@ -437,4 +437,4 @@ def test_many_winners_are_named_in_portions() -> None:
         named |= {one.id: one for one in some}
         seq += len(some)
         host.apply(chunk(1, seq, *some))
-    assert all(rows.read_record(named[w.id].key(), named[w.id].value()) == w for w in winners)
+    assert all(read_record(named[w.id].key(), named[w.id].value()) == w for w in winners)

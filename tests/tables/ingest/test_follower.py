@@ -228,6 +228,30 @@ def test_a_server_that_begins_anew_keeps_what_it_shows(log: Log) -> None:
     assert host.store("users_ui").snapshot().num_rows == 1
 
 
+@pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
+def test_a_state_that_another_program_wrote_is_skipped_with_one_warning(
+    log: Log, junk: bytes
+) -> None:
+    host = Told()
+    log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
+    log.write(NAMES.changelog(2), *rows(3))
+
+    def skipped() -> list[str]:
+        return [one["what"] for one in lines if "cannot be parsed" in one["event"]]
+
+    def went_on() -> bool:
+        if host.generation == 1 and len(log.logs[NAMES.ledger]) == 3:
+            log.write(NAMES.ledger, (STATUS_KEY, b"junk"), (STATE_KEY, junk))
+        if skipped()[-1:] == ["the record with key b'state'"] and host.generation == 1:
+            log.write(NAMES.ledger, (STATE_KEY, junk), *said(State(live=generation(2, 3))))
+        return host.generation == 2
+
+    with capture_logs() as lines:
+        following(log, host, went_on, "what comes after it is followed")
+    assert host.cutovers == [1, 2]
+    assert sorted(skipped()) == ["the record with key b'state'", "the record with key b'status'"]
+
+
 def test_what_comes_after_the_ledgers_end_is_acted_on(log: Log) -> None:
     host = Told()
     log.write(NAMES.ledger, *said(State(live=generation(1, 0))))

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from livejoin import row_hash
-from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import decode, segments
 from livejoin.tables.ingest.store import Delta, Store
+from rig.reference_changelog import ReferenceFollower
 from tables.samples import final, plain, user
 
 TABLE = "final_ui"
