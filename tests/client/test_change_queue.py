@@ -3,8 +3,8 @@
 import pytest
 
 from client.modelled import FINAL, STATUS, ServerModel
-from livejoin.client import base_connection
-from livejoin.client.base_connection import ChangeQueue
+from livejoin.client import change_queue
+from livejoin.client.change_queue import ChangeQueue
 from livejoin.client.protocol import Change, ClientSession
 
 
@@ -49,7 +49,7 @@ def test_it_yields_a_snapshot_then_changes_in_order() -> None:
 def test_a_slow_reader_gets_a_snapshot_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.taken()
-    monkeypatch.setattr(base_connection, "_MAX_PENDING_BYTES", 200)
+    monkeypatch.setattr(change_queue, "_MAX_PENDING_BYTES", 200)
     for n in range(20):
         fed.give(fed.server.put(f"{n % 3}", f"{n}"))
     ((kind, _, ids),) = fed.taken()
@@ -61,7 +61,7 @@ def test_a_slow_reader_gets_a_snapshot_instead(monkeypatch: pytest.MonkeyPatch) 
 def test_a_slow_reader_still_sees_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
     fed = Fed()
     fed.taken()
-    monkeypatch.setattr(base_connection, "_MAX_PENDING_BYTES", 1)
+    monkeypatch.setattr(change_queue, "_MAX_PENDING_BYTES", 1)
     fed.give(fed.server.cut_over(["x", "y"]))
     fed.give(fed.server.put("2", "z"))
     fed.give(fed.server.put("3", "z"))

@@ -16,7 +16,7 @@ from livejoin.config import sections, settings
 from livejoin.core import spec, state
 from livejoin.tables.http import connection_limits
 from livejoin.tables.http.routes import ROUTES
-from livejoin.tables.live import viewer
+from livejoin.tables.live import socket as live_socket
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -151,7 +151,7 @@ def test_the_limits_are_as_described() -> None:
     assert f"| headers | {connection_limits.MAX_HEADER_BYTES >> 10} KiB |" in text
     assert f"its first byte to its last | {connection_limits.REQUEST_TIMEOUT_S:g} s |" in text
     assert f"that nobody takes | {connection_limits.WRITE_TIMEOUT_S:g} s |" in text
-    burst, interval_s = viewer.SUBSCRIPTION_BURST, viewer.SUBSCRIPTION_INTERVAL_S
+    burst, interval_s = live_socket.SUBSCRIPTION_BURST, live_socket.SUBSCRIPTION_INTERVAL_S
     assert f"| {burst} at once, then one every {interval_s:g} s |" in text
     http = sections.HttpSettings()
     burst, rate = connection_limits.NEW_CONNECTION_BURST, http.connections_per_second

@@ -20,10 +20,10 @@ from livejoin.client.base_connection import (
     READ_TIMEOUT_S,
     SWAP_TIMEOUT_S,
     BaseConnection,
-    ChangeQueue,
     to_pandas,
     to_polars,
 )
+from livejoin.client.change_queue import ChangeQueue
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.client.protocol import (
     Change,

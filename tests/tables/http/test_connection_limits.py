@@ -16,7 +16,7 @@ from livejoin.errors import AskError
 from livejoin.tables.http import connection_limits
 from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.live import viewer
+from livejoin.tables.live import socket as live_socket
 from rig.running import until
 from tables.live_server import (
     LIMIT_S,
@@ -267,10 +267,10 @@ def test_a_flood_of_subscriptions_closes_the_socket(server: RunningServer) -> No
 
 def test_subscriptions_are_allowed_again_after_a_while() -> None:
     now = 0.0
-    asks = viewer.SubscriptionLimit(lambda: now)
-    for _ in range(viewer.SUBSCRIPTION_BURST):
+    asks = live_socket.SubscriptionLimit(lambda: now)
+    for _ in range(live_socket.SUBSCRIPTION_BURST):
         asks.count()
-    now += viewer.SUBSCRIPTION_INTERVAL_S
+    now += live_socket.SUBSCRIPTION_INTERVAL_S
     asks.count()
     with pytest.raises(AskError, match="too many"):
         asks.count()

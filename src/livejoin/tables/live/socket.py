@@ -6,7 +6,8 @@ A socket is closed within seconds after its token or session was revoked or expi
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -24,13 +25,14 @@ from livejoin.tables.live.delivery import Delivery, DeliveryStats
 from livejoin.tables.live.viewer import (
     Cursor,
     OutgoingFrame,
-    SubscriptionLimit,
     Viewer,
     parse_subscription,
 )
 
 SUBPROTOCOL = "livejoin.v1"
 HEARTBEAT_S = 1.0
+SUBSCRIPTION_BURST = 30  # per viewer, then one per interval
+SUBSCRIPTION_INTERVAL_S = 0.5
 CLOSE_UNAUTHORIZED = 4401  # a WebSocket close code
 _FIRST_MESSAGE_S = 10
 _RESUME_WAIT_S = 10  # for a viewer that has seen more than this server has read
@@ -222,3 +224,25 @@ async def _close_socket(socket: WebSocket, code: int, why: str, last: bytes = b"
             await socket.close(code, why)
             return
     socket.state.abort()  # the client reads nothing, so the close frame cannot be sent
+
+
+class SubscriptionLimit:
+    """Rate limit for changes of a subscription: each is answered with all rows."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(SUBSCRIPTION_BURST)
+        self._at = clock()
+
+    def count(self) -> None:
+        """Count one subscription; raises if the limit is exceeded."""
+        now = self._clock()
+        self._left = (
+            min(SUBSCRIPTION_BURST, self._left + (now - self._at) / SUBSCRIPTION_INTERVAL_S) - 1
+        )
+        self._at = now
+        if self._left < 0:
+            raise AskError(
+                f"too many subscriptions: {SUBSCRIPTION_BURST} at once,"
+                f" then one every {SUBSCRIPTION_INTERVAL_S:g} s"
+            )

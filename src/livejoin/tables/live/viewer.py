@@ -1,9 +1,8 @@
 """One viewer: its subscription, its position in the changelog, and the frames queued for it."""
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, Self
 
 from livejoin.core import spec
@@ -13,8 +12,6 @@ from livejoin.tables.live import frames
 from livejoin.tables.live.frames import EncodedPart
 
 BUFFER_BYTES = 1 << 20  # queued per viewer; one that exceeds it catches up instead
-SUBSCRIPTION_BURST = 30
-SUBSCRIPTION_INTERVAL_S = 0.5
 _EXPECTED = 'expected {"subscribe": ["final_ui", …]}'
 
 
@@ -119,28 +116,6 @@ class Viewer:
         """Ask the send loop to close the socket."""
         self.closing = True
         self.wake.set()
-
-
-class SubscriptionLimit:
-    """Rate limit for changes of a subscription: each is answered with all rows."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._left = float(SUBSCRIPTION_BURST)
-        self._at = clock()
-
-    def count(self) -> None:
-        """Count one subscription; raises if the limit is exceeded."""
-        now = self._clock()
-        self._left = (
-            min(SUBSCRIPTION_BURST, self._left + (now - self._at) / SUBSCRIPTION_INTERVAL_S) - 1
-        )
-        self._at = now
-        if self._left < 0:
-            raise AskError(
-                f"too many subscriptions: {SUBSCRIPTION_BURST} at once,"
-                f" then one every {SUBSCRIPTION_INTERVAL_S:g} s"
-            )
 
 
 def parse_subscription(text: str, known: Collection[str] = spec.TABLES) -> Subscription:
