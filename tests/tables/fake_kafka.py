@@ -100,8 +100,8 @@ class FakeKafka(Kafka):
 
     def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
         return {
-            one.name: {p: self._offset(one.name, p, spec).offset for p in one.partitions}
-            for one in topics
+            topic.name: {p: self._offset(topic.name, p, spec).offset for p in topic.partitions}
+            for topic in topics
         }
 
     def reader(self, *_given: Any, **_options: Any) -> Any:

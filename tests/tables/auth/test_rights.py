@@ -129,7 +129,7 @@ def test_nobody_gets_anything(
     assert response.status == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert response.headers["content-type"] == "application/problem+json"
-    assert not [one for one in SECRETS if one in response.body]
+    assert not [secret for secret in SECRETS if secret in response.body]
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
@@ -145,7 +145,7 @@ def test_a_role_gets_what_it_may_and_nothing_else(
     else:
         assert response.status == 403
         assert response.headers["content-type"] == "application/problem+json"
-        assert not [one for one in SECRETS if one in response.body]
+        assert not [secret for secret in SECRETS if secret in response.body]
         assert f"role {need} is required" in response.body.decode() or method == "HEAD"
 
 

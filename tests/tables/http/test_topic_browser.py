@@ -251,7 +251,7 @@ def test_topics_outside_the_allowed_ones_are_hidden() -> None:
     with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as server:
         rows = server.request("/api/v1/topics").json()["topics"]
         hidden = server.request("/api/v1/topics/users/peek")
-    assert [one["name"] for one in rows] == ["control", "crm.users", "livejoin.ledger"]
+    assert [row["name"] for row in rows] == ["control", "crm.users", "livejoin.ledger"]
     assert hidden.status == 404
     assert hidden.json()["detail"] == 'topic "users" does not exist. Did you mean crm.users?'
 
