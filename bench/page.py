@@ -22,7 +22,7 @@ from bench.parts import Figures
 
 from browser import chrome
 from livejoin.runtime import broker
-from rig.ledgered import Ledgered, row
+from rig.ledgered import FakeLeader, row
 from rig.running import memory_kib, until
 
 NAME = "bench"
@@ -69,16 +69,16 @@ def _measured(part: str, asked: argparse.Namespace) -> Figures:
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "kafka") as kafka,
     ):
-        cluster = Ledgered(kafka, Path(folder), NAME)
-        cluster.lead(cluster.generation(1, ROWS))
-        return PARTS[part](asked, cluster)
+        leader = FakeLeader(kafka, Path(folder), NAME)
+        leader.set_live(leader.write_generation(1, ROWS))
+        return PARTS[part](asked, leader)
 
 
-def opening(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def opening(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """From opening the page to an answer and to drawn rows, 10,000 in each of three tables."""
     answers: list[float] = []
     again: list[float] = []
-    with cluster.server() as server, chrome.page(server.url) as (page, trouble):
+    with leader.server() as server, chrome.page(server.url) as (page, trouble):
         first = page.evaluate(INTERACTIVE)
         for _ in range(OPENINGS):
             _open(page, server.url)
@@ -101,11 +101,11 @@ def _open(page: Page, url: str) -> None:
     page.goto(url, wait_until="commit")
 
 
-def updates(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def updates(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Many changes while somebody looks: frames per second, and memory before and after."""
-    with cluster.server() as server, chrome.page(server.url) as (page, trouble):
+    with leader.server() as server, chrome.page(server.url) as (page, trouble):
         page.evaluate(INTERACTIVE)
-        sending = threading.Thread(target=_send, args=(cluster, asked.updates, asked.seconds))
+        sending = threading.Thread(target=_send, args=(leader, asked.updates, asked.seconds))
         page.evaluate(FRAMES)
         sending.start()
         memory = []
@@ -128,14 +128,14 @@ def updates(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     }
 
 
-def _send(cluster: Ledgered, count: int, seconds: float) -> None:
+def _send(leader: FakeLeader, count: int, seconds: float) -> None:
     began = time.monotonic()
     for number in range(count):
         time.sleep(max(0.0, began + number * seconds / count - time.monotonic()))
-        cluster.put(1, row("final_ui", number % ROWS, f"change {number}", number))
+        leader.write(1, row("final_ui", number % ROWS, f"change {number}", number))
         if number % 10 == 0:
-            cluster.flush()
-    cluster.flush()
+            leader.flush()
+    leader.flush()
 
 
 def _memory(page: Page) -> float:

@@ -251,7 +251,7 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
                 }
                 if number < len(runs):
                     began, used = time.monotonic(), used_then
-                    live.ask("api/v1/control", {"start": "earliest"})
+                    live.request("api/v1/control", {"start": "earliest"})
             figures["an account for an old user, s"] = _change_old_row(kafka, live, count)
     return figures
 
@@ -284,10 +284,10 @@ def _put(producer: Any, source: str, number: int, record: dict[str, Any]) -> Non
 
 def _holds(live: Running, generation: int, records: int) -> bool:
     """Whether the tables show this generation with so many input records."""
-    assert live.ended is None, live.log.read_text()[-3000:]
+    assert live.exit_code is None, live.log.read_text()[-3000:]
     try:
-        status = live.ask("api/v1/status")
-        return status.get("generation") == generation and live.read() >= records
+        status = live.request("api/v1/status")
+        return status.get("generation") == generation and live.records_read() >= records
     except AssertionError:  # it has just been started
         return False
 
@@ -298,7 +298,7 @@ def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
     began = time.monotonic()
     _put(producer, "accounts", 0, {"userId": "u7", "accountType": "new", "balance": 1})
     producer.flush(60)
-    until(lambda: live.read() == 2 * count + 1, "the account is read", 600)
+    until(lambda: live.records_read() == 2 * count + 1, "the account is read", 600)
     took = time.monotonic() - began
     with urllib.request.urlopen(live.url + "api/v1/tables/final_ui?format=arrow") as answer:
         table = pa.ipc.open_stream(answer).read_all()

@@ -28,10 +28,10 @@ from rig.world import (
     Traffic,
     WaitOutcome,
     World,
-    moved,
+    cutover_seconds,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 OUT = Path(__file__).parent / "out" / "swap.json"
@@ -52,22 +52,22 @@ def main() -> None:
         folder = Path(work)
         with (
             broker.embedded_broker(folder / "broker") as kafka,
-            world(kafka, folder / "run", NAME) as one,
+            run_world(kafka, folder / "run", NAME) as world,
         ):
-            play(one, [Traffic(asked.rate)])
-            swaps = [_swap(one, number) for number in range(asked.warm_up + asked.swaps)]
+            play(world, [Traffic(asked.rate)])
+            swaps = [_swap(world, number) for number in range(asked.warm_up + asked.swaps)]
             figures["swap, s"] = swaps[asked.warm_up :]
             figures["rollback, s"] = [
-                moved(one, Send({"action": "rollback"})) for _ in range(asked.swaps)
+                cutover_seconds(world, Send({"action": "rollback"})) for _ in range(asked.swaps)
             ]
-            wrong, frames = one.watcher.wrong, one.watcher.frames
+            wrong, frames = world.watcher.wrong, world.watcher.frames
     _report(figures, wrong, frames)
 
 
-def _swap(one: World, number: int) -> float:
+def _swap(world: World, number: int) -> float:
     join = ("left", "inner")[number // 2 % 2]
-    took = moved(one, to_pair(NAME, "ba"[number % 2], joinType=join))
-    play(one, [WaitOutcome("live"), ExpectNothingLeft()])
+    took = cutover_seconds(world, request_pair(NAME, "ba"[number % 2], joinType=join))
+    play(world, [WaitOutcome("live"), ExpectNothingLeft()])
     return took
 
 

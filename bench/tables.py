@@ -27,7 +27,7 @@ from bench.parts import Figures
 
 from livejoin.runtime import broker
 from rig import polling
-from rig.ledgered import DATA, Audience, Ledgered, row
+from rig.ledgered import DATA, Audience, FakeLeader, row
 from rig.protocol import header, payloads
 from rig.running import memory_kib, until
 
@@ -50,14 +50,14 @@ def _measured(part: str, asked: argparse.Namespace) -> Figures:
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "kafka") as kafka,
     ):
-        return PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
+        return PARTS[part](asked, FakeLeader(kafka, Path(folder), NAME))
 
 
 def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who looks
-    cluster: Ledgered, count: int, rate: float, audience: Audience, viewers: int, row_from: int = 0
+    leader: FakeLeader, count: int, rate: float, audience: Audience, viewers: int, row_from: int = 0
 ) -> tuple[list[float], float]:
     """Ms from handing each change to a producer until each viewer has it; and seconds to join."""
-    first = cluster.ends[1]
+    first = leader.ends[1]
     sent: list[float] = []
     ready, stop = threading.Event(), threading.Event()
     total = int(count)
@@ -69,8 +69,8 @@ def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who look
             if stop.wait(max(0.0, began + number / rate - time.monotonic())):
                 return
             sent.append(time.monotonic())
-            cluster.put(1, row("final_ui", row_from + number % 1000, "changed", first + number))
-            cluster.flush()
+            leader.write(1, row("final_ui", row_from + number % 1000, "changed", first + number))
+            leader.flush()
 
     async def look() -> float:
         began = time.monotonic()
@@ -89,7 +89,7 @@ def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who look
         stop.set()
         ready.set()
         thread.join()
-    return sorted(seconds * 1000 for seconds in audience.took(first, sent)), joined
+    return sorted(seconds * 1000 for seconds in audience.delays_s(first, sent)), joined
 
 
 def _shares(took: list[float], *shares: float) -> Figures:
@@ -98,18 +98,18 @@ def _shares(took: list[float], *shares: float) -> Figures:
     }
 
 
-def latency(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def latency(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Changelog to 10 viewers at 500 changes/s."""
-    cluster.lead(cluster.generation(1, 10_000))
-    with cluster.server() as server:
-        took, _ = _steady(cluster, int(asked.seconds * 500), 500, Audience(server), 10)
+    leader.set_live(leader.write_generation(1, 10_000))
+    with leader.server() as server:
+        took, _ = _steady(leader, int(asked.seconds * 500), 500, Audience(server), 10)
     return {"samples": len(took)} | _shares(took, 50, 90, 99, 99.9)
 
 
-def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def viewers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Many viewers of a table of 10,000 rows at 10 changes/s."""
-    cluster.lead(cluster.generation(1, 10_000))
-    with cluster.server() as server:
+    leader.set_live(leader.write_generation(1, 10_000))
+    with leader.server() as server:
         before = memory_kib(server.pid)
         audience = Audience(server)
         memory: list[float] = []
@@ -121,7 +121,7 @@ def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
 
         thread = threading.Thread(target=weigh)
         thread.start()
-        took, joined = _steady(cluster, int(asked.seconds * 10), 10, audience, asked.viewers)
+        took, joined = _steady(leader, int(asked.seconds * 10), 10, audience, asked.viewers)
         stop.set()
         thread.join()
     figures: Figures = {"viewers": asked.viewers, "all have their snapshot after, s": joined}
@@ -133,40 +133,40 @@ def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     }
 
 
-def readers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def readers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Live frames of a table of 1,000,000 rows, alone and while ten others read it over HTTP."""
     count, rate = asked.records, 200
-    cluster.lead(cluster.generation(1, count, ("final_ui",)))
+    leader.set_live(leader.write_generation(1, count, ("final_ui",)))
     figures: Figures = {}
-    with cluster.server(viewer_rows=5000) as server:
+    with leader.server(viewer_rows=5000) as server:
         for beside in ("alone", "beside 10 readers"):
             with contextlib.ExitStack() as stack:
-                answers: list[polling.Answer] = []
+                answers: list[polling.Response] = []
                 if beside != "alone":
                     answers = stack.enter_context(polling.polling(server.port, "final_ui", count))
                 changes = int(asked.seconds * rate)
-                took, _ = _steady(cluster, changes, rate, Audience(server), 5, count - 1000)
+                took, _ = _steady(leader, changes, rate, Audience(server), 5, count - 1000)
                 figures |= {f"{beside}: {p}": ms for p, ms in _shares(took, 50, 99).items()}
                 if answers:
                     figures["answers per second"] = len(answers) / asked.seconds
-                    took_s = [one.took_s for one in answers]
+                    took_s = [answer.took_s for answer in answers]
                     figures["an answer takes, s"] = sum(took_s) / len(took_s)
     ratio = figures["beside 10 readers: p99, ms"] / figures["alone: p99, ms"]
     return {**figures, "p99 beside readers / alone": ratio}
 
 
-def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def cutover(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """A cutover of 100,000 rows for 20 viewers, while others ask for something small."""
-    old, new = cluster.generation(1, 100_000), cluster.generation(2, 100_000)
-    cluster.lead(old, standby=new)
-    with cluster.server() as server, _asking(server.url) as waits:
+    old, new = leader.write_generation(1, 100_000), leader.write_generation(2, 100_000)
+    leader.set_live(old, standby=new)
+    with leader.server() as server, _asking(server.url) as waits:
 
         async def look() -> tuple[float, float]:
             audience = Audience(server)
             await audience.join(20, DATA)
             await asyncio.sleep(2)
             began = time.monotonic()
-            await asyncio.to_thread(cluster.lead, new, old)
+            await asyncio.to_thread(leader.set_live, new, old)
             known: dict[bytes, asyncio.Future[Sums]] = {}
             await asyncio.gather(*(_checked(socket, known) for socket in audience.sockets))
             ended = time.monotonic()
@@ -202,7 +202,7 @@ def _asking(url: str) -> contextlib.AbstractContextManager[list[tuple[float, flo
         return float(at), float(took)
 
     port = url.rstrip("/").rpartition(":")[2]
-    return polling.beside([sys.executable, "-c", _ASKS, port], read)
+    return polling.running_process([sys.executable, "-c", _ASKS, port], read)
 
 
 async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[Sums]]) -> None:
@@ -239,17 +239,17 @@ def _sums(frame: bytes) -> Sums:
     return found
 
 
-def ingest(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
+def ingest(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     """A server that starts over a changelog: seconds until it serves all of it."""
     each = asked.records // len(DATA)
-    cluster.lead(cluster.generation(1, each))
-    records = cluster.ends[1]
+    leader.set_live(leader.write_generation(1, each))
+    records = leader.ends[1]
     began = time.monotonic()
-    with cluster.server() as server:
-        until(lambda: server.ask("api/v1/tables")["seq"] >= records, "all is read", 600)
+    with leader.server() as server:
+        until(lambda: server.request("api/v1/tables")["seq"] >= records, "all is read", 600)
         took = time.monotonic() - began
         used = _cpu_s(server.pid)
-        listed = server.ask("api/v1/tables")["tables"]
+        listed = server.request("api/v1/tables")["tables"]
         assert {t["name"]: t["rows"] for t in listed if t["name"] in DATA} == dict.fromkeys(
             DATA, each
         )
@@ -268,7 +268,7 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Ledgered], Figures]] = {
+PARTS: dict[str, Callable[[argparse.Namespace, FakeLeader], Figures]] = {
     "latency": latency,
     "viewers": viewers,
     "readers": readers,

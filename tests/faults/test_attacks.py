@@ -12,7 +12,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
 from rig import attack
 from rig.figures import Figures
-from rig.ledgered import Audience, Ledgered
+from rig.ledgered import Audience, FakeLeader
 from rig.running import memory_kib
 
 KINDS = ("handshakes", "loris", "frames", "bombs", "subscriptions", "sets")
@@ -25,8 +25,8 @@ SETS = 10  # different ones, at least, of which snapshots were sent
 def test_d8_attacks_take_bounded_memory_and_delay_nobody(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    cluster = Ledgered(kafka, tmp_path, "d8")
-    cluster.lead(cluster.generation(1, ROWS))
+    leader = FakeLeader(kafka, tmp_path, "d8")
+    leader.set_live(leader.write_generation(1, ROWS))
     names = Names("d8")
     access_topics.create_topics(kafka, names)
     good, bad = (
@@ -35,7 +35,7 @@ def test_d8_attacks_take_bounded_memory_and_delay_nobody(
     count = int(SECONDS * RATE)
     found: dict[str, float] = {}
     told: dict[str, Any] = {}
-    with cluster.server(http={"insecure": False}, token=good) as server:
+    with leader.server(http={"insecure": False}, token=good) as server:
 
         async def attacked(kind: str) -> None:
             # on another machine they would not take our processors' time: they get what is left
@@ -49,10 +49,10 @@ def test_d8_attacks_take_bounded_memory_and_delay_nobody(
         async def look() -> int:
             audience = Audience(server)
             await audience.join(10, ("final_ui",))
-            found["alone"] = p99(await watched(cluster, audience, count, RATE))
+            found["alone"] = p99(await watched(leader, audience, count, RATE))
             before = memory_kib(server.pid, "VmHWM")
             for kind in KINDS:
-                took = await watched(cluster, audience, count, RATE, attacked(kind))
+                took = await watched(leader, audience, count, RATE, attacked(kind))
                 found[kind] = p99(took)
             grown = memory_kib(server.pid, "VmHWM") - before
             await audience.leave()

@@ -17,19 +17,19 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 CORES = 16
 
 
-def _refuses_strangers(spark: Cluster, one: World) -> None:
+def _refuses_strangers(spark: Cluster, world: World) -> None:
     """Rows have come through executors; who does not know the secret learns nothing."""
     started = spark.command_lines()
     assert "CoarseGrainedExecutorBackend" in started
     assert spark.secret not in started
-    for pid in (one.live.pid, *descendants(one.live.pid)):
+    for pid in (world.live.pid, *descendants(world.live.pid)):
         assert spark.secret.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
     (driver,) = re.findall(r"--driver-url spark://\S+@127\.0\.0\.1:(\d+)", started)[:1]
     for port in (int(driver), int(spark.master.rpartition(":")[2])):
@@ -51,17 +51,17 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
                 "spark.authenticate.secret": spark.secret,
             },
         }
-        with world(kafka, tmp_path / "run", "cluster", spark=settings) as one:
-            play(one, [
-                Traffic(per_second=20), to_pair("cluster", "b", joinType="inner"),
+        with run_world(kafka, tmp_path / "run", "cluster", spark=settings) as world:
+            play(world, [
+                Traffic(per_second=20), request_pair("cluster", "b", joinType="inner"),
                 WaitOutcome("live"), ExpectLive("b", "inner"),
             ])  # fmt: skip
-            _refuses_strangers(spark, one)
+            _refuses_strangers(spark, world)
             kill(workers[0])
-            one.fault(kills=1)
-            play(one, [
+            world.fault(kills=1)
+            play(world, [
                 WaitState("restarting"), WaitState("live"), StopTraffic(),
                 ExpectOracle("b", "inner"),
                 ExpectLive("b", "inner"), ExpectNothingLeft(),
             ])  # fmt: skip
-            assert one.status()["generation"] == 2
+            assert world.status()["generation"] == 2

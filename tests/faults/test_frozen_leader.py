@@ -36,10 +36,10 @@ from rig.world import (
     Traffic,
     WaitOutcome,
     World,
-    beside,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
+    start_second,
 )
 
 SEED = 20261117
@@ -74,7 +74,7 @@ def two(
     with contextlib.ExitStack() as stack:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
         one = stack.enter_context(
-            world(
+            run_world(
                 kafka,
                 tmp_path / "one",
                 name,
@@ -87,12 +87,15 @@ def two(
         one.live.start()
         one.live.wait_live()
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "there"))
-        other, old = beside(one, tmp_path / "other"), beside(one, tmp_path / "old", "serve")
+        other, old = (
+            start_second(one, tmp_path / "other"),
+            start_second(one, tmp_path / "old", "serve"),
+        )
         for running in (other, old):
             stack.callback(running.stop, signal.SIGKILL)
             running.wait_live()
         assert not other.jvms(), "only the leader has queries"
-        made = Watcher(old.url, one.watcher.least, lambda: old.pid)
+        made = Watcher(old.url, one.watcher.min_rows, lambda: old.pid)
         watcher = stack.enter_context(made)
         yield Two(one, World(**{**vars(one), "live": other, "watcher": watcher}), old)
         figures.now().viewers_dropped(watcher.dropped)
@@ -111,9 +114,9 @@ def stopped(*pids: int) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
-def seen(one: Running) -> tuple[int, int, dict[str, Any]]:
+def seen(livejoin: Running) -> tuple[int, int, dict[str, Any]]:
     """Generation, `seq` and hashes of the tables, as a server tells them in a heartbeat."""
-    address = one.url.replace("http", "ws") + "api/v1/live"
+    address = livejoin.url.replace("http", "ws") + "api/v1/live"
     with connect(
         address, subprotocols=[Subprotocol("livejoin.v1")], max_size=None, proxy=None
     ) as s:
@@ -126,7 +129,7 @@ def seen(one: Running) -> tuple[int, int, dict[str, Any]]:
             if header["type"] == "heartbeat":
                 tables = {name: header["tables"][name] for name in TABLES}
                 return header["generation"], header["seq"], tables
-    raise AssertionError(f"{one.url} tells no heartbeat")
+    raise AssertionError(f"{livejoin.url} tells no heartbeat")
 
 
 def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
@@ -134,7 +137,7 @@ def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
     found: list[Any] = []
 
     def same() -> bool:
-        found[:] = [seen(one) for one in servers]
+        found[:] = [seen(server) for server in servers]
         return len({(generation, seq) for generation, seq, _ in found}) == 1
 
     until(same, "all servers are at one seq", AGREE_S)
@@ -194,11 +197,11 @@ def gives_up(two: Two) -> None:
 
     def given_up() -> bool:
         said = first.log.read_text()
-        assert first.ended is not None or not first.jvms(), "it has a JVM again"
-        return first.ended is not None or "no longer leading" in said
+        assert first.exit_code is not None or not first.jvms(), "it has a JVM again"
+        return first.exit_code is not None or "no longer leading" in said
 
     until(given_up, "the first one gives up", 30)
-    until(lambda: first.ended is not None or not first.jvms(), "it has no JVM", 5)
+    until(lambda: first.exit_code is not None or not first.jvms(), "it has no JVM", 5)
 
 
 @pytest.mark.timeout(900)
@@ -227,7 +230,7 @@ def test_a17_a_leader_is_frozen_and_woken(
     settled(two)
     with contextlib.ExitStack() as stack:
         new = _served(two, tmp_path / "new", stack)
-        winner = records.overtake(two.second)
+        winner = records.write_late_record(two.second)
         settled(two)  # the late record is shown by nobody
         _, seq, _ = agree(second, two.old, new)
         removed = _compacted(two, kafka, records.changelog(two.second))
@@ -248,7 +251,7 @@ def test_a17_a_leader_is_frozen_and_woken(
 
 def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
     """A server that starts now."""
-    one = beside(two.first, folder, "serve")
+    one = start_second(two.first, folder, "serve")
     stack.callback(one.stop, signal.SIGKILL)
     one.wait_live()
     return one
@@ -291,7 +294,9 @@ def test_a14_two_orchestrators_with_shared_checkpoints_and_a_frozen_leader(
         its = gone(jvm, SESSION_S + 5)
         taken_over(two)
         expect_gone_before(two, its)
-        play(two.second, [to_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")])
+        play(
+            two.second, [request_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")]
+        )
     gives_up(two)
     play(two.second, [ExpectLive("b")])
     settled(two, "b")

@@ -73,7 +73,7 @@ def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
             for one in some:
                 where = one.partition() or 0, one.offset() or 0
                 found[where[0]].append(oracle.Sent(*where, one.timestamp()[1], one.value()))
-        return [one for records in found.values() for one in records]
+        return [record for records in found.values() for record in records]
     finally:
         consumer.close()
 
@@ -91,5 +91,5 @@ def test_topics_with_holes_become_ready(history_records: int, kafka: Kafka, tmp_
         truth = oracle.expected(sent, "left")
         wrong = oracle.differences({table: live.table(table) for table in truth.tables}, truth)
         assert not wrong, wrong[:3]
-        assert live.read() == sum(map(len, sent.values()))
+        assert live.records_read() == sum(map(len, sent.values()))
         assert bool(kafka.describe([Names(name).bootstrap(1)])) is bool(history_records)

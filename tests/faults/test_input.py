@@ -43,11 +43,11 @@ def producers(kafka: Kafka, name: str) -> Producers:
 
 def watching(live: Running) -> Watcher:
     """A viewer of one generation after the other; any userId may come from any topic."""
-    return Watcher(live.url, least=lambda _tag, _source, _asked: 0, tag=lambda _user: "")
+    return Watcher(live.url, min_rows=lambda _tag, _source, _asked: 0, tag=lambda _user: "")
 
 
 def wait_read(live: Running, sent: Producers) -> None:
-    until(lambda: live.read() == sent.count, f"all records are read, seed {SEED}", READ_S)
+    until(lambda: live.records_read() == sent.count, f"all records are read, seed {SEED}", READ_S)
 
 
 def expect_oracle(live: Running, sent: Producers, join: str = "left") -> oracle.Expected:
@@ -58,7 +58,7 @@ def expect_oracle(live: Running, sent: Producers, join: str = "left") -> oracle.
     _count(truth, wrong)
     assert not wrong, f"seed {SEED}, {len(wrong)} rows: {str(wrong[:3])[:3000]}"
     rejects = [row["source"] for row in truth.tables["rejects_ui"].values()]
-    counts = live.ask("api/v1/status")["sources"]
+    counts = live.request("api/v1/status")["sources"]
     for source in SOURCES:
         assert counts[source] == {
             "read": len(sent.acknowledged[source]),
@@ -86,15 +86,17 @@ def expect_undisturbed(live: Running) -> None:
     """No query died, no build failed."""
     lines = live.table("orchestrator_logs").values()
     assert not [row for row in lines if row["level"] != "INFO"]
-    assert live.ask("api/v1/status")["state"] == "live"
+    assert live.request("api/v1/status")["state"] == "live"
 
 
 def swap(live: Running, **message: str) -> float:
     """Ask for another generation and wait for it; the seconds that it took to catch up."""
-    before = live.ask("api/v1/status")["generation"]
-    live.ask("api/v1/control", message)
-    until(lambda: live.ask("api/v1/status")["generation"] != before, f"{message} is live", READ_S)
-    rows = live.ask("api/v1/generations")["generations"]
+    before = live.request("api/v1/status")["generation"]
+    live.request("api/v1/control", message)
+    until(
+        lambda: live.request("api/v1/status")["generation"] != before, f"{message} is live", READ_S
+    )
+    rows = live.request("api/v1/generations")["generations"]
     (took,) = (row["catchUpSeconds"] for row in rows if row["state"] == "live")
     return float(took)
 
@@ -440,10 +442,10 @@ def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> Non
             sent.flush()
             wait_read(live, sent)
             grown_s = time.monotonic() - began
-            beside = threading.Thread(target=load.big, args=(MEASURED_S,))
-            beside.start()
+            start_second = threading.Thread(target=load.big, args=(MEASURED_S,))
+            start_second.start()
             spans["with"] = load.others(MEASURED_S)
-            beside.join()
+            start_second.join()
             sent.flush()
             began = time.monotonic()
             wait_read(live, sent)

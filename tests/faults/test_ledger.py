@@ -10,7 +10,7 @@ from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
 from livejoin.kafka.cluster import Kafka
 from rig.figures import Figures
-from rig.ledgered import DATA, Ledgered
+from rig.ledgered import DATA, FakeLeader
 from rig.protocol import Replica
 from rig.records import records
 from rig.running import Running, running, until
@@ -21,7 +21,7 @@ SEGMENT = 1 << 20  # the smallest that brokers take
 IDS = tuple(f"{number:032d}" for number in range(1000))  # a state is as long as they get
 
 
-def _write_past(kafka: Kafka, ledgered: Ledgered, name: str) -> int:
+def _write_past(kafka: Kafka, leader: FakeLeader, name: str) -> int:
     """A state for each of many generations, each in a transaction, as a leader writes them.
 
     How many bytes there were.
@@ -31,7 +31,7 @@ def _write_past(kafka: Kafka, ledgered: Ledgered, name: str) -> int:
     ledger, live, written = Names(name).ledger, None, 0
     for number in range(1, PAST + 1):
         # complete as soon as it is there: a server that obeyed would show it, without a row
-        old, live = live, ledgered.described(number)
+        old, live = live, leader.generation_entry(number)
         state = State(last_number=number, live=live, standby=old, ids=IDS)
         status = {"state": "live", "generation": number, "message": ""}
         text = json.dumps(to_json(state))
@@ -54,7 +54,7 @@ def _first_shown(server: Running, last: int, released: Kafka | None, leader: str
         while True:
             frame = socket.recv(RECEIVE_S)
             assert isinstance(frame, bytes)
-            told = replica.take(frame)
+            told = replica.on_frame(frame)
             if told["generation"] is not None and told["generation"] not in shown[-1:]:
                 shown.append(told["generation"])
                 held = {table: len(rows) for table, rows in replica.tables.items()}
@@ -74,10 +74,10 @@ def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_who
     # the past is still there when a server starts: no cleaner has made it short
     lag = {"min.compaction.lag.ms": str(3600 * 1000)}
     kafka.create_topic(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT), **lag})
-    ledgered = Ledgered(kafka, tmp_path, name, led=False)
-    segments = _write_past(kafka, ledgered, name) // SEGMENT
+    leader = FakeLeader(kafka, tmp_path, name, led=False)
+    segments = _write_past(kafka, leader, name) // SEGMENT
     assert segments >= 20
-    ledgered.lead(ledgered.generation(PAST + 1, ROWS), standby=ledgered.described(PAST))
+    leader.set_live(leader.write_generation(PAST + 1, ROWS), standby=leader.generation_entry(PAST))
     settings = {"command": "serve", "name": name, "viewer_rows": 10**9}
     assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "first", **settings) as server:
@@ -99,6 +99,6 @@ def _states(kafka: Kafka, ledger: str) -> int:
 
 def _answers(server: Running) -> bool:
     try:
-        return bool(server.ask("livez"))
+        return bool(server.request("livez"))
     except AssertionError:
         return False

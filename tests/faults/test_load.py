@@ -19,8 +19,8 @@ from livejoin import client
 from livejoin.kafka.cluster import Kafka
 from rig import load
 from rig.figures import Figures
-from rig.load import Feed, Load
-from rig.running import Running, held_kib, memory_kib, running, until
+from rig.load import Load, PeriodicSampler
+from rig.running import Running, jvm_memory_kib, memory_kib, running, until
 from rig.stopwatch import Stopwatch
 
 USERS = 100_000
@@ -47,20 +47,24 @@ class Loaded:
     load: Load
     kafka: Kafka
 
-    def read(self) -> int:
-        return self.live.read()
+    def records_read(self) -> int:
+        return self.live.records_read()
 
     def expect_all(self, case: Figures, most: int | None = None) -> None:
         """O1, O2 and O5: nothing is missing, no cell is wrong, over HTTP and at a viewer."""
         count = self.load.acknowledged
-        until(lambda: self.read() == count, f"all {count} records are read", READ_S)
-        truth = self.load.truth(most)
+        until(lambda: self.records_read() == count, f"all {count} records are read", READ_S)
+        truth = self.load.expected_tables(most)
         for name, its in truth.items():
             self._expect(case, f"{name} over HTTP", self._table(name), its)
         with client.connect(self.live.url) as viewer:
             seen = pl.from_arrow(viewer.table("final_ui").to_arrow())
             assert isinstance(seen, pl.DataFrame)
-            its = self.load.truth(min(most, VIEWER_ROWS))["final_ui"] if most else truth["final_ui"]
+            its = (
+                self.load.expected_tables(min(most, VIEWER_ROWS))["final_ui"]
+                if most
+                else truth["final_ui"]
+            )
             self._expect(case, "final_ui at a viewer", seen, its)
             until(lambda: (viewer.heartbeat_age_s or 99) < 1, "a heartbeat", 10)
             assert viewer.mismatches == 0
@@ -98,24 +102,24 @@ def loaded(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iter
 @pytest.mark.timeout(7200)
 def test_c1_two_thousand_records_a_second(loaded: Loaded, case: Figures) -> None:
     live, sent, lasting = loaded.live, loaded.load, seconds(1800)
-    with Stopwatch(live.url, sent.at) as viewer:
-        sent.at_rate(NEW_USERS, ACCOUNTS, WARM_S)
+    with Stopwatch(live.url, sent.sent_at) as viewer:
+        sent.send_at_rate(NEW_USERS, ACCOUNTS, WARM_S)
         before = _sizes(live)
-        rows, behind = sent.acknowledged, Feed(lambda: sent.acknowledged - viewer.read)
-        viewer.forget()
+        rows, behind = sent.acknowledged, PeriodicSampler(lambda: sent.acknowledged - viewer.read)
+        viewer.reset()
         with behind:
-            took = sent.at_rate(NEW_USERS, ACCOUNTS, lasting)
+            took = sent.send_at_rate(NEW_USERS, ACCOUNTS, lasting)
         p50, p99, samples = viewer.percentile(50), viewer.percentile(99), viewer.samples
     new = sent.acknowledged - rows
     after = _sizes(live)
     grown = [(now - then) * 1024 / new for now, then in zip(after, before, strict=True)]
-    quarter = len(behind.seen) // 4
-    early = statistics.median(behind.seen[quarter : 2 * quarter])
-    late = statistics.median(behind.seen[-quarter:])
+    quarter = len(behind.samples) // 4
+    early = statistics.median(behind.samples[quarter : 2 * quarter])
+    late = statistics.median(behind.samples[-quarter:])
     case.note(
         f"{new:,} records in {took:.0f} s ({new / took:,.0f}/s); to the viewer p50 {p50 * 1000:.0f}"
         f" ms, p99 {p99 * 1000:.0f} ms of {samples:,} samples; unread {early:,.0f} early,"
-        f" {late:,.0f} late, {max(behind.seen):,} at most; memory per new record:"
+        f" {late:,.0f} late, {max(behind.samples):,} at most; memory per new record:"
         f" livejoin {grown[0]:,.0f} bytes, Spark's JVM {grown[1]:,.0f} bytes"
     )
     print(case.notes[-1])
@@ -136,18 +140,18 @@ SLACK = 256 << 20  # caches and compiled code
 
 def _sizes(live: Running) -> tuple[int, int]:
     """KiB of livejoin and of Spark's JVM."""
-    return memory_kib(live.pid), held_kib(live.jvm())
+    return memory_kib(live.pid), jvm_memory_kib(live.jvm())
 
 
 @pytest.mark.timeout(3600)
 def test_c2_ten_times_the_rate(loaded: Loaded, case: Figures) -> None:
     sent = loaded.load
-    sent.at_rate(NEW_USERS, ACCOUNTS, WARM_S)
+    sent.send_at_rate(NEW_USERS, ACCOUNTS, WARM_S)
     rows = sent.acknowledged
-    took = sent.at_rate(10 * NEW_USERS, 10 * ACCOUNTS, seconds(60))
+    took = sent.send_at_rate(10 * NEW_USERS, 10 * ACCOUNTS, seconds(60))
     began, new = time.monotonic(), sent.acknowledged - rows
     assert new > AS_ASKED * 10 * (NEW_USERS + ACCOUNTS) * took, "the load did not land"
-    until(lambda: loaded.read() == sent.acknowledged, "all is read", DRAINED_S)
+    until(lambda: loaded.records_read() == sent.acknowledged, "all is read", DRAINED_S)
     drained = time.monotonic() - began
     case.landed(records=new).recovered(drained).note(
         f"{new:,} records in {took:.0f} s ({new / took:,.0f}/s), all read {drained:.0f} s later"
@@ -170,12 +174,14 @@ def test_c9_full_tables_stay_as_large_as_they_are(
         live.wait_live()
         loaded = Loaded(live, sent, kafka)
         while sent.accounts < most + most // 4:  # full, and on its way
-            sent.at_rate(NEW_USERS, ACCOUNTS, 10)
+            sent.send_at_rate(NEW_USERS, ACCOUNTS, 10)
         tables = {"users_ui", "accounts_ui", "final_ui"}
-        until(lambda: live.ask("api/v1/status")["capped"].keys() == tables, "all tables are full")
+        until(
+            lambda: live.request("api/v1/status")["capped"].keys() == tables, "all tables are full"
+        )
         before = _sizes(live)
         rows = sent.acknowledged
-        took = sent.at_rate(NEW_USERS, ACCOUNTS, lasting)
+        took = sent.send_at_rate(NEW_USERS, ACCOUNTS, lasting)
         after, new = _sizes(live), sent.acknowledged - rows
         assert new > AS_ASKED * (NEW_USERS + ACCOUNTS) * took, "the load did not land"
         grown = (after[0] - before[0]) / before[0]
@@ -189,7 +195,11 @@ def test_c9_full_tables_stay_as_large_as_they_are(
         with running(kafka, late_folder, command="serve", **told) as late:
             late.wait_live(LATE_S)
             other = Loaded(late, sent, kafka)
-            until(lambda: other.read() == sent.acknowledged, "the late server has read all", READ_S)
+            until(
+                lambda: other.records_read() == sent.acknowledged,
+                "the late server has read all",
+                READ_S,
+            )
             other.expect_all(case, most)
         assert grown < 0.1, "memory goes on growing"
 
@@ -203,10 +213,10 @@ def test_c10_memory_after_many_catch_ups(kafka: Kafka, tmp_path: Path, case: Fig
         live.wait_live(READ_S)
         sizes = []
         for number in range(1, CATCH_UPS + 1):
-            until(lambda: live.read() == sent.acknowledged, "all is read", READ_S)
+            until(lambda: live.records_read() == sent.acknowledged, "all is read", READ_S)
             sizes.append(_sizes(live))
             if number < CATCH_UPS:
-                live.ask("api/v1/control", {"start": "earliest"})  # the same choice, built anew
+                live.request("api/v1/control", {"start": "earliest"})  # the same choice, built anew
                 _wait_for(live, number + 1)
         Loaded(live, sent, kafka).expect_all(case, 4 * each)
         case.landed(swaps=CATCH_UPS - 1).note(
@@ -218,7 +228,7 @@ def test_c10_memory_after_many_catch_ups(kafka: Kafka, tmp_path: Path, case: Fig
 
 def _wait_for(live: Running, generation: int) -> None:
     def is_live() -> bool:
-        status = live.ask("api/v1/status")
+        status = live.request("api/v1/status")
         return bool((status["state"], status["generation"]) == ("live", generation))
 
     until(is_live, f"generation {generation} is live", READ_S)

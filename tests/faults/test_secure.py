@@ -26,7 +26,7 @@ from livejoin.errors import KafkaUnavailable
 from rig.authority import Authority
 from rig.provider import Provider, provider
 from rig.running import COLD, Running, running, until
-from rig.secure import USER, Secure, secure
+from rig.secure import USER, SecureBroker, secure
 from rig.world import (
     ExpectLive,
     ExpectOracle,
@@ -37,8 +37,8 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 LIFE_S = 60
@@ -58,7 +58,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Autho
 @pytest.fixture(scope="module")
 def guarded(
     identities: tuple[Authority, Provider], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Secure]:
+) -> Iterator[SecureBroker]:
     """A broker that asks for a new login now and then, and looks at rights."""
     more = {
         "connections.max.reauth.ms": str(LIFE_S * 1000),
@@ -115,12 +115,12 @@ def documented(
     return found
 
 
-def allow(guarded: Secure, rights: list[AclBinding]) -> None:
+def allow(guarded: SecureBroker, rights: list[AclBinding]) -> None:
     for done in guarded.open.admin.create_acls(rights).values():
         done.result(10)
 
 
-def take(guarded: Secure, right: AclBinding) -> None:
+def take(guarded: SecureBroker, right: AclBinding) -> None:
     one = AclBindingFilter(
         right.restype, right.name, right.resource_pattern_type, right.principal, right.host,
         right.operation, right.permission_type,
@@ -131,14 +131,14 @@ def take(guarded: Secure, right: AclBinding) -> None:
 
 @pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SSL", "OAUTHBEARER"])
 def test_d4_a_swap_with_the_documented_rights_over(
-    way: str, guarded: Secure, tmp_path: Path
+    way: str, guarded: SecureBroker, tmp_path: Path
 ) -> None:
     name = f"d4-{way.lower()}"
     for pair in ("a", "b"):
         allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
-    with world(guarded.behind(way), tmp_path, name, spark={"conf": COLD}) as one:
-        play(one, [
-            Produce("b", 50), to_pair(name, "b", joinType="inner"), WaitOutcome("live"),
+    with run_world(guarded.kafka_for(way), tmp_path, name, spark={"conf": COLD}) as world:
+        play(world, [
+            Produce("b", 50), request_pair(name, "b", joinType="inner"), WaitOutcome("live"),
             ExpectLive("b", "inner"), ExpectOracle("b", "inner"),
         ])  # fmt: skip
 
@@ -147,50 +147,50 @@ def test_d4_a_swap_with_the_documented_rights_over(
 
 
 def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
-    guarded: Secure, identities: tuple[Authority, Provider], tmp_path: Path
+    guarded: SecureBroker, identities: tuple[Authority, Provider], tmp_path: Path
 ) -> None:
     name, (_, one_provider) = "d4", identities
     for pair in ("a", "b"):
         allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
-    kafka = guarded.behind("OAUTHBEARER", debug="broker,security")
-    with world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as one:
-        play(one, [Traffic(10)])
+    kafka = guarded.kafka_for("OAUTHBEARER", debug="broker,security")
+    with run_world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as world:
+        play(world, [Traffic(10)])
         stale, ends = 0, time.monotonic() + REAUTHENTICATED_S
         while time.monotonic() < ends:  # what is counted takes time
-            stale += bool(one.status()["stale"])
+            stale += bool(world.status()["stale"])
             time.sleep(1)
-        rdkafka, java = reauthenticated(one)
+        rdkafka, java = reauthenticated(world)
         print(f"re-authentications in {REAUTHENTICATED_S} s: librdkafka {rdkafka}, JVM {java}")
         assert rdkafka >= 2
         assert java >= 2
         assert stale == 0, "there was a gap although the provider was up"
         one_provider.stop()
         stopped = time.monotonic()
-        said = until(lambda: refusal(one), "a named status", LIFE_S * 2 + 15)
+        said = until(lambda: refusal(world), "a named status", LIFE_S * 2 + 15)
         print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {said}")
-        one.watcher.replaying = True
+        world.watcher.replaying = True
         time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # an outage takes time
-        assert one.live.table("final_ui"), "the last rows stay"
-        assert refusal(one)
+        assert world.live.table("final_ui"), "the last rows stay"
+        assert refusal(world)
         one_provider.rotate()
         one_provider.start()
         began = time.monotonic()
-        missed = one.producers["a"].count
-        until(lambda: has_read(one, missed), "what was missed is read", 60)
+        missed = world.producers["a"].count
+        until(lambda: has_read(world, missed), "what was missed is read", 60)
         print(f"recovered {time.monotonic() - began:.0f} s after the provider came back")
-        play(one, [
-            WaitState("live"), StopTraffic(), ExpectOracle("a"), to_pair(name, "b"),
+        play(world, [
+            WaitState("live"), StopTraffic(), ExpectOracle("a"), request_pair(name, "b"),
             WaitOutcome("live"),
         ])  # fmt: skip
-        assert not one.status()["stale"]
+        assert not world.status()["stale"]
 
 
 def test_d4_the_providers_key_changes(
-    guarded: Secure, identities: tuple[Authority, Provider]
+    guarded: SecureBroker, identities: tuple[Authority, Provider]
 ) -> None:
     _, one_provider = identities
     before = one_provider.keys()
-    guarded.behind("OAUTHBEARER").topics()
+    guarded.kafka_for("OAUTHBEARER").topics()
     one_provider.stop()
     one_provider.rotate()
     one_provider.start()
@@ -198,7 +198,7 @@ def test_d4_the_providers_key_changes(
 
     def logged_in() -> bool:
         with contextlib.suppress(KafkaUnavailable):
-            guarded.behind("OAUTHBEARER").topics()
+            guarded.kafka_for("OAUTHBEARER").topics()
             return True
         return False
 
@@ -213,23 +213,23 @@ def logins_logged(folder: Path) -> dict[str, str]:
     return {key: f"{cold} -Dlog4j2.configurationFile={file}"}
 
 
-def reauthenticated(one: World) -> tuple[int, int]:
+def reauthenticated(world: World) -> tuple[int, int]:
     """How often librdkafka's and the JVM's clients have logged in again on an open connection."""
-    ours = one.live.log.read_text(errors="replace")
-    spark = (one.live.folder / "checkpoints/spark.log").read_text(errors="replace")
+    ours = world.live.log.read_text(errors="replace")
+    spark = (world.live.folder / "checkpoints/spark.log").read_text(errors="replace")
     return ours.count("REAUTH -> "), len(re.findall(r"Finished re-?authentication with", spark))
 
 
-def refusal(one: World) -> str:
+def refusal(world: World) -> str:
     """What the status says of a login that does not work, or nothing."""
-    status = one.status()
+    status = world.status()
     said = f"{status['message']} {status['stale']}"
     return said if re.search(r"TLS handshake or login|uthenticat|token", said) else ""
 
 
-def has_read(one: World, count: int) -> bool:
+def has_read(world: World, count: int) -> bool:
     with contextlib.suppress(AssertionError):  # it may be busy
-        return one.live.read() >= count
+        return world.live.records_read() >= count
     return False
 
 
@@ -276,7 +276,7 @@ def names(name: str) -> dict[str, str]:
     return inputs | {"own": f"{name}.", "group": f"{name}.", "id": f"{name}.leader"}
 
 
-def started(guarded: Secure, folder: Path, name: str) -> Running:
+def started(guarded: SecureBroker, folder: Path, name: str) -> Running:
     """A livejoin over inputs with a few records, and with the rights of the page."""
     about = names(name)
     producer = guarded.open.producer()
@@ -286,25 +286,25 @@ def started(guarded: Secure, folder: Path, name: str) -> Running:
     assert producer.flush(20) == 0
     allow(guarded, documented(name, about["in.users"], about["in.accounts"], about["in.control"]))
     topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
-    return Running(guarded.behind("PLAIN"), folder, name=name, topics=topics, standby_s=0)
+    return Running(guarded.kafka_for("PLAIN"), folder, name=name, topics=topics, standby_s=0)
 
 
-def test_d7_the_documented_rights_are_enough(guarded: Secure, tmp_path: Path) -> None:
+def test_d7_the_documented_rights_are_enough(guarded: SecureBroker, tmp_path: Path) -> None:
     one = started(guarded, tmp_path, "d7")
     one.start()
     try:
         one.wait_live()
-        assert one.ask("api/v1/control", {"joinType": "inner"})["outcome"] in (
+        assert one.request("api/v1/control", {"joinType": "inner"})["outcome"] in (
             "accepted",
             "building",
         )
-        until(lambda: one.ask("api/v1/status")["joinType"] == "inner", "the other join")
+        until(lambda: one.request("api/v1/status")["joinType"] == "inner", "the other join")
         until(lambda: "d7.changelog.1" not in guarded.open.topics(), "the old one is removed")
     finally:
         assert one.stop() == 0
 
 
-def test_d7_a_further_server_needs_less(guarded: Secure, tmp_path: Path) -> None:
+def test_d7_a_further_server_needs_less(guarded: SecureBroker, tmp_path: Path) -> None:
     one, about = started(guarded, tmp_path / "run", "d7-serve"), names("d7-serve")
     one.start()
     try:
@@ -316,7 +316,7 @@ def test_d7_a_further_server_needs_less(guarded: Secure, tmp_path: Path) -> None
         take(guarded, right)
     allow(guarded, documented("d7-serve", *inputs, of="livejoin-serve"))
     topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
-    way, folder = guarded.behind("PLAIN"), tmp_path / "serve"
+    way, folder = guarded.kafka_for("PLAIN"), tmp_path / "serve"
     with running(way, folder, command="serve", name="d7-serve", topics=topics) as server:
         server.wait_live()
         assert len(server.table("final_ui")) == 1
@@ -328,13 +328,13 @@ def test_d7_a_further_server_needs_less(guarded: Secure, tmp_path: Path) -> None
         assert "lost" not in server.log.read_text()
 
 
-def written(guarded: Secure, topic: str) -> int:
+def written(guarded: SecureBroker, topic: str) -> int:
     """How many records there are in a topic."""
     found = guarded.open.offsets(guarded.open.describe([topic]).values(), OffsetSpec.latest())
     return sum(found[topic].values())
 
 
-def test_d7_every_documented_right_has_its_case(guarded: Secure) -> None:
+def test_d7_every_documented_right_has_its_case(guarded: SecureBroker) -> None:
     about = names("d7")
     rights = documented("d7", about["in.users"], about["in.accounts"], about["in.control"])
     cases = {(missing.kind, about[missing.resource], missing.what) for missing in MISSING}
@@ -342,12 +342,12 @@ def test_d7_every_documented_right_has_its_case(guarded: Secure) -> None:
 
 
 @pytest.mark.parametrize("missing", MISSING, ids=lambda m: f"{m.operation}-{m.resource}".lower())
-def test_d7_without(missing: Missing, guarded: Secure, tmp_path: Path) -> None:
+def test_d7_without(missing: Missing, guarded: SecureBroker, tmp_path: Path) -> None:
     name = f"d7-{missing.operation}-{missing.resource.replace('.', '-')}".lower()
     one, about = started(guarded, tmp_path, name), names(name)
     rights = documented(name, about["in.users"], about["in.accounts"], about["in.control"])
     wanted = (missing.kind, about[missing.resource], missing.what)
-    found = [one for one in rights if (one.restype, one.name, one.operation) == wanted]
+    found = [right for right in rights if (right.restype, right.name, right.operation) == wanted]
     take(guarded, found[0])
     words = missing.words
     for key, value in about.items():
@@ -368,25 +368,25 @@ def test_d7_without(missing: Missing, guarded: Secure, tmp_path: Path) -> None:
         assert one.stop() == 0, "it hangs"
 
 
-def asked(one: Running) -> None:
+def asked(livejoin: Running) -> None:
     """Ask for another join; the answer may be what is looked for."""
     json_type = {"content-type": "application/json"}
     request = urllib.request.Request(
-        f"{one.url}api/v1/control", b'{"joinType": "inner"}', json_type
+        f"{livejoin.url}api/v1/control", b'{"joinType": "inner"}', json_type
     )
     try:
         urllib.request.urlopen(request, timeout=30).close()
     except urllib.error.HTTPError as error:
-        with one.log.open("ab") as log:
+        with livejoin.log.open("ab") as log:
             log.write(error.read())
 
 
-def told(one: Running) -> str:
+def told(livejoin: Running) -> str:
     """What a person sees: the status, and the log."""
-    return one.log.read_text() + status(one)
+    return livejoin.log.read_text() + status(livejoin)
 
 
-def status(one: Running) -> str:
+def status(livejoin: Running) -> str:
     with contextlib.suppress(AssertionError):
-        return json.dumps(one.ask("api/v1/status"), ensure_ascii=False).replace('\\"', '"')
+        return json.dumps(livejoin.request("api/v1/status"), ensure_ascii=False).replace('\\"', '"')
     return ""

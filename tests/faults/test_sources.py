@@ -30,7 +30,7 @@ from rig.world import (
     WaitState,
     World,
     play,
-    world,
+    run_world,
 )
 
 SEED = 20261115
@@ -47,7 +47,7 @@ def test_a10_a_broker_that_is_killed_and_one_that_stands_still(tmp_path: Path) -
     with contextlib.ExitStack() as stack:
         here = Broker(tmp_path / "broker", port)
         stack.callback(here.close)
-        one = stack.enter_context(world(here.start(), tmp_path / "run", "a10", seed=SEED))
+        one = stack.enter_context(run_world(here.start(), tmp_path / "run", "a10", seed=SEED))
         play(one, [Traffic(per_second=20)])
         one.watcher.replaying = True  # who loses the broker loses the lead; the batch is read again
         for number in range(10):
@@ -65,22 +65,24 @@ def test_a10_a_broker_that_is_killed_and_one_that_stands_still(tmp_path: Path) -
         assert one.status()["generation"] == 1
 
 
-def _said_and_over(one: World, outage_s: float) -> None:
+def _said_and_over(world: World, outage_s: float) -> None:
     ends = time.monotonic() + outage_s
-    until(lambda: one.status()["stale"], "the outage is said", SAID_S)
+    until(lambda: world.status()["stale"], "the outage is said", SAID_S)
     time.sleep(max(0.0, ends - time.monotonic()))  # the length of the outage
 
 
-def _back(one: World, what: str) -> None:
-    before = one.live.read()
+def _back(world: World, what: str) -> None:
+    before = world.live.records_read()
 
     def through() -> bool:
-        status = one.status()
-        return status["state"] == "live" and not status["stale"] and one.live.read() > before
+        status = world.status()
+        return (
+            status["state"] == "live" and not status["stale"] and world.live.records_read() > before
+        )
 
     began = time.monotonic()
     until(through, f"{what}: it has recovered", BACK_S)
-    took, one.broken_at = time.monotonic() - began, None  # the outage itself does not count
+    took, world.broken_at = time.monotonic() - began, None  # the outage itself does not count
     figures.now().recovered(took)
     print(f"{what}: recovered after {took:.1f} s")
 
@@ -89,61 +91,63 @@ def _back(one: World, what: str) -> None:
 
 
 def test_a11_a_topic_that_is_deleted_and_made_again(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a11", seed=SEED) as one:
-        play(one, [Produce("a", 300), ExpectOracle("a")])
+    with run_world(kafka, tmp_path, "a11", seed=SEED) as world:
+        play(world, [Produce("a", 300), ExpectOracle("a")])
         for generation, count in ((2, 40), (3, 900)):
-            _make_again(one, "users")
-            play(one, [Produce("a", count)])
-            until(partial(_says, one, "deleted and recreated"), "it is said", SAID_S)
-            until(partial(_shows, one, generation), "it is built anew", BACK_S)
-            play(one, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
-            one.live.log.write_text("")
+            _recreate_topic(world, "users")
+            play(world, [Produce("a", count)])
+            until(partial(_says, world, "deleted and recreated"), "it is said", SAID_S)
+            until(partial(_shows, world, generation), "it is built anew", BACK_S)
+            play(
+                world, [WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()]
+            )
+            world.live.log.write_text("")
 
 
 @pytest.mark.skipif(brokers.AUTO_CREATE, reason="a broker that makes topics leaves none missing")
 def test_a11_a_topic_that_is_gone_for_a_while(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a11b", seed=SEED) as one:
-        topic = one.topics("a")["users"]
+    with run_world(kafka, tmp_path, "a11b", seed=SEED) as world:
+        topic = world.topics("a")["users"]
         kafka.delete([topic])
-        play(one, [WaitState("restarting", f'topic "{topic}" does not exist', limit_s=SAID_S)])
-        assert one.live.table("users_ui"), "the last rows stay"
+        play(world, [WaitState("restarting", f'topic "{topic}" does not exist', limit_s=SAID_S)])
+        assert world.live.table("users_ui"), "the last rows stay"
         kafka.create_topic(topic, partitions=2)
-        one.producers["a"].made_again("users")
-        one.fault(topics_made_again=1)
-        play(one, [Produce("a", 50)])
-        until(lambda: one.status()["generation"] == 2, "it is built anew", BACK_S)
-        play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
+        world.producers["a"].topic_recreated("users")
+        world.fault(topics_made_again=1)
+        play(world, [Produce("a", 50)])
+        until(lambda: world.status()["generation"] == 2, "it is built anew", BACK_S)
+        play(world, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
 
 
-def _shows(one: World, generation: int) -> bool:
-    return bool(one.status()["generation"] == generation)
+def _shows(world: World, generation: int) -> bool:
+    return bool(world.status()["generation"] == generation)
 
 
-def _make_again(one: World, source: str) -> None:
-    brokers.make_again(one.kafka, one.topics("a")[source])
-    one.producers["a"].made_again(source)
-    one.fault(topics_made_again=1)
+def _recreate_topic(world: World, source: str) -> None:
+    brokers.recreate(world.kafka, world.topics("a")[source])
+    world.producers["a"].topic_recreated(source)
+    world.fault(topics_made_again=1)
 
 
 # --- A12
 
 
 def test_a12_more_partitions_under_load(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a12", seed=SEED, spark={"master": "local[16]"}) as one:
-        play(one, [Traffic(per_second=20)])
-        users, accounts = one.topics("a").values()
+    with run_world(kafka, tmp_path, "a12", seed=SEED, spark={"master": "local[16]"}) as world:
+        play(world, [Traffic(per_second=20)])
+        users, accounts = world.topics("a").values()
         for count in (4, 8):
             _grow(kafka, accounts, count)
             said = f"in {count} partitions"
-            until(partial(_says, one, said), said, SAID_S)
-            one.watcher.replaying = True
-            play(one, [WaitState("live")])
-            until(partial(_has_partitions, one, count), "rows of new partitions arrive", BACK_S)
-        play(one, [StopTraffic(), ExpectOracle("a"), ExpectLive("a")])
-        assert one.status()["generation"] == 1
+            until(partial(_says, world, said), said, SAID_S)
+            world.watcher.replaying = True
+            play(world, [WaitState("live")])
+            until(partial(_has_partitions, world, count), "rows of new partitions arrive", BACK_S)
+        play(world, [StopTraffic(), ExpectOracle("a"), ExpectLive("a")])
+        assert world.status()["generation"] == 1
         _grow(kafka, users, 20)
-        play(one, [WaitState("failed", "31 task slots are needed and Spark has 16")])
-        assert one.live.table("final_ui"), "the last rows stay"
+        play(world, [WaitState("failed", "31 task slots are needed and Spark has 16")])
+        assert world.live.table("final_ui"), "the last rows stay"
 
 
 @pytest.mark.parametrize("history", [0, 1], ids=["by stream", "by batch"])
@@ -152,19 +156,19 @@ def test_a12_more_partitions_while_livejoin_is_down(
 ) -> None:
     """Before a batch has ended, too: then there is no checkpoint that knows of any partition."""
     name = f"a12-down-{history}"
-    with world(kafka, tmp_path, name, seed=SEED, spark={"history_records": history}) as one:
-        play(one, [ExpectOracle("a")])
-        one.watcher.replaying = True
-        assert one.live.stop() == 0
-        for topic in one.topics("a").values():
+    with run_world(kafka, tmp_path, name, seed=SEED, spark={"history_records": history}) as world:
+        play(world, [ExpectOracle("a")])
+        world.watcher.replaying = True
+        assert world.live.stop() == 0
+        for topic in world.topics("a").values():
             _grow(kafka, topic, 4)
-        one.producers["a"].sees_partitions("accounts", 4)
-        play(one, [Produce("a", 200)])
-        one.live.start()
-        play(one, [WaitState("live")])
-        until(partial(_has_partitions, one, 4), "rows of new partitions arrive", BACK_S)
-        play(one, [ExpectOracle("a"), ExpectLive("a")])
-        assert one.status()["generation"] == 1
+        world.producers["a"].wait_for_partitions("accounts", 4)
+        play(world, [Produce("a", 200)])
+        world.live.start()
+        play(world, [WaitState("live")])
+        until(partial(_has_partitions, world, 4), "rows of new partitions arrive", BACK_S)
+        play(world, [ExpectOracle("a"), ExpectLive("a")])
+        assert world.status()["generation"] == 1
 
 
 def _grow(kafka: Kafka, topic: str, count: int) -> None:
@@ -173,58 +177,62 @@ def _grow(kafka: Kafka, topic: str, count: int) -> None:
     figures.now().landed(topics_grown=1)
 
 
-def _says(one: World, words: str) -> bool:
-    return words in one.live.log.read_text()
+def _says(world: World, words: str) -> bool:
+    return words in world.live.log.read_text()
 
 
-def _has_partitions(one: World, count: int) -> bool:
+def _has_partitions(world: World, count: int) -> bool:
     """Whether there are accounts rows of so many partitions."""
-    return len({row_id.partition("-")[0] for row_id in one.live.table("accounts_ui")}) == count
+    return len({row_id.partition("-")[0] for row_id in world.live.table("accounts_ui")}) == count
 
 
 # --- A13
 
 
 def test_a13_retention_overtakes_while_livejoin_is_down(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a13", seed=SEED) as one:
-        play(one, [ExpectOracle("a")])
-        one.watcher.replaying = True
-        assert one.live.stop() == 0
-        play(one, [Produce("a", 400)])
-        _forget(one, "accounts", keep=20)
-        one.live.start()
-        until(lambda: _named_loss(one) and one.status()["generation"] == 2, "it is named", BACK_S)
-        play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
-        assert one.status()["generation"] == 2, "it was built anew more than once"
+    with run_world(kafka, tmp_path, "a13", seed=SEED) as world:
+        play(world, [ExpectOracle("a")])
+        world.watcher.replaying = True
+        assert world.live.stop() == 0
+        play(world, [Produce("a", 400)])
+        _forget(world, "accounts", keep=20)
+        world.live.start()
+        until(
+            lambda: _named_loss(world) and world.status()["generation"] == 2, "it is named", BACK_S
+        )
+        play(world, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
+        assert world.status()["generation"] == 2, "it was built anew more than once"
 
 
 def test_a13_retention_overtakes_a_reader_that_stands_still(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a13b", seed=SEED) as one:
-        play(one, [Produce("a", 100), ExpectOracle("a")])
-        jvm = one.live.jvm()
+    with run_world(kafka, tmp_path, "a13b", seed=SEED) as world:
+        play(world, [Produce("a", 100), ExpectOracle("a")])
+        jvm = world.live.jvm()
         os.kill(jvm, signal.SIGSTOP)
         try:
-            play(one, [Produce("a", 400)])
-            _forget(one, "accounts", keep=20)
+            play(world, [Produce("a", 400)])
+            _forget(world, "accounts", keep=20)
         finally:
             os.kill(jvm, signal.SIGCONT)
-        one.watcher.replaying = True
-        until(lambda: _named_loss(one) and one.status()["generation"] == 2, "it is named", BACK_S)
-        play(one, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
+        world.watcher.replaying = True
+        until(
+            lambda: _named_loss(world) and world.status()["generation"] == 2, "it is named", BACK_S
+        )
+        play(world, [WaitState("live"), ExpectOracle("a"), ExpectNothingLeft()])
 
 
-def _named_loss(one: World) -> bool:
-    return "were deleted before they were read" in one.live.log.read_text()
+def _named_loss(world: World) -> bool:
+    return "were deleted before they were read" in world.live.log.read_text()
 
 
-def _forget(one: World, source: str, keep: int) -> None:
+def _forget(world: World, source: str, keep: int) -> None:
     """Have the oldest records of a topic deleted, as retention does."""
-    sent = one.producers["a"].acknowledged[source]
-    topic = one.topics("a")[source]
+    sent = world.producers["a"].acknowledged[source]
+    topic = world.topics("a")[source]
     for partition in (0, 1):
         mine = sorted(record.offset for record in sent if record.partition == partition)
         to = TopicPartition(topic, partition, mine[-keep])
-        for done in one.kafka.admin.delete_records([to]).values():
+        for done in world.kafka.admin.delete_records([to]).values():
             done.result(15)
         sent[:] = [r for r in sent if r.partition != partition or r.offset >= mine[-keep]]
         figures.now().landed(records_deleted=len(mine) - keep)
@@ -277,8 +285,8 @@ def damaged(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """One livejoin for all kinds of damage, with short batches."""
     folder = tmp_path_factory.mktemp("a15")
     short = {"batch_s": 5, "conf": COLD}
-    with world(kafka, folder, "a15", seed=SEED, spark=short) as one:
-        yield one
+    with run_world(kafka, folder, "a15", seed=SEED, spark=short) as world:
+        yield world
 
 
 @pytest.mark.parametrize("what", DAMAGE)
@@ -307,19 +315,19 @@ def test_a15_a_full_disk(kafka: Kafka, tmp_path: Path) -> None:
     try:
         short = {"batch_s": 5}
         run = tmp_path / "run"
-        with world(kafka, run, "a15b", seed=SEED, checkpoints=str(disk), spark=short) as one:
-            play(one, [Produce("a", 50), ExpectOracle("a")])
+        with run_world(kafka, run, "a15b", seed=SEED, checkpoints=str(disk), spark=short) as world:
+            play(world, [Produce("a", 50), ExpectOracle("a")])
             filler = disk / "filler"
             with contextlib.suppress(OSError), filler.open("wb") as file:
                 while True:
                     file.write(b"x" * 65536)
-            one.fault(disks_full=1)
-            play(one, [Produce("a", 50)])
+            world.fault(disks_full=1)
+            play(world, [Produce("a", 50)])
             began = time.monotonic()
-            until(lambda: one.status()["stale"], "it is said", SAID_S)
+            until(lambda: world.status()["stale"], "it is said", SAID_S)
             figures.now().note(f"a full disk was said after {time.monotonic() - began:.1f} s")
             filler.unlink()
-            until(lambda: one.status()["state"] == "live", "it is built anew", 120)
-            play(one, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
+            until(lambda: world.status()["state"] == "live", "it is built anew", 120)
+            play(world, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
     finally:
         os.system(f"umount -l {disk}")

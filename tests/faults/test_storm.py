@@ -24,7 +24,7 @@ def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
             f"{done} actions in {MINUTES:g} min, landed: "
             + ", ".join(f"{count} × {kind}" for kind, count in sorted(storm.landed.items()))
             + f"; changelogs at one time: at most {len(storm.sampler.most_changelogs)}"
-            + f"; shown as stale: {len(storm.shown_s)}, within {max(storm.shown_s):.1f} s"
+            + f"; shown as stale: {len(storm.reported_s)}, within {max(storm.reported_s):.1f} s"
             + "; a broker with auto.create.topics.enable"
         )
         print(case.notes[-1])

@@ -24,10 +24,10 @@ from livejoin.core.generation import Generation
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.ingest.decode import schema
 from rig import polling
-from rig.cells import Cells, Checker
+from rig.cells import Checker, PartCache
 from rig.figures import Figures
-from rig.lean import Lean, lean, leave
-from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, row
+from rig.lean import LightViewer, connect_viewer, disconnect_all
+from rig.ledgered import DATA, SUBPROTOCOL, Audience, FakeLeader, row
 from rig.protocol import header
 from rig.running import Running, memory_kib, until
 from tables.fuzzing import fuzz
@@ -72,7 +72,7 @@ def changed(rows: int, count: int, text: str = "changed") -> dict[int, str]:
 
 
 async def send_changes(
-    cluster: Ledgered, count: int, rate: float, text: str = "changed", row_from: int = 0
+    leader: FakeLeader, count: int, rate: float, text: str = "changed", row_from: int = 0
 ) -> list[float]:
     """Change a thousand rows in turn, at a steady rate; when each was sent."""
     sent = []
@@ -81,13 +81,13 @@ async def send_changes(
         await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         sent.append(time.monotonic())
         # newer than whatever was there
-        cluster.put(1, row("final_ui", row_from + number % 1000, text, cluster.ends[1]))
-        await asyncio.to_thread(cluster.flush)
+        leader.write(1, row("final_ui", row_from + number % 1000, text, leader.ends[1]))
+        await asyncio.to_thread(leader.flush)
     return sent
 
 
 async def watched(
-    cluster: Ledgered,
+    leader: FakeLeader,
     audience: Audience,
     count: int,
     rate: float,
@@ -95,31 +95,31 @@ async def watched(
     **changes: Any,
 ) -> list[float]:
     """Seconds from sending each change until each viewer of the audience has it."""
-    first = cluster.ends[1]
+    first = leader.ends[1]
     sent, _, *_ = await asyncio.gather(
-        send_changes(cluster, count, rate, **changes),
+        send_changes(leader, count, rate, **changes),
         audience.watch(first + count, count / rate + LIMIT_S),
         *others,
     )
-    return audience.took(first, sent)
+    return audience.delays_s(first, sent)
 
 
 class Checking:
     """A viewer that notes when which part of the changelog reached it, and checks its cells."""
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: PartCache) -> None:
         self.checker = Checker(cells)
         self.seen: list[tuple[int, float]] = []  # seq and when
         self.cutovers: list[int] = []
-        self.viewer: Lean
+        self.viewer: LightViewer
 
     async def join(self, server: Running, tables: tuple[str, ...]) -> None:
-        self.viewer = await lean(server.port, tables, taken=self._take)
-        await self.viewer.until(1, 0, LIMIT_S)
+        self.viewer = await connect_viewer(server.port, tables, on_frame=self._take)
+        await self.viewer.wait_until_at(1, 0, LIMIT_S)
 
     def _take(self, told: dict[str, Any], parts: list[memoryview]) -> None:
         self.seen.append((told["seq"], time.monotonic()))
-        self.checker.take(told, parts)
+        self.checker.on_frame(told, parts)
         if told["type"] == "cutover":
             self.cutovers.append(told["generation"])
         if parts:  # no table is of another generation than the frame
@@ -133,7 +133,7 @@ class Checking:
         def told() -> bool:
             return headers[-1]["type"] == "heartbeat" and self.viewer.is_at(generation, seq)
 
-        await self.viewer.when(told, LIMIT_S)
+        await self.viewer.wait_for(told, LIMIT_S)
 
     @property
     def frames(self) -> int:
@@ -152,7 +152,7 @@ def all_told(there: list[Checking]) -> dict[str, list[Told]]:
 
 async def joined(server: Running, count: int, tables: tuple[str, ...]) -> list[Checking]:
     """So many viewers that check every cell; all have their snapshots."""
-    cells = Cells(_generation_of)
+    cells = PartCache(_generation_of)
     there: list[Checking] = []
     for start in range(0, count, 50):
         some = [Checking(cells) for _ in range(min(50, count - start))]
@@ -175,21 +175,21 @@ def _generation_of(_table: str, rows: pa.Table) -> int | None:
 def test_c3_a_thousand_viewers(
     kafka: Kafka, tmp_path: Path, case: Figures, rows: int, join_s: float
 ) -> None:
-    cluster = Ledgered(kafka, tmp_path, f"c3-{rows}")
-    cluster.lead(cluster.generation(1, rows))
-    with cluster.server() as server:
+    leader = FakeLeader(kafka, tmp_path, f"c3-{rows}")
+    leader.set_live(leader.write_generation(1, rows))
+    with leader.server() as server:
         before = memory_kib(server.pid)
 
         async def look() -> tuple[float, list[float], int, list[Checking]]:
             began = time.monotonic()
             there = await joined(server, 1000, ("final_ui",))
             took_s = time.monotonic() - began
-            first = cluster.ends[1]
-            sent = await send_changes(cluster, 300, 10)
+            first = leader.ends[1]
+            sent = await send_changes(leader, 300, 10)
             await asyncio.gather(*(one.beat(1, first + 300) for one in there))
             memory = memory_kib(server.pid, "VmHWM")
             case.viewers_dropped(sum(one.viewer.lost for one in there))
-            await leave([one.viewer for one in there])
+            await disconnect_all([one.viewer for one in there])
             took = [age for one in there for age in ages(one.seen, first, sent)]
             return took_s, took, memory, there
 
@@ -220,15 +220,15 @@ def ages(seen: list[tuple[int, float]], first: int, sent: list[float]) -> list[f
 def test_c4_slow_and_stopped_viewers_delay_nobody(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    cluster = Ledgered(kafka, tmp_path, "c4")
-    cluster.lead(cluster.generation(1, ROWS))
+    leader = FakeLeader(kafka, tmp_path, "c4")
+    leader.set_live(leader.write_generation(1, ROWS))
     count, rate = 1500, 50.0
-    with cluster.server() as server:
+    with leader.server() as server:
 
         async def look() -> tuple[list[float], list[float], int, int]:
             audience = Audience(server)
             await audience.join(130, ("final_ui",))
-            alone = await watched(cluster, audience, count, rate, text=WIDE)
+            alone = await watched(leader, audience, count, rate, text=WIDE)
             slow = [await _open(server) for _ in range(70)]  # of which 20 stop: nobody reads them
             # joining is not what is measured
             taken = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
@@ -237,23 +237,23 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(
                 asyncio.create_task(_slowly(one, frames, over))
                 for one, frames in zip(slow[:50], taken[:50], strict=True)
             ]
-            beside = await watched(cluster, audience, count, rate, text=WIDE)
+            start_second = await watched(leader, audience, count, rate, text=WIDE)
             after = memory_kib(server.pid)
             over.set()
             await audience.leave()
             await asyncio.gather(*reading)
-            end = cluster.ends[1]
+            end = leader.ends[1]
             await asyncio.gather(*(_finish(*it, end) for it in zip(slow, taken, strict=True)))
             await asyncio.gather(*(one.close() for one in slow))
             received.extend(taken)
-            return alone, beside, before, after
+            return alone, start_second, before, after
 
         received: list[list[bytes]] = []
-        alone, beside, before, after = asyncio.run(look())
-    resumed = [sum("resumed" in header(one) for one in frames) for frames in received]
+        alone, start_second, before, after = asyncio.run(look())
+    resumed = [sum("resumed" in header(frame) for frame in frames) for frames in received]
     taken = [len(frames) for frames in received]
     case.landed(viewers=200, slow=50, stopped=20, changes=2 * count, frames=sum(taken)).note(
-        f"p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(beside) * 1000:.1f} ms;"
+        f"p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(start_second) * 1000:.1f} ms;"
         f" memory {before:,} to {after:,} KiB; a slow one took {min(taken)} to {max(taken)} frames,"
         f" and was told {min(resumed)} to {max(resumed)} times what it had missed"
     )
@@ -262,7 +262,9 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(
     expect_written(
         case, {"final_ui": [_held(frames) for frames in received]}, changed(ROWS, count, WIDE)
     )
-    assert p99(beside) < 1.2 * p99(alone) + 0.005  # below the grain of one frame nobody differs
+    assert (
+        p99(start_second) < 1.2 * p99(alone) + 0.005
+    )  # below the grain of one frame nobody differs
     assert after - before < 70 * 2048
 
 
@@ -324,69 +326,72 @@ def test_c4_readers_of_a_million_rows_delay_no_viewer(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
     """Whole tables as JSON, Arrow and CSV, sorted and filtered ones: ten readers at a time."""
-    cluster = Ledgered(kafka, tmp_path, "c4-readers")
-    cluster.lead(cluster.generation(1, MANY, ("final_ui",)))
+    leader = FakeLeader(kafka, tmp_path, "c4-readers")
+    leader.set_live(leader.write_generation(1, MANY, ("final_ui",)))
     count, rate = 3000, 100.0
     # on another machine they would not take our processors' time: they get what is left
     idle = ("chrt", "--idle", "0")
-    with cluster.server(viewer_rows=5000) as server:
+    with leader.server(viewer_rows=5000) as server:
 
-        async def look() -> tuple[list[float], list[float], list[polling.Answer]]:
+        async def look() -> tuple[list[float], list[float], list[polling.Response]]:
             audience = Audience(server)
             await audience.join(10, ("final_ui",))
             # the newest rows are those that viewers have
             newest = {"row_from": MANY - 1000}
-            alone = await watched(cluster, audience, count, rate, **newest)
+            alone = await watched(leader, audience, count, rate, **newest)
             with polling.polling(server.port, "final_ui", MANY, idle) as answers:
-                beside = await watched(cluster, audience, count, rate, **newest)
+                start_second = await watched(leader, audience, count, rate, **newest)
 
                 def all_answered() -> bool:
-                    return len({one.reader for one in answers}) == polling.READERS
+                    return len({answer.reader for answer in answers}) == polling.READERS
 
                 # what takes longer than the changes has been worked on meanwhile
                 await asyncio.to_thread(until, all_answered, "everybody is answered", LIMIT_S)
             await audience.leave()
-            return alone, beside, answers
+            return alone, start_second, answers
 
-        alone, beside, answers = asyncio.run(look())
-    each = Counter(one.reader for one in answers)
+        alone, start_second, answers = asyncio.run(look())
+    each = Counter(answer.reader for answer in answers)
     slowest = {
-        asked: max(one.took_s for one in answers if one.asked == asked) for asked in polling.ASKED
+        asked: max(answer.took_s for answer in answers if answer.query == asked)
+        for asked in polling.QUERIES
     }
     case.landed(viewers=10, changes=2 * count, readers=len(each), answers=len(answers)).note(
         f"p99 alone {p99(alone) * 1000:.1f} ms, beside {len(each)} readers of {MANY:,} rows"
-        f" {p99(beside) * 1000:.1f} ms; {len(answers)} answers with"
-        f" {sum(one.rows for one in answers):,} rows; longest, s:"
+        f" {p99(start_second) * 1000:.1f} ms; {len(answers)} answers with"
+        f" {sum(answer.rows for answer in answers):,} rows; longest, s:"
         f" {', '.join(f'{asked} {took_s:.1f}' for asked, took_s in slowest.items())}"
     )
     print(case.notes[-1])
-    assert p99(beside) <= 2 * max(p99(alone), GRAIN_S)
+    assert p99(start_second) <= 2 * max(p99(alone), GRAIN_S)
 
 
 def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
-    cluster = Ledgered(kafka, tmp_path, "c5")
-    cluster.lead(cluster.generation(1, ROWS))
+    leader = FakeLeader(kafka, tmp_path, "c5")
+    leader.set_live(leader.write_generation(1, ROWS))
     whole: list[Told] = []  # of those who took it all
-    with cluster.server() as server:
+    with leader.server() as server:
 
         async def come_and_go(count: int) -> None:
             """Most leave in the middle of their first frame, without a word; few take it all."""
-            cells = Cells(_generation_of)
+            cells = PartCache(_generation_of)
             for start in range(0, count, 50):
                 quick = Checking(cells)
                 stay = asyncio.create_task(quick.join(server, ("final_ui",)))
                 some = [
-                    await lean(server.port, ("final_ui",), narrow=True, stop_after=1 << 14)
+                    await connect_viewer(
+                        server.port, ("final_ui",), small_buffer=True, stop_after=1 << 14
+                    )
                     for _ in range(start, min(start + 49, count))
                 ]
-                await asyncio.gather(*(one.stopped(LIMIT_S) for one in some))
-                await leave(some)
+                await asyncio.gather(*(one.wait_paused(LIMIT_S) for one in some))
+                await disconnect_all(some)
                 await stay
-                await quick.beat(1, cluster.ends[1])
+                await quick.beat(1, leader.ends[1])
                 whole.append(quick.told()["final_ui"])
                 case.landed(connections=1 + len(some), frames=quick.frames)
                 case.viewers_dropped(quick.viewer.lost)
-                await leave([quick.viewer])
+                await disconnect_all([quick.viewer])
 
         def half_open(count: int) -> None:
             for _ in range(count):
@@ -395,7 +400,7 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
             case.landed(half_open=count)
 
         def nobody_left() -> bool:
-            return bool(server.ask("api/v1/status")["viewers"] == 0)
+            return bool(server.request("api/v1/status")["viewers"] == 0)
 
         asyncio.run(come_and_go(500))  # the first ones make room that is kept
         until(nobody_left, "no viewer is left", LIMIT_S)
@@ -424,20 +429,20 @@ def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figu
     """
     viewers, builds, moves = 200, 10, 5
     close = (2, 3)  # of each generation's moves: the next one does not wait
-    cluster = Ledgered(kafka, tmp_path, "c6")
-    old = cluster.generation(1, ROWS)
-    cluster.lead(old)
-    with cluster.server() as server:
+    leader = FakeLeader(kafka, tmp_path, "c6")
+    old = leader.write_generation(1, ROWS)
+    leader.set_live(old)
+    with leader.server() as server:
 
         async def swap(there: list[Checking]) -> Generation:
             live = old
             for number in range(2, 2 + builds):
-                new = await asyncio.to_thread(cluster.generation, number, ROWS)
+                new = await asyncio.to_thread(leader.write_generation, number, ROWS)
                 for move in range(moves):
-                    cluster.lead(new, standby=live)
+                    leader.set_live(new, standby=live)
                     live, new = new, live
                     until_s = time.monotonic() + LIMIT_S
-                    while server.ask("api/v1/tables")["generation"] != live.number:
+                    while server.request("api/v1/tables")["generation"] != live.number:
                         assert time.monotonic() < until_s
                         await asyncio.sleep(0.05)
                     assert not any(one.viewer.lost for one in there)
@@ -452,13 +457,13 @@ def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figu
                 last = one.viewer.headers[-1]
                 return (last["type"], last["generation"]) == ("heartbeat", live.number)
 
-            await one.viewer.when(told, 4 * LIMIT_S)  # 4 GB, for all of them
+            await one.viewer.wait_for(told, 4 * LIMIT_S)  # 4 GB, for all of them
 
         async def look() -> tuple[list[Checking], Generation]:
             there = await joined(server, viewers, DATA)
             last = await swap(there)
             case.viewers_dropped(sum(one.viewer.lost for one in there))
-            await leave([one.viewer for one in there])
+            await disconnect_all([one.viewer for one in there])
             return there, last
 
         there, last = asyncio.run(look())

@@ -1,4 +1,4 @@
-"""docs/reliability.md: drawn from docs/reliability.json, one line per fault case.
+"""docs/reliability.md, generated from docs/reliability.json: one line per fault case.
 
 `make faults REPORT=1` writes both. The page alone: `PYTHONPATH=tests python
 tests/docs/test_reliability_page.py`.
@@ -52,7 +52,7 @@ _GROUPS = {
 
 
 def case_of(nodeid: str) -> str | None:
-    """The case that a test is a part of; those of tests/faults without one are kept as well."""
+    """Return the case of a test; tests in tests/faults without a case belong to OTHER."""
     named = next((case for start, case in ELSEWHERE.items() if nodeid.startswith(start)), None)
     if named is None and nodeid.startswith("tests/faults/"):
         return results.case_of(nodeid.rpartition("::")[2]) or OTHER
@@ -60,12 +60,12 @@ def case_of(nodeid: str) -> str | None:
 
 
 def write() -> None:
-    """Draw the page anew."""
+    """Write the page."""
     PAGE.write_text(page(results.load()))
 
 
 def page(kept: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [HEAD, _totals(kept)]
     for title, starts in _GROUPS.items():
         mine = [case for case in CASES if case.startswith(starts)]
@@ -83,14 +83,16 @@ def _section(title: str, lines: Sequence[str], notes: Sequence[str]) -> str:
 
 
 def _totals(kept: Results) -> str:
-    """What all recorded runs come to; what was done counts where the test passed."""
-    all_tests = [one for tests in kept.values() for one in tests.values()]
-    outcomes = Counter(one["outcome"] for one in all_tests)
-    passed = [one for one in all_tests if one["outcome"] == "passed"]
+    """Totals of all recorded runs; actions count only where the test passed."""
+    all_tests = [test for tests in kept.values() for test in tests.values()]
+    outcomes = Counter(all_test["outcome"] for all_test in all_tests)
+    passed = [all_test for all_test in all_tests if all_test["outcome"] == "passed"]
     landed = _landed(passed)
     sums = {what: sum(one[what] for one in passed) for what in ("rows", "cells")}
-    # what went wrong counts wherever it did
-    sums |= {what: sum(one[what] for one in all_tests) for what in ("lost", "wrong", "dropped")}
+    # errors count in failed tests too
+    sums |= {
+        what: sum(all_test[what] for all_test in all_tests) for what in ("lost", "wrong", "dropped")
+    }
     run = sum(
         any(one["outcome"] != "skipped" for one in kept.get(case, {}).values()) for case in CASES
     )
@@ -136,15 +138,15 @@ def _landed(ran: Iterable[Result]) -> Counter[str]:
 
 
 def _sum(ran: Sequence[Result], what: str) -> str:
-    """What was not looked at is left blank: a zero says that it was."""
+    """Blank if nothing was compared: a zero says that it was."""
     compared = any(one["rows"] or one["dropped"] or one["lost"] or one["wrong"] for one in ran)
     return f"{sum(one[what] for one in ran):,}" if compared else ""
 
 
 def _result(tests: dict[str, Result]) -> str:
-    counts = Counter(one["outcome"] for one in tests.values())
+    counts = Counter(test["outcome"] for test in tests.values())
     text = ", ".join(f"{counts[o]} {o}" for o in ("passed", "failed", "skipped") if counts[o])
-    whys = dict.fromkeys(one["why"] for one in tests.values() if one["why"])
+    whys = dict.fromkeys(test["why"] for test in tests.values() if test["why"])
     return "; ".join([text, *map(_escaped, whys)])
 
 

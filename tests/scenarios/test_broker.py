@@ -51,14 +51,14 @@ def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
         one = live.__enter__()
         one.wait_live()
     try:
-        until(lambda: one.ask("api/v1/status")["stale"], "the outage is said")
-        assert "cannot be reached" in one.ask("api/v1/status")["stale"]
+        until(lambda: one.request("api/v1/status")["stale"], "the outage is said")
+        assert "cannot be reached" in one.request("api/v1/status")["stale"]
         assert [row["name"] for row in one.table("final_ui").values()] == ["before"]
         with broker.embedded_broker(tmp_path / "broker", port):
             producers.send("users", {"userId": "b", "name": "after"})
             producers.flush()
-            until(lambda: one.read() == producers.count, "the new record")
-            until(lambda: not one.ask("api/v1/status")["stale"], "the repair is said")
+            until(lambda: one.records_read() == producers.count, "the new record")
+            until(lambda: not one.request("api/v1/status")["stale"], "the repair is said")
             expected = oracle.expected(producers.acknowledged).tables["final_ui"]
             assert one.table("final_ui").keys() == expected.keys()
             assert one.stop() == 0

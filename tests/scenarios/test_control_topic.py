@@ -16,7 +16,7 @@ from rig.oracle import Sent
 from rig.produce import Producers
 from rig.running import Running, running, until
 from rig.watching import Watcher
-from rig.world import ExpectLive, ExpectOracle, World, play, world
+from rig.world import ExpectLive, ExpectOracle, World, play, run_world
 
 SEED = 20261116
 HISTORY = 400
@@ -75,19 +75,19 @@ IGNORED = (b'{"action": "rollback"}', b'{"action": "preview", "joinType": "inner
 
 def history(dice: random.Random, topics: dict[str, dict[str, str]], count: int) -> Fold:
     """Good and bad messages; topics that are not there are named early, and replaced later."""
-    fold = Fold(topics)
+    build_tables = Fold(topics)
     for number in range(count):
         kind = dice.random()
         if kind < 0.4:
-            fold.add(dice.choice(BAD), None)
+            build_tables.add(dice.choice(BAD), None)
         elif kind < 0.5:
-            fold.add(dice.choice(IGNORED), NOTHING)
+            build_tables.add(dice.choice(IGNORED), NOTHING)
         elif kind < 0.6 and number < count // 2:
             name = dice.choice(FIELDS[:2])
-            fold.add(json.dumps({name: "no-such-topic"}).encode(), {name: "no-such-topic"})
+            build_tables.add(json.dumps({name: "no-such-topic"}).encode(), {name: "no-such-topic"})
         else:
-            fold.good(dice, tuple(dice.sample(FIELDS, dice.randint(1, 3))))
-    return fold
+            build_tables.good(dice, tuple(dice.sample(FIELDS, dice.randint(1, 3))))
+    return build_tables
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
@@ -113,39 +113,41 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
             kafka.create_topic(topic, partitions=2)
         producers[pair] = Producers(kafka, names)  # any pair may be joined with any other
         for _ in range(60):
-            producers[pair].one(dice, users=0.4)
+            producers[pair].send_random(dice, users=0.4)
         producers[pair].flush()
     topics = {f"{source}Topic": {pair: f"filled.{source}.{pair}" for pair in PAIRS}
               for source in sources}  # fmt: skip
-    fold = history(random.Random(SEED), topics, HISTORY)
-    assert set(fold.choice) == set(FIELDS)
-    assert "no-such-topic" not in fold.choice.values()
-    _fill(kafka, fold)
+    build_tables = history(random.Random(SEED), topics, HISTORY)
+    assert set(build_tables.choice) == set(FIELDS)
+    assert "no-such-topic" not in build_tables.choice.values()
+    _fill(kafka, build_tables)
     # by default it would be the other topics
     other = {source: next(topic for topic in topics[f"{source}Topic"].values()
-             if topic != fold.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
+             if topic != build_tables.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
     with running(kafka, tmp_path, name="filled", topics=other) as live:
         live.wait_live()
-        status = live.ask("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == fold.choice
-        assert [row["generation"] for row in live.ask("api/v1/generations")["generations"]] == [1]
-        _expect_rows(live, producers, topics, fold)
+        status = live.request("api/v1/status")
+        assert {name: status[name] for name in FIELDS} == build_tables.choice
+        assert [row["generation"] for row in live.request("api/v1/generations")["generations"]] == [
+            1
+        ]
+        _expect_rows(live, producers, topics, build_tables)
         rows = sorted(live.table("control_raw").values(), key=lambda row: int(row["offset"]))
-        assert [row["outcome"] for row in rows] == fold.outcomes
+        assert [row["outcome"] for row in rows] == build_tables.outcomes
         assert all(row["reason"] for row in rows if row["outcome"] == "rejected")
         # it goes on behind the history, which a restart does not read again
         assert live.stop() == 0
         live.start()
         live.wait_live()
-        status = live.ask("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == fold.choice
+        status = live.request("api/v1/status")
+        assert {name: status[name] for name in FIELDS} == build_tables.choice
         assert status["generation"] == 1
 
 
-def _fill(kafka: Kafka, fold: Fold) -> None:
+def _fill(kafka: Kafka, build_tables: Fold) -> None:
     kafka.create_topic("filled.control", {"retention.ms": "-1"})
     producer = kafka.producer()
-    for raw in fold.raws:
+    for raw in build_tables.raws:
         producer.produce("filled.control", raw)
     assert producer.flush(30) == 0
 
@@ -154,26 +156,26 @@ def _expect_rows(
     live: Running,
     producers: dict[str, Producers],
     topics: dict[str, dict[str, str]],
-    fold: Fold,
+    build_tables: Fold,
 ) -> None:
     """The rows are those of the topics that the fold came to."""
     sent = {}
     for source in ("users", "accounts"):
         of = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
-        pair = of[fold.choice[f"{source}Topic"]]
+        pair = of[build_tables.choice[f"{source}Topic"]]
         sent[source] = producers[pair].acknowledged[source]
     with Watcher(live.url, lambda *_: 0, lambda: live.pid) as watcher:
         until(lambda: watcher.generation == 1, "the viewer is let in")
-        comparing.expect_equal(live, watcher, Chosen(sent), fold.choice["joinType"])
+        comparing.expect_equal(live, watcher, Chosen(sent), build_tables.choice["joinType"])
         assert not watcher.wrong, watcher.wrong[:3]
 
 
 @pytest.fixture
-def one(kafka: Kafka, tmp_path: Path) -> Iterator[World]:
-    with world(kafka, tmp_path, "mutated", seed=SEED) as made:
+def world(kafka: Kafka, tmp_path: Path) -> Iterator[World]:
+    with run_world(kafka, tmp_path, "mutated", seed=SEED) as made:
         yield made
 
 
-def test_hundreds_of_broken_messages_change_nothing(one: World) -> None:
-    expect_rejected(one, MUTATED, SEED)
-    play(one, [ExpectLive("a"), ExpectOracle("a")])
+def test_hundreds_of_broken_messages_change_nothing(world: World) -> None:
+    expect_rejected(world, MUTATED, SEED)
+    play(world, [ExpectLive("a"), ExpectOracle("a")])

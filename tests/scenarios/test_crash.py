@@ -29,11 +29,15 @@ def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
             for who in ("python", "jvm", "both"):
                 _let_some_pass(live)
                 _kill(live, who)
-        until(lambda: live.read() == producers.count, f"all records are read, seed {SEED}", 120)
+        until(
+            lambda: live.records_read() == producers.count,
+            f"all records are read, seed {SEED}",
+            120,
+        )
         truth = oracle.expected(producers.acknowledged)
         wrong = oracle.differences({name: live.table(name) for name in truth.tables}, truth)
         assert not wrong, wrong[:3]
-        assert live.ask("api/v1/status")["generation"] == 1
+        assert live.request("api/v1/status")["generation"] == 1
     marks = _marks(kafka)
     assert marks.total() > len(marks) == producers.count, (
         "no record was written twice: the kills missed"
@@ -41,8 +45,8 @@ def test_kills_lose_and_double_nothing(kafka: Kafka, tmp_path: Path) -> None:
 
 
 def _let_some_pass(live: Running) -> None:
-    before = live.read()
-    until(lambda: live.read() > before + 400, "traffic flows")
+    before = live.records_read()
+    until(lambda: live.records_read() > before + 400, "traffic flows")
 
 
 def _kill(live: Running, who: str) -> None:
@@ -53,13 +57,13 @@ def _kill(live: Running, who: str) -> None:
         live.start()
     until(lambda: _state(live) == "restarting", "the loss is said")
     lost = "Spark's JVM is gone" if who == "jvm" else "livejoin has just started"
-    assert live.ask("api/v1/status")["stale"] == lost
+    assert live.request("api/v1/status")["stale"] == lost
     live.wait_live()  # what was read again is through
 
 
 def _state(live: Running) -> str:
     try:
-        return str(live.ask("api/v1/status")["state"])
+        return str(live.request("api/v1/status")["state"])
     except AssertionError:
         return ""  # it is being started
 

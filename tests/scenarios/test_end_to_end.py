@@ -105,7 +105,7 @@ def live(
 
 
 def assert_equal(live: Running, producers: Producers) -> None:
-    until(lambda: live.read() == producers.count, "all records are read")
+    until(lambda: live.records_read() == producers.count, "all records are read")
     truth = oracle.expected(producers.acknowledged)
     found = {name: live.table(name) for name in truth.tables}
     wrong = oracle.differences(found, truth)
@@ -113,7 +113,7 @@ def assert_equal(live: Running, producers: Producers) -> None:
     for name, rows in found.items():  # and the oracle knows all columns but these
         columns = [{*row} - {"_id", "topic", "ts"} for row in rows.values()]
         assert all(one == {*truth.tables[name][i]} for i, one in zip(rows, columns, strict=True))
-    sources = live.ask("api/v1/status")["sources"]
+    sources = live.request("api/v1/status")["sources"]
     assert {name: counts["tombstones"] for name, counts in sources.items()} == truth.tombstones
 
 
@@ -171,7 +171,7 @@ def test_stopping_is_clean_and_starting_again_goes_on(live: Running, producers: 
     live.start()
     live.wait_live()
     assert_equal(live, producers)
-    assert live.ask("api/v1/status")["generation"] == 1
+    assert live.request("api/v1/status")["generation"] == 1
     assert live.stop(signal.SIGINT) == 130
 
 
@@ -184,19 +184,19 @@ def test_a_missing_topic_is_waited_for(kafka: Kafka, tmp_path: Path) -> None:
     kafka.create_topic(topics["accounts"])
     with running(kafka, tmp_path, name="late", topics=topics) as one:
         until(lambda: _state(one) == "waiting", "waiting", 90)
-        assert 'topic "late.users" does not exist' in one.ask("api/v1/status")["message"]
+        assert 'topic "late.users" does not exist' in one.request("api/v1/status")["message"]
         kafka.create_topic(topics["users"])
         one.wait_live()  # empty topics have nothing to wait for
         to = Producers(kafka, topics)
         to.send("users", {"userId": "a", "name": "n"})
         to.flush()
-        until(lambda: one.read() == 1, "the row")
+        until(lambda: one.records_read() == 1, "the row")
         assert [row["name"] for row in one.table("final_ui").values()] == ["n"]
         assert json.dumps(one.table("rejects_ui")) == "{}"
 
 
-def _state(one: Running) -> str:
+def _state(livejoin: Running) -> str:
     try:
-        return str(one.ask("api/v1/status")["state"])
+        return str(livejoin.request("api/v1/status")["state"])
     except AssertionError:
         return ""

@@ -19,7 +19,7 @@ from livejoin.errors import NewerFormat
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
 from rig import oracle, recording
-from rig.ledgered import Ledgered, row
+from rig.ledgered import FakeLeader, row
 from rig.oracle import Sent
 from rig.running import Running, running, until
 from scenarios.test_serve import heartbeat, stale
@@ -39,7 +39,7 @@ def _sent(recorded: dict[str, Any], pair: str) -> dict[str, list[Sent]]:
 
 
 def _like_the_oracle(live: Running, sent: dict[str, list[Sent]]) -> None:
-    until(lambda: live.read() == sum(map(len, sent.values())), "all records are read")
+    until(lambda: live.records_read() == sum(map(len, sent.values())), "all records are read")
     truth = oracle.expected(sent)
     assert oracle.differences({name: live.table(name) for name in truth.tables}, truth) == []
 
@@ -76,7 +76,7 @@ def test_what_the_first_format_left_is_taken_over(kafka: Kafka, tmp_path: Path) 
         assert states == {1: "retired", 2: "retired", 3: "live"}
         # and goes on from there
         asked = {f"{source}Topic": t for source, t in recording.TOPICS["b"].items()}
-        live.ask("api/v1/control", asked)
+        live.request("api/v1/control", asked)
         until(lambda: _status(live)["generation"] == 4, "a swap")
         _like_the_oracle(live, _sent(recorded, "b"))
 
@@ -87,7 +87,7 @@ def _numbers(kafka: Kafka, names: Names) -> set[int]:
 
 def _status(live: Running) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = live.ask("api/v1/status")
+        found: dict[str, Any] = live.request("api/v1/status")
     except AssertionError:
         return {"generation": None, "stale": "", "message": ""}
     return {**found, "stale": found["stale"] or ""}
@@ -99,8 +99,8 @@ def names(request: pytest.FixtureRequest) -> Names:
 
 
 @pytest.fixture
-def ledgered(names: Names, kafka: Kafka, tmp_path: Path) -> Ledgered:
-    return Ledgered(kafka, tmp_path, names.prefix)
+def leader(names: Names, kafka: Kafka, tmp_path: Path) -> FakeLeader:
+    return FakeLeader(kafka, tmp_path, names.prefix)
 
 
 def _write(kafka: Kafka, names: Names, state: dict[str, Any], status: Any = None) -> None:
@@ -130,7 +130,7 @@ def _holds(member: Consumer) -> bool:
 def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
     kafka: Kafka, tmp_path: Path, names: Names
 ) -> None:
-    Ledgered(kafka, tmp_path, names.prefix)
+    FakeLeader(kafka, tmp_path, names.prefix)
     for topic in (names.replies, names.tokens, names.audit):
         kafka.create_topic(topic)
     other = kafka.producer(**{"transactional.id": names.leader})
@@ -143,10 +143,10 @@ def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
         why = f"{names.ledger}: {NEWER}"
         until(lambda: why in _status(live)["message"], "it says why it does not lead", 60)
         until(lambda: "not leading" in live.log.read_text(), "so does its log")
-        assert live.ended is None
+        assert live.exit_code is None
         with _standing(kafka, names) as other_member:
             until(lambda: _holds(other_member), "it has given up the lead: another one may have it")
-        assert live.ended is None
+        assert live.exit_code is None
         assert live.jvms() == []
     assert {topic: kafka.end_offset(topic) for topic in ours} == before
     assert [t for t in kafka.topics() if t.startswith(names.prefix)] == ours
@@ -156,34 +156,36 @@ def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
 
 
 def test_a_table_server_beside_a_newer_leader_says_so_and_serves_what_it_has(
-    ledgered: Ledgered, names: Names
+    leader: FakeLeader, names: Names
 ) -> None:
-    live = ledgered.generation(1, 20)
-    ledgered.lead(live)
-    with ledgered.server() as server:
-        _write(ledgered.kafka, names, {"format": 3, "live": {"number": 2}})
+    live = leader.write_generation(1, 20)
+    leader.set_live(live)
+    with leader.server() as server:
+        _write(leader.kafka, names, {"format": 3, "live": {"number": 2}})
         until(lambda: stale(server) == NEWER, "it is said")
         assert heartbeat(server)["stale"] == NEWER
-        checks = {check["name"]: check for check in server.ask("readyz?verbose")["checks"]}
+        checks = {check["name"]: check for check in server.request("readyz?verbose")["checks"]}
         assert checks["format"]["why"] == NEWER
         assert len(server.table("final_ui")) == 20
-        ledgered.put(1, row("final_ui", 20, "later"))
-        ledgered.flush()
+        leader.write(1, row("final_ui", 20, "later"))
+        leader.flush()
         until(lambda: len(server.table("final_ui")) == 21, "what it has goes on")
-        ledgered.lead(live)
+        leader.set_live(live)
         until(lambda: not stale(server), "a leader whom it knows")
 
 
-def test_a_changelog_of_a_newer_format_is_not_read(ledgered: Ledgered, names: Names) -> None:
-    live = ledgered.generation(1, 20)
-    ledgered.lead(live)
-    with ledgered.server() as server:
-        state = to_json(State(last_number=2, live=_newer(ledgered.generation(2, 5)), standby=live))
-        _write(ledgered.kafka, names, state, {"state": "live", "generation": 2})
+def test_a_changelog_of_a_newer_format_is_not_read(leader: FakeLeader, names: Names) -> None:
+    live = leader.write_generation(1, 20)
+    leader.set_live(live)
+    with leader.server() as server:
+        state = to_json(
+            State(last_number=2, live=_newer(leader.write_generation(2, 5)), standby=live)
+        )
+        _write(leader.kafka, names, state, {"state": "live", "generation": 2})
         why = "the changelog of generation 2 has format 2, this livejoin knows up to 1"
         until(lambda: stale(server) == why, "it is said")
         assert len(server.table("final_ui")) == 20
-        assert server.ask("api/v1/tables/final_ui")["generation"] == 1
+        assert server.request("api/v1/tables/final_ui")["generation"] == 1
 
 
 def _newer(generation: Generation) -> Generation:
@@ -191,11 +193,11 @@ def _newer(generation: Generation) -> Generation:
 
 
 def test_a_server_that_starts_beside_a_newer_leader_says_why_it_has_nothing(
-    ledgered: Ledgered, names: Names, tmp_path: Path
+    leader: FakeLeader, names: Names, tmp_path: Path
 ) -> None:
-    _write(ledgered.kafka, names, {"format": 3})
+    _write(leader.kafka, names, {"format": 3})
     folder = tmp_path / "serve"
-    with running(ledgered.kafka, folder, command="serve", name=names.prefix) as server:
+    with running(leader.kafka, folder, command="serve", name=names.prefix) as server:
         until(partial(_says, server), "it is said")
 
 
@@ -215,19 +217,19 @@ def test_a_token_of_a_newer_format_cannot_be_revoked_here(kafka: Kafka) -> None:
 
 
 def test_rows_of_a_changelog_that_was_made_again_are_not_shown(
-    ledgered: Ledgered, names: Names
+    leader: FakeLeader, names: Names
 ) -> None:
     """Only what was made for a generation is its own."""
-    kafka = ledgered.kafka
-    live = ledgered.generation(1, 20)
+    kafka = leader.kafka
+    live = leader.write_generation(1, 20)
     own = kafka.describe([names.changelog(1)])[names.changelog(1)].id
-    ledgered.lead(Generation(**{**vars(live), "changelog_id": own}))
-    with ledgered.server() as server:
+    leader.set_live(Generation(**{**vars(live), "changelog_id": own}))
+    with leader.server() as server:
         assert len(server.table("final_ui")) == 20
         kafka.recreate_topic(names.changelog(1))
         for number in range(30):
-            ledgered.put(1, row("final_ui", number, "of another changelog"))
-        ledgered.flush()
+            leader.write(1, row("final_ui", number, "of another changelog"))
+        leader.flush()
         assert len(server.table("final_ui")) == 20
     with running(kafka, server.folder / "late", command="serve", name=names.prefix) as late:
         until(lambda: _status(late)["generation"] == 1, "it has read the ledger")

@@ -35,7 +35,7 @@ from livejoin.tables.auth.access_topics import (
     read_tokens,
     revoke,
 )
-from rig.ledgered import Ledgered
+from rig.ledgered import FakeLeader
 from rig.running import LIVEJOIN, Running, running, until
 
 NAME = "secure"
@@ -80,9 +80,9 @@ def answers(server: Running, path: str, token: str = "") -> bool:
 
 
 @pytest.fixture(scope="module")
-def ledgered(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ledgered:
-    one = Ledgered(kafka, tmp_path_factory.mktemp("ledgered"), NAME)
-    one.lead(one.generation(1, 10))
+def leader(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> FakeLeader:
+    one = FakeLeader(kafka, tmp_path_factory.mktemp("ledgered"), NAME)
+    one.set_live(one.write_generation(1, 10))
     return one
 
 
@@ -92,7 +92,7 @@ def tokens(kafka: Kafka, tmp_path: Path) -> Tokens:
 
 
 @pytest.fixture
-def servers(kafka: Kafka, tmp_path: Path, ledgered: Ledgered) -> Iterator[list[Running]]:
+def servers(kafka: Kafka, tmp_path: Path, leader: FakeLeader) -> Iterator[list[Running]]:
     """Two of them, which ask for tokens."""
     with ExitStack() as stack:
         yield [
@@ -171,8 +171,8 @@ def _left_traces_and_no_secret(
     with client.connect(servers[1].url, operator["token"]) as here:
         rows = here.table("audit").to_arrow().to_pylist()
         actions = [row["action"] for row in rows]
-        assert [one.split()[0] for one in actions[:3]] == ["make"] * 3
-        assert any(one.startswith("revoke token") for one in actions)
+        assert [action.split()[0] for action in actions[:3]] == ["make"] * 3
+        assert any(action.startswith("revoke token") for action in actions)
         refused = [row for row in rows if (row["outcome"] or "").startswith("refused")]
         assert {row["outcome"] for row in refused} == {"refused: 401", "refused: 403"}
         assert {row["address"] for row in refused} == {"127.0.0.1"}
@@ -202,7 +202,7 @@ class Browser:
     def __init__(self, cookie: str = "") -> None:
         self.cookie = cookie  # without its name, which carries the port
 
-    def ask(self, server: Running, path: str, method: str = "GET", body: Any = None) -> int:
+    def request(self, server: Running, path: str, method: str = "GET", body: Any = None) -> int:
         headers = {
             "Origin": server.url.rstrip("/"),
             "content-type": "application/json",
@@ -221,13 +221,13 @@ class Browser:
             return 0
 
     def sign_in(self, server: Running, **given: Any) -> None:
-        assert self.ask(server, "api/v1/session", "POST", given) == 200
+        assert self.request(server, "api/v1/session", "POST", given) == 200
 
     def known(self, server: Running) -> bool:
-        return self.ask(server, "api/v1/whoami") == 200
+        return self.request(server, "api/v1/whoami") == 200
 
     def refused(self, server: Running) -> bool:
-        return self.ask(server, "api/v1/whoami") == 401
+        return self.request(server, "api/v1/whoami") == 401
 
 
 def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
@@ -244,7 +244,7 @@ def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
     browser.sign_in(second, renew=True)  # behind a balancer
     copies.append(Browser(browser.cookie))
     assert all(copy.known(server) for copy in copies for server in servers)
-    assert browser.ask(first, "api/v1/session", "DELETE") == 204
+    assert browser.request(first, "api/v1/session", "DELETE") == 204
     for copy in copies:
         for server in servers:
             until(partial(copy.refused, server), "it is over at every server", CLOSED_S)
@@ -253,7 +253,7 @@ def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
     until(partial(other.known, second), "other sessions go on")
     assert [copy.refused(second) for copy in copies] == [True, True]
     for copy in copies:
-        assert copy.ask(second, "api/v1/session", "POST", {"renew": True}) == 401
+        assert copy.request(second, "api/v1/session", "POST", {"renew": True}) == 401
 
 
 def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: Tokens) -> None:
@@ -291,13 +291,13 @@ def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
     for token_id in known_ones:
         revoke(kafka, names, token_id)
     assert create_first_tokens(kafka, names) == []  # whoever revokes all wants none
-    assert [one.revoked for one in read_tokens(kafka, names).values()] == [True, True]
+    assert [read_token.revoked for read_token in read_tokens(kafka, names).values()] == [True, True]
     with pytest.raises(AskError, match="there is no token"):
         revoke(kafka, names, "nope")
 
 
 def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
-    kafka: Kafka, tmp_path: Path, ledgered: Ledgered, tokens: Tokens
+    kafka: Kafka, tmp_path: Path, leader: FakeLeader, tokens: Tokens
 ) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]

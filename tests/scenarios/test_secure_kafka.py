@@ -17,15 +17,24 @@ from livejoin.runtime.broker import free_port
 from rig.authority import Authority
 from rig.provider import provider
 from rig.running import LIVEJOIN, Running, descendants, until
-from rig.secure import CLIENT_SECRET, PASSWORD, Secure, secure
-from rig.world import ExpectLive, ExpectOracle, Produce, WaitOutcome, World, play, to_pair, world
+from rig.secure import CLIENT_SECRET, PASSWORD, SecureBroker, secure
+from rig.world import (
+    ExpectLive,
+    ExpectOracle,
+    Produce,
+    WaitOutcome,
+    World,
+    play,
+    request_pair,
+    run_world,
+)
 
 DATA = "canary-name-in-the-data-51ce"
 TABLES = ("orchestrator_logs", "control_raw", "generations", "orchestrator_status")
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """A broker behind logins, and a provider that it believes."""
     folder, authority = tmp_path_factory.mktemp("secure"), Authority()
     with (
@@ -38,56 +47,60 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
 # --- the whole product over OAUTHBEARER, with everything at DEBUG: D6
 
 
-def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(guarded: Secure, tmp_path: Path) -> None:
+def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
+    guarded: SecureBroker, tmp_path: Path
+) -> None:
     page = free_port()
     conf = {"spark.log.level": "DEBUG", "spark.ui.enabled": "true", "spark.ui.port": str(page)}
     own = guarded.own
     mutual = {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem()}
-    kafka = guarded.behind("OAUTHBEARER", debug="all", **mutual)
-    with world(kafka, tmp_path, "secure", spark={"conf": conf}) as one:
-        one.producers["b"].send("users", {"userId": "b-canary", "name": DATA})
-        play(one, [
-            Produce("b", 20), to_pair("secure", "b"), WaitOutcome("live"), ExpectLive("b"),
+    kafka = guarded.kafka_for("OAUTHBEARER", debug="all", **mutual)
+    with run_world(kafka, tmp_path, "secure", spark={"conf": conf}) as world:
+        world.producers["b"].send("users", {"userId": "b-canary", "name": DATA})
+        play(world, [
+            Produce("b", 20), request_pair("secure", "b"), WaitOutcome("live"), ExpectLive("b"),
             ExpectOracle("b"),
         ])  # fmt: skip
         key = own.key_pem().splitlines()[1]
         canaries = (CLIENT_SECRET, key)
-        assert shown(one, page, canaries) == []
-        assert shown_of_the_data(one, page) == []
-        assert one.live.stop() == 0
-        texts = [one.live.log.read_text(), (tmp_path / "checkpoints/spark.log").read_text()]
+        assert shown(world, page, canaries) == []
+        assert shown_of_the_data(world, page) == []
+        assert world.live.stop() == 0
+        texts = [world.live.log.read_text(), (tmp_path / "checkpoints/spark.log").read_text()]
         assert min(map(len, texts)) > 10_000, "nothing was logged"
         assert "SASL" in texts[0], "librdkafka was not at its most talkative"
         assert [canary for canary in (*canaries, DATA) if any(canary in t for t in texts)] == []
         assert tokens(texts) == []
 
 
-def shown(one: World, page: int, canaries: tuple[str, ...]) -> list[str]:
+def shown(world: World, page: int, canaries: tuple[str, ...]) -> list[str]:
     """Where a secret is seen: what is served, topics, checkpoints, processes, Spark's page."""
-    places = {f"GET {path}": text.encode() for path, text in served(one, page).items()}
-    places |= {f"topic {name}": data for name, data in topics(one).items()}
-    found = (file for file in (one.live.folder / "checkpoints").rglob("*") if file.is_file())
+    places = {f"GET {path}": text.encode() for path, text in served(world, page).items()}
+    places |= {f"topic {name}": data for name, data in topics(world).items()}
+    found = (file for file in (world.live.folder / "checkpoints").rglob("*") if file.is_file())
     for file in found:
         with contextlib.suppress(FileNotFoundError):  # queries go on
             places[str(file)] = file.read_bytes()
-    for pid in (one.live.pid, *descendants(one.live.pid)):
+    for pid in (world.live.pid, *descendants(world.live.pid)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             places[f"process {pid}"] = Path(f"/proc/{pid}/cmdline").read_bytes()
-    config = [str(LIVEJOIN), "config", "-c", str(one.live.folder / "livejoin.yaml")]
+    config = [str(LIVEJOIN), "config", "-c", str(world.live.folder / "livejoin.yaml")]
     places["config"] = subprocess.run(config, capture_output=True, check=True).stdout
     assert len(places) > 30, places.keys()
-    return [where for where, text in places.items() for one in canaries if one.encode() in text]
+    return [
+        where for where, text in places.items() for canarie in canaries if canarie.encode() in text
+    ]
 
 
-def shown_of_the_data(one: World, page: int) -> list[str]:
+def shown_of_the_data(world: World, page: int) -> list[str]:
     """Where rows are seen that are not tables of rows."""
-    return [where for where, text in served(one, page).items() if DATA in text]
+    return [where for where, text in served(world, page).items() if DATA in text]
 
 
-def served(one: World, page: int) -> dict[str, str]:
+def served(world: World, page: int) -> dict[str, str]:
     ours = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
     ours += [f"api/v1/tables/{name}" for name in TABLES]
-    found = {path: _read(one.live.url + path) for path in ours}
+    found = {path: _read(world.live.url + path) for path in ours}
     spark = f"http://127.0.0.1:{page}/"
     paths = ["environment/", "jobs/", "stages/", "SQL/", "StreamingQuery/", "executors/"]
     queries = re.findall(r"SQL/execution/\?id=\d+", _read(f"{spark}SQL/"))
@@ -100,14 +113,14 @@ def _read(url: str) -> str:
         return str(answer.read().decode())
 
 
-def topics(one: World) -> dict[str, bytes]:
+def topics(world: World) -> dict[str, bytes]:
     """What stands in livejoin's own topics."""
     found = {}
-    for name in one.kafka.topics():
+    for name in world.kafka.topics():
         if name.startswith("secure."):
-            consumer = one.kafka.reader("looking")
+            consumer = world.kafka.reader("looking")
             try:
-                places = one.kafka.describe([name])[name].partitions
+                places = world.kafka.describe([name])[name].partitions
                 found[name] = b"".join(_all(consumer, name, p) for p in places)
             finally:
                 consumer.close()
@@ -127,8 +140,8 @@ def tokens(texts: list[str]) -> list[str]:
 # --- who is refused says why
 
 
-def test_a_livejoin_that_is_refused_says_why(guarded: Secure, tmp_path: Path) -> None:
-    block = guarded.block("PLAIN") | {"sasl.password": "canary-wrong"}
+def test_a_livejoin_that_is_refused_says_why(guarded: SecureBroker, tmp_path: Path) -> None:
+    block = guarded.settings_for("PLAIN") | {"sasl.password": "canary-wrong"}
     kafka = Kafka(guarded.open.properties)
     kafka.properties = block
     one = Running(kafka, tmp_path / "run", name="d5")
@@ -141,9 +154,9 @@ def test_a_livejoin_that_is_refused_says_why(guarded: Secure, tmp_path: Path) ->
     assert "canary-wrong" not in one.log.read_text()
 
 
-def _waits(one: Running) -> bool:
+def _waits(livejoin: Running) -> bool:
     with contextlib.suppress(AssertionError):
-        status = one.ask("api/v1/status")
+        status = livejoin.request("api/v1/status")
         return status["state"] == "waiting" and "uthentication" in status["message"]
     return False
 

@@ -16,7 +16,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.live.frames import EncodedPart, parse_frame
 from rig.running import Running, until
 from rig.watching import DATA
-from rig.world import ExpectOracle, KillDash9, Produce, World, beside, play, world
+from rig.world import ExpectOracle, KillDash9, Produce, World, play, run_world, start_second
 
 STALE_S = 15  # O6
 RECEIVE_S = 10
@@ -53,13 +53,13 @@ def same(servers: Sequence[Running], generation: int) -> bool:
 def waits(server: Running) -> bool:
     """Whether it says that there is no ledger; not while it is being started."""
     try:
-        return "there is no ledger serve.ledger" in server.ask("api/v1/status")["message"]
+        return "there is no ledger serve.ledger" in server.request("api/v1/status")["message"]
     except AssertionError:
         return False
 
 
 def stale(server: Running) -> str:
-    return str(server.ask("api/v1/status")["stale"] or "")
+    return str(server.request("api/v1/status")["stale"] or "")
 
 
 def fresh(server: Running) -> bool:
@@ -67,23 +67,23 @@ def fresh(server: Running) -> bool:
 
 
 def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path / "one", "serve", start=False) as one:
-        servers = [beside(one, tmp_path / f"server-{n}", "serve") for n in (1, 2)]
+    with run_world(kafka, tmp_path / "one", "serve", start=False) as world:
+        servers = [start_second(world, tmp_path / f"server-{n}", "serve") for n in (1, 2)]
         try:
             _wait_for_a_ledger(servers)
-            one.live.start()
-            one.stack.enter_context(one.watcher)
-            one.live.wait_live()
+            world.live.start()
+            world.stack.enter_context(world.watcher)
+            world.live.wait_live()
             for server in servers:
                 server.wait_live()
                 assert not server.jvms()
-            everybody = [one.live, *servers]
-            play(one, [Produce("a", 40), ExpectOracle("a")])
+            everybody = [world.live, *servers]
+            play(world, [Produce("a", 40), ExpectOracle("a")])
             until(partial(same, everybody, 1), "all show generation 1, equal")
-            _move(one, servers, everybody)
-            _swap_by_a_server(one, servers, everybody)
-            _outlive(one, servers)
-            _go_on(one, servers, everybody)
+            _move(world, servers, everybody)
+            _swap_by_a_server(world, servers, everybody)
+            _outlive(world, servers)
+            _go_on(world, servers, everybody)
         finally:
             for server in servers:
                 assert server.stop(signal.SIGTERM) == 0, server.log.read_text()[-3000:]
@@ -93,14 +93,14 @@ def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
     for server in servers:
         until(partial(waits, server), "it says that it waits")
         assert "waiting for a ledger" in server.log.read_text()
-        assert server.ask("livez")["status"] == "alive"
+        assert server.request("livez")["status"] == "alive"
 
 
-def _move(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+def _move(world: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
     """A viewer goes on at another server: it is told what it missed, and then holds all of it."""
     held = {table: servers[0].table(table).keys() for table in DATA}
     header, _ = next(frames(servers[0]))
-    play(one, [Produce("a", 20), ExpectOracle("a")])  # the first of everybody has read on
+    play(world, [Produce("a", 20), ExpectOracle("a")])  # the first of everybody has read on
     until(partial(same, everybody, 1), "and so have the others")
     there = {table: servers[1].table(table).keys() for table in DATA}
     resume = {name: header[name] for name in ("generation", "seq")}
@@ -117,43 +117,45 @@ def _ids(part: EncodedPart) -> set[str]:
         return set(stream.read_all()["_id"].to_pylist())
 
 
-def _swap_by_a_server(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+def _swap_by_a_server(
+    world: World, servers: Sequence[Running], everybody: Sequence[Running]
+) -> None:
     """A swap that was asked for at one server reaches all of them."""
-    topics = one.topics("b")
+    topics = world.topics("b")
     asked = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
-    answer = servers[0].ask("api/v1/control", asked)
+    answer = servers[0].request("api/v1/control", asked)
     assert answer["generation"] == 2, answer
     assert answer["outcome"] in ("accepted", "building", "caught-up", "live"), answer
     until(partial(same, everybody, 2), "all show generation 2, equal")
     for server in servers:
-        play(World(**{**vars(one), "live": server}), [ExpectOracle("b")])
+        play(World(**{**vars(world), "live": server}), [ExpectOracle("b")])
     rows = servers[1].table("control_raw").values()
     assert [row["by"].split()[0] for row in rows] == ["http"]
 
 
-def _outlive(one: World, servers: Sequence[Running]) -> None:
+def _outlive(world: World, servers: Sequence[Running]) -> None:
     """Without an orchestrator they go on serving, and say that it is stale, in time."""
     before = [server.table("final_ui") for server in servers]
     for server in servers:
         until(partial(fresh, server), "an orchestrator leads")
-    play(one, [KillDash9(restart=False)])
+    play(world, [KillDash9(restart=False)])
     killed = time.monotonic()
     for server in servers:
         limit_s = STALE_S - (time.monotonic() - killed)
         until(partial(stale, server), "stale is said", limit_s)
         assert stale(server).startswith("no orchestrator leads since ")
         assert heartbeat(server)["stale"].startswith("no orchestrator leads since ")
-        checks = {check["name"]: check for check in server.ask("readyz?verbose")["checks"]}
+        checks = {check["name"]: check for check in server.request("readyz?verbose")["checks"]}
         assert not checks["leader"]["ok"]
         assert checks["kafka"]["ok"]
     assert [server.table("final_ui") for server in servers] == before
 
 
-def _go_on(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+def _go_on(world: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
     """The next orchestrator is followed without being told."""
-    one.live.start()
-    play(one, [Produce("b", 30)])
+    world.live.start()
+    play(world, [Produce("b", 30)])
     for server in servers:
         until(partial(fresh, server), "no longer stale")
-        play(World(**{**vars(one), "live": server}), [ExpectOracle("b")])
+        play(World(**{**vars(world), "live": server}), [ExpectOracle("b")])
     until(partial(same, everybody, 2), "all are equal again")

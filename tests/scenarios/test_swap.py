@@ -27,21 +27,21 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
+    request_pair,
+    run_world,
     topics,
-    world,
 )
 
 NAME = "swap"
-TO_A, TO_B = to_pair(NAME, "a", joinType="left"), to_pair(NAME, "b", joinType="left")
+TO_A, TO_B = request_pair(NAME, "a", joinType="left"), request_pair(NAME, "b", joinType="left")
 STALL_S = 15
 BURST = 50
 
 
 @pytest.fixture(scope="module")
-def one(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("swap")
-    with world(kafka, folder, NAME, build_stall_s=STALL_S) as made:
+    with run_world(kafka, folder, NAME, build_stall_s=STALL_S) as made:
         play(made, [Traffic(40)])
         yield made
         assert made.watcher.frames > 100
@@ -51,10 +51,10 @@ def one(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
 def burst(world: World) -> None:
     """Fifty messages, half of them broken, the last valid one for pair b inner."""
     for number in range(BURST):
-        good = to_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
+        good = request_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
         (good if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
         ExpectAtMost(3).do(world)
-    to_pair(NAME, "b", joinType="inner").do(world)
+    request_pair(NAME, "b", joinType="inner").do(world)
     last = world.offset
     Send({"joinType": "sideways"}).do(world)
     world.offset = last
@@ -77,7 +77,7 @@ def fill_big(world: World) -> None:
         world.kafka.create_topic(topic)
     to = Producers(world.kafka, topics(NAME, "big"), tag="big")
     for _ in range(30_000):
-        to.one(world.dice, users=0.5)
+        to.send_random(world.dice, users=0.5)
     to.flush()
 
 
@@ -144,7 +144,7 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         ExpectLive("b"), ExpectNothingLeft(),
     ],
     "a build that stalls leaves the live one alone": [
-        Do(fill_big), to_pair(NAME, "big"), WaitOutcome("building"), Do(reads),
+        Do(fill_big), request_pair(NAME, "big"), WaitOutcome("building"), Do(reads),
         Pause(lambda w: (w.outcome(w.offset) or {}).get("outcome") == "failed", "it failed"),
         ExpectLive("b"), ExpectNothingLeft(),
     ],
@@ -167,17 +167,17 @@ SCENARIOS: dict[str, Sequence[Action]] = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, one: World) -> None:
-    play(one, SCENARIOS[scenario])
+def test_scenario(scenario: str, world: World) -> None:
+    play(world, SCENARIOS[scenario])
 
 
-def test_every_message_left_its_trace(one: World) -> None:
-    rows = one.live.table("control_raw")
+def test_every_message_left_its_trace(world: World) -> None:
+    rows = world.live.table("control_raw")
     assert [row["offset"] for _, row in sorted(rows.items())] == list(range(len(rows)))
     assert {row["by"] for row in rows.values()} == {"kafka", "cli 127.0.0.1"}
     assert all(row["reason"] for row in rows.values() if row["outcome"] == "rejected")
-    said = [row["msg"] for _, row in sorted(one.live.table("orchestrator_logs").items())]
+    said = [row["msg"] for _, row in sorted(world.live.table("orchestrator_logs").items())]
     for offset in range(len(rows)):
         mine = [msg for msg in said if f"control {offset} " in msg or f"control {offset}:" in msg]
         assert len(mine) >= 3, (offset, mine)
-    until(lambda: one.status()["state"] == "live", "live")
+    until(lambda: world.status()["state"] == "live", "live")

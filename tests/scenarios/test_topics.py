@@ -74,7 +74,7 @@ def test_topics_are_listed_with_what_the_broker_knows(shown: RunningServer) -> N
 
 def test_a_peek_gives_the_newest_over_all_partitions(shown: RunningServer) -> None:
     messages = _peek(shown, "peek.users", 4)
-    assert [one["parsed"]["userId"] for one in messages] == ["u29", "u28", "u27", "u26"]
+    assert [message["parsed"]["userId"] for message in messages] == ["u29", "u28", "u27", "u26"]
     assert messages[0] == {
         "partition": 2,
         "offset": 9,
