@@ -187,7 +187,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def host() -> Catalog:
+def catalog() -> Catalog:
     catalog = Catalog()
     catalog.apply_state(State(live=LIVE))
     return catalog

@@ -105,7 +105,7 @@ def test_the_time_since_the_followers_last_read_is_known(liveness: Liveness, clo
 
 
 @pytest.fixture
-def host(clock: Clock) -> Catalog:
+def catalog(clock: Clock) -> Catalog:
     catalog = Catalog()
     catalog.liveness = Liveness(clock)
     return catalog

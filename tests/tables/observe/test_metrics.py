@@ -21,7 +21,7 @@ def value(samples: dict[Sample, float], name: str, **labels: str) -> float:
 
 
 @pytest.fixture
-def serving() -> Iterator[RunningServer]:
+def server() -> Iterator[RunningServer]:
     with run_server(full_catalog()) as server_:
         yield server_
 
