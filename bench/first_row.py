@@ -23,7 +23,7 @@ SHOWN = """async () => { // none yet, or none while the first rows come
 
 
 def main() -> None:
-    """Start the demo over an empty folder, look at its page, print the time."""
+    """Start the demo in an empty folder, open its page, print the time."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         demo = subprocess.Popen(

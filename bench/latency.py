@@ -1,7 +1,7 @@
 """Latency from produce to a WebSocket viewer, over all samples, at a steady rate.
 
-A sample is the time from handing a record to the producer until a viewer holds its row, which
-comes after the `final_ui` rows that it changed.
+A sample is the time from handing a record to the producer until a viewer has its own row, which
+arrives after the `final_ui` rows that it changed.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def _produce(kafka: Kafka, rate: int, count: int, sent: dict[int, float]) -> Non
     began = time.perf_counter()
     for number in range(count):
         if (wait := began + number / rate - time.perf_counter()) > 0:
-            time.sleep(wait)  # the clock of the load
+            time.sleep(wait)  # the rate of the load
         record = json.dumps({"userId": f"u{number % USERS}", "balance": number})
         sent[number] = time.perf_counter()
         producer.produce(TOPICS["accounts"], record)

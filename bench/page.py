@@ -1,7 +1,7 @@
-"""How fast the page is: from opening it to rows on it, and while many rows change.
+"""Speed of the page: from opening it to the first rows, and while many rows change.
 
-A real broker, a real `livejoin serve` and a real Chromium on one machine; ledger and changelog are
-written by hand, so that neither Spark nor what it does is measured.
+With a real broker, a real `livejoin serve` and a real Chromium on one machine. Ledger and changelog
+are written by the benchmark, so Spark is not part of the measurement.
 """
 
 import argparse
@@ -29,7 +29,7 @@ NAME = "bench"
 ROWS = 10_000
 OPENINGS = 5
 
-# ms from the start of the navigation until the joined rows are drawn and the main thread is free
+# ms from the start of the navigation until the joined rows are drawn and the main thread is idle
 INTERACTIVE = """() => new Promise((done) => {
     const look = () => {
         const grid = document.querySelector("[data-table=final_ui] perspective-viewer-datagrid");
@@ -38,7 +38,7 @@ INTERACTIVE = """() => new Promise((done) => {
     };
     look();
 })"""
-# ms until a key opens the swap panel: the page answers, whether or not there are rows yet
+# ms until a key opens the swap panel: the page responds, with or without rows
 ANSWERS = """() => new Promise((done) => {
     const look = () => {
         if (!document.getElementById("control").hidden) return done(performance.now());
@@ -47,7 +47,7 @@ ANSWERS = """() => new Promise((done) => {
     };
     look();
 })"""
-# one frame after the other: how long each took
+# the duration of each frame
 FRAMES = """() => {
     window.frames_ms = [];
     let last = performance.now();
@@ -75,7 +75,7 @@ def _measured(part: str, asked: argparse.Namespace) -> Figures:
 
 
 def opening(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """From opening the page to an answer and to drawn rows, 10,000 in each of three tables."""
+    """From opening the page to a response and to drawn rows; three tables of 10,000 rows."""
     answers: list[float] = []
     again: list[float] = []
     with leader.server() as server, chrome.page(server.url) as (page, trouble):
@@ -85,7 +85,7 @@ def opening(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
             again.append(page.evaluate(INTERACTIVE))
             _open(page, server.url)
             answers.append(page.evaluate(ANSWERS))
-            page.evaluate(INTERACTIVE)  # left while it is being made, it would complain
+            page.evaluate(INTERACTIVE)  # leaving the page during this would log an error
         assert not trouble, trouble
     return {
         "a fresh browser, ms until rows are drawn": first,
@@ -96,13 +96,13 @@ def opening(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
 
 
 def _open(page: Page, url: str) -> None:
-    """Open it anew; what follows need not be there yet."""
+    """Open the page again, without waiting for its resources."""
     page.goto("about:blank")
     page.goto(url, wait_until="commit")
 
 
 def updates(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """Many changes while somebody looks: frames per second, and memory before and after."""
+    """Many changes while the page is open: frames per second, and memory before and after."""
     with leader.server() as server, chrome.page(server.url) as (page, trouble):
         page.evaluate(INTERACTIVE)
         sending = threading.Thread(target=_send, args=(leader, asked.updates, asked.seconds))
@@ -139,7 +139,7 @@ def _send(leader: FakeLeader, count: int, seconds: float) -> None:
 
 
 def _memory(page: Page) -> float:
-    """MiB of the processes that draw pages: JavaScript's heap and the engine's are in them."""
+    """MiB of the renderer processes, with JavaScript's heap and the engine's."""
     page.context.new_cdp_session(page).send("HeapProfiler.collectGarbage")
     assert page.context.browser is not None
     asked = page.context.browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")

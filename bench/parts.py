@@ -1,4 +1,4 @@
-"""Benches in parts: which ones to run, a table of each, all of them as JSON."""
+"""Benchmarks with parts: selects parts, prints a table of each, writes all as JSON."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ def run(
     measure: Callable[[str, argparse.Namespace], Figures],
     name: str,
 ) -> None:
-    """Measure the parts that were asked for, print them, write them beside those of before."""
+    """Measure the selected parts, print them, and merge them into the stored results."""
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; all unless told")
     asked = parser.parse_args()
     if unknown := set(asked.parts) - set(parts):

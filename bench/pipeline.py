@@ -1,7 +1,7 @@
-"""How fast the pipeline is: latency, new generations, catch-up, state, and replay after a crash.
+"""Speed of the pipeline: latency, new generations, catch-up, state, and replay after a crash.
 
-All but `generation` and `state` run the real `livejoin run`, so that the table server takes its
-share of the machine.
+All parts except `generation` and `state` run the real `livejoin run`, so that the table server uses
+its share of the machine.
 """
 
 import argparse
@@ -45,11 +45,11 @@ from rig.running import Running, descendants, is_java, memory_kib, running, unti
 
 NAME = "bench"
 TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}
-USERS = 1000  # that accounts are sent for, in the parts with a steady rate
+USERS = 1000  # users with accounts, in the parts with a steady rate
 PARTITIONS = 2
 ROLES = ("the broker", "Spark", "livejoin")
 COUNTING = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
-SMALLER = 10  # the state is measured with so many times fewer records than the catch-up
+SMALLER = 10  # the state is measured with fewer records than the catch-up, by this factor
 
 
 def main() -> None:
@@ -88,18 +88,18 @@ class Mark(NamedTuple):
 
 
 class Load:
-    """Accounts at a steady rate; a plain consumer of the changelog sees their marks."""
+    """Accounts at a steady rate; a plain consumer of the changelog reads their marks."""
 
     def __init__(self, kafka: Kafka, rate: int) -> None:
         self._kafka = kafka
         self._rate = rate
-        self._sent: list[float] = []  # by offset: there is one partition and one producer
+        self._sent: list[float] = []  # by offset, since there is one partition and one producer
         self._stop = threading.Event()
         self.marks: list[Mark] = []
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Send and watch in the background."""
+        """Send and consume in the background."""
         threads = [threading.Thread(target=work) for work in (self._send, self._watch)]
         for thread in threads:
             thread.start()
@@ -139,7 +139,7 @@ class Load:
 
 @contextmanager
 def _loaded(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Running, Load]]:
-    """A livejoin that is live, with a steady load."""
+    """A live livejoin with a steady load."""
     with broker.embedded_broker(folder / "broker") as kafka:
         for topic in TOPICS.values():
             kafka.create_topic(topic)
@@ -178,13 +178,13 @@ def latency(asked: argparse.Namespace, folder: Path) -> Figures:
 
 
 def _written(live: Running, pattern: str) -> list[float]:
-    """When files of the checkpoint were written, on the monotonic clock."""
+    """Return when files of the checkpoint were written, on the monotonic clock."""
     files = (live.folder / "checkpoints" / "1").glob(pattern)
     return sorted(file.stat().st_mtime - time.time() + time.monotonic() for file in files)
 
 
 def _pause(marks: list[Mark], end: float) -> float:
-    """The longest time without a mark around the end of a batch."""
+    """Return the longest time without a mark around the end of a batch."""
     near = [mark.read for mark in marks if abs(mark.read - end) < 10]
     return max(after - before for before, after in itertools.pairwise(near))
 
@@ -203,9 +203,9 @@ def _cpu(live: Running) -> dict[str, float]:
 
 
 def crash(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Seconds from kill -9 of Spark's JVM, just before a batch ends, until new rows flow again."""
+    """Seconds from killing Spark's JVM, just before a batch ends, until new rows arrive."""
     with _loaded(asked, folder) as (live, load):
-        (began,) = _written(live, "metadata")  # the query's start, and so that of its first batch
+        (began,) = _written(live, "metadata")  # the start of the query, and so of its first batch
         time.sleep(began + asked.batch_s - 5 - time.monotonic())
         replayed = len(load.marks) + USERS
         live.kill(live.jvm())
@@ -227,7 +227,7 @@ def generation(_asked: argparse.Namespace, _folder: Path) -> Figures:
 
 
 def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Input records/s from the beginning until the table server holds all tables."""
+    """Input records/s from the start of a catch-up until the table server has all tables."""
     count, figures = asked.records, Figures()
     with broker.embedded_broker(folder / "broker") as kafka:
         _fill(kafka, count)
@@ -283,18 +283,18 @@ def _put(producer: Any, source: str, number: int, record: dict[str, Any]) -> Non
 
 
 def _holds(live: Running, generation: int, records: int) -> bool:
-    """Whether the tables show this generation with so many input records."""
+    """Whether the tables show this generation with this number of input records."""
     assert live.exit_code is None, live.log.read_text()[-3000:]
     try:
         status = live.request("api/v1/status")
         return status.get("generation") == generation and live.records_read() >= records
-    except AssertionError:  # it has just been started
+    except AssertionError:  # it is starting
         return False
 
 
 def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
     producer = kafka.producer()
-    producer.list_topics(TOPICS["accounts"], timeout=10)  # to connect may take half a second
+    producer.list_topics(TOPICS["accounts"], timeout=10)  # connecting may take half a second
     began = time.monotonic()
     _put(producer, "accounts", 0, {"userId": "u7", "accountType": "new", "balance": 1})
     producer.flush(60)
@@ -309,9 +309,9 @@ def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
 
 
 def state(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Bytes of a key: per write, of which half know of one side only; and in the checkpoint."""
+    """Bytes of a key: per write, half of which have one side only, and in the checkpoint."""
     count, figures = asked.records // SMALLER, Figures()
-    # keys are counted here, to know when all are there
+    # keys are counted, to know when all are there
     settings = SparkSettings(batch_s=5, history_records=0, conf={COUNTING: "true"})
     with (
         broker.embedded_broker(folder / "broker") as kafka,
@@ -339,7 +339,7 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
 
 
 def _kept(progress: Any, keys: int) -> Any:
-    """The figures of the state once it has so many keys."""
+    """The metrics of the state once it has this number of keys."""
     state = progress["stateOperators"][0] if progress else {"numRowsTotal": 0}
     return state["numRowsTotal"] == keys and state["customMetrics"]
 

@@ -1,7 +1,7 @@
-"""How long a swap takes: control message to cutover frame at an open viewer, in a warm process.
+"""Duration of a swap: control message to cutover frame at a connected viewer, in a warm process.
 
-Small topics that share no userId, under light traffic, every frame checked. Also rollbacks, how
-long deciding on a message takes, and folding a long control history.
+With small topics that share no userId, under light traffic, and every frame checked. Also
+rollbacks, the decision on a message, and folding a long control history.
 """
 
 import argparse

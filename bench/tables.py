@@ -1,7 +1,7 @@
-"""How fast the table server is: changes to viewers, many viewers, cutovers, reading a changelog.
+"""Speed of the table server: changes to viewers, many viewers, cutovers, reading a changelog.
 
-A real broker and a real `livejoin serve`; ledger and changelog are written by hand, so that nothing
-but the table server is measured.
+With a real broker and a real `livejoin serve`. Ledger and changelog are written by the benchmark,
+so that only the table server is measured.
 """
 
 import argparse
@@ -53,10 +53,10 @@ def _measured(part: str, asked: argparse.Namespace) -> Figures:
         return PARTS[part](asked, FakeLeader(kafka, Path(folder), NAME))
 
 
-def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who looks
+def _steady(  # noqa: PLR0913, PLR0917 - what to change, how fast, and the viewers
     leader: FakeLeader, count: int, rate: float, audience: Audience, viewers: int, row_from: int = 0
 ) -> tuple[list[float], float]:
-    """Ms from handing each change to a producer until each viewer has it; and seconds to join."""
+    """Ms from handing each change to a producer until each viewer has it; seconds to join."""
     first = leader.ends[1]
     sent: list[float] = []
     ready, stop = threading.Event(), threading.Event()
@@ -99,7 +99,7 @@ def _shares(took: list[float], *shares: float) -> Figures:
 
 
 def latency(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """Changelog to 10 viewers at 500 changes/s."""
+    """From the changelog to 10 viewers, at 500 changes/s."""
     leader.set_live(leader.write_generation(1, 10_000))
     with leader.server() as server:
         took, _ = _steady(leader, int(asked.seconds * 500), 500, Audience(server), 10)
@@ -107,7 +107,7 @@ def latency(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
 
 
 def viewers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """Many viewers of a table of 10,000 rows at 10 changes/s."""
+    """Many viewers of a table of 10,000 rows, at 10 changes/s."""
     leader.set_live(leader.write_generation(1, 10_000))
     with leader.server() as server:
         before = memory_kib(server.pid)
@@ -134,7 +134,7 @@ def viewers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
 
 
 def readers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """Live frames of a table of 1,000,000 rows, alone and while ten others read it over HTTP."""
+    """Live frames of a table of 1,000,000 rows, alone and while ten clients read it over HTTP."""
     count, rate = asked.records, 200
     leader.set_live(leader.write_generation(1, count, ("final_ui",)))
     figures: Figures = {}
@@ -156,7 +156,7 @@ def readers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
 
 
 def cutover(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """A cutover of 100,000 rows for 20 viewers, while others ask for something small."""
+    """A cutover of 100,000 rows for 20 viewers, while a client polls a small response."""
     old, new = leader.write_generation(1, 100_000), leader.write_generation(2, 100_000)
     leader.set_live(old, standby=new)
     with leader.server() as server, _asking(server.url) as waits:
@@ -181,7 +181,7 @@ def cutover(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     }
 
 
-# In a process of its own, so that nothing but the server makes it wait.
+# In its own process, so that only the server makes it wait.
 _ASKS = """
 import http.client, sys, time
 connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=30)
@@ -195,7 +195,7 @@ while True:
 
 
 def _asking(url: str) -> contextlib.AbstractContextManager[list[tuple[float, float]]]:
-    """Somebody who asks for something small again and again: when, and how many ms it took."""
+    """Poll a small response; yields time and duration in ms of each request."""
 
     def read(line: str) -> tuple[float, float]:
         at, took = line.split()
@@ -206,9 +206,9 @@ def _asking(url: str) -> contextlib.AbstractContextManager[list[tuple[float, flo
 
 
 async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[Sums]]) -> None:
-    """Wait for the cutover, and for the heartbeat after it; what came must have that hash.
+    """Wait for the cutover and the next heartbeat, and check its hashes.
 
-    Twenty viewers are twenty machines: here equal bytes are hashed once.
+    In reality each viewer has its own machine, so equal frames are hashed once here.
     """
     frame = digest = b""
     while True:
@@ -217,7 +217,7 @@ async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[S
         told = header(found)
         if told["type"] == "cutover":
             frame = found
-            rows = b"".join(payloads(found))  # what stands before them tells the time
+            rows = b"".join(payloads(found))  # the header before them has the time
             digest = hashlib.blake2b(rows, digest_size=16).digest()
             if digest not in known:
                 known[digest] = asyncio.ensure_future(asyncio.to_thread(_sums, frame))
@@ -229,7 +229,7 @@ async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[S
 
 
 def _sums(frame: bytes) -> Sums:
-    from livejoin import row_hash  # noqa: PLC0415 - the rest does without
+    from livejoin import row_hash  # noqa: PLC0415 - only this part needs it
 
     found = {}
     for part, payload in zip(header(frame)["parts"], payloads(frame), strict=True):
@@ -240,7 +240,7 @@ def _sums(frame: bytes) -> Sums:
 
 
 def ingest(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
-    """A server that starts over a changelog: seconds until it serves all of it."""
+    """A server that starts with a full changelog: seconds until it serves all of it."""
     each = asked.records // len(DATA)
     leader.set_live(leader.write_generation(1, each))
     records = leader.ends[1]

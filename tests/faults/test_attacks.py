@@ -1,4 +1,4 @@
-"""D8: floods, slow ones and large ones take bounded memory, and others hardly notice."""
+"""D8: attacks take bounded memory and hardly delay other viewers."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ KINDS = ("handshakes", "loris", "frames", "bombs", "subscriptions", "sets")
 ROWS = 100_000
 SECONDS, RATE = 20, 50.0
 GROWN_KIB = 150 << 10
-SETS = 10  # different ones, at least, of which snapshots were sent
+SETS = 10  # minimum number of different sets of tables served to attackers
 
 
 def test_d8_attacks_take_bounded_memory_and_delay_nobody(
@@ -38,7 +38,7 @@ def test_d8_attacks_take_bounded_memory_and_delay_nobody(
     with leader.server(http={"insecure": False}, token=good) as server:
 
         async def attacked(kind: str) -> None:
-            # on another machine they would not take our processors' time: they get what is left
+            # idle priority: on a separate machine, attackers would not use this CPU
             command = ["chrt", "--idle", "0", sys.executable, str(attack.__file__)]
             process = await asyncio.create_subprocess_exec(
                 *command, kind, str(server.port), str(SECONDS), bad, stdout=asyncio.subprocess.PIPE

@@ -1,4 +1,4 @@
-"""A19: the clock on the wall of a real livejoin is set by hours and days."""
+"""A19: the wall clock of a real livejoin is stepped by hours and days."""
 
 import signal
 import time
@@ -55,7 +55,7 @@ def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path, case: Figures) -> No
 
 
 def _rejected(world: World, step: int) -> None:
-    """A message is answered with what the clock shows: it has been set."""
+    """Check that the clock was stepped, by the time of the rejection of a message."""
     play(world, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
     _, newest = max(world.live.table("orchestrator_logs").items())
     shown = datetime.fromisoformat(newest["ts"]).timestamp()
@@ -63,7 +63,7 @@ def _rejected(world: World, step: int) -> None:
 
 
 def _kills_its_jvm(world: World) -> None:
-    """The query dies, and is live again within what a JVM takes to start."""
+    """Kill the JVM; the query is live again after the restart of a JVM."""
     play(world, [KillDash9("jvm")])
     until(lambda: world.status()["state"] == "restarting", "it is noticed", 15)
     play(world, [WaitState("live")])

@@ -1,4 +1,4 @@
-"""The same product on a Spark cluster: one master, two workers, a swap, a worker that is killed."""
+"""livejoin on a Spark cluster: one master, two workers, a swap, and the loss of a worker."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ CORES = 16
 
 
 def _refuses_strangers(spark: Cluster, world: World) -> None:
-    """Rows have come through executors; who does not know the secret learns nothing."""
+    """Check that executors are in use and that a client without the secret learns nothing."""
     started = spark.command_lines()
     assert "CoarseGrainedExecutorBackend" in started
     assert spark.secret not in started
@@ -43,7 +43,7 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
         workers = [spark.worker(f"worker-{number}", CORES) for number in (1, 2)]
         settings = {
             "master": spark.master,
-            "slots": CORES,  # of the workers that must remain
+            "slots": CORES,  # the capacity of the remaining worker
             "conf": {
                 "spark.driver.host": "127.0.0.1",
                 "spark.executor.memory": "768m",

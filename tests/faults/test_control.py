@@ -1,4 +1,4 @@
-"""Faults of the control plane in their long forms. The names of the cases are in their names."""
+"""Faults of the control plane, in their long form. The case is in the name of the test."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ from rig.world import (
 )
 
 SEED = 20261115
-MUTATED = 25_000  # 9 ms each: each is decided, and told, in a transaction of its own
+MUTATED = 25_000  # 9 ms each, since each is decided and answered in its own transaction
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def world(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Itera
 
 @pytest.mark.parametrize("point", failpoints.NAMES)
 def test_a2_dying_at_a_fail_point(point: str, kafka: Kafka, tmp_path: Path) -> None:
-    """Three times: the next start ends where the undisturbed one would."""
+    """Dies three times at the point; each restart arrives where an undisturbed run would."""
     with run_world(kafka, tmp_path, f"a2.{point}", seed=SEED, spark={"conf": COLD}) as world:
         turn = 0
-        once = point == "after-lead"  # in the life of a process
+        once = point == "after-lead"  # reached once per process
         for visit in (1, 1, 1) if once else (1, 2, 3):
             world.live.stop()
             world.live.start(f"{point}:{visit}")
@@ -81,7 +81,7 @@ def _choice(turn: int) -> tuple[str, str]:
 
 
 def _swap_until_dead(world: World, turn: int) -> int:
-    """Ask for one swap after the other; the last one that was asked for."""
+    """Request one swap after the other until the process dies; returns the last turn."""
     for _ in range(6):
         until(
             lambda: world.live.exit_code is not None or _settled(world), "it settles or dies", 120
@@ -112,7 +112,7 @@ def test_a6_two_hundred_messages_in_ten_seconds(
 ) -> None:
     port = free_port()
     conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
-    # batches so short that none is rehearsed: that would be one more query
+    # batches too short for a rehearsal, which would be one more query
     with run_world(kafka, tmp_path, "a6", seed=SEED, spark={"batch_s": 30, "conf": conf}) as world:
         with Sampler(kafka, "a6", f"http://127.0.0.1:{port}") as most:
             began = time.monotonic()
@@ -140,7 +140,7 @@ def test_a6_two_hundred_messages_in_ten_seconds(
 
 
 def _burst(world: World) -> tuple[tuple[str, str], int]:
-    """Good and bad messages; what the last good one asked for, and its offset."""
+    """Send valid and invalid messages; returns the last valid choice and its offset."""
     dice = random.Random(SEED)
     bad: list[Any] = [b"{", {"joinType": "x"}, {"usersTopic": "nope"}, b"[]", {"users": 1}]
     for number in range(200):
@@ -152,7 +152,7 @@ def _burst(world: World) -> tuple[tuple[str, str], int]:
         else:
             Send(dice.choice(bad)).do(world)
         if number < 199:
-            time.sleep(max(0, 0.05 - (time.monotonic() - began)))  # the clock of the load
+            time.sleep(max(0, 0.05 - (time.monotonic() - began)))  # the rate of the load
     return last, valid
 
 
@@ -197,7 +197,7 @@ def test_a7_the_same_message_again(world: World, case: Figures) -> None:
 def test_a7_the_same_records_again_and_out_of_order(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    """The reader of the control topic goes back to its first record, behind newer ones."""
+    """The consumer of the control topic is reset to its first record, behind newer ones."""
     with run_world(kafka, tmp_path, "a7again", seed=SEED) as world:
         _deliver_again(world, case)
 
@@ -217,7 +217,7 @@ def _deliver_again(world: World, case: Figures) -> None:
     play(world, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
     again = "all control messages are read again"
     until(lambda: again in world.live.log.read_text(), "the records are delivered again", 30)
-    # what comes behind them is read, so they have been
+    # a later message was read, so the earlier ones were
     play(world, [Send({"joinType": "inner"}), WaitOutcome("live", "no change")])
     assert {offset: _outcomes(world)[offset] for offset in before} == before
     assert world.status()["generation"] == number
@@ -227,7 +227,7 @@ def _deliver_again(world: World, case: Figures) -> None:
 
 
 def _outcomes(world: World) -> dict[int, tuple[Any, ...]]:
-    """What became of each message; of the generations that others asked for, not when."""
+    """Outcome and reason of each message."""
     rows = world.live.table("control_raw").values()
     return {row["offset"]: (row["outcome"], row["reason"]) for row in rows}
 
@@ -241,7 +241,7 @@ def test_a9_rollback_a_second_after_the_cutover(world: World, case: Figures) -> 
     for turn in range(10):
         pair = "ba"[turn % 2]
         play(world, [request_pair(world.name, pair), WaitOutcome("live")])
-        time.sleep(1)  # the case says a second
+        time.sleep(1)  # one second, as in the case
         took.append(cutover_seconds(world, Send({"action": "rollback"}), 10))
         play(world, [WaitOutcome("live"), ExpectLive("ab"[turn % 2])])
         play(world, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive(pair)])
@@ -259,7 +259,7 @@ def test_a14_two_orchestrators(world: World, kafka: Kafka, tmp_path: Path, case:
     other = Running(kafka, tmp_path / "other")
     for mine, its in (
         (f"port: {world.live.port}", f"port: {other.port}"),
-        # as on another machine: here it would wait for the frozen one to let go of the folder
+        # as on another machine: on this one it would wait for the folder lock of the frozen one
         (str(world.live.folder / "checkpoints"), str(other.folder / "checkpoints")),
     ):
         assert mine in settings
@@ -272,7 +272,7 @@ def test_a14_two_orchestrators(world: World, kafka: Kafka, tmp_path: Path, case:
         play(world, [request_pair(world.name, "b"), WaitOutcome("live"), ExpectLive("b")])
         os.kill(world.live.pid, signal.SIGSTOP)
         jvm = world.live.jvm()
-        os.kill(jvm, signal.SIGKILL)  # its sink cannot be fenced, and must be dead
+        os.kill(jvm, signal.SIGKILL)  # its sink cannot be fenced, so it must be dead
         case.landed(freezes=1, kills=1)
         try:
             until(other.jvms, "the other one leads", 60)
@@ -318,10 +318,10 @@ def test_a16_stopped_in_the_middle_of_a_swap(world: World) -> None:
 
 
 def test_c7_two_hundred_swaps(world: World) -> None:
-    """The last ones are as fast as the first, and nothing grows."""
-    play(world, [Traffic(2)])  # rows that are new take memory too
+    """The last swaps are as fast as the first, and memory does not grow."""
+    play(world, [Traffic(2)])  # new rows take memory too
     took: list[float] = []
-    sizes: list[tuple[int, int]] = []  # of livejoin, and of Spark's JVM
+    sizes: list[tuple[int, int]] = []  # of livejoin and of Spark's JVM
     for turn in range(200):
         began = time.monotonic()
         play(world, [request_pair(world.name, "ba"[turn % 2]), WaitOutcome("live", limit_s=120)])
@@ -331,7 +331,7 @@ def test_c7_two_hundred_swaps(world: World) -> None:
             sizes.append((memory_kib(world.live.pid), jvm_memory_kib(world.live.jvm())))
     play(world, [StopTraffic(), ExpectOracle("a"), ExpectNothingLeft()])
     assert world.watcher.connects == 1
-    # the first builds fill caches and compile
+    # the first builds fill caches and compile code
     grown = (sum(sizes[-1]) - sum(sizes[0])) / (20 * (len(sizes) - 1))
     print(f"\nC7: KiB of livejoin and of Spark: {sizes}")
     first, last = statistics.median(took[10:20]), statistics.median(took[-10:])

@@ -1,6 +1,6 @@
-"""A leader that is stopped and woken in the place of another machine: shared checkpoints, own lock.
+"""A leader frozen and resumed, as on another machine: shared checkpoints, but its own lock.
 
-Its JVM must be gone before another one leads, and nothing that it did late is ever shown.
+Its JVM must be gone before another process leads, and none of its late writes may be served.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ SEED = 20261117
 FROZEN_S = 60
 AGREE_S = 120
 TABLES = ("users_ui", "accounts_ui", "final_ui")
-COMPACTED = {  # as soon and as thoroughly as a broker can
+COMPACTED = {  # compaction as early and as thorough as a broker can
     "min.compaction.lag.ms": "0",
     "segment.ms": "1000",
     "min.cleanable.dirty.ratio": "0.01",
@@ -55,10 +55,10 @@ COMPACTED = {  # as soon and as thoroughly as a broker can
 
 @dataclass
 class Two:
-    """Two orchestrators on what stands for two machines, and a server that saw everything."""
+    """Two orchestrators, as on two machines, and a table server that runs from the beginning."""
 
-    first: World  # seen through the first orchestrator
-    second: World  # and through the other one, with the old server's viewer
+    first: World  # by the first orchestrator
+    second: World  # by the second orchestrator, with the viewer of the old server
     old: Running
 
 
@@ -66,7 +66,7 @@ class Two:
 def two(
     request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Two]:
-    """The lock is in a folder of the user's where checkpoints are on no local file system."""
+    """With checkpoints on no local file system, the lock is in a folder of the user."""
     name = request.node.name.split("_")[1].split("[")[0] + str(len(request.node.name))
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -115,7 +115,7 @@ def stopped(*pids: int) -> Iterator[None]:
 
 
 def seen(livejoin: Running) -> tuple[int, int, dict[str, Any]]:
-    """Generation, `seq` and hashes of the tables, as a server tells them in a heartbeat."""
+    """Return generation, `seq` and hashes of the tables from a heartbeat."""
     address = livejoin.url.replace("http", "ws") + "api/v1/live"
     with connect(
         address, subprotocols=[Subprotocol("livejoin.v1")], max_size=None, proxy=None
@@ -133,7 +133,7 @@ def seen(livejoin: Running) -> tuple[int, int, dict[str, Any]]:
 
 
 def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
-    """All of them hold the same rows at the same `seq`."""
+    """Wait until all servers are at the same `seq`, and check that their rows are equal."""
     found: list[Any] = []
 
     def same() -> bool:
@@ -147,21 +147,21 @@ def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
 
 
 def settled(two: Two, pair: str = "a") -> None:
-    """Every record is read, cell for cell, by the second orchestrator and by the old server."""
+    """Check every cell at the second orchestrator and at the old server."""
     play(two.second, [StopTraffic(), ExpectOracle(pair)])
     play(World(**{**vars(two.second), "live": two.old}), [ExpectOracle(pair)])
 
 
 @dataclass(frozen=True)
 class Gone:
-    """How many seconds a JVM took to be gone, and when it was last seen."""
+    """How many seconds a JVM took to end, and when it was last seen running."""
 
     after_s: float
     seen_at: datetime
 
 
 def gone(jvm: int, limit_s: float) -> Gone:
-    """Wait until a JVM is gone."""
+    """Wait until a JVM has ended."""
     began = time.monotonic()
     seen_at = [datetime.now(UTC)]
 
@@ -177,7 +177,7 @@ def gone(jvm: int, limit_s: float) -> Gone:
 
 
 def expect_gone_before(two: Two, its: Gone) -> None:
-    """The frozen one's JVM was gone within the session, and before the other one led."""
+    """Check that the frozen leader's JVM ended within the session, before the other one led."""
     assert its.after_s <= SESSION_S, f"the JVM was there for {its.after_s:.1f} s"
     said = re.search(r"^(\S+) \[info +\] leading ", two.second.live.log.read_text(), re.MULTILINE)
     assert said, "the other one does not say when it led"
@@ -186,13 +186,13 @@ def expect_gone_before(two: Two, its: Gone) -> None:
 
 
 def taken_over(two: Two) -> None:
-    """Wait until the other one leads."""
-    two.second.watcher.replaying = True  # its query reads again what the last batch had read
+    """Wait until the other orchestrator leads."""
+    two.second.watcher.replaying = True  # its query reads the last batch again
     until(two.second.live.jvms, "the other one leads", 60)
 
 
 def gives_up(two: Two) -> None:
-    """The first one was woken: it does not lead, and has no JVM."""
+    """Check that the resumed first orchestrator does not lead and has no JVM."""
     first = two.first.live
 
     def given_up() -> bool:
@@ -217,13 +217,13 @@ def test_a17_a_leader_is_frozen_and_woken(
     with stopped(*pids.get(who, [first.pid, jvm, guard])):
         case.landed(freezes=1)
         began = time.monotonic()
-        if who in pids:  # while its guard runs, the JVM is gone before another can be elected
+        if who in pids:  # while its guard runs, the JVM ends before another leader can be elected
             its = gone(jvm, SESSION_S + 5)
         taken_over(two)
         if who in pids:
             expect_gone_before(two, its)
-        time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))  # the case says a minute
-    if who not in pids:  # the guard was the last one to wake
+        time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))  # a minute, as in the case
+    if who not in pids:  # the guard was resumed last
         its = gone(jvm, 5)
     gives_up(two)
     second.wait_live()
@@ -231,7 +231,7 @@ def test_a17_a_leader_is_frozen_and_woken(
     with contextlib.ExitStack() as stack:
         new = _served(two, tmp_path / "new", stack)
         winner = records.write_late_record(two.second)
-        settled(two)  # the late record is shown by nobody
+        settled(two)  # no server shows the late record
         _, seq, _ = agree(second, two.old, new)
         removed = _compacted(two, kafka, records.changelog(two.second))
         kept = records.last_of(two.second, winner.key())
@@ -250,7 +250,7 @@ def test_a17_a_leader_is_frozen_and_woken(
 
 
 def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
-    """A server that starts now."""
+    """Start another table server."""
     one = start_second(two.first, folder, "serve")
     stack.callback(one.stop, signal.SIGKILL)
     one.wait_live()
@@ -258,7 +258,7 @@ def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
 
 
 def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
-    """Have a changelog compacted for real; how many records are gone."""
+    """Compact a changelog; returns the number of removed records."""
     mark = kafka.end_offset(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     for name, value in COMPACTED.items():
@@ -266,7 +266,9 @@ def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
         resource.add_incremental_config(change)
     for done in kafka.admin.incremental_alter_configs([resource]).values():
         done.result(20)
-    for _ in range(3):  # whoever writes after segment.ms begins a segment, and older ones are due
+    for _ in range(
+        3
+    ):  # a write after segment.ms starts a new segment, so older ones can be compacted
         time.sleep(1.2)
         play(two.second, [Produce("a", 20)])
     left: list[int] = []
@@ -285,7 +287,7 @@ def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
 def test_a14_two_orchestrators_with_shared_checkpoints_and_a_frozen_leader(
     two: Two, kafka: Kafka, case: Figures
 ) -> None:
-    """The JVM is nobody's to kill but its guard's; what the second did meanwhile stays."""
+    """Only the guard ends the JVM; what the second orchestrator did meanwhile persists."""
     first, name = two.first.live, two.first.name
     play(two.second, [Traffic(50)])
     jvm = first.jvm()

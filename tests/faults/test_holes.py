@@ -1,4 +1,4 @@
-"""Topics with holes become ready: compacted, transactional, both by stream and by batch."""
+"""Topics with offset gaps become ready: compacted, transactional, by stream and by batch."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from rig import oracle
 from rig.running import running, until
 
 SEED = 20261116
-COMPACTED = {  # as soon and as thoroughly as a broker can
+COMPACTED = {  # compaction as early and as thorough as a broker can
     "cleanup.policy": "compact",
     "segment.ms": "1000",
     "min.cleanable.dirty.ratio": "0.001",
@@ -30,7 +30,7 @@ def _value(source: str, number: int) -> bytes:
 
 
 def _compacted(kafka: Kafka, topic: str) -> None:
-    """Most records are replaced by later ones of their key; wait until they are gone."""
+    """Replace most records by later ones of their key, and wait for the compaction."""
     kafka.create_topic(topic, COMPACTED, partitions=PARTITIONS)
     dice = random.Random(SEED)
     producer = kafka.producer()
@@ -40,16 +40,18 @@ def _compacted(kafka: Kafka, topic: str) -> None:
             value = _value("users", 1000 * turn + number)
             producer.produce(topic, value, f"k{key}", key % PARTITIONS)
         assert producer.flush(10) == 0
-        time.sleep(1.1)  # whoever writes after segment.ms begins a segment, and older ones are due
+        time.sleep(
+            1.1
+        )  # a write after segment.ms starts a new segment, so older ones can be compacted
     for partition in range(PARTITIONS):
         producer.produce(topic, _value("users", 0), "end", partition)
     assert producer.flush(10) == 0
-    least = KEYS + PARTITIONS  # one of each
+    least = KEYS + PARTITIONS  # one per key and partition
     until(lambda: len(_read(kafka, topic)) == least, f"compaction, seed {SEED}", 120)
 
 
 def _transactional(kafka: Kafka, topic: str) -> None:
-    """Committed and aborted transactions in turn; the last thing in each partition is a marker."""
+    """Committed and aborted transactions in turn; each partition ends with a marker."""
     kafka.create_topic(topic, partitions=PARTITIONS)
     producer = kafka.producer(**{"transactional.id": f"{topic}.writer"})
     producer.init_transactions(10)
@@ -63,7 +65,7 @@ def _transactional(kafka: Kafka, topic: str) -> None:
 
 
 def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
-    """What a reader gets."""
+    """Return the records that a consumer gets."""
     consumer = kafka.reader(f"{topic}.reader")
     try:
         places = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]

@@ -1,4 +1,4 @@
-"""Over Spark in a real browser: a hot swap is one step and undone; hostile texts are text."""
+"""In a real browser, with Spark: a hot swap is one step and undone; hostile text is text."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ SCROLL = 700
 RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
 DATA = ("users_ui", "accounts_ui", "final_ui")
 
-# What a person sees in the data grids, frame by frame: the first letters of the userIds drawn.
+# Records what the data grids show, frame by frame: the first letters of the userIds drawn.
 WATCH = """(tables) => {
     const cells = (table) => [...document.querySelector(`perspective-viewer[data-table=${table}]`)
         .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("tbody tr")]
@@ -42,7 +42,7 @@ PREPARE = """async (config) => {
 
 
 def fill(kafka: Kafka, pair: str, topics: dict[str, str]) -> None:
-    """Users and accounts of one pair; no userId is in both."""
+    """Produce users and accounts of one pair; the pairs share no userId."""
     to = Producers(kafka, topics)
     for topic in topics.values():
         kafka.create_topic(topic)
@@ -55,7 +55,7 @@ def fill(kafka: Kafka, pair: str, topics: dict[str, str]) -> None:
 
 
 def seen(page: Page) -> list[str]:
-    """What was seen since the last time of asking."""
+    """Return what was recorded since the last call."""
     found: list[str] = page.evaluate("() => window.seen.splice(0, window.seen.length - 1)")
     return [*found, page.evaluate("() => window.seen[0]")]
 
@@ -81,7 +81,7 @@ def drawn(page: Page, table: str) -> str:
 
 
 def answer(page: Page, kind: str, *texts: str) -> None:
-    """Wait for an answer beside the form."""
+    """Wait for a response beside the form."""
     page.wait_for_selector(f"#answer[data-kind='{kind}']", timeout=30_000)
     until(lambda: all(text in page.inner_text("#answer") for text in texts), str(texts), 30)
 
@@ -108,7 +108,7 @@ def test_a_swap_is_one_step_in_the_same_grids(kafka: Kafka, tmp_path: Path) -> N
             _rolled_back(page)
             _same(page)
             _tabs(page)
-            # the browser itself notes every answer that is not 2xx
+            # the browser itself logs every response that is not 2xx
             assert [line for line in trouble if "status of 422" not in line] == []
 
 
@@ -201,7 +201,7 @@ LARGE = IMG.format("large") + "M" * 1_000_000
 WIDEST = """(table) => Math.max(...[...document.querySelector(`[data-table=${table}]`)
     .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("td, th")]
     .map((cell) => cell.getBoundingClientRect().width))"""
-# elements that would have been made of texts, in this document and in all shadow roots
+# elements created from data, in this document and in all shadow roots
 MADE = """() => {
     const count = (root) => [...root.querySelectorAll("*")].reduce(
         (sum, { localName, shadowRoot }) =>
@@ -232,7 +232,7 @@ def test_b7_hostile_texts_and_cells_of_a_megabyte_are_text(kafka: Kafka, tmp_pat
             page.wait_for_selector("#strip[data-state=live]")
             page.wait_for_selector("[data-table=final_ui] perspective-viewer-datagrid tbody td")
             until(lambda: _ids(page) == ["1", "2", "3"], "rows appear", START_S)
-            # the widest last: a grid draws the columns in sight only
+            # the widest last: a grid draws only the visible columns
             first = ["userId", "accountType", "email", "name"]
             arrange(page, "final_ui", sort=[["userId", "asc"]], columns=first)
             arrange(page, "users_ui", sort=[["userId", "desc"]])
@@ -253,7 +253,7 @@ def _ids(page: Page) -> list[str]:
 
 
 def _usable(page: Page, to: Producers) -> None:
-    """Columns keep a width that can be read, pictures come, and rows go on."""
+    """Check that columns are readable, the page still draws, and new rows arrive."""
     for table in ("users_ui", "final_ui"):
         assert page.evaluate(WIDEST, table) < 1000
     assert page.evaluate(PICTURES_MS) < 5000
@@ -265,7 +265,7 @@ def _usable(page: Page, to: Producers) -> None:
 
 
 def _errors(page: Page) -> None:
-    """What does not fit, and topics that cannot be: shown with their text."""
+    """Check that rejects and invalid topic names are shown as text."""
     page.click("#tab-rejects")
     _drawn(page, "rejects_ui", IMG.format("reject"))
     page.keyboard.press("3")
@@ -275,5 +275,5 @@ def _errors(page: Page) -> None:
     for name in (IMG.format("topic"), TURNED, FORMULA):
         ask(page, "Apply", usersTopic=name)
         answer(page, "bad", "is not a topic name")
-        # a message is JSON: its quotes are escaped
+        # in JSON messages, quotes are escaped
         says(page, "#answer", name.replace('"', '\\"'))

@@ -1,4 +1,4 @@
-"""B1 to B5: bad input, odd keys, tombstones, other fields, and one user with very many rows."""
+"""B1 to B5: invalid input, unusual keys, tombstones, changed fields, a user with many rows."""
 
 import json
 import math
@@ -28,7 +28,7 @@ from rig.watching import DATA, Watcher
 SEED = 20261115
 MAX_MESSAGE_BYTES = 8 << 20
 SOURCES = ("users", "accounts")
-READ_S = 300  # what takes 10 s on a quiet machine
+READ_S = 300  # takes 10 s on an idle machine
 
 
 def topics(name: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def producers(kafka: Kafka, name: str) -> Producers:
 
 
 def watching(live: Running) -> Watcher:
-    """A viewer of one generation after the other; any userId may come from any topic."""
+    """A viewer of several generations, whose userIds may come from any topic."""
     return Watcher(live.url, min_rows=lambda _tag, _source, _asked: 0, tag=lambda _user: "")
 
 
@@ -51,7 +51,7 @@ def wait_read(live: Running, sent: Producers) -> None:
 
 
 def expect_oracle(live: Running, sent: Producers, join: str = "left") -> oracle.Expected:
-    """O1 and O5: every table, and what became of every record."""
+    """Check O1 and O5: every table, and the counts of all records."""
     wait_read(live, sent)
     truth = oracle.expected(sent.acknowledged, join)
     wrong = oracle.differences({name: live.table(name) for name in truth.tables}, truth)
@@ -76,21 +76,21 @@ def _count(truth: oracle.Expected, wrong: list[oracle.Difference]) -> None:
 
 
 def expect_seen(watcher: Watcher, truth: oracle.Expected) -> None:
-    """The viewer has the same, and nothing it was ever shown was wrong."""
+    """Check that the viewer has the same rows, and found no errors before."""
     comparing.expect_seen(watcher, truth, READ_S)
     assert not watcher.wrong, watcher.wrong[:3]
     assert (watcher.connects, watcher.closed) == (1, [])
 
 
 def expect_undisturbed(live: Running) -> None:
-    """No query died, no build failed."""
+    """Check that no query died and no build failed."""
     lines = live.table("orchestrator_logs").values()
     assert not [row for row in lines if row["level"] != "INFO"]
     assert live.request("api/v1/status")["state"] == "live"
 
 
 def swap(live: Running, **message: str) -> float:
-    """Ask for another generation and wait for it; the seconds that it took to catch up."""
+    """Request another generation and wait for it; returns the seconds of its catch-up."""
     before = live.request("api/v1/status")["generation"]
     live.request("api/v1/control", message)
     until(
@@ -103,8 +103,8 @@ def swap(live: Running, **message: str) -> float:
 
 # --- B1
 
-# Of the broken records 1 in 100 is one of these, 1 in 5,000 is the huge one: ten times the bytes
-# of the clean run. The rest is as small as a good one.
+# One in 100 broken records is one of these, and one in 5,000 is the huge one: ten times the bytes
+# of the clean run. The others are as small as good records.
 HEAVY = (
     b'{"userId":' * 5000 + b"1" + b"}" * 5000,
     b'{"userId": "x", "age": ' + b"9" * 10**5 + b"}",
@@ -138,7 +138,7 @@ def _send_many(to: Producers, records: Iterator[tuple[str, Any]]) -> None:
     for number, (source, value) in enumerate(records):
         to.send(source, value)
         if number % 2000 == 1999:
-            to.flush()  # its queue has an end
+            to.flush()  # the producer queue is limited
     to.flush()
 
 
@@ -156,7 +156,7 @@ def test_b1_as_many_broken_records_as_good_ones(kafka: Kafka, tmp_path: Path) ->
     )
     settings: dict[str, Any] = {"topics": topics("b1.mixed"), "rejects_kept": each}
     with running(kafka, tmp_path, name="b1", **settings) as live:
-        live.wait_live()  # a first time, for the JVM to get warm: with records of both kinds
+        live.wait_live()  # a first generation with both kinds of records, for the JVM to warm up
         clean_s = swap(live, **_choice("b1.clean"))
         wait_read(live, clean)
         mixed_s = swap(live, **_choice("b1.mixed"))
@@ -271,7 +271,7 @@ def _removed(number: int, dice: random.Random) -> dict[str, Any]:
 
 
 def _retyped(number: int, dice: random.Random) -> dict[str, Any]:
-    """Nothing is lost."""
+    """Other types, converted without loss."""
     return _agreed(number, dice) | dice.choice((
         {"age": "30"}, {"age": 30.0}, {"name": 5, "accountType": 5}, {"email": True},
         {"balance": "1.5"}, {"balance": 7}, {"userId": 1000 + number % 50}, {"userId": 1.5},
@@ -328,7 +328,7 @@ WARM_S, MEASURED_S = 20, 60
 
 
 class Stopwatch:
-    """A viewer of all rows that tells how long those of other users took to come."""
+    """A viewer of all rows that measures the delay of those of other users."""
 
     def __init__(self, live: Running) -> None:
         self.sent: dict[int, float] = {}
@@ -360,7 +360,7 @@ class Stopwatch:
                         continue
                     assert isinstance(data, bytes)
                     self._take(data, time.perf_counter())
-        except Exception as error:  # noqa: BLE001 - told to whoever looks
+        except Exception as error:  # noqa: BLE001 - reported by the test
             self.failed.append(error)
 
     def _take(self, data: bytes, now: float) -> None:
@@ -378,7 +378,7 @@ def _paced(seconds: float, per_second: float, send: Callable[[int], None]) -> No
     began = time.perf_counter()
     for number in range(round(seconds * per_second)):
         if (wait := began + number / per_second - time.perf_counter()) > 0:
-            time.sleep(wait)  # the clock of the load
+            time.sleep(wait)  # the rate of the load
         send(number)
 
 
@@ -391,7 +391,7 @@ def _percentiles(samples: list[float]) -> dict[str, float]:
 
 
 class Load:
-    """Records of other users at a steady rate, and of the big one beside them."""
+    """Records of other users at a steady rate, and those of the big user beside them."""
 
     def __init__(self, to: Producers, watch: Stopwatch) -> None:
         self._to = to
@@ -399,7 +399,7 @@ class Load:
         self._serial = 1
 
     def others(self, seconds: float) -> range:
-        """Which records were sent."""
+        """Send for `seconds`; returns the numbers sent."""
         first = self._serial
 
         def send(_: int) -> None:
@@ -428,7 +428,7 @@ class Load:
 
 def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> None:
     sent = producers(kafka, "b5")
-    # both measurements lie between two ends of batches
+    # so that neither measurement contains the end of a batch
     settings: dict[str, Any] = {"topics": topics("b5"), "spark": {"batch_s": 1800}}
     with running(kafka, tmp_path, name="b5", **settings) as live:
         live.wait_live()
@@ -464,7 +464,7 @@ def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> Non
 
 
 def _until_marked(kafka: Kafka, name: str, sent: Producers) -> dict[int, float]:
-    """How many seconds each record of the others took to be written to the changelog."""
+    """Return the seconds from each record of the other users to its mark in the changelog."""
     numbers: dict[rows.Position, tuple[int, int]] = {}
     for source, column in (("users", "age"), ("accounts", "balance")):
         for one in sent.acknowledged[source]:

@@ -1,4 +1,4 @@
-"""A21: a table server that starts over a ledger with a long past."""
+"""A21: a table server that starts with a long ledger."""
 
 import json
 from pathlib import Path
@@ -17,20 +17,20 @@ from rig.running import Running, running, until
 
 PAST, ROWS = 1000, 2000
 RECEIVE_S = 30
-SEGMENT = 1 << 20  # the smallest that brokers take
-IDS = tuple(f"{number:032d}" for number in range(1000))  # a state is as long as they get
+SEGMENT = 1 << 20  # the minimum of the broker
+IDS = tuple(f"{number:032d}" for number in range(1000))  # the maximum size of a state
 
 
 def _write_past(kafka: Kafka, leader: FakeLeader, name: str) -> int:
-    """A state for each of many generations, each in a transaction, as a leader writes them.
+    """Write a state for each of many generations, each in a transaction, as a leader does.
 
-    How many bytes there were.
+    Returns the number of bytes.
     """
     producer = kafka.producer(**{"transactional.id": f"{name}-leader"})
     producer.init_transactions(30)
     ledger, live, written = Names(name).ledger, None, 0
     for number in range(1, PAST + 1):
-        # complete as soon as it is there: a server that obeyed would show it, without a row
+        # complete at once, so a server that acted on it would serve it without rows
         old, live = live, leader.generation_entry(number)
         state = State(last_number=number, live=live, standby=old, ids=IDS)
         status = {"state": "live", "generation": number, "message": ""}
@@ -44,7 +44,7 @@ def _write_past(kafka: Kafka, leader: FakeLeader, name: str) -> int:
 
 
 def _first_shown(server: Running, last: int, released: Kafka | None, leader: str) -> list[int]:
-    """Which generations somebody is shown who watches from the start, up to a checked heartbeat."""
+    """Return the generations shown to a viewer from the start to the first checked heartbeat."""
     replica = Replica()
     shown: list[int] = []
     address = server.url.replace("http", "ws") + "api/v1/live"
@@ -62,7 +62,7 @@ def _first_shown(server: Running, last: int, released: Kafka | None, leader: str
             if told["type"] == "heartbeat" and told["generation"] == last:
                 return shown
             if released is not None:
-                released.create_topic(leader)  # now there is all that a server waits for
+                released.create_topic(leader)  # the last topic that a server waits for
                 released = None
 
 
@@ -71,7 +71,7 @@ def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_who
 ) -> None:
     name = "a21"
     ledger = Names(name).ledger
-    # the past is still there when a server starts: no cleaner has made it short
+    # no compaction, so the history is complete when a server starts
     lag = {"min.compaction.lag.ms": str(3600 * 1000)}
     kafka.create_topic(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT), **lag})
     leader = FakeLeader(kafka, tmp_path, name, led=False)
@@ -93,7 +93,7 @@ def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_who
 
 
 def _states(kafka: Kafka, ledger: str) -> int:
-    """How many states stand in a ledger now."""
+    """Return the number of states in the ledger."""
     return sum(record.key == STATE_KEY for record in records(kafka, ledger))
 
 

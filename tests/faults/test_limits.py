@@ -1,4 +1,4 @@
-"""A table that grows beyond `max_rows`: the newest rows stay, the same ones on every server."""
+"""A table that exceeds `max_rows`: the newest rows stay, the same ones on every server."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ FULL = f"reached max_rows ({MOST})"
 
 
 def _highest(world: World, table: str) -> dict[str, dict[str, Any]]:
-    """The rows that must be there, from the records alone."""
+    """Return the rows that must stay, computed from the records."""
     sent = world.producers["a"].acknowledged
     truth = oracle.expected(sent, "left").tables
     users = {(s.partition, s.offset): s for s in sent["users"]}
@@ -62,8 +62,8 @@ def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
     with run_world(kafka, tmp_path, "limits", max_rows=MOST, spark={"conf": COLD}) as world:
-        world.watcher.replaying = True  # each table has its own newest rows: some lack partners
-        for count in (3 * MOST, MOST):  # beyond the limit, and on from there
+        world.watcher.replaying = True  # each table has its own newest rows, so some lack partners
+        for count in (3 * MOST, MOST):  # up to the limit and beyond it
             play(world, [Produce("a", count)])
             until(lambda: _shows(world.live, world), "the rows of the highest rank, cell by cell")
             case.landed(records=count).checked(*cells_of(_truth(world).tables))

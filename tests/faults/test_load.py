@@ -1,6 +1,6 @@
-"""C1 and C2: many records for long, and very many for a while; with figures.
+"""C1 and C2: many records for a long time, and very many for a short time; with figures.
 
-`make faults CASE=C1 SECONDS=120` is a short form.
+`make faults CASE=C1 SECONDS=120` runs a short form.
 """
 
 import io
@@ -24,12 +24,12 @@ from rig.running import Running, jvm_memory_kib, memory_kib, running, until
 from rig.stopwatch import Stopwatch
 
 USERS = 100_000
-NEW_USERS, ACCOUNTS = 50, 1950  # a second
+NEW_USERS, ACCOUNTS = 50, 1950  # per second
 WARM_S = 30  # compilers and caches; not measured
 DRAINED_S = 180
 READ_S = 300
 LATE_S = 600  # for a server that reads eight million records first
-AS_ASKED = 0.95  # of the rate: less would be another test
+AS_ASKED = 0.95  # of the rate; with less, the test fails
 VIEWER_ROWS = 200_000
 FULL = 500_000  # rows, in C9
 CATCH_UPS, EACH = 10, 1_000_000  # in C10
@@ -41,7 +41,7 @@ def seconds(usual: int) -> int:
 
 @dataclass
 class Loaded:
-    """A livejoin that serves many users."""
+    """A livejoin with many users."""
 
     live: Running
     load: Load
@@ -51,7 +51,7 @@ class Loaded:
         return self.live.records_read()
 
     def expect_all(self, case: Figures, most: int | None = None) -> None:
-        """O1, O2 and O5: nothing is missing, no cell is wrong, over HTTP and at a viewer."""
+        """Check O1, O2 and O5: no row missing, no cell wrong, over HTTP and at a viewer."""
         count = self.load.acknowledged
         until(lambda: self.records_read() == count, f"all {count} records are read", READ_S)
         truth = self.load.expected_tables(most)
@@ -93,7 +93,7 @@ def _filled(kafka: Kafka, name: str, users: int, accounts: int = 0) -> tuple[Loa
 def loaded(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[Loaded]:
     name = request.node.name.split("_")[1]
     one, topics = _filled(kafka, name, USERS)
-    # what leaves a table that is too large is another case
+    # the row limit is tested in C9
     with running(kafka, tmp_path, name=name, topics=topics, max_rows=10**8) as live:
         live.wait_live()
         yield Loaded(live, one, kafka)
@@ -133,7 +133,7 @@ def test_c1_two_thousand_records_a_second(loaded: Loaded, case: Figures) -> None
     assert grown[1] * new < JVM_BYTES * new + SLACK
 
 
-PYTHON_BYTES = 500  # of a row in two tables, its hash and its place
+PYTHON_BYTES = 500  # a row in two tables, its hash and its position
 JVM_BYTES = 200  # the state is on disk
 SLACK = 256 << 20  # caches and compiled code
 
@@ -166,14 +166,14 @@ def test_c9_full_tables_stay_as_large_as_they_are(
 ) -> None:
     lasting = seconds(1800)
     most = min(FULL, (NEW_USERS + ACCOUNTS) * lasting // 3)
-    # more users than may stay: a table that is not full yet would grow, and rightly so
+    # more users than the limit: a table below its limit would rightly grow
     sent, topics = _filled(kafka, "c9", most + most // 4)
     told = {"name": "c9", "topics": topics, "max_rows": most}
     early_folder, late_folder = tmp_path / "early", tmp_path / "late"
     with running(kafka, early_folder, **told) as live:
         live.wait_live()
         loaded = Loaded(live, sent, kafka)
-        while sent.accounts < most + most // 4:  # full, and on its way
+        while sent.accounts < most + most // 4:  # full, and evicting
             sent.send_at_rate(NEW_USERS, ACCOUNTS, 10)
         tables = {"users_ui", "accounts_ui", "final_ui"}
         until(
@@ -216,7 +216,7 @@ def test_c10_memory_after_many_catch_ups(kafka: Kafka, tmp_path: Path, case: Fig
             until(lambda: live.records_read() == sent.acknowledged, "all is read", READ_S)
             sizes.append(_sizes(live))
             if number < CATCH_UPS:
-                live.request("api/v1/control", {"start": "earliest"})  # the same choice, built anew
+                live.request("api/v1/control", {"start": "earliest"})  # the same choice again
                 _wait_for(live, number + 1)
         Loaded(live, sent, kafka).expect_all(case, 4 * each)
         case.landed(swaps=CATCH_UPS - 1).note(

@@ -1,4 +1,4 @@
-"""livejoin's own topics are deleted: A18. With a broker that makes missing topics, and without."""
+"""A18: livejoin's own topics are deleted, with a broker that creates missing topics and without."""
 
 import re
 import time
@@ -38,13 +38,13 @@ AGAIN = Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a"),
 
 @pytest.fixture(scope="module", params=["false", MADE], ids=["missing", "made by the broker"])
 def auto(request: pytest.FixtureRequest) -> str:
-    """Whether the broker makes what is named and not there."""
+    """Whether the broker creates missing topics automatically."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def own(auto: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker of its own."""
+    """A separate broker."""
     more = {"auto.create.topics.enable": auto}
     with brokers.broker(tmp_path_factory.mktemp("own"), more=more) as kafka:
         yield kafka
@@ -52,7 +52,7 @@ def own(auto: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture(scope="module")
 def world(own: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One livejoin for all that is deleted; its first build is by batch, so it has a feed."""
+    """One livejoin for all tests; its first build is by batch, so it has a bootstrap topic."""
     spark = {"batch_s": 5, "conf": COLD, "history_records": 50}
     with run_world(own, tmp_path_factory.mktemp("a18"), NAME, seed=SEED, spark=spark) as made:
         yield made
@@ -72,7 +72,7 @@ OF_LIVEJOIN: dict[str, Named] = {"ledger": lambda _: NAMES.ledger, "leader": lam
 
 
 def _settled(world: World) -> int:
-    """What is live, with all of its records."""
+    """Return the live generation, after all its records were read."""
     world.watcher.replaying = True
     play(world, [WaitState("live"), ExpectOracle("a")])
     number: int = world.status()["generation"]
@@ -86,20 +86,20 @@ def _delete(world: World, topic: str) -> None:
 
 
 def _start(world: World) -> None:
-    """Start it, and wait until it leads: only then has it anything to say."""
+    """Start livejoin, and wait until it leads and can report."""
     before = len(world.live.log.read_text())
     world.live.start()
     until(lambda: "] leading " in world.live.log.read_text()[before:], "it leads")
 
 
 def _expect_said(world: World, words: str) -> str:
-    """What matches is told soon, in the log that every viewer has."""
+    """Wait for a match in the log that viewers see."""
 
     def said() -> re.Match[str] | None:
         try:
             lines = [row["msg"] for row in world.live.table("orchestrator_logs").values()]
         except AssertionError:
-            return None  # it is being started
+            return None  # livejoin is starting
         return next((found for line in lines if (found := re.search(words, line))), None)
 
     began = time.monotonic()
@@ -109,7 +109,7 @@ def _expect_said(world: World, words: str) -> str:
 
 
 def _expect_status(world: World, words: str) -> str:
-    """What matches is told soon, in the status."""
+    """Wait for a match in the status."""
     began = time.monotonic()
     found: re.Match[str] = until(
         lambda: re.search(words, world.status()["message"] or ""), words, SAID_S
@@ -123,7 +123,7 @@ def _said_after(seconds: float) -> None:
 
 
 def _expect_why(world: World, number: int, what: str, said: set[str]) -> None:
-    """The generation is given up for its topic, and for one of these reasons exactly."""
+    """Check that the generation is abandoned for its topic, for exactly one of these reasons."""
     line = _expect_said(world, f"generation {number} cannot continue: its {what} [^;]*;")
     why = line.partition(f"its {what} ")[2].rstrip(";")
     assert why in said, line
@@ -131,7 +131,7 @@ def _expect_why(world: World, number: int, what: str, said: set[str]) -> None:
 
 
 def _anew(world: World, number: int) -> Do:
-    """A new generation is live, with a number that nothing had."""
+    """Wait for a new generation with an unused number."""
 
     def built(world: World) -> None:
         until(lambda: (world.status()["generation"] or 0) > number, "it is built anew", ANEW_S)
@@ -145,7 +145,7 @@ def test_a18_a_topic_of_what_is_live_is_deleted_while_running(
 ) -> None:
     number = _settled(world)
     _delete(world, OF_A_GENERATION[what](world))
-    # the query writes to its changelog: a broker may have made it before anybody looks
+    # the query writes to its changelog, so the broker may recreate it at once
     _expect_why(world, number, what, {DELETED, AGAIN_MADE} if auto == MADE else {DELETED})
     play(world, [_anew(world, number), *AGAIN])
 
@@ -159,7 +159,7 @@ def test_a18_a_topic_of_what_is_live_is_deleted_while_down(
     topic = OF_A_GENERATION[what](world)
     world.live.stop()
     _delete(world, topic)
-    if said == AGAIN_MADE:  # by whoever asks for it first
+    if said == AGAIN_MADE:  # by another client
         world.kafka.create_topic(topic)
     _start(world)
     _expect_why(world, number, what, {said, AGAIN_MADE} if auto == MADE else {said})
@@ -190,13 +190,13 @@ def test_a18_the_ledger_is_deleted_while_down(world: World) -> None:
     world.live.stop()
     _delete(world, NAMES.ledger)
     _start(world)
-    # nobody can tell that there was one; but what it knew of is there, and is named
+    # nothing proves that there was a ledger, but leftover topics and checkpoints are reported
     _expect_said(world, f"generations up to {number} have left topics or checkpoints, .*: removed")
     play(world, [_anew(world, number), *AGAIN])
 
 
 def test_a18_the_leader_topic_is_deleted_while_down(world: World) -> None:
-    """Nothing is lost with it, so there is nothing to name: it is made, as at a first start."""
+    """No data is lost, so nothing is reported: the topic is created, as at the first start."""
     number = _settled(world)
     world.live.stop()
     _delete(world, NAMES.leader)
@@ -207,7 +207,7 @@ def test_a18_the_leader_topic_is_deleted_while_down(world: World) -> None:
 
 
 def test_a18_another_choice_over_what_a_lost_ledger_left(own: Kafka, tmp_path: Path) -> None:
-    """Topics and checkpoints of the same number are there, of other topics and another join."""
+    """Topics and checkpoints with the same number exist, of other topics and another join."""
     name = "a18b"
     with run_world(own, tmp_path, name, seed=SEED, spark={"batch_s": 5, "conf": COLD}) as world:
         play(world, [ExpectOracle("a"), Produce("b", 40)])
@@ -225,7 +225,7 @@ def test_a18_another_choice_over_what_a_lost_ledger_left(own: Kafka, tmp_path: P
 
 
 def test_a18_a_changelog_that_was_complete_when_it_was_empty(own: Kafka, tmp_path: Path) -> None:
-    """Its length tells nothing: it was ready at 0."""
+    """Its length is no evidence: it was ready at 0."""
     with run_world(own, tmp_path, "a18c", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as world:
         for source in ("users", "accounts"):
             own.create_topic(f"a18c.{source}.empty")

@@ -1,4 +1,4 @@
-"""Queries and processes that are killed: A1, A4."""
+"""A1 and A4: queries and processes are killed."""
 
 import os
 import random
@@ -62,7 +62,7 @@ def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_
             until(lambda: _serves(world), f"kill {number} of {who}: it serves again", BACK_S)
             took.append(time.monotonic() - began)
             figures.now().recovered(took[-1])
-            world.broken_at = None  # what follows is the swap
+            world.broken_at = None  # the following wait is for the swap
             play(world, [WaitOutcome("live")] if number % 2 else [])
             play(
                 world, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)]
@@ -101,7 +101,7 @@ def _written_twice(kafka: Kafka, name: str, generation: int) -> int:
 
 @pytest.fixture
 def with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
-    """A livejoin whose Spark can be told, over HTTP, to kill a job."""
+    """A livejoin with a Spark UI, which can kill jobs over HTTP."""
     port = free_port()
     conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
     with run_world(kafka, tmp_path, "a4", seed=SEED, spark={"conf": conf}) as world:
@@ -128,7 +128,7 @@ def _kill_jobs(ui: str) -> None:
     jobs = until(lambda: running_jobs(ui), "a job runs")
     with urllib.request.urlopen(f"{ui}/jobs/", timeout=10) as page:
         inputs = re.findall(r"<input[^>]*>", page.read().decode())
-    # Spark acts only on what its own page sends
+    # Spark accepts only requests from its own page
     token = next(dict(re.findall(r'(name|value)="([^"]*)"', i)) for i in inputs if "csrf" in i)
     for job in jobs:
         form = urllib.parse.urlencode({"id": job["jobId"], token["name"]: token["value"]})
@@ -149,7 +149,7 @@ def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) ->
 def test_a1_a_state_of_many_batches_comes_back_from_its_snapshots(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    """Spark would replay the changes of every batch since the first if it could keep none."""
+    """Without snapshots, Spark would replay the changes of every batch since the first."""
     often = {
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",

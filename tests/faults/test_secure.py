@@ -1,4 +1,4 @@
-"""Every way to log in (D4), tokens that expire, and the least set of rights (D7)."""
+"""D4: every login mechanism, and tokens that expire. D7: the minimum set of rights."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Autho
 def guarded(
     identities: tuple[Authority, Provider], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecureBroker]:
-    """A broker that asks for a new login now and then, and looks at rights."""
+    """A broker that requires re-authentication regularly, and checks rights."""
     more = {
         "connections.max.reauth.ms": str(LIFE_S * 1000),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -82,13 +82,13 @@ logger.sasl.level = debug
 """
 
 
-# --- rights, as the page gives them
+# --- # --- the documented rights
 
 
 def documented(
     name: str, users: str, accounts: str, control: str = "", of: str = "livejoin"
 ) -> list[AclBinding]:
-    """The rights on the page, for another name and other inputs: one operation each."""
+    """Return the rights of the page for another name and other inputs, one operation each."""
     found = []
     words = {"users": users, "accounts": accounts, "control": control or f"{name}.control"}
     words |= {f"livejoin.{end}": f"{name}.{end}" for end in ("", "leader", "audit", "access")}
@@ -143,7 +143,7 @@ def test_d4_a_swap_with_the_documented_rights_over(
         ])  # fmt: skip
 
 
-# --- tokens that live for a minute
+# --- # --- tokens with a life of one minute
 
 
 def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
@@ -156,7 +156,7 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
     with run_world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as world:
         play(world, [Traffic(10)])
         stale, ends = 0, time.monotonic() + REAUTHENTICATED_S
-        while time.monotonic() < ends:  # what is counted takes time
+        while time.monotonic() < ends:  # re-authentications take time
             stale += bool(world.status()["stale"])
             time.sleep(1)
         rdkafka, java = reauthenticated(world)
@@ -169,7 +169,7 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
         said = until(lambda: refusal(world), "a named status", LIFE_S * 2 + 15)
         print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {said}")
         world.watcher.replaying = True
-        time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # an outage takes time
+        time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # the length of the outage
         assert world.live.table("final_ui"), "the last rows stay"
         assert refusal(world)
         one_provider.rotate()
@@ -206,7 +206,7 @@ def test_d4_the_providers_key_changes(
 
 
 def logins_logged(folder: Path) -> dict[str, str]:
-    """Spark's options with which every login of its Kafka clients is logged, and little else."""
+    """Return Spark options that log every login of its Kafka clients, and little else."""
     file = folder / "log4j2.properties"
     file.write_text(LOGINS_LOGGED)
     key, cold = next(iter(COLD.items()))
@@ -214,14 +214,14 @@ def logins_logged(folder: Path) -> dict[str, str]:
 
 
 def reauthenticated(world: World) -> tuple[int, int]:
-    """How often librdkafka's and the JVM's clients have logged in again on an open connection."""
+    """Return the number of re-authentications on open connections, of librdkafka and of the JVM."""
     ours = world.live.log.read_text(errors="replace")
     spark = (world.live.folder / "checkpoints/spark.log").read_text(errors="replace")
     return ours.count("REAUTH -> "), len(re.findall(r"Finished re-?authentication with", spark))
 
 
 def refusal(world: World) -> str:
-    """What the status says of a login that does not work, or nothing."""
+    """Return the message of the status about a failed login, or nothing."""
     status = world.status()
     said = f"{status['message']} {status['stale']}"
     return said if re.search(r"TLS handshake or login|uthenticat|token", said) else ""
@@ -233,17 +233,17 @@ def has_read(world: World, count: int) -> bool:
     return False
 
 
-# --- rights that are missing, one after the other: D7
+# --- # --- D7: each right missing in turn
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A right, what shows that it is missing, and in which words."""
+    """A missing right, and the words that report it."""
 
     operation: str
     resource: str
     words: str
-    swap: bool = False  # it shows when something else is asked for
+    swap: bool = False  # whether it shows only when a swap is requested
 
     @property
     def kind(self) -> ResourceType:
@@ -271,13 +271,13 @@ MISSING = (
 
 
 def names(name: str) -> dict[str, str]:
-    """What a right may be about. Inputs do not begin with livejoin's name."""
+    """Return the resources of the rights. Names of inputs do not begin with livejoin's name."""
     inputs = {f"in.{one}": f"in-{name}.{one}" for one in ("users", "accounts", "control")}
     return inputs | {"own": f"{name}.", "group": f"{name}.", "id": f"{name}.leader"}
 
 
 def started(guarded: SecureBroker, folder: Path, name: str) -> Running:
-    """A livejoin over inputs with a few records, and with the rights of the page."""
+    """Return a livejoin with a few records in its inputs and the documented rights."""
     about = names(name)
     producer = guarded.open.producer()
     for source in ("users", "accounts"):
@@ -329,7 +329,7 @@ def test_d7_a_further_server_needs_less(guarded: SecureBroker, tmp_path: Path) -
 
 
 def written(guarded: SecureBroker, topic: str) -> int:
-    """How many records there are in a topic."""
+    """Return the number of records in a topic."""
     found = guarded.open.offsets(guarded.open.describe([topic]).values(), OffsetSpec.latest())
     return sum(found[topic].values())
 
@@ -360,7 +360,7 @@ def test_d7_without(missing: Missing, guarded: SecureBroker, tmp_path: Path) -> 
             until(lambda: "listening to" in told(one), "it listens")
             asked(one)
         until(lambda: words in told(one), f"{words!r} is told", 60)
-        # and once it is given it goes on by itself
+        # livejoin continues by itself after the right is granted
         allow(guarded, [found[0]])
         until(lambda: words not in status(one), "it is told no more", 60)
     finally:
@@ -369,7 +369,7 @@ def test_d7_without(missing: Missing, guarded: SecureBroker, tmp_path: Path) -> 
 
 
 def asked(livejoin: Running) -> None:
-    """Ask for another join; the answer may be what is looked for."""
+    """Request another join; the error in the response is appended to the log."""
     json_type = {"content-type": "application/json"}
     request = urllib.request.Request(
         f"{livejoin.url}api/v1/control", b'{"joinType": "inner"}', json_type
@@ -382,7 +382,7 @@ def asked(livejoin: Running) -> None:
 
 
 def told(livejoin: Running) -> str:
-    """What a person sees: the status, and the log."""
+    """The log and the status."""
     return livejoin.log.read_text() + status(livejoin)
 
 

@@ -1,4 +1,4 @@
-"""Brokers, topics and checkpoints that change under a running livejoin: A10 to A13, A15."""
+"""A10 to A13 and A15: brokers, topics and checkpoints that change under a running livejoin."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def test_a10_a_broker_that_is_killed_and_one_that_stands_still(tmp_path: Path) -
         stack.callback(here.close)
         one = stack.enter_context(run_world(here.start(), tmp_path / "run", "a10", seed=SEED))
         play(one, [Traffic(per_second=20)])
-        one.watcher.replaying = True  # who loses the broker loses the lead; the batch is read again
+        one.watcher.replaying = True  # it loses the lead; the batch is read again
         for number in range(10):
             here.kill()
             one.fault(kills=1)
@@ -82,7 +82,10 @@ def _back(world: World, what: str) -> None:
 
     began = time.monotonic()
     until(through, f"{what}: it has recovered", BACK_S)
-    took, world.broken_at = time.monotonic() - began, None  # the outage itself does not count
+    took, world.broken_at = (
+        time.monotonic() - began,
+        None,
+    )  # without the outage itself
     figures.now().recovered(took)
     print(f"{what}: recovered after {took:.1f} s")
 
@@ -154,7 +157,7 @@ def test_a12_more_partitions_under_load(kafka: Kafka, tmp_path: Path) -> None:
 def test_a12_more_partitions_while_livejoin_is_down(
     kafka: Kafka, tmp_path: Path, history: int
 ) -> None:
-    """Before a batch has ended, too: then there is no checkpoint that knows of any partition."""
+    """Also before the end of a batch, when no checkpoint has any partitions."""
     name = f"a12-down-{history}"
     with run_world(kafka, tmp_path, name, seed=SEED, spark={"history_records": history}) as world:
         play(world, [ExpectOracle("a")])
@@ -182,7 +185,7 @@ def _says(world: World, words: str) -> bool:
 
 
 def _has_partitions(world: World, count: int) -> bool:
-    """Whether there are accounts rows of so many partitions."""
+    """Whether there are rows of accounts from this number of partitions."""
     return len({row_id.partition("-")[0] for row_id in world.live.table("accounts_ui")}) == count
 
 
@@ -226,7 +229,7 @@ def _named_loss(world: World) -> bool:
 
 
 def _forget(world: World, source: str, keep: int) -> None:
-    """Have the oldest records of a topic deleted, as retention does."""
+    """Delete the oldest records of a topic, as retention does."""
     sent = world.producers["a"].acknowledged[source]
     topic = world.topics("a")[source]
     for partition in (0, 1):

@@ -1,4 +1,4 @@
-"""The storm. `make faults CASE=storm SEED=7 MINUTES=5`; the same seed does the same again."""
+"""The storm: `make faults CASE=storm SEED=7 MINUTES=5`. The same seed repeats the same actions."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ SEED = int(os.environ.get("FAULTS_SEED") or 20261116)
 MINUTES = float(os.environ.get("FAULTS_MINUTES") or 30)
 
 
-@pytest.mark.timeout(3600 + 120 * MINUTES)  # the first of each kind may take longer than that
+@pytest.mark.timeout(3600 + 120 * MINUTES)  # the first action of each kind may take longer
 def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
     case.seeded(SEED)
     print(f"seed {SEED}, {MINUTES:g} min")

@@ -1,4 +1,4 @@
-"""Topics that are missing, empty, or that one may not read or write any more: A5, A8."""
+"""A5 and A8: topics that are missing, empty, or no longer readable or writable."""
 
 import time
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ AUTHORIZER = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A broker that looks at rights."""
+    """A broker that checks rights."""
     with brokers.broker(tmp_path_factory.mktemp("guarded"), more=AUTHORIZER) as kafka:
         yield kafka
 
@@ -59,7 +59,7 @@ def deny(
     what: AclOperation = AclOperation.READ,
     of: ResourceType = ResourceType.TOPIC,
 ) -> None:
-    """Take one right away. Without the other rule all would be gone."""
+    """Revoke one right. The second rule keeps all others."""
     rules = [_rule(of, name, what, AclPermissionType.DENY)]
     rules += [_rule(of, name, AclOperation.ALL, AclPermissionType.ALLOW)]
     for done in kafka.admin.create_acls(rules).values():
@@ -68,7 +68,7 @@ def deny(
 
 
 def allow(kafka: Kafka, name: str, of: ResourceType = ResourceType.TOPIC) -> None:
-    """Give it back."""
+    """Restore the right."""
     rule = AclBindingFilter(
         of, name, ResourcePatternType.LITERAL, EVERYBODY, "*",
         AclOperation.ANY, AclPermissionType.DENY,
@@ -91,7 +91,7 @@ def test_a8_topics_that_cannot_be_read(world: World, guarded: Kafka) -> None:
     rejected = WaitOutcome("rejected", "not authorized to read")
     play(world, [request_pair(NAME, "b"), rejected, ExpectLive("a")])
     allow(guarded, users_b)
-    # so many that reading them takes longer than taking the right away
+    # enough records that the right is revoked before all are read
     play(world, [Produce("b", 30_000), request_pair(NAME, "b"), WaitOutcome("building")])
     deny(guarded, users_b)
     play(world, [
@@ -133,7 +133,7 @@ def test_a8_a_changelog_that_may_not_be_read(guarded: Kafka, tmp_path: Path) -> 
 
 
 def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
-    """Nobody but livejoin should: what it held is built anew."""
+    """Only livejoin should delete it; the generation is rebuilt."""
     with run_world(guarded, tmp_path, "a8d") as world:
         play(world, [ExpectOracle("a")])
         world.watcher.replaying = True
@@ -183,7 +183,7 @@ def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None
 
 
 def test_a5_a_refused_write_that_nothing_follows(guarded: Kafka, tmp_path: Path) -> None:
-    """Spark learns of it when it writes again, or when its batch ends, in 300 s."""
+    """Spark notices at its next write, or at the end of its batch after 300 s."""
     with run_world(guarded, tmp_path, "a5b") as world:
         play(world, [ExpectOracle("a")])
         deny(guarded, "a5b.changelog.1", AclOperation.WRITE)
@@ -197,10 +197,10 @@ def test_a5_a_refused_write_that_nothing_follows(guarded: Kafka, tmp_path: Path)
 
 
 def _busy(world: World, over_s: float = 10) -> float:
-    """How many cores livejoin and its JVM use."""
+    """Return the number of cores in use by livejoin and its JVM."""
     pids = [world.live.pid, *descendants(world.live.pid)]
     before = sum(map(_cpu_s, pids))
-    time.sleep(over_s)  # what is measured takes time
+    time.sleep(over_s)  # the measured time
     return (sum(map(_cpu_s, pids)) - before) / over_s
 
 

@@ -1,7 +1,7 @@
-"""C3 to C6 and D3: many viewers, slow ones, those that come and go, swaps under all of them.
+"""C3 to C6 and D3: many viewers, slow ones, short-lived ones, and swaps under all of them.
 
-Whoever takes whole frames compares every cell, by the hash that each heartbeat tells; in the end
-also with the hash of what was written. Rows compared are counted once, however many hold them.
+Viewers of full frames compare every cell, by the hash of each heartbeat, and at the end with the
+hash of the written rows. Compared rows are counted once, however many viewers hold them.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from tables.many_viewers import expect_bounded
 LIMIT_S = 120
 ROWS = 100_000
 MANY = 1_000_000
-WIDE = "changed " + 4000 * "x"  # rows of which few fit into a slow one's buffers
-GRAIN_S = 0.02  # two frames: below it nobody differs
-Told = tuple[int, str]  # of a table: how many rows, and their hash
+WIDE = "changed " + 4000 * "x"  # large rows, so that few fit into the buffers of a slow viewer
+GRAIN_S = 0.02  # two frames; below that, differences do not count
+Told = tuple[int, str]  # of a table: rows and hash
 
 
 def p99(samples: list[float]) -> float:
@@ -54,33 +54,35 @@ def threads(server: Running) -> int:
 
 
 def expect_written(case: Figures, tables: dict[str, list[Told]], texts: dict[int, str]) -> None:
-    """All who hold a table hold what was written: rows with these texts."""
+    """Check that all viewers of a table hold the rows that were written, with these texts."""
     for table, told in tables.items():
         written = [row(table, number, text) for number, text in texts.items()]
         rows = [{**one.row, "_id": one.id, "_ts": one.ts} for one in written if one.row]
         batches = pa.Table.from_pylist(rows, schema(table)).to_batches()
         total = sum(row_hash.sum_hashes(row_hash.hash_rows(batch)) for batch in batches)
         wrong = [one for one in told if one != (len(rows), row_hash.to_hex(total))]
-        case.checked(len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong))  # no _id
+        case.checked(
+            len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong)
+        )  # without _id
         assert told
         assert not wrong, f"{table}: {len(wrong)} of {len(told)} viewers hold {wrong[0]}"
 
 
 def changed(rows: int, count: int, text: str = "changed") -> dict[int, str]:
-    """The texts of a first generation after so many changes."""
+    """Return the texts of the first generation after `count` changes."""
     return dict.fromkeys(range(rows), "generation 1") | dict.fromkeys(range(min(count, 1000)), text)
 
 
 async def send_changes(
     leader: FakeLeader, count: int, rate: float, text: str = "changed", row_from: int = 0
 ) -> list[float]:
-    """Change a thousand rows in turn, at a steady rate; when each was sent."""
+    """Change a thousand rows in turn at a steady rate; returns the time of each change."""
     sent = []
     began = time.monotonic()
     for number in range(count):
         await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         sent.append(time.monotonic())
-        # newer than whatever was there
+        # a higher version than any before
         leader.write(1, row("final_ui", row_from + number % 1000, text, leader.ends[1]))
         await asyncio.to_thread(leader.flush)
     return sent
@@ -94,7 +96,7 @@ async def watched(
     *others: Awaitable[Any],
     **changes: Any,
 ) -> list[float]:
-    """Seconds from sending each change until each viewer of the audience has it."""
+    """Return the seconds from sending each change to its arrival at each viewer."""
     first = leader.ends[1]
     sent, _, *_ = await asyncio.gather(
         send_changes(leader, count, rate, **changes),
@@ -105,11 +107,11 @@ async def watched(
 
 
 class Checking:
-    """A viewer that notes when which part of the changelog reached it, and checks its cells."""
+    """A viewer that records when each part of the changelog arrived, and checks its cells."""
 
     def __init__(self, cells: PartCache) -> None:
         self.checker = Checker(cells)
-        self.seen: list[tuple[int, float]] = []  # seq and when
+        self.seen: list[tuple[int, float]] = []  # seq and time
         self.cutovers: list[int] = []
         self.viewer: LightViewer
 
@@ -122,12 +124,12 @@ class Checking:
         self.checker.on_frame(told, parts)
         if told["type"] == "cutover":
             self.cutovers.append(told["generation"])
-        if parts:  # no table is of another generation than the frame
+        if parts:  # all tables are of the generation of the frame
             notes = {held.snapshot.note for held in self.checker.tables.values()} - {None}
             assert notes == {told["generation"]}
 
     async def beat(self, generation: int, seq: int) -> None:
-        """Wait for a heartbeat behind this place, which tells what is held."""
+        """Wait for a heartbeat at or after this position."""
         headers = self.viewer.headers
 
         def told() -> bool:
@@ -137,21 +139,21 @@ class Checking:
 
     @property
     def frames(self) -> int:
-        """How many came, each of which was checked."""
+        """The number of frames received, each of which was checked."""
         return len(self.viewer.headers)
 
     def told(self) -> dict[str, Told]:
-        """What it holds."""
+        """Rows and hash of each table held."""
         return {table: (held.count, held.hash) for table, held in self.checker.tables.items()}
 
 
 def all_told(there: list[Checking]) -> dict[str, list[Told]]:
-    """What all of them hold, by table."""
+    """Rows and hashes of all viewers, by table."""
     return {table: [one.told()[table] for one in there] for table in there[0].told()}
 
 
 async def joined(server: Running, count: int, tables: tuple[str, ...]) -> list[Checking]:
-    """So many viewers that check every cell; all have their snapshots."""
+    """Connect viewers that check every cell, and wait for their snapshots."""
     cells = PartCache(_generation_of)
     there: list[Checking] = []
     for start in range(0, count, 50):
@@ -162,7 +164,7 @@ async def joined(server: Running, count: int, tables: tuple[str, ...]) -> list[C
 
 
 def _generation_of(_table: str, rows: pa.Table) -> int | None:
-    """Which generation all names are of."""
+    """Return the generation that all names belong to."""
     if "name" not in rows.column_names or not rows.num_rows:
         return None
     number = int(rows.column("name")[0].as_py().rpartition(" ")[2])
@@ -170,7 +172,7 @@ def _generation_of(_table: str, rows: pa.Table) -> int | None:
     return number
 
 
-# All of it goes through this machine's memory, at either end: 1.2 GB and 12 GB.
+# 1.2 GB and 12 GB pass through this machine's memory, at both ends.
 @pytest.mark.parametrize(("rows", "join_s"), [(10_000, 30), (100_000, 120)])
 def test_c3_a_thousand_viewers(
     kafka: Kafka, tmp_path: Path, case: Figures, rows: int, join_s: float
@@ -208,7 +210,7 @@ def test_c3_a_thousand_viewers(
 
 
 def ages(seen: list[tuple[int, float]], first: int, sent: list[float]) -> list[float]:
-    """Seconds from sending each change, from an offset on, until a viewer had it."""
+    """Return the seconds from sending each change to its arrival at a viewer."""
     took, known = [], first
     for seq, at in seen:
         took += [at - sent[offset - first] for offset in range(known, seq)]
@@ -229,8 +231,8 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(
             audience = Audience(server)
             await audience.join(130, ("final_ui",))
             alone = await watched(leader, audience, count, rate, text=WIDE)
-            slow = [await _open(server) for _ in range(70)]  # of which 20 stop: nobody reads them
-            # joining is not what is measured
+            slow = [await _open(server) for _ in range(70)]  # 20 of them stop reading
+            # joining is not measured
             taken = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
             over, before = asyncio.Event(), memory_kib(server.pid)
             reading = [
@@ -264,12 +266,12 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(
     )
     assert (
         p99(start_second) < 1.2 * p99(alone) + 0.005
-    )  # below the grain of one frame nobody differs
+    )  # below the time of one frame, differences do not count
     assert after - before < 70 * 2048
 
 
 async def _open(server: Running) -> ClientConnection:
-    """A viewer whose socket holds little."""
+    """A viewer with small socket buffers."""
     narrow = sockets.socket()
     narrow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
     narrow.connect(("127.0.0.1", server.port))
@@ -294,14 +296,14 @@ async def _frame(one: ClientConnection) -> bytes:
 
 
 async def _slowly(one: ClientConnection, frames: list[bytes], over: asyncio.Event) -> None:
-    """Take a frame now and then; looked at later, so that only the server works now."""
+    """Read a frame now and then; they are checked later, so that only the server works now."""
     while not over.is_set():
         await asyncio.sleep(0.5)
         frames.append(await _frame(one))
 
 
 async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
-    """Read on at full speed, to a heartbeat after the last change."""
+    """Read at full speed up to a heartbeat after the last change."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             frames.append(await _frame(one))
@@ -311,7 +313,7 @@ async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
 
 
 def _held(frames: list[bytes]) -> Told:
-    """What somebody holds who applied these frames; it is what every heartbeat told of it."""
+    """Return the rows and hash of a client with these frames; every heartbeat matched them."""
     session = ClientSession("final_ui")
     session.connected()
     for frame in frames:
@@ -325,18 +327,18 @@ def _held(frames: list[bytes]) -> Told:
 def test_c4_readers_of_a_million_rows_delay_no_viewer(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    """Whole tables as JSON, Arrow and CSV, sorted and filtered ones: ten readers at a time."""
+    """Ten readers of whole tables as JSON, Arrow and CSV, and of sorted and filtered rows."""
     leader = FakeLeader(kafka, tmp_path, "c4-readers")
     leader.set_live(leader.write_generation(1, MANY, ("final_ui",)))
     count, rate = 3000, 100.0
-    # on another machine they would not take our processors' time: they get what is left
+    # idle priority: on a separate machine, readers would not use this CPU
     idle = ("chrt", "--idle", "0")
     with leader.server(viewer_rows=5000) as server:
 
         async def look() -> tuple[list[float], list[float], list[polling.Response]]:
             audience = Audience(server)
             await audience.join(10, ("final_ui",))
-            # the newest rows are those that viewers have
+            # viewers have the newest rows
             newest = {"row_from": MANY - 1000}
             alone = await watched(leader, audience, count, rate, **newest)
             with polling.polling(server.port, "final_ui", MANY, idle) as answers:
@@ -345,7 +347,7 @@ def test_c4_readers_of_a_million_rows_delay_no_viewer(
                 def all_answered() -> bool:
                     return len({answer.reader for answer in answers}) == polling.READERS
 
-                # what takes longer than the changes has been worked on meanwhile
+                # a slow response was processed during the changes
                 await asyncio.to_thread(until, all_answered, "everybody is answered", LIMIT_S)
             await audience.leave()
             return alone, start_second, answers
@@ -369,11 +371,11 @@ def test_c4_readers_of_a_million_rows_delay_no_viewer(
 def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
     leader = FakeLeader(kafka, tmp_path, "c5")
     leader.set_live(leader.write_generation(1, ROWS))
-    whole: list[Told] = []  # of those who took it all
+    whole: list[Told] = []  # of viewers that received the whole frame
     with leader.server() as server:
 
         async def come_and_go(count: int) -> None:
-            """Most leave in the middle of their first frame, without a word; few take it all."""
+            """Most disconnect abruptly in the middle of their first frame; a few read all of it."""
             cells = PartCache(_generation_of)
             for start in range(0, count, 50):
                 quick = Checking(cells)
@@ -402,7 +404,7 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
         def nobody_left() -> bool:
             return bool(server.request("api/v1/status")["viewers"] == 0)
 
-        asyncio.run(come_and_go(500))  # the first ones make room that is kept
+        asyncio.run(come_and_go(500))  # the first ones allocate memory that is kept
         until(nobody_left, "no viewer is left", LIMIT_S)
         memory, files, running = memory_kib(server.pid), handles(server), threads(server)
         for _ in range(19):
@@ -422,13 +424,13 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
 
 
 def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
-    """Ten new generations, each followed by four rollbacks to and fro.
+    """Ten new generations, each followed by four rollbacks.
 
-    Of swaps that follow one another closely a viewer may be shown the last only: the others wait
-    until all viewers have moved.
+    Of swaps in quick succession a viewer may get only the last one. After the others, the test
+    waits until all viewers have got them.
     """
     viewers, builds, moves = 200, 10, 5
-    close = (2, 3)  # of each generation's moves: the next one does not wait
+    close = (2, 3)  # these swaps of each generation are not waited for
     leader = FakeLeader(kafka, tmp_path, "c6")
     old = leader.write_generation(1, ROWS)
     leader.set_live(old)
@@ -451,13 +453,13 @@ def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figu
             return live
 
         async def arrived(one: Checking, live: Generation) -> None:
-            """It has the heartbeat of a generation, and so has compared its rows."""
+            """Wait for a heartbeat of this generation, which checks the rows."""
 
             def told() -> bool:
                 last = one.viewer.headers[-1]
                 return (last["type"], last["generation"]) == ("heartbeat", live.number)
 
-            await one.viewer.wait_for(told, 4 * LIMIT_S)  # 4 GB, for all of them
+            await one.viewer.wait_for(told, 4 * LIMIT_S)  # 4 GB for all viewers together
 
         async def look() -> tuple[list[Checking], Generation]:
             there = await joined(server, viewers, DATA)
@@ -475,7 +477,7 @@ def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figu
     )
     print(case.notes[-1])
     for one in there:
-        assert one.cutovers[-1] == last.number  # it may miss some, never the last
+        assert one.cutovers[-1] == last.number  # it may miss some cutovers, but never the last one
         assert len(one.cutovers) >= builds * (moves - len(close))
         assert set(one.cutovers) >= set(range(2, 2 + builds)), "each generation was shown"
     expect_written(case, all_told(there), dict.fromkeys(range(ROWS), f"generation {last.number}"))

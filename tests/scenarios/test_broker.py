@@ -1,4 +1,4 @@
-"""The embedded broker, and what livejoin does when it goes away."""
+"""The embedded broker, and livejoin during an outage of its broker."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ with broker.embedded_broker(Path(sys.argv[1])) as kafka:
 """
 
 
-def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
+def test_the_broker_ends_with_its_parent_process_and_keeps_its_data(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -38,7 +38,7 @@ def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
         assert set(again.describe(["kept", "other"])) == {"kept"}
 
 
-def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
+def test_an_outage_is_reported_and_survived(tmp_path: Path) -> None:
     port = broker.free_port()
     first = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
     with broker.embedded_broker(tmp_path / "broker", port):

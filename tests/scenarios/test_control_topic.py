@@ -1,4 +1,4 @@
-"""A livejoin that finds a filled control topic, and one that gets hundreds of broken messages."""
+"""A control topic filled before the first start, and one with hundreds of invalid messages."""
 
 import json
 import random
@@ -27,7 +27,7 @@ NOTHING: dict[str, str] = {}
 
 @dataclass
 class Fold:
-    """A history as it is written, and what it comes to, by rules written down here once more."""
+    """A control history and its expected choice, by a second implementation of the rules."""
 
     topics: dict[str, dict[str, str]]
     raws: list[bytes] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Fold:
     ids: set[str] = field(default_factory=set)
 
     def add(self, raw: bytes, effect: dict[str, str] | None, identity: str = "") -> None:
-        """A message with its effect; None: it is invalid."""
+        """Add a message with its effect; None if it is invalid."""
         self.raws.append(raw)
         if effect is None:
             self.outcomes.append("rejected")
@@ -48,7 +48,7 @@ class Fold:
             self.ids |= {identity} - {""}
 
     def good(self, dice: random.Random, fields: tuple[str, ...]) -> None:
-        """Some fields, with spaces and nulls, as people and programs write them."""
+        """Add a message with some fields, with spaces and nulls as programs write them."""
         effect = {name: self._value(dice, name) for name in fields}
         message: dict[str, Any] = {name: f" {value} " for name, value in effect.items()}
         message |= dict.fromkeys(set(FIELDS) - set(fields), dice.choice((None, "", "  ")))
@@ -74,7 +74,7 @@ IGNORED = (b'{"action": "rollback"}', b'{"action": "preview", "joinType": "inner
 
 
 def history(dice: random.Random, topics: dict[str, dict[str, str]], count: int) -> Fold:
-    """Good and bad messages; topics that are not there are named early, and replaced later."""
+    """Valid and invalid messages; early ones name missing topics, which are replaced later."""
     build_tables = Fold(topics)
     for number in range(count):
         kind = dice.random()
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 @dataclass
 class Chosen:
-    """What was sent to the topics of a choice."""
+    """The acknowledged records of the chosen topics."""
 
     acknowledged: dict[str, list[Sent]]
 
@@ -121,7 +121,7 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
     assert set(build_tables.choice) == set(FIELDS)
     assert "no-such-topic" not in build_tables.choice.values()
     _fill(kafka, build_tables)
-    # by default it would be the other topics
+    # the configured topics are the other ones
     other = {source: next(topic for topic in topics[f"{source}Topic"].values()
              if topic != build_tables.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
     with running(kafka, tmp_path, name="filled", topics=other) as live:
@@ -135,7 +135,7 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
         rows = sorted(live.table("control_raw").values(), key=lambda row: int(row["offset"]))
         assert [row["outcome"] for row in rows] == build_tables.outcomes
         assert all(row["reason"] for row in rows if row["outcome"] == "rejected")
-        # it goes on behind the history, which a restart does not read again
+        # it continues after the history, which is not read again after a restart
         assert live.stop() == 0
         live.start()
         live.wait_live()
@@ -158,7 +158,7 @@ def _expect_rows(
     topics: dict[str, dict[str, str]],
     build_tables: Fold,
 ) -> None:
-    """The rows are those of the topics that the fold came to."""
+    """Check that the rows are those of the chosen topics."""
     sent = {}
     for source in ("users", "accounts"):
         of = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
@@ -176,6 +176,6 @@ def world(kafka: Kafka, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_hundreds_of_broken_messages_change_nothing(world: World) -> None:
+def test_hundreds_of_invalid_messages_change_nothing(world: World) -> None:
     expect_rejected(world, MUTATED, SEED)
     play(world, [ExpectLive("a"), ExpectOracle("a")])

@@ -1,4 +1,4 @@
-"""What an older livejoin wrote is taken over, what a newer one wrote is refused by name."""
+"""Data of an older livejoin is taken over, data of a newer one is refused with the reason."""
 
 import contextlib
 import json
@@ -44,8 +44,8 @@ def _like_the_oracle(live: Running, sent: dict[str, list[Sent]]) -> None:
     assert oracle.differences({name: live.table(name) for name in truth.tables}, truth) == []
 
 
-def test_what_the_first_format_left_is_taken_over(kafka: Kafka, tmp_path: Path) -> None:
-    """Its checkpoints are not there, as after a move; ids of topics were not recorded yet."""
+def test_data_of_the_first_format_is_taken_over(kafka: Kafka, tmp_path: Path) -> None:
+    """Without its checkpoints, as after a move; topic ids were not recorded in that format."""
     recorded = json.loads((FIXTURES / "format-1.json").read_text())
     name, names = recorded["name"], Names(recorded["name"])
     recording.restore(kafka, recorded["topics"])
@@ -54,11 +54,11 @@ def test_what_the_first_format_left_is_taken_over(kafka: Kafka, tmp_path: Path) 
         tmp_path,
         name=name,
         token=recorded["token"],
-        topics=recording.TOPICS["b"],  # the durable choice stands over it
+        topics=recording.TOPICS["b"],  # the stored choice takes precedence
         http={"insecure": False},
         spark={"history_records": 30},
     ) as live:
-        # what it had is shown at once, and said to be old, until the same choice is built anew
+        # the old rows are served at once, marked as stale, until the same choice is rebuilt
         until(lambda: "earlier livejoin" in _status(live)["stale"], "it is said")
         assert _status(live)["generation"] == 1
         _like_the_oracle(live, _sent(recorded, "a"))
@@ -69,12 +69,15 @@ def test_what_the_first_format_left_is_taken_over(kafka: Kafka, tmp_path: Path) 
         log = live.log.read_text()
         assert "migrating the ledger from format 1 to 2; the live generation is rebuilt" in log
         until(lambda: _numbers(kafka, names) == {3}, "what was left over is removed")
-        # who was told what is known as before, and no message is applied again
+        # outcomes stay as they were, and no message is applied again
         outcomes = {r["offset"]: r["outcome"] for r in live.table("control_raw").values()}
-        assert outcomes == {0: "retired", 1: "live"}  # a swap that stood by, and the way back
+        assert outcomes == {
+            0: "retired",
+            1: "live",
+        }  # the swap and the rollback
         states = {r["generation"]: r["state"] for r in live.table("generations").values()}
         assert states == {1: "retired", 2: "retired", 3: "live"}
-        # and goes on from there
+        # it continues from there
         asked = {f"{source}Topic": t for source, t in recording.TOPICS["b"].items()}
         live.request("api/v1/control", asked)
         until(lambda: _status(live)["generation"] == 4, "a swap")
@@ -104,7 +107,7 @@ def leader(names: Names, kafka: Kafka, tmp_path: Path) -> FakeLeader:
 
 
 def _write(kafka: Kafka, names: Names, state: dict[str, Any], status: Any = None) -> None:
-    """As a leader of another format would."""
+    """Write to the ledger as a leader of another format would."""
     producer = kafka.producer()
     producer.produce(names.ledger, json.dumps(state), STATE_KEY)
     producer.produce(names.ledger, json.dumps(status or ["what is this?"]), STATUS_KEY)
@@ -113,7 +116,7 @@ def _write(kafka: Kafka, names: Names, state: dict[str, Any], status: Any = None
 
 @contextlib.contextmanager
 def _standing(kafka: Kafka, names: Names) -> Iterator[Consumer]:
-    """One more that stands for election."""
+    """Yield one more candidate of the election."""
     member = kafka.group_consumer(names.group("leader"), SESSION_S)
     try:
         member.subscribe([names.leader])
@@ -127,7 +130,7 @@ def _holds(member: Consumer) -> bool:
     return bool(member.assignment())
 
 
-def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
+def test_a_leader_refuses_a_newer_ledger_and_changes_nothing(
     kafka: Kafka, tmp_path: Path, names: Names
 ) -> None:
     FakeLeader(kafka, tmp_path, names.prefix)
@@ -139,7 +142,7 @@ def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
     ours = [t for t in kafka.topics() if t.startswith(names.prefix)]
     before = {topic: kafka.end_offset(topic) for topic in ours}
     with running(kafka, tmp_path / "run", name=names.prefix) as live:
-        # its tables say it as well, in other words; it does not lead for 30 s, then says so again
+        # the table server reports it too, in other words; it retries the leadership after 30 s
         why = f"{names.ledger}: {NEWER}"
         until(lambda: why in _status(live)["message"], "it says why it does not lead", 60)
         until(lambda: "not leading" in live.log.read_text(), "so does its log")
@@ -152,10 +155,10 @@ def test_a_leader_refuses_a_newer_ledger_and_has_changed_nothing(
     assert [t for t in kafka.topics() if t.startswith(names.prefix)] == ours
     other.begin_transaction()
     other.produce(names.ledger, b"1", b"test")
-    other.commit_transaction(20)  # whoever leads was not fenced
+    other.commit_transaction(20)  # the other producer was not fenced
 
 
-def test_a_table_server_beside_a_newer_leader_says_so_and_serves_what_it_has(
+def test_a_table_server_next_to_a_newer_leader_reports_it_and_serves_its_rows(
     leader: FakeLeader, names: Names
 ) -> None:
     live = leader.write_generation(1, 20)
@@ -192,7 +195,7 @@ def _newer(generation: Generation) -> Generation:
     return Generation(**{**vars(generation), "changelog_format": format_versions.CHANGELOG + 1})
 
 
-def test_a_server_that_starts_beside_a_newer_leader_says_why_it_has_nothing(
+def test_a_server_started_next_to_a_newer_leader_reports_why_it_has_no_rows(
     leader: FakeLeader, names: Names, tmp_path: Path
 ) -> None:
     _write(leader.kafka, names, {"format": 3})
@@ -216,10 +219,8 @@ def test_a_token_of_a_newer_format_cannot_be_revoked_here(kafka: Kafka) -> None:
     assert access_topics.create_first_tokens(kafka, names) == [], "there has been one"
 
 
-def test_rows_of_a_changelog_that_was_made_again_are_not_shown(
-    leader: FakeLeader, names: Names
-) -> None:
-    """Only what was made for a generation is its own."""
+def test_rows_of_a_recreated_changelog_are_not_served(leader: FakeLeader, names: Names) -> None:
+    """A changelog belongs to its generation by topic id."""
     kafka = leader.kafka
     live = leader.write_generation(1, 20)
     own = kafka.describe([names.changelog(1)])[names.changelog(1)].id

@@ -1,4 +1,4 @@
-"""An older record that comes late: compaction would keep it, so the winner is written behind it."""
+"""A late older record: compaction would keep it, so the winner is written again after it."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ NAME = "late-writer"
 @pytest.fixture(scope="module")
 def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with run_world(kafka, tmp_path_factory.mktemp(NAME), NAME, spark={"conf": COLD}) as made:
-        made.producers["a"].user_count = 10  # so that many have an account
+        made.producers["a"].user_count = 10  # few users, so that many have an account
         play(made, [Produce("a", 60), ExpectOracle("a")])
         yield made
 
@@ -36,7 +36,7 @@ def test_a_row_without_an_account_is_followed_by_its_removal(world: World) -> No
     removal = last_of(world, f"final_ui/{user}".encode())
     assert removal.row is None
     assert removal.version is not None
-    before = removal.version  # there may be a newer one before it, which then wins
+    before = removal.version  # the winner may be a newer removal
     write_late(world, ChangelogRecord("final_ui", user, {"userId": "a phantom"}, removal.ts))
 
     def gone() -> bool:

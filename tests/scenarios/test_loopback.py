@@ -1,4 +1,4 @@
-"""Nothing of ours can be reached from another machine, unless somebody says so."""
+"""No process of livejoin can be reached from another machine by default."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def test_run_its_spark_and_the_broker_listen_on_loopback_only(kafka: Kafka, tmp_
         pids = [os.getpid(), *descendants(os.getpid())]
         (jvm,) = world.live.jvms()
         own = listening([jvm])
-        # the gateway of Python, the driver, its block manager, its pages, and the query's shuffle
+        # the Python gateway, the driver, its block manager, its UI, and the query's shuffle
         assert len(own) >= 5, own
         assert listening([world.live.pid])
         assert _reachable(pids) == []

@@ -1,6 +1,6 @@
-"""As it is without a word: tokens in Kafka, known to every server, and gone everywhere at once.
+"""Access control with the default settings: tokens in Kafka, known to and revoked at every server.
 
-A hand-written ledger and real `livejoin serve` processes; no Spark.
+With a fake leader and real `livejoin serve` processes; without Spark.
 """
 
 import json
@@ -44,7 +44,7 @@ CLOSED_S = 5  # D1
 
 
 class Tokens:
-    """`livejoin token`, as a person runs it."""
+    """`livejoin token`, run as a command."""
 
     def __init__(self, folder: Path, kafka: Kafka) -> None:
         self.file = folder / "tokens.yaml"
@@ -93,7 +93,7 @@ def tokens(kafka: Kafka, tmp_path: Path) -> Tokens:
 
 @pytest.fixture
 def servers(kafka: Kafka, tmp_path: Path, leader: FakeLeader) -> Iterator[list[Running]]:
-    """Two of them, which ask for tokens."""
+    """Two servers that require tokens."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -103,7 +103,7 @@ def servers(kafka: Kafka, tmp_path: Path, leader: FakeLeader) -> Iterator[list[R
         ]
 
 
-def test_a_token_counts_at_every_server_until_it_is_revoked(
+def test_a_token_is_valid_at_every_server_until_it_is_revoked(
     servers: list[Running], tokens: Tokens, kafka: Kafka
 ) -> None:
     for server in servers:
@@ -122,7 +122,7 @@ def test_a_token_counts_at_every_server_until_it_is_revoked(
 
 
 def _ends_everywhere(servers: list[Running], tokens: Tokens, viewer: dict[str, str]) -> None:
-    """A revoked token's sockets close in time, wherever they are."""
+    """Check that the sockets of a revoked token are closed in time at every server."""
     with ExitStack() as stack:
         sockets = [
             stack.enter_context(
@@ -167,7 +167,7 @@ def _can_be_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, s
 def _left_traces_and_no_secret(
     servers: list[Running], tokens: Tokens, operator: dict[str, str], kafka: Kafka
 ) -> None:
-    """What was done is in the audit of every server; no token is in a topic or a log."""
+    """Check that the audit table has the actions, and that no topic or log contains a token."""
     with client.connect(servers[1].url, operator["token"]) as here:
         rows = here.table("audit").to_arrow().to_pylist()
         actions = [row["action"] for row in rows]
@@ -184,7 +184,7 @@ def _left_traces_and_no_secret(
     assert b'"hash"' in written
     for text in tokens.made:
         assert text.encode() not in written
-        assert text.split("_", 2)[2].encode() not in written  # a secret may hold one more
+        assert text.split("_", 2)[2].encode() not in written  # a secret may contain an underscore
 
 
 def _all(kafka: Kafka, topic: str) -> bytes:
@@ -197,10 +197,10 @@ def _all(kafka: Kafka, topic: str) -> bytes:
 
 
 class Browser:
-    """Signs in, is copied, and signs out; at any server that it is told."""
+    """A browser session, which can be copied and used at any server."""
 
     def __init__(self, cookie: str = "") -> None:
-        self.cookie = cookie  # without its name, which carries the port
+        self.cookie = cookie  # without its name, which contains the port
 
     def request(self, server: Running, path: str, method: str = "GET", body: Any = None) -> int:
         headers = {
@@ -230,7 +230,7 @@ class Browser:
         return self.request(server, "api/v1/whoami") == 401
 
 
-def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
+def test_a_signed_out_session_ends_at_every_server_for_good(
     servers: list[Running], tokens: Tokens
 ) -> None:
     first, second = servers
@@ -241,7 +241,7 @@ def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
     browser.sign_in(first, token=viewer)
     other.sign_in(first, token=viewer)
     copies = [Browser(browser.cookie)]
-    browser.sign_in(second, renew=True)  # behind a balancer
+    browser.sign_in(second, renew=True)  # behind a load balancer
     copies.append(Browser(browser.cookie))
     assert all(copy.known(server) for copy in copies for server in servers)
     assert browser.request(first, "api/v1/session", "DELETE") == 204
@@ -258,7 +258,7 @@ def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
 
 def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: Tokens) -> None:
     first, second = servers
-    tokens.run("list")  # the topics are there
+    tokens.run("list")  # the topics exist now
     until(partial(answers, first, "livez"), "it answers")
     key = sessions_and_codes.load_session_key(processes.state_folder() / NAME / "session")
     browser = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
@@ -275,7 +275,7 @@ def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: To
     assert later.known(first)
 
 
-def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
+def test_the_first_leader_creates_one_token_of_each_role_and_later_leaders_none(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = Names("first")
@@ -290,13 +290,13 @@ def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
     known_ones = read_tokens(kafka, names)
     for token_id in known_ones:
         revoke(kafka, names, token_id)
-    assert create_first_tokens(kafka, names) == []  # whoever revokes all wants none
+    assert create_first_tokens(kafka, names) == []  # revoked tokens count as existing
     assert [read_token.revoked for read_token in read_tokens(kafka, names).values()] == [True, True]
     with pytest.raises(AskError, match="there is no token"):
         revoke(kafka, names, "nope")
 
 
-def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
+def test_with_tls_all_traffic_is_encrypted_and_the_host_name_is_checked(
     kafka: Kafka, tmp_path: Path, leader: FakeLeader, tokens: Tokens
 ) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"

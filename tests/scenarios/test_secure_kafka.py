@@ -1,4 +1,4 @@
-"""Kafka behind logins and TLS: a swap over OAUTHBEARER that shows no secret (D6), and refusals."""
+"""Kafka with logins and TLS: a swap over OAUTHBEARER exposes no secret (D6); failed logins."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ TABLES = ("orchestrator_logs", "control_raw", "generations", "orchestrator_statu
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """A broker behind logins, and a provider that it believes."""
+    """A broker that requires logins, and an identity provider it trusts."""
     folder, authority = tmp_path_factory.mktemp("secure"), Authority()
     with (
         provider(folder / "provider", authority) as identities,
@@ -44,7 +44,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
         yield one
 
 
-# --- the whole product over OAUTHBEARER, with everything at DEBUG: D6
+# --- # --- D6: everything over OAUTHBEARER, logged at DEBUG
 
 
 def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
@@ -74,12 +74,12 @@ def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
 
 
 def shown(world: World, page: int, canaries: tuple[str, ...]) -> list[str]:
-    """Where a secret is seen: what is served, topics, checkpoints, processes, Spark's page."""
+    """Return where a secret appears: HTTP, topics, checkpoints, command lines, Spark's UI."""
     places = {f"GET {path}": text.encode() for path, text in served(world, page).items()}
     places |= {f"topic {name}": data for name, data in topics(world).items()}
     found = (file for file in (world.live.folder / "checkpoints").rglob("*") if file.is_file())
     for file in found:
-        with contextlib.suppress(FileNotFoundError):  # queries go on
+        with contextlib.suppress(FileNotFoundError):  # queries are running
             places[str(file)] = file.read_bytes()
     for pid in (world.live.pid, *descendants(world.live.pid)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -93,7 +93,7 @@ def shown(world: World, page: int, canaries: tuple[str, ...]) -> list[str]:
 
 
 def shown_of_the_data(world: World, page: int) -> list[str]:
-    """Where rows are seen that are not tables of rows."""
+    """Return where data appears outside the data tables."""
     return [where for where, text in served(world, page).items() if DATA in text]
 
 
@@ -114,7 +114,7 @@ def _read(url: str) -> str:
 
 
 def topics(world: World) -> dict[str, bytes]:
-    """What stands in livejoin's own topics."""
+    """Return the content of livejoin's own topics."""
     found = {}
     for name in world.kafka.topics():
         if name.startswith("secure."):
@@ -133,21 +133,21 @@ def _all(consumer: Consumer, name: str, partition: int) -> bytes:
 
 
 def tokens(texts: list[str]) -> list[str]:
-    """Tokens that were logged: three parts, the first of which begins a JSON object."""
+    """Return logged tokens: three parts, the first of which is a JSON object in Base64."""
     return [t for text in texts for t in re.findall(r"eyJ[\w-]{20,}\.[\w-]{20,}\.[\w-]{20,}", text)]
 
 
-# --- who is refused says why
+# --- # --- failed logins
 
 
-def test_a_livejoin_that_is_refused_says_why(guarded: SecureBroker, tmp_path: Path) -> None:
+def test_a_failed_login_is_reported(guarded: SecureBroker, tmp_path: Path) -> None:
     block = guarded.settings_for("PLAIN") | {"sasl.password": "canary-wrong"}
     kafka = Kafka(guarded.open.properties)
     kafka.properties = block
     one = Running(kafka, tmp_path / "run", name="d5")
     one.start()
     try:
-        until(lambda: _waits(one), "a named status", 30)  # 15 once it has started
+        until(lambda: _waits(one), "a named status", 30)  # 15 s after the start
         assert one.stop() == 0
     finally:
         one.stop()
@@ -161,7 +161,7 @@ def _waits(livejoin: Running) -> bool:
     return False
 
 
-def test_a_block_whose_password_would_travel_in_the_clear_does_not_start(tmp_path: Path) -> None:
+def test_settings_that_would_send_the_password_in_clear_text_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "livejoin.yaml"
     file.write_text(f"kafka: {{bootstrap.servers: x, sasl.username: u, sasl.password: {PASSWORD}}}")
     env = {**os.environ, "NO_COLOR": "1"}

@@ -1,4 +1,4 @@
-"""Further table servers over one Kafka: they wait, show the same, and outlive `run`."""
+"""Further table servers on one Kafka wait for a ledger, serve equal tables, outlive `run`."""
 
 import json
 import signal
@@ -23,7 +23,7 @@ RECEIVE_S = 10
 
 
 def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[EncodedPart]]]:
-    """What somebody is sent who subscribes to the data tables."""
+    """Yield the frames of a subscription to the data tables."""
     address = server.url.replace("http", "ws") + "api/v1/live"
     protocols = [Subprotocol("livejoin.v1")]
     with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
@@ -35,14 +35,14 @@ def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[
 
 
 def heartbeat(server: Running) -> dict[str, Any]:
-    """The next heartbeat: generation, seq, and row count and hash of each data table."""
+    """Return the next heartbeat: generation, seq, and row count and hash of each data table."""
     header = next(header for header, _ in frames(server) if header["type"] == "heartbeat")
-    # it may name tables of other viewers too
+    # it may contain tables of other viewers too
     return {**header, "tables": {table: header["tables"][table] for table in DATA}}
 
 
 def same(servers: Sequence[Running], generation: int) -> bool:
-    """Whether all are at the same place. Where two are, their tables must be equal."""
+    """Whether all servers are at one position. Tables at the same position must be equal."""
     beats = [heartbeat(server) for server in servers]
     places = [(beat["generation"], beat["seq"]) for beat in beats]
     for place, beat in zip(places, beats, strict=True):
@@ -51,7 +51,7 @@ def same(servers: Sequence[Running], generation: int) -> bool:
 
 
 def waits(server: Running) -> bool:
-    """Whether it says that there is no ledger; not while it is being started."""
+    """Whether it reports a missing ledger; false while it is starting."""
     try:
         return "there is no ledger serve.ledger" in server.request("api/v1/status")["message"]
     except AssertionError:
@@ -66,7 +66,9 @@ def fresh(server: Running) -> bool:
     return not stale(server)
 
 
-def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_path: Path) -> None:
+def test_servers_show_equal_tables_and_outlive_the_orchestrator(
+    kafka: Kafka, tmp_path: Path
+) -> None:
     with run_world(kafka, tmp_path / "one", "serve", start=False) as world:
         servers = [start_second(world, tmp_path / f"server-{n}", "serve") for n in (1, 2)]
         try:
@@ -97,10 +99,10 @@ def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
 
 
 def _move(world: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
-    """A viewer goes on at another server: it is told what it missed, and then holds all of it."""
+    """Check that a viewer can resume at another server and gets exactly what it missed."""
     held = {table: servers[0].table(table).keys() for table in DATA}
     header, _ = next(frames(servers[0]))
-    play(world, [Produce("a", 20), ExpectOracle("a")])  # the first of everybody has read on
+    play(world, [Produce("a", 20), ExpectOracle("a")])  # the first server has caught up
     until(partial(same, everybody, 1), "and so have the others")
     there = {table: servers[1].table(table).keys() for table in DATA}
     resume = {name: header[name] for name in ("generation", "seq")}
@@ -120,7 +122,7 @@ def _ids(part: EncodedPart) -> set[str]:
 def _swap_by_a_server(
     world: World, servers: Sequence[Running], everybody: Sequence[Running]
 ) -> None:
-    """A swap that was asked for at one server reaches all of them."""
+    """Check that a swap requested at one server reaches all of them."""
     topics = world.topics("b")
     asked = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
     answer = servers[0].request("api/v1/control", asked)
@@ -134,7 +136,7 @@ def _swap_by_a_server(
 
 
 def _outlive(world: World, servers: Sequence[Running]) -> None:
-    """Without an orchestrator they go on serving, and say that it is stale, in time."""
+    """Check that servers without an orchestrator go on serving, and report stale rows in time."""
     before = [server.table("final_ui") for server in servers]
     for server in servers:
         until(partial(fresh, server), "an orchestrator leads")
@@ -152,7 +154,7 @@ def _outlive(world: World, servers: Sequence[Running]) -> None:
 
 
 def _go_on(world: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
-    """The next orchestrator is followed without being told."""
+    """Check that servers follow the next orchestrator by themselves."""
     world.live.start()
     play(world, [Produce("b", 30)])
     for server in servers:

@@ -1,4 +1,4 @@
-"""Hot swaps under traffic, watched on every frame: one livejoin, one scenario after the other."""
+"""Hot swaps under traffic, checked on every frame: one livejoin, one scenario after the other."""
 
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 
 def burst(world: World) -> None:
-    """Fifty messages, half of them broken, the last valid one for pair b inner."""
+    """Fifty messages, half of them invalid; the last valid one requests pair b, inner."""
     for number in range(BURST):
         good = request_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
         (good if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
@@ -65,14 +65,14 @@ def note_next(world: World) -> None:
 
 
 def break_next_changelog(world: World) -> None:
-    """The changelog that was just made takes no record: its query dies at every write."""
+    """Make the new changelog reject every record, so that its query dies at every write."""
     changelog = Names(NAME).changelog(world.notes["next"])
     until(lambda: changelog in world.kafka.topics(), "it is made")
     assert world.kafka.ensure_topic_config(changelog, "max.message.bytes", "1")
 
 
 def fill_big(world: World) -> None:
-    """A pair of topics that takes a while to read."""
+    """Fill a pair of topics that takes a while to read."""
     for topic in topics(NAME, "big").values():
         world.kafka.create_topic(topic)
     to = Producers(world.kafka, topics(NAME, "big"), tag="big")
@@ -82,7 +82,7 @@ def fill_big(world: World) -> None:
 
 
 def reads(world: World) -> None:
-    """The build has read something, and not everything."""
+    """Wait until the build has read some records, but not all."""
     until(lambda: 0 < world.status()["progress"] < 100, "the build reads")
 
 
@@ -91,7 +91,7 @@ def one_connection(world: World) -> None:
 
 
 def command(*words: str, code: int = 0, said: str = "") -> Do:
-    """What a person types, its exit code, and what is said."""
+    """Run a command, and check its exit code and output."""
 
     def run(world: World) -> None:
         typed = [str(LIVEJOIN), *words, "--url", world.live.url]
@@ -171,7 +171,7 @@ def test_scenario(scenario: str, world: World) -> None:
     play(world, SCENARIOS[scenario])
 
 
-def test_every_message_left_its_trace(world: World) -> None:
+def test_every_message_is_recorded(world: World) -> None:
     rows = world.live.table("control_raw")
     assert [row["offset"] for _, row in sorted(rows.items())] == list(range(len(rows)))
     assert {row["by"] for row in rows.values()} == {"kafka", "cli 127.0.0.1"}

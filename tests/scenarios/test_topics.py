@@ -1,4 +1,4 @@
-"""Topics and peeks over a real broker: what only Kafka itself can answer. No Spark runs here."""
+"""The topic list and peeks on a real broker: what only Kafka can answer. Without Spark."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _peek(shown: RunningServer, topic: str, count: int = 10) -> list[dict[str, A
     return messages
 
 
-def test_topics_are_listed_with_what_the_broker_knows(shown: RunningServer) -> None:
+def test_topics_are_listed_with_the_brokers_data(shown: RunningServer) -> None:
     topics = _topics(shown)
     assert topics["peek.users"] == {
         "name": "peek.users",
@@ -72,7 +72,7 @@ def test_topics_are_listed_with_what_the_broker_knows(shown: RunningServer) -> N
     assert not any(name.startswith("__") for name in topics)
 
 
-def test_a_peek_gives_the_newest_over_all_partitions(shown: RunningServer) -> None:
+def test_a_peek_returns_the_newest_records_of_all_partitions(shown: RunningServer) -> None:
     messages = _peek(shown, "peek.users", 4)
     assert [message["parsed"]["userId"] for message in messages] == ["u29", "u28", "u27", "u26"]
     assert messages[0] == {
@@ -88,14 +88,14 @@ def test_a_peek_gives_the_newest_over_all_partitions(shown: RunningServer) -> No
     assert len(_peek(shown, "peek.users", 100)) == 30
 
 
-def test_a_topic_without_records_has_none(shown: RunningServer) -> None:
+def test_a_peek_at_an_empty_topic_is_empty(shown: RunningServer) -> None:
     assert _peek(shown, "peek.empty") == []
 
 
-def test_records_of_transactions_are_found_behind_their_markers(
+def test_a_peek_finds_the_records_before_transaction_markers(
     kafka: Kafka, shown: RunningServer
 ) -> None:
-    """Many markers and aborted records stand at the end; the record before them is the newest."""
+    """The topic ends with many markers and aborted records; the newest record is before them."""
     kafka.create_topic("peek.transactions", FOREVER)
     producer = kafka.producer(**{"transactional.id": "peek.transactions"})
     producer.init_transactions(30)
@@ -138,13 +138,13 @@ def test_any_bytes_can_be_peeked_at(shown: RunningServer, producers: Producers) 
 
 
 @pytest.mark.parametrize("topic", ["peek.usres", "elsewhere.users"])
-def test_what_is_not_there_or_not_allowed_is_not_found(shown: RunningServer, topic: str) -> None:
+def test_missing_or_forbidden_topics_are_not_found(shown: RunningServer, topic: str) -> None:
     answer = shown.request(f"/api/v1/topics/{topic}/peek")
     assert answer.status == 404
     assert f'topic "{topic}" does not exist. Did you mean peek.users?' in answer.json()["detail"]
 
 
-def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: RunningServer) -> None:
+def test_a_peek_leaves_no_topic_or_group_behind(kafka: Kafka, shown: RunningServer) -> None:
     before = kafka.topics()
     _peek(shown, "peek.users")
     assert kafka.topics() == before
@@ -152,7 +152,7 @@ def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: RunningServer) -> Non
     assert [one.group_id for one in groups.valid if one.group_id == "peek.peek"] == []
 
 
-def test_the_commands_print_them(shown: RunningServer) -> None:
+def test_the_commands_print_topics_and_messages(shown: RunningServer) -> None:
     url = ["--url", f"http://127.0.0.1:{shown.port}"]
     listed = CliRunner().invoke(main.cli, ["topics", *url])
     lines = [line.split() for line in listed.stdout.splitlines()]
@@ -161,7 +161,7 @@ def test_the_commands_print_them(shown: RunningServer) -> None:
     assert len(json.loads(peeked.stdout)["messages"]) == 10
 
 
-def test_an_outage_is_said() -> None:
+def test_an_outage_is_reported() -> None:
     with run_server(kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES) as serving:
         answer = serving.request("/api/v1/topics")
     assert answer.status == 503

@@ -1,4 +1,4 @@
-"""Two orchestrators of one name: one leads, the other stands by and takes over."""
+"""Two orchestrators with the same name: one leads, the other is on standby and takes over."""
 
 import signal
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path:
     with run_world(kafka, tmp_path / "one", "two") as world:
         other = start_second(world, tmp_path / "other")
         try:
-            other.wait_live()  # it serves what the leader makes
+            other.wait_live()  # it serves the leader's generation
             assert not other.jvms()
             until(lambda: "another livejoin leads" in other.log.read_text(), "it says so")
             second = World(**{**vars(world), "live": other})
@@ -31,7 +31,7 @@ def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path:
             play(second, [Produce("b", 20), request_pair("two", "b", joinType="inner")])
             until(other.jvms, "the second leads", 60)
             play(second, [WaitOutcome("live", limit_s=120), ExpectLive("b", "inner")])
-            world.live.start()  # the first stands by now; the watcher looks at its tables
+            world.live.start()  # the first is on standby now; the watcher is connected to it
             world.live.wait_live()
             assert not world.live.jvms()
             play(world, [ExpectOracle("b", "inner")])
