@@ -69,7 +69,7 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
 
 
 def find_faults(expression: str, exported: Exported, legend: str = "") -> list[str]:
-    """Return metrics and labels that an expression or its legend names but nobody exports."""
+    """Return metrics and labels that an expression or its legend names but no server exports."""
     names = parse_names(expression)
     faults = [f"no metric {name}" for name in sorted(names.metrics - exported.keys())]
     labels = {

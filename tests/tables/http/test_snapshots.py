@@ -1,4 +1,4 @@
-"""Whoever reads a whole table over HTTP keeps nobody waiting: the work is not the event loop's."""
+"""Reading a whole table over HTTP does not block other requests: the event loop stays free."""
 
 import dataclasses
 import functools

@@ -286,22 +286,22 @@ def test_a_lone_surrogate_in_a_message_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "said"),
+    ("topic", "message"),
     [
         ("usres", 'topic "usres" does not exist. Did you mean users?'),
         ("xyzzy", "`livejoin topics` lists them."),
     ],
 )
-def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, said: str) -> None:
+def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, message: str) -> None:
     with run_server(kafka=FakeKafka(CLUSTER)) as server:
         response = server.request(f"/api/v1/topics/{topic}/peek")
     assert response.status == 404
     assert response.headers["content-type"] == "application/problem+json"
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("topics/a%20b/peek", '"a b" is not a valid topic name. Use 1 to 249 letters'),
         ("topics/__consumer_offsets/peek", "is not a valid topic name"),
@@ -311,8 +311,8 @@ def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, said: str) -
         ("topics?x=1", 'unknown parameter "x"'),
     ],
 )
-def test_an_invalid_request_is_refused_without_kafka(path: str, said: str) -> None:
+def test_an_invalid_request_is_refused_without_kafka(path: str, message: str) -> None:
     with run_server() as server:
         response = server.request(f"/api/v1/{path}")
     assert response.status == 400
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
