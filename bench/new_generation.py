@@ -67,8 +67,8 @@ def main() -> None:
     parser.add_argument("--builds", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=4, help="builds before they count")
     parser.add_argument("--rate", type=int, default=20, help="records/s for the live generation")
-    asked = parser.parse_args()
-    _report(measure(asked.builds, asked.warm_up, asked.rate))
+    options = parser.parse_args()
+    _report(measure(options.builds, options.warm_up, options.rate))
 
 
 def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
@@ -116,10 +116,10 @@ def _fill(kafka: Kafka) -> None:
 
 def _build(pipeline: Pipeline, queries: Timed, number: int, choice: spec.Choice) -> None:
     began = time.perf_counter()
-    asked = Generation(number, choice, time.time())
-    sources, fingerprint = pipeline.resolve(asked)
+    options = Generation(number, choice, time.time())
+    sources, fingerprint = pipeline.resolve(options)
     resolved = time.perf_counter()
-    generation = replace(asked, sources=sources, fingerprint=fingerprint)
+    generation = replace(options, sources=sources, fingerprint=fingerprint)
     changelog_id, feed_id = pipeline.make_topics(generation)
     generation = replace(generation, changelog_id=changelog_id, feed_id=feed_id)
     pipeline.start(generation)

@@ -64,14 +64,14 @@ def main() -> None:
     parts.run(parser, PARTS, _measured, "page")
 
 
-def _measured(part: str, asked: argparse.Namespace) -> Figures:
+def _measured(part: str, options: argparse.Namespace) -> Figures:
     with (
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "kafka") as kafka,
     ):
         leader = FakeLeader(kafka, Path(folder), NAME)
         leader.set_live(leader.write_generation(1, ROWS))
-        return PARTS[part](asked, leader)
+        return PARTS[part](options, leader)
 
 
 def opening(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
@@ -101,21 +101,21 @@ def _open(page: Page, url: str) -> None:
     page.goto(url, wait_until="commit")
 
 
-def updates(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+def updates(options: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Many changes while the page is open: frames per second, and memory before and after."""
     with leader.server() as server, chrome.page(server.url) as (page, trouble):
         page.evaluate(INTERACTIVE)
-        sending = threading.Thread(target=_send, args=(leader, asked.updates, asked.seconds))
+        sending = threading.Thread(target=_send, args=(leader, options.updates, options.seconds))
         page.evaluate(FRAMES)
         sending.start()
         memory = []
-        until_s = time.monotonic() + asked.seconds
+        until_s = time.monotonic() + options.seconds
         while time.monotonic() < until_s:
-            page.wait_for_timeout(asked.seconds * 100)
+            page.wait_for_timeout(options.seconds * 100)
             memory.append(_memory(page))
         sending.join()
         frames = page.evaluate("frames_ms.splice(0)")
-        until(lambda: _changed(page, asked.updates), "all changes are shown", 30)
+        until(lambda: _changed(page, options.updates), "all changes are shown", 30)
         assert not trouble, trouble
     late = [took for took in frames if took > 1000 / 30]
     half = len(memory) // 2
@@ -129,9 +129,9 @@ def updates(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
 
 
 def _send(leader: FakeLeader, count: int, seconds: float) -> None:
-    began = time.monotonic()
+    started = time.monotonic()
     for number in range(count):
-        time.sleep(max(0.0, began + number * seconds / count - time.monotonic()))
+        time.sleep(max(0.0, started + number * seconds / count - time.monotonic()))
         leader.write(1, row("final_ui", number % ROWS, f"change {number}", number))
         if number % 10 == 0:
             leader.flush()
@@ -142,8 +142,8 @@ def _memory(page: Page) -> float:
     """MiB of the renderer processes, with JavaScript's heap and the engine's."""
     page.context.new_cdp_session(page).send("HeapProfiler.collectGarbage")
     assert page.context.browser is not None
-    asked = page.context.browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
-    drawing = [one["id"] for one in asked["processInfo"] if one["type"] == "renderer"]
+    options = page.context.browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+    drawing = [one["id"] for one in options["processInfo"] if one["type"] == "renderer"]
     return sum(memory_kib(pid) for pid in drawing) / 1024
 
 

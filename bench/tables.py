@@ -45,12 +45,12 @@ def main() -> None:
     parts.run(parser, PARTS, _measured, "tables")
 
 
-def _measured(part: str, asked: argparse.Namespace) -> Figures:
+def _measured(part: str, options: argparse.Namespace) -> Figures:
     with (
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "kafka") as kafka,
     ):
-        return PARTS[part](asked, FakeLeader(kafka, Path(folder), NAME))
+        return PARTS[part](options, FakeLeader(kafka, Path(folder), NAME))
 
 
 def _steady(  # noqa: PLR0913, PLR0917 - what to change, how fast, and the viewers
@@ -64,18 +64,18 @@ def _steady(  # noqa: PLR0913, PLR0917 - what to change, how fast, and the viewe
 
     def send() -> None:
         ready.wait()
-        began = time.monotonic()
+        started = time.monotonic()
         for number in range(total):
-            if stop.wait(max(0.0, began + number / rate - time.monotonic())):
+            if stop.wait(max(0.0, started + number / rate - time.monotonic())):
                 return
             sent.append(time.monotonic())
             leader.write(1, row("final_ui", row_from + number % 1000, "changed", first + number))
             leader.flush()
 
-    async def look() -> float:
-        began = time.monotonic()
+    async def scenario() -> float:
+        started = time.monotonic()
         await audience.join(viewers, ("final_ui",))
-        joined = time.monotonic() - began
+        joined = time.monotonic() - started
         ready.set()
         await audience.watch(first + total, total / rate + 120)
         await audience.leave()
@@ -84,7 +84,7 @@ def _steady(  # noqa: PLR0913, PLR0917 - what to change, how fast, and the viewe
     thread = threading.Thread(target=send)
     thread.start()
     try:
-        joined = asyncio.run(look())
+        joined = asyncio.run(scenario())
     finally:
         stop.set()
         ready.set()
@@ -98,15 +98,15 @@ def _shares(took: list[float], *shares: float) -> Figures:
     }
 
 
-def latency(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+def latency(options: argparse.Namespace, leader: FakeLeader) -> Figures:
     """From the changelog to 10 viewers, at 500 changes/s."""
     leader.set_live(leader.write_generation(1, 10_000))
     with leader.server() as server:
-        took, _ = _steady(leader, int(asked.seconds * 500), 500, Audience(server), 10)
+        took, _ = _steady(leader, int(options.seconds * 500), 500, Audience(server), 10)
     return {"samples": len(took)} | _shares(took, 50, 90, 99, 99.9)
 
 
-def viewers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+def viewers(options: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Many viewers of a table of 10,000 rows, at 10 changes/s."""
     leader.set_live(leader.write_generation(1, 10_000))
     with leader.server() as server:
@@ -121,21 +121,21 @@ def viewers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
 
         thread = threading.Thread(target=weigh)
         thread.start()
-        took, joined = _steady(leader, int(asked.seconds * 10), 10, audience, asked.viewers)
+        took, joined = _steady(leader, int(options.seconds * 10), 10, audience, options.viewers)
         stop.set()
         thread.join()
-    figures: Figures = {"viewers": asked.viewers, "all have their snapshot after, s": joined}
+    figures: Figures = {"viewers": options.viewers, "all have their snapshot after, s": joined}
     figures |= _shares(took, 50, 99)
     steady = memory[len(memory) // 2 :]
     return figures | {
-        "KiB of memory per viewer, at most": (max(memory) - before) / asked.viewers,
-        "KiB of memory per viewer, later": (max(steady) - before) / asked.viewers,
+        "KiB of memory per viewer, at most": (max(memory) - before) / options.viewers,
+        "KiB of memory per viewer, later": (max(steady) - before) / options.viewers,
     }
 
 
-def readers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+def readers(options: argparse.Namespace, leader: FakeLeader) -> Figures:
     """Live frames of a table of 1,000,000 rows, alone and while ten clients read it over HTTP."""
-    count, rate = asked.records, 200
+    count, rate = options.records, 200
     leader.set_live(leader.write_generation(1, count, ("final_ui",)))
     figures: Figures = {}
     with leader.server(viewer_rows=5000) as server:
@@ -144,11 +144,11 @@ def readers(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
                 answers: list[polling.Response] = []
                 if beside != "alone":
                     answers = stack.enter_context(polling.polling(server.port, "final_ui", count))
-                changes = int(asked.seconds * rate)
+                changes = int(options.seconds * rate)
                 took, _ = _steady(leader, changes, rate, Audience(server), 5, count - 1000)
                 figures |= {f"{beside}: {p}": ms for p, ms in _shares(took, 50, 99).items()}
                 if answers:
-                    figures["answers per second"] = len(answers) / asked.seconds
+                    figures["answers per second"] = len(answers) / options.seconds
                     took_s = [answer.took_s for answer in answers]
                     figures["an answer takes, s"] = sum(took_s) / len(took_s)
     ratio = figures["beside 10 readers: p99, ms"] / figures["alone: p99, ms"]
@@ -161,23 +161,23 @@ def cutover(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
     leader.set_live(old, standby=new)
     with leader.server() as server, _asking(server.url) as waits:
 
-        async def look() -> tuple[float, float]:
+        async def scenario() -> tuple[float, float]:
             audience = Audience(server)
             await audience.join(20, DATA)
             await asyncio.sleep(2)
-            began = time.monotonic()
+            started = time.monotonic()
             await asyncio.to_thread(leader.set_live, new, old)
             known: dict[bytes, asyncio.Future[Sums]] = {}
             await asyncio.gather(*(_checked(socket, known) for socket in audience.sockets))
             ended = time.monotonic()
             await audience.leave()
-            return began, ended
+            return started, ended
 
-        began, ended = asyncio.run(look())
+        started, ended = asyncio.run(scenario())
     return {
-        "all 20 have it and checked it after, s": ended - began,
-        "longest wait of another request, ms": max(w for at, w in waits if began <= at < ended),
-        "the same before the cutover, ms": max(w for at, w in waits if began - 1 <= at < began),
+        "all 20 have it and checked it after, s": ended - started,
+        "longest wait of another request, ms": max(w for at, w in waits if started <= at < ended),
+        "the same before the cutover, ms": max(w for at, w in waits if started - 1 <= at < started),
     }
 
 
@@ -214,17 +214,17 @@ async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[S
     while True:
         found = await socket.recv()
         assert isinstance(found, bytes)
-        told = header(found)
-        if told["type"] == "cutover":
+        header_ = header(found)
+        if header_["type"] == "cutover":
             frame = found
             rows = b"".join(payloads(found))  # the header before them has the time
             digest = hashlib.blake2b(rows, digest_size=16).digest()
             if digest not in known:
                 known[digest] = asyncio.ensure_future(asyncio.to_thread(_sums, frame))
-        elif told["type"] == "heartbeat" and frame:
+        elif header_["type"] == "heartbeat" and frame:
             sums = await asyncio.shield(known[digest])
             for table, (count, text) in sums.items():
-                assert told["tables"][table] == {"rows": count, "hash": text}
+                assert header_["tables"][table] == {"rows": count, "hash": text}
             return
 
 
@@ -239,15 +239,15 @@ def _sums(frame: bytes) -> Sums:
     return found
 
 
-def ingest(asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+def ingest(options: argparse.Namespace, leader: FakeLeader) -> Figures:
     """A server that starts with a full changelog: seconds until it serves all of it."""
-    each = asked.records // len(DATA)
+    each = options.records // len(DATA)
     leader.set_live(leader.write_generation(1, each))
     records = leader.ends[1]
-    began = time.monotonic()
+    started = time.monotonic()
     with leader.server() as server:
         until(lambda: server.request("api/v1/tables")["seq"] >= records, "all is read", 600)
-        took = time.monotonic() - began
+        took = time.monotonic() - started
         used = _cpu_s(server.pid)
         listed = server.request("api/v1/tables")["tables"]
         assert {t["name"]: t["rows"] for t in listed if t["name"] in DATA} == dict.fromkeys(

@@ -40,30 +40,30 @@ def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path, case: Figures) -> No
         before = world.status()["generation"]
         for step in (-HOUR, HOUR, -DAY, DAY):
             clock.set(step)
-            _rejected(world, step)
+            _expect_clock_stepped(world, step)
             case.landed(clock_steps=1)
-            _kills_its_jvm(world)
+            _kill_jvm(world)
             rows = {row["state"]: row["generation"] for row in world.generations()}
             assert rows["live"] == before, step
             assert rows["standby"] == before - 1, step
             left = world.live.request("api/v1/figures")["standbySeconds"]
-            stood = time.monotonic() - swapped
-            assert abs(Limits().standby_s - stood - left) < 30, step
+            elapsed = time.monotonic() - swapped
+            assert abs(Limits().standby_s - elapsed - left) < 30, step
         play(world, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("a")])
         play(world, [StopTraffic(), ExpectOracle("a")])
         assert world.live.stop(signal.SIGTERM) == 0
 
 
-def _rejected(world: World, step: int) -> None:
+def _expect_clock_stepped(world: World, step: int) -> None:
     """Check that the clock was stepped, by the time of the rejection of a message."""
     play(world, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
     _, newest = max(world.live.table("orchestrator_logs").items())
-    shown = datetime.fromisoformat(newest["ts"]).timestamp()
-    assert abs(shown - (time.time() + step)) < HOUR / 2
+    logged_at = datetime.fromisoformat(newest["ts"]).timestamp()
+    assert abs(logged_at - (time.time() + step)) < HOUR / 2
 
 
-def _kills_its_jvm(world: World) -> None:
+def _kill_jvm(world: World) -> None:
     """Kill the JVM; the query is live again after the restart of a JVM."""
     play(world, [KillDash9("jvm")])
-    until(lambda: world.status()["state"] == "restarting", "it is noticed", 15)
+    until(lambda: world.status()["state"] == "restarting", "it is detected", 15)
     play(world, [WaitState("live")])

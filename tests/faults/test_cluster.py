@@ -24,18 +24,18 @@ from rig.world import (
 CORES = 16
 
 
-def _refuses_strangers(spark: Cluster, world: World) -> None:
+def _expect_strangers_refused(spark: Cluster, world: World) -> None:
     """Check that executors are in use and that a client without the secret learns nothing."""
-    started = spark.command_lines()
-    assert "CoarseGrainedExecutorBackend" in started
-    assert spark.secret not in started
+    command_lines = spark.command_lines()
+    assert "CoarseGrainedExecutorBackend" in command_lines
+    assert spark.secret not in command_lines
     for pid in (world.live.pid, *descendants(world.live.pid)):
         assert spark.secret.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    (driver,) = re.findall(r"--driver-url spark://\S+@127\.0\.0\.1:(\d+)", started)[:1]
+    (driver,) = re.findall(r"--driver-url spark://\S+@127\.0\.0\.1:(\d+)", command_lines)[:1]
     for port in (int(driver), int(spark.master.rpartition(":")[2])):
-        kind, said = ask(port, request(port, "nobody"))
+        kind, response = ask(port, request(port, "nobody"))
         assert kind != RESPONSE
-        assert b"nobody" not in said, said
+        assert b"nobody" not in response, response
 
 
 def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
                 Traffic(per_second=20), request_pair("cluster", "b", joinType="inner"),
                 WaitOutcome("live"), ExpectLive("b", "inner"),
             ])  # fmt: skip
-            _refuses_strangers(spark, world)
+            _expect_strangers_refused(spark, world)
             kill(workers[0])
             world.fault(kills=1)
             play(world, [

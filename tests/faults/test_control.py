@@ -66,12 +66,12 @@ def test_a2_dying_at_a_fail_point(point: str, kafka: Kafka, tmp_path: Path) -> N
         for visit in (1, 1, 1) if once else (1, 2, 3):
             world.live.stop()
             world.live.start(f"{point}:{visit}")
-            turn = _swap_until_dead(world, turn)
+            turn = _swap_until_exit(world, turn)
             assert world.live.exit_code == -signal.SIGKILL, f"{point}:{visit} was never reached"
             world.fault(kills=1)
             world.live.start()
             pair, join = _choice(turn)
-            until(lambda: _settled(world), "it goes on", 120)
+            until(lambda: _settled(world), "it has recovered", 120)
             play(world, [ExpectLive(pair, join), ExpectNothingLeft()])
         play(world, [ExpectOracle(*_choice(turn))])
 
@@ -80,7 +80,7 @@ def _choice(turn: int) -> tuple[str, str]:
     return "ab"[turn % 2], ("left", "inner")[turn // 2 % 2]
 
 
-def _swap_until_dead(world: World, turn: int) -> int:
+def _swap_until_exit(world: World, turn: int) -> int:
     """Request one swap after the other until the process dies; returns the last turn."""
     for _ in range(6):
         until(
@@ -114,7 +114,7 @@ def test_a6_two_hundred_messages_in_ten_seconds(
     conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
     # batches too short for a rehearsal, which would be one more query
     with run_world(kafka, tmp_path, "a6", seed=SEED, spark={"batch_s": 30, "conf": conf}) as world:
-        with Sampler(kafka, "a6", f"http://127.0.0.1:{port}") as most:
+        with Sampler(kafka, "a6", f"http://127.0.0.1:{port}") as sampler:
             began = time.monotonic()
             last, valid = _burst(world)
             sent_s = time.monotonic() - began
@@ -125,14 +125,14 @@ def test_a6_two_hundred_messages_in_ten_seconds(
         assert 9 < sent_s < 12, f"200 messages were sent in {sent_s:.1f} s, not in 10"
         case.landed(messages=200).note(
             f"sent in {sent_s:.1f} s; at one time there were at most"
-            f" {len(most.most_changelogs)} changelogs, in"
-            f" {most.samples['topics']} looks, and {len(most.most_queries)} queries, in"
-            f" {most.samples['queries']}"
+            f" {len(sampler.most_changelogs)} changelogs, in"
+            f" {sampler.samples['topics']} looks, and {len(sampler.most_queries)} queries, in"
+            f" {sampler.samples['queries']}"
         )
-        assert min(most.samples.values()) > 50, "nobody looked"
-        assert len(most.most_queries) >= 2, "the queries were not seen"
-        assert len(most.most_changelogs) <= 3, sorted(most.most_changelogs)
-        assert len(most.most_queries) <= 3, sorted(most.most_queries)
+        assert min(sampler.samples.values()) > 50, "too few samples"
+        assert len(sampler.most_queries) >= 2, "no queries were sampled"
+        assert len(sampler.most_changelogs) <= 3, sorted(sampler.most_changelogs)
+        assert len(sampler.most_queries) <= 3, sorted(sampler.most_queries)
         assert world.watcher.connects == 1
         rows = world.live.table("control_raw").values()
         assert sum(row["outcome"] == "rejected" for row in rows) > 50
@@ -167,11 +167,11 @@ def test_b6_a_hundred_thousand_mutated_messages_in_the_core(case: Figures) -> No
 @pytest.mark.timeout(1800)
 def test_b6_mutated_messages_over_the_broker(world: World, case: Figures) -> None:
     began = time.monotonic()
-    named = expect_rejected(world, MUTATED, SEED)
+    topics_named = expect_rejected(world, MUTATED, SEED)
     names = Names(world.name)
     own = (names.ledger, names.logs, names.replies, names.changelog(1), f"{world.name}.control")
-    assert min(named[topic] for topic in own) >= 10, named
-    case.landed(messages=MUTATED, own_topics_named=named.total()).note(
+    assert min(topics_named[topic] for topic in own) >= 10, topics_named
+    case.landed(messages=MUTATED, own_topics_named=topics_named.total()).note(
         f"{MUTATED:,} of the 100,000 messages over the broker,"
         f" in {time.monotonic() - began:.0f} s; all of them in the core"
     )
@@ -215,8 +215,10 @@ def _deliver_again(world: World, case: Figures) -> None:
     before, number = _outcomes(world), world.status()["generation"]
     play(world, [Send({"joinType": "inner"}), WaitOutcome("live", "no change")])
     play(world, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
-    again = "all control messages are read again"
-    until(lambda: again in world.live.log.read_text(), "the records are delivered again", 30)
+    delivered_again = "all control messages are read again"
+    until(
+        lambda: delivered_again in world.live.log.read_text(), "the records are delivered again", 30
+    )
     # a later message was read, so the earlier ones were
     play(world, [Send({"joinType": "inner"}), WaitOutcome("live", "no change")])
     assert {offset: _outcomes(world)[offset] for offset in before} == before
@@ -257,13 +259,13 @@ def test_a9_rollback_a_second_after_the_cutover(world: World, case: Figures) -> 
 def test_a14_two_orchestrators(world: World, kafka: Kafka, tmp_path: Path, case: Figures) -> None:
     settings = (world.live.folder / "livejoin.yaml").read_text()
     other = Running(kafka, tmp_path / "other")
-    for mine, its in (
+    for own_setting, other_setting in (
         (f"port: {world.live.port}", f"port: {other.port}"),
         # as on another machine: on this one it would wait for the folder lock of the frozen one
         (str(world.live.folder / "checkpoints"), str(other.folder / "checkpoints")),
     ):
-        assert mine in settings
-        settings = settings.replace(mine, its)
+        assert own_setting in settings
+        settings = settings.replace(own_setting, other_setting)
     (other.folder / "livejoin.yaml").write_text(settings)
     other.start()
     try:
@@ -280,7 +282,7 @@ def test_a14_two_orchestrators(world: World, kafka: Kafka, tmp_path: Path, case:
             os.kill(world.live.pid, signal.SIGCONT)
         until(
             lambda: world.live.exit_code is not None or not world.live.jvms(),
-            "the first gives up",
+            "the first gives up the lead",
             60,
         )
         other.wait_live()
@@ -303,7 +305,7 @@ def test_a16_stopped_in_the_middle_of_a_swap(world: World) -> None:
     assert world.live.stop(signal.SIGTERM) == 0
     took = time.monotonic() - began
     assert took < 20
-    until(lambda: world.watcher.closed, "the viewer was told", 5)
+    until(lambda: world.watcher.closed, "the viewer is disconnected", 5)
     assert set(world.watcher.closed) == {1001}
     world.live.start()
     play(world, [
@@ -335,8 +337,8 @@ def test_c7_two_hundred_swaps(world: World) -> None:
     grown = (sum(sizes[-1]) - sum(sizes[0])) / (20 * (len(sizes) - 1))
     print(f"\nC7: KiB of livejoin and of Spark: {sizes}")
     first, last = statistics.median(took[10:20]), statistics.median(took[-10:])
-    told = f"{first:.2f} s at first, {last:.2f} s at last, {grown:.0f} KiB more per swap"
-    figures.now().note(told)
-    print(f"\nC7: {told}")
+    summary = f"{first:.2f} s at first, {last:.2f} s at last, {grown:.0f} KiB more per swap"
+    figures.now().note(summary)
+    print(f"\nC7: {summary}")
     assert grown < 1024
     assert last < 1.5 * first

@@ -54,7 +54,7 @@ COMPACTED = {  # compaction as early and as thorough as a broker can
 
 
 @dataclass
-class Two:
+class TwoOrchestrators:
     """Two orchestrators, as on two machines, and a table server that runs from the beginning."""
 
     first: World  # by the first orchestrator
@@ -63,9 +63,9 @@ class Two:
 
 
 @pytest.fixture
-def two(
+def orchestrators(
     request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Two]:
+) -> Iterator[TwoOrchestrators]:
     """With checkpoints on no local file system, the lock is in a folder of the user."""
     name = request.node.name.split("_")[1].split("[")[0] + str(len(request.node.name))
     shared = tmp_path / "shared"
@@ -95,15 +95,15 @@ def two(
             stack.callback(running.stop, signal.SIGKILL)
             running.wait_live()
         assert not other.jvms(), "only the leader has queries"
-        made = Watcher(old.url, one.watcher.min_rows, lambda: old.pid)
-        watcher = stack.enter_context(made)
-        yield Two(one, World(**{**vars(one), "live": other, "watcher": watcher}), old)
+        viewer = Watcher(old.url, one.watcher.min_rows, lambda: old.pid)
+        watcher = stack.enter_context(viewer)
+        yield TwoOrchestrators(one, World(**{**vars(one), "live": other, "watcher": watcher}), old)
         figures.now().viewers_dropped(watcher.dropped)
         assert not watcher.dropped, f"the old server's viewer was dropped with {watcher.closed}"
 
 
 @contextlib.contextmanager
-def stopped(*pids: int) -> Iterator[None]:
+def freeze(*pids: int) -> Iterator[None]:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -114,30 +114,30 @@ def stopped(*pids: int) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
-def seen(livejoin: Running) -> tuple[int, int, dict[str, Any]]:
+def heartbeat_of(livejoin: Running) -> tuple[int, int, dict[str, Any]]:
     """Return generation, `seq` and hashes of the tables from a heartbeat."""
     address = livejoin.url.replace("http", "ws") + "api/v1/live"
     with connect(
         address, subprotocols=[Subprotocol("livejoin.v1")], max_size=None, proxy=None
     ) as s:
         s.send(json.dumps({"subscribe": list(TABLES)}))
-        until_s = time.monotonic() + 20
-        while time.monotonic() < until_s:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
             data = s.recv(20)
             assert isinstance(data, bytes)
             header, _ = parse_frame(data)
             if header["type"] == "heartbeat":
                 tables = {name: header["tables"][name] for name in TABLES}
                 return header["generation"], header["seq"], tables
-    raise AssertionError(f"{livejoin.url} tells no heartbeat")
+    raise AssertionError(f"{livejoin.url} sends no heartbeat")
 
 
-def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
+def wait_until_equal(*servers: Running) -> tuple[int, int, dict[str, Any]]:
     """Wait until all servers are at the same `seq`, and check that their rows are equal."""
     found: list[Any] = []
 
     def same() -> bool:
-        found[:] = [seen(server) for server in servers]
+        found[:] = [heartbeat_of(server) for server in servers]
         return len({(generation, seq) for generation, seq, _ in found}) == 1
 
     until(same, "all servers are at one seq", AGREE_S)
@@ -146,59 +146,61 @@ def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
     return first
 
 
-def settled(two: Two, pair: str = "a") -> None:
+def expect_settled(orchestrators: TwoOrchestrators, pair: str = "a") -> None:
     """Check every cell at the second orchestrator and at the old server."""
-    play(two.second, [StopTraffic(), ExpectOracle(pair)])
-    play(World(**{**vars(two.second), "live": two.old}), [ExpectOracle(pair)])
+    play(orchestrators.second, [StopTraffic(), ExpectOracle(pair)])
+    play(World(**{**vars(orchestrators.second), "live": orchestrators.old}), [ExpectOracle(pair)])
 
 
 @dataclass(frozen=True)
-class Gone:
+class Ended:
     """How many seconds a JVM took to end, and when it was last seen running."""
 
     after_s: float
     seen_at: datetime
 
 
-def gone(jvm: int, limit_s: float) -> Gone:
+def wait_ended(jvm: int, limit_s: float) -> Ended:
     """Wait until a JVM has ended."""
     began = time.monotonic()
     seen_at = [datetime.now(UTC)]
 
-    def over() -> bool:
+    def has_ended() -> bool:
         now = datetime.now(UTC)
         if alive(jvm):
             seen_at[:] = [now]
             return False
         return True
 
-    until(over, "the frozen leader's JVM is gone", limit_s)
-    return Gone(time.monotonic() - began, seen_at[0])
+    until(has_ended, "the frozen leader's JVM is gone", limit_s)
+    return Ended(time.monotonic() - began, seen_at[0])
 
 
-def expect_gone_before(two: Two, its: Gone) -> None:
+def expect_ended_before(orchestrators: TwoOrchestrators, ended: Ended) -> None:
     """Check that the frozen leader's JVM ended within the session, before the other one led."""
-    assert its.after_s <= SESSION_S, f"the JVM was there for {its.after_s:.1f} s"
-    said = re.search(r"^(\S+) \[info +\] leading ", two.second.live.log.read_text(), re.MULTILINE)
-    assert said, "the other one does not say when it led"
-    led_at = datetime.fromisoformat(said[1])
-    assert its.seen_at < led_at, f"its JVM was seen at {its.seen_at}, another led at {led_at}"
+    assert ended.after_s <= SESSION_S, f"the JVM was there for {ended.after_s:.1f} s"
+    log_text = re.search(
+        r"^(\S+) \[info +\] leading ", orchestrators.second.live.log.read_text(), re.MULTILINE
+    )
+    assert log_text, "the other one did not log when it led"
+    led_at = datetime.fromisoformat(log_text[1])
+    assert ended.seen_at < led_at, f"its JVM was seen at {ended.seen_at}, another led at {led_at}"
 
 
-def taken_over(two: Two) -> None:
+def wait_taken_over(orchestrators: TwoOrchestrators) -> None:
     """Wait until the other orchestrator leads."""
-    two.second.watcher.replaying = True  # its query reads the last batch again
-    until(two.second.live.jvms, "the other one leads", 60)
+    orchestrators.second.watcher.replaying = True  # its query reads the last batch again
+    until(orchestrators.second.live.jvms, "the other one leads", 60)
 
 
-def gives_up(two: Two) -> None:
+def wait_given_up(orchestrators: TwoOrchestrators) -> None:
     """Check that the resumed first orchestrator does not lead and has no JVM."""
-    first = two.first.live
+    first = orchestrators.first.live
 
     def given_up() -> bool:
-        said = first.log.read_text()
+        log_text = first.log.read_text()
         assert first.exit_code is not None or not first.jvms(), "it has a JVM again"
-        return first.exit_code is not None or "no longer leading" in said
+        return first.exit_code is not None or "no longer leading" in log_text
 
     until(given_up, "the first one gives up", 30)
     until(lambda: first.exit_code is not None or not first.jvms(), "it has no JVM", 5)
@@ -207,57 +209,57 @@ def gives_up(two: Two) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("who", ["python and jvm", "python alone", "the whole machine"])
 def test_a17_a_leader_is_frozen_and_woken(
-    who: str, two: Two, kafka: Kafka, tmp_path: Path, case: Figures
+    who: str, orchestrators: TwoOrchestrators, kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    first, second = two.first.live, two.second.live
-    play(two.second, [Traffic(100)])
+    first, second = orchestrators.first.live, orchestrators.second.live
+    play(orchestrators.second, [Traffic(100)])
     jvm = first.jvm()
     guard = os.getpgid(jvm)
     pids = {"python alone": [first.pid], "python and jvm": [first.pid, jvm]}
-    with stopped(*pids.get(who, [first.pid, jvm, guard])):
+    with freeze(*pids.get(who, [first.pid, jvm, guard])):
         case.landed(freezes=1)
         began = time.monotonic()
         if who in pids:  # while its guard runs, the JVM ends before another leader can be elected
-            its = gone(jvm, SESSION_S + 5)
-        taken_over(two)
+            ended = wait_ended(jvm, SESSION_S + 5)
+        wait_taken_over(orchestrators)
         if who in pids:
-            expect_gone_before(two, its)
+            expect_ended_before(orchestrators, ended)
         time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))  # a minute, as in the case
     if who not in pids:  # the guard was resumed last
-        its = gone(jvm, 5)
-    gives_up(two)
+        ended = wait_ended(jvm, 5)
+    wait_given_up(orchestrators)
     second.wait_live()
-    settled(two)
+    expect_settled(orchestrators)
     with contextlib.ExitStack() as stack:
-        new = _served(two, tmp_path / "new", stack)
-        winner = records.write_late_record(two.second)
-        settled(two)  # no server shows the late record
-        _, seq, _ = agree(second, two.old, new)
-        removed = _compacted(two, kafka, records.changelog(two.second))
-        kept = records.last_of(two.second, winner.key())
+        new = _served(orchestrators, tmp_path / "new", stack)
+        winner = records.write_late_record(orchestrators.second)
+        expect_settled(orchestrators)  # no server shows the late record
+        _, seq, _ = wait_until_equal(second, orchestrators.old, new)
+        removed = _compacted(orchestrators, kafka, records.changelog(orchestrators.second))
+        kept = records.last_of(orchestrators.second, winner.key())
         # the records that closed the segment may have given the row a newer account
         assert kept.version is not None
         assert winner.version is not None
         assert kept.version >= winner.version
-        settled(two)
-        newest = _served(two, tmp_path / "newest", stack)
-        agree(second, two.old, new, newest)
-    assert not two.second.watcher.wrong, two.second.watcher.wrong[:3]
+        expect_settled(orchestrators)
+        newest = _served(orchestrators, tmp_path / "newest", stack)
+        wait_until_equal(second, orchestrators.old, new, newest)
+    assert not orchestrators.second.watcher.wrong, orchestrators.second.watcher.wrong[:3]
     case.landed(late_writes=1, compactions=1).note(
-        f"{who}: its JVM was gone after {its.after_s:.1f} s; {removed} records compacted"
+        f"{who}: its JVM was gone after {ended.after_s:.1f} s; {removed} records compacted"
     )
     print(f"\nA17: {case.notes[-1]}, seq {seq}")
 
 
-def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
+def _served(orchestrators: TwoOrchestrators, folder: Path, stack: contextlib.ExitStack) -> Running:
     """Start another table server."""
-    one = start_second(two.first, folder, "serve")
+    one = start_second(orchestrators.first, folder, "serve")
     stack.callback(one.stop, signal.SIGKILL)
     one.wait_live()
     return one
 
 
-def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
+def _compacted(orchestrators: TwoOrchestrators, kafka: Kafka, topic: str) -> int:
     """Compact a changelog; returns the number of removed records."""
     mark = kafka.end_offset(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -270,40 +272,41 @@ def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
         3
     ):  # a write after segment.ms starts a new segment, so older ones can be compacted
         time.sleep(1.2)
-        play(two.second, [Produce("a", 20)])
-    left: list[int] = []
+        play(orchestrators.second, [Produce("a", 20)])
+    remaining: list[int] = []
 
     def cleaned() -> bool:
         found = records.records(kafka, topic)
         keys = Counter(record.key for record in found if record.offset < mark)
-        left[:] = [sum(keys.values())]
-        return left[0] < mark and max(keys.values()) == 1
+        remaining[:] = [sum(keys.values())]
+        return remaining[0] < mark and max(keys.values()) == 1
 
     until(cleaned, "the cleaner has run", 120)
-    return mark - left[0]
+    return mark - remaining[0]
 
 
 @pytest.mark.timeout(600)
 def test_a14_two_orchestrators_with_shared_checkpoints_and_a_frozen_leader(
-    two: Two, kafka: Kafka, case: Figures
+    orchestrators: TwoOrchestrators, kafka: Kafka, case: Figures
 ) -> None:
     """Only the guard ends the JVM; what the second orchestrator did meanwhile persists."""
-    first, name = two.first.live, two.first.name
-    play(two.second, [Traffic(50)])
+    first, name = orchestrators.first.live, orchestrators.first.name
+    play(orchestrators.second, [Traffic(50)])
     jvm = first.jvm()
-    with stopped(first.pid):
+    with freeze(first.pid):
         case.landed(freezes=1)
-        its = gone(jvm, SESSION_S + 5)
-        taken_over(two)
-        expect_gone_before(two, its)
+        ended = wait_ended(jvm, SESSION_S + 5)
+        wait_taken_over(orchestrators)
+        expect_ended_before(orchestrators, ended)
         play(
-            two.second, [request_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")]
+            orchestrators.second,
+            [request_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")],
         )
-    gives_up(two)
-    play(two.second, [ExpectLive("b")])
-    settled(two, "b")
-    agree(two.second.live, two.old)
+    wait_given_up(orchestrators)
+    play(orchestrators.second, [ExpectLive("b")])
+    expect_settled(orchestrators, "b")
+    wait_until_equal(orchestrators.second.live, orchestrators.old)
     lines = records.expect_one_writer(kafka, name)
     case.note(
-        f"{lines} lines, each written once; the frozen JVM was gone after {its.after_s:.1f} s"
+        f"{lines} lines, each written once; the frozen JVM was gone after {ended.after_s:.1f} s"
     )

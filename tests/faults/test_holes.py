@@ -29,7 +29,7 @@ def _value(source: str, number: int) -> bytes:
     return f'{{"userId": "u{number % USERS}", "{cell}": {number}}}'.encode()
 
 
-def _compacted(kafka: Kafka, topic: str) -> None:
+def _fill_compacted(kafka: Kafka, topic: str) -> None:
     """Replace most records by later ones of their key, and wait for the compaction."""
     kafka.create_topic(topic, COMPACTED, partitions=PARTITIONS)
     dice = random.Random(SEED)
@@ -50,7 +50,7 @@ def _compacted(kafka: Kafka, topic: str) -> None:
     until(lambda: len(_read(kafka, topic)) == least, f"compaction, seed {SEED}", 120)
 
 
-def _transactional(kafka: Kafka, topic: str) -> None:
+def _fill_transactional(kafka: Kafka, topic: str) -> None:
     """Committed and aborted transactions in turn; each partition ends with a marker."""
     kafka.create_topic(topic, partitions=PARTITIONS)
     producer = kafka.producer(**{"transactional.id": f"{topic}.writer"})
@@ -71,10 +71,10 @@ def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
         places = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
         consumer.assign(places)
         found: dict[int, list[oracle.Sent]] = defaultdict(list)
-        while some := poll_batch(consumer, 10_000, 2):
-            for one in some:
-                where = one.partition() or 0, one.offset() or 0
-                found[where[0]].append(oracle.Sent(*where, one.timestamp()[1], one.value()))
+        while batch := poll_batch(consumer, 10_000, 2):
+            for one in batch:
+                position = one.partition() or 0, one.offset() or 0
+                found[position[0]].append(oracle.Sent(*position, one.timestamp()[1], one.value()))
         return [record for records in found.values() for record in records]
     finally:
         consumer.close()
@@ -84,8 +84,8 @@ def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
 def test_topics_with_holes_become_ready(history_records: int, kafka: Kafka, tmp_path: Path) -> None:
     name = f"holes-{history_records}"
     topics = {"users": f"{name}.users", "accounts": f"{name}.accounts"}
-    _compacted(kafka, topics["users"])
-    _transactional(kafka, topics["accounts"])
+    _fill_compacted(kafka, topics["users"])
+    _fill_transactional(kafka, topics["accounts"])
     settings = {"topics": topics, "spark": {"history_records": history_records}}
     with running(kafka, tmp_path, name=name, **settings) as live:
         live.wait_live()

@@ -41,7 +41,7 @@ def producers(kafka: Kafka, name: str) -> Producers:
     return Producers(kafka, topics(name))
 
 
-def watching(live: Running) -> Watcher:
+def all_rows_viewer(live: Running) -> Watcher:
     """A viewer of several generations, whose userIds may come from any topic."""
     return Watcher(live.url, min_rows=lambda _tag, _source, _asked: 0, tag=lambda _user: "")
 
@@ -75,14 +75,14 @@ def _count(truth: oracle.Expected, wrong: list[oracle.Difference]) -> None:
     figures.now().checked(rows, cells, oracle.lost(wrong), oracle.wrong_cells(wrong))
 
 
-def expect_seen(watcher: Watcher, truth: oracle.Expected) -> None:
+def expect_viewer_equal(watcher: Watcher, truth: oracle.Expected) -> None:
     """Check that the viewer has the same rows, and found no errors before."""
     comparing.expect_seen(watcher, truth, READ_S)
     assert not watcher.wrong, watcher.wrong[:3]
     assert (watcher.connects, watcher.closed) == (1, [])
 
 
-def expect_undisturbed(live: Running) -> None:
+def expect_no_failures(live: Running) -> None:
     """Check that no query died and no build failed."""
     lines = live.table("orchestrator_logs").values()
     assert not [row for row in lines if row["level"] != "INFO"]
@@ -166,7 +166,7 @@ def test_b1_as_many_broken_records_as_good_ones(kafka: Kafka, tmp_path: Path) ->
         for row in rejects.values():
             assert row["topic"] == topics("b1.mixed")[row["source"]]
             assert row["reason"]
-        expect_undisturbed(live)
+        expect_no_failures(live)
     slower = clean_s / mixed_s
     figures.now().landed(broken_records=each).note(
         f"{2 * each} records, clean {clean_s:.1f} s ({2 * each / clean_s:,.0f}/s),"
@@ -208,13 +208,13 @@ def test_b2_keys_of_every_kind(kafka: Kafka, tmp_path: Path) -> None:
     _with_any_key(sent, dice, 1000)
     with running(kafka, tmp_path, name="b2", topics=topics("b2")) as live:
         live.wait_live()
-        with watching(live) as watcher:
+        with all_rows_viewer(live) as watcher:
             _with_any_key(sent, dice, 1000)
-            expect_seen(watcher, expect_oracle(live, sent))
+            expect_viewer_equal(watcher, expect_oracle(live, sent))
             for join in ("inner", "left_outer"):
                 swap(live, joinType=join)
-                expect_seen(watcher, expect_oracle(live, sent, join))
-        expect_undisturbed(live)
+                expect_viewer_equal(watcher, expect_oracle(live, sent, join))
+        expect_no_failures(live)
     found = {
         oracle.parse("users", f'{{"userId": {key}}}'.encode())["userId"] for key in KEYS if key
     }
@@ -231,7 +231,7 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
     each = 50_000
     with running(kafka, tmp_path, name="b3", topics=topics("b3")) as live:
         live.wait_live()
-        with watching(live) as watcher:
+        with all_rows_viewer(live) as watcher:
             left = {"record": each, "tombstone": each}
             while sum(left.values()):
                 kind = dice.choices(list(left), list(left.values()))[0]
@@ -242,8 +242,8 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
                 if sum(left.values()) % 2000 == 0:
                     sent.flush()
             truth = expect_oracle(live, sent)
-            expect_seen(watcher, truth)
-        expect_undisturbed(live)
+            expect_viewer_equal(watcher, truth)
+        expect_no_failures(live)
     assert sum(truth.tombstones.values()) == each
     figures.now().note(f"{sent.count} records, of which tombstones {dict(truth.tombstones)}")
 
@@ -251,48 +251,48 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
 # --- B4
 
 
-def _agreed(number: int, dice: random.Random) -> dict[str, Any]:
+def _as_documented(number: int, dice: random.Random) -> dict[str, Any]:
     user = f"u{dice.randrange(200)}"
     return {"userId": user, "name": f"n{number}", "email": "e", "age": number % 90,
             "accountType": "current", "balance": number / 4}  # fmt: skip
 
 
-def _added(number: int, dice: random.Random) -> dict[str, Any]:
+def _with_extra_fields(number: int, dice: random.Random) -> dict[str, Any]:
     more = {f"field{i}": i for i in range(100)}
     odd = {"Age": "x", "userid": [1], "nested": {"userId": {"age": "abc"}}, "": None}
-    return {**odd, **_agreed(number, dice), **more}
+    return {**odd, **_as_documented(number, dice), **more}
 
 
-def _removed(number: int, dice: random.Random) -> dict[str, Any]:
-    row = _agreed(number, dice)
+def _with_missing_fields(number: int, dice: random.Random) -> dict[str, Any]:
+    row = _as_documented(number, dice)
     for name in dice.sample(sorted(row), dice.randint(1, len(row))):
         del row[name]
     return row
 
 
-def _retyped(number: int, dice: random.Random) -> dict[str, Any]:
+def _with_other_types(number: int, dice: random.Random) -> dict[str, Any]:
     """Other types, converted without loss."""
-    return _agreed(number, dice) | dice.choice((
+    return _as_documented(number, dice) | dice.choice((
         {"age": "30"}, {"age": 30.0}, {"name": 5, "accountType": 5}, {"email": True},
         {"balance": "1.5"}, {"balance": 7}, {"userId": 1000 + number % 50}, {"userId": 1.5},
     ))  # fmt: skip
 
 
-def _spoilt(number: int, dice: random.Random) -> dict[str, Any]:
+def _unreadable(number: int, dice: random.Random) -> dict[str, Any]:
     wrong = dice.choice(({}, [], [1], {"value": 1}))
-    return _agreed(number, dice) | dice.choice((
+    return _as_documented(number, dice) | dice.choice((
         {"age": "thirty", "balance": "much"}, {"age": 30.5, "balance": wrong}, {"userId": wrong},
         {"name": wrong, "accountType": wrong}, {"age": 2**63, "balance": True},
     ))  # fmt: skip
 
 
 STAGES: dict[str, Callable[[int, random.Random], dict[str, Any]]] = {
-    "as agreed": _agreed,
-    "fields added": _added,
-    "fields removed": _removed,
-    "retyped, nothing lost": _retyped,
-    "retyped": _spoilt,
-    "as agreed again": _agreed,
+    "as agreed": _as_documented,
+    "fields added": _with_extra_fields,
+    "fields removed": _with_missing_fields,
+    "retyped, nothing lost": _with_other_types,
+    "retyped": _unreadable,
+    "as agreed again": _as_documented,
 }
 
 
@@ -302,16 +302,16 @@ def test_b4_other_fields_in_mid_stream(kafka: Kafka, tmp_path: Path) -> None:
     rejects = {"": 0}
     with running(kafka, tmp_path, name="b4", topics=topics("b4")) as live:
         live.wait_live()
-        with watching(live) as watcher:
+        with all_rows_viewer(live) as watcher:
             for stage, record in STAGES.items():
                 for _ in range(each):
                     number += 1
                     sent.send(dice.choice(SOURCES), record(number, dice))
                 sent.flush()
                 truth = expect_oracle(live, sent)
-                expect_seen(watcher, truth)
+                expect_viewer_equal(watcher, truth)
                 rejects[stage] = len(truth.tables["rejects_ui"])
-        expect_undisturbed(live)
+        expect_no_failures(live)
     found = [*map(len, (truth.tables["users_ui"], truth.tables["accounts_ui"]))]
     assert sum(found) + rejects["as agreed again"] == sent.count == each * len(STAGES)
     figures.now().note(f"{sent.count} records, {found} rows, rejects after each stage {rejects}")
@@ -332,7 +332,7 @@ class Stopwatch:
 
     def __init__(self, live: Running) -> None:
         self.sent: dict[int, float] = {}
-        self.took: dict[int, float] = {}
+        self.delays_s: dict[int, float] = {}
         self._address = live.url.replace("http", "ws") + "api/v1/live"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -371,10 +371,10 @@ class Stopwatch:
                     numbers = stream.read_all().column(column[part.table]).to_pylist()
                 for number in numbers:
                     if number in self.sent:
-                        self.took.setdefault(int(number), now - self.sent[int(number)])
+                        self.delays_s.setdefault(int(number), now - self.sent[int(number)])
 
 
-def _paced(seconds: float, per_second: float, send: Callable[[int], None]) -> None:
+def _at_rate(seconds: float, per_second: float, send: Callable[[int], None]) -> None:
     began = time.perf_counter()
     for number in range(round(seconds * per_second)):
         if (wait := began + number / per_second - time.perf_counter()) > 0:
@@ -412,7 +412,7 @@ class Load:
             else:
                 self._to.send("users", {"userId": user, "name": "n", "age": number})
 
-        _paced(seconds, RATE, send)
+        _at_rate(seconds, RATE, send)
         self._to.flush()
         return range(first, self._serial)
 
@@ -423,7 +423,7 @@ class Load:
             else:
                 self._to.send("accounts", {"userId": BIG, "accountType": f"t{number}"})
 
-        _paced(seconds, 10, send)
+        _at_rate(seconds, 10, send)
 
 
 def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> None:
@@ -435,35 +435,37 @@ def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> Non
         with Stopwatch(live) as watch:
             load = Load(sent, watch)
             load.others(WARM_S)
-            spans = {"without": load.others(MEASURED_S)}
+            numbers = {"without": load.others(MEASURED_S)}
             began = time.monotonic()
             _send_many(sent, (("users", {"userId": BIG, "name": f"{n}"}) for n in range(BIG_ROWS)))
             sent.send("accounts", {"userId": BIG, "accountType": "first"})
             sent.flush()
             wait_read(live, sent)
             grown_s = time.monotonic() - began
-            start_second = threading.Thread(target=load.big, args=(MEASURED_S,))
-            start_second.start()
-            spans["with"] = load.others(MEASURED_S)
-            start_second.join()
+            big_thread = threading.Thread(target=load.big, args=(MEASURED_S,))
+            big_thread.start()
+            numbers["with"] = load.others(MEASURED_S)
+            big_thread.join()
             sent.flush()
             began = time.monotonic()
             wait_read(live, sent)
             behind_s = time.monotonic() - began
-            until(lambda: len(watch.took) == len(watch.sent) or watch.failed, "all samples")
+            until(lambda: len(watch.delays_s) == len(watch.sent) or watch.failed, "all samples")
             assert not watch.failed
         expect_oracle(live, sent)
-        expect_undisturbed(live)
-    marked = _until_marked(kafka, "b5", sent)
-    seen = {name: _percentiles([watch.took[n] for n in span]) for name, span in spans.items()}
+        expect_no_failures(live)
+    in_changelog = _changelog_delays_s(kafka, "b5", sent)
+    at_viewer = {
+        name: _percentiles([watch.delays_s[n] for n in span]) for name, span in numbers.items()
+    }
     figures.now().note(f"{BIG_ROWS} rows read in {grown_s:.1f} s, behind {behind_s:.1f} s")
-    for name, span in spans.items():
-        logged = _percentiles([marked[number] for number in span])
-        print(f"{name:>8}: at the viewer {seen[name]} ms, in the changelog {logged} ms")
-    assert seen["with"]["p99"] <= 2 * seen["without"]["p99"]
+    for name, span in numbers.items():
+        logged = _percentiles([in_changelog[number] for number in span])
+        print(f"{name:>8}: at the viewer {at_viewer[name]} ms, in the changelog {logged} ms")
+    assert at_viewer["with"]["p99"] <= 2 * at_viewer["without"]["p99"]
 
 
-def _until_marked(kafka: Kafka, name: str, sent: Producers) -> dict[int, float]:
+def _changelog_delays_s(kafka: Kafka, name: str, sent: Producers) -> dict[int, float]:
     """Return the seconds from each record of the other users to its mark in the changelog."""
     numbers: dict[rows.Position, tuple[int, int]] = {}
     for source, column in (("users", "age"), ("accounts", "balance")):

@@ -43,10 +43,12 @@ def _write_past(kafka: Kafka, leader: FakeLeader, name: str) -> int:
     return written
 
 
-def _first_shown(server: Running, last: int, released: Kafka | None, leader: str) -> list[int]:
+def _generations_shown(
+    server: Running, last: int, kafka_to_release: Kafka | None, leader: str
+) -> list[int]:
     """Return the generations shown to a viewer from the start to the first checked heartbeat."""
     replica = Replica()
-    shown: list[int] = []
+    generations: list[int] = []
     address = server.url.replace("http", "ws") + "api/v1/live"
     protocols = [Subprotocol("livejoin.v1")]
     with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
@@ -54,16 +56,16 @@ def _first_shown(server: Running, last: int, released: Kafka | None, leader: str
         while True:
             frame = socket.recv(RECEIVE_S)
             assert isinstance(frame, bytes)
-            told = replica.on_frame(frame)
-            if told["generation"] is not None and told["generation"] not in shown[-1:]:
-                shown.append(told["generation"])
-                held = {table: len(rows) for table, rows in replica.tables.items()}
-                assert shown[-1] != last or held == dict.fromkeys(DATA, ROWS)
-            if told["type"] == "heartbeat" and told["generation"] == last:
-                return shown
-            if released is not None:
-                released.create_topic(leader)  # the last topic that a server waits for
-                released = None
+            header = replica.on_frame(frame)
+            if header["generation"] is not None and header["generation"] not in generations[-1:]:
+                generations.append(header["generation"])
+                row_counts = {table: len(rows) for table, rows in replica.tables.items()}
+                assert generations[-1] != last or row_counts == dict.fromkeys(DATA, ROWS)
+            if header["type"] == "heartbeat" and header["generation"] == last:
+                return generations
+            if kafka_to_release is not None:
+                kafka_to_release.create_topic(leader)  # the last topic that a server waits for
+                kafka_to_release = None
 
 
 def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_whole(
@@ -81,15 +83,15 @@ def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_who
     settings = {"command": "serve", "name": name, "viewer_rows": 10**9}
     assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "first", **settings) as server:
-        until(lambda: _answers(server), "the server answers")
-        shown = _first_shown(server, PAST + 1, kafka, Names(name).leader)
-        assert shown == [PAST + 1]
+        until(lambda: _is_up(server), "the server responds")
+        generations = _generations_shown(server, PAST + 1, kafka, Names(name).leader)
+        assert generations == [PAST + 1]
     assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "second", **settings) as server:
-        until(lambda: _answers(server), "the server answers")
-        assert _first_shown(server, PAST + 1, None, "") == [PAST + 1]
+        until(lambda: _is_up(server), "the server responds")
+        assert _generations_shown(server, PAST + 1, None, "") == [PAST + 1]
     case.landed(ledger_segments=segments, ledger_states=PAST + 1)
-    print(f"\nA21: {PAST + 1} states in {segments} segments; shown: {shown}")
+    print(f"\nA21: {PAST + 1} states in {segments} segments; shown: {generations}")
 
 
 def _states(kafka: Kafka, ledger: str) -> int:
@@ -97,7 +99,7 @@ def _states(kafka: Kafka, ledger: str) -> int:
     return sum(record.key == STATE_KEY for record in records(kafka, ledger))
 
 
-def _answers(server: Running) -> bool:
+def _is_up(server: Running) -> bool:
     try:
         return bool(server.request("livez"))
     except AssertionError:

@@ -9,12 +9,12 @@ from rig.figures import Figures, cells_of
 from rig.running import COLD, Running, until
 from rig.world import Produce, WaitOutcome, World, play, request_pair, run_world, start_second
 
-MOST = 100
+MAX_ROWS = 100
 TABLES = ("accounts_ui", "final_ui")
-FULL = f"reached max_rows ({MOST})"
+FULL = f"reached max_rows ({MAX_ROWS})"
 
 
-def _highest(world: World, table: str) -> dict[str, dict[str, Any]]:
+def _highest_ranked(world: World, table: str) -> dict[str, dict[str, Any]]:
     """Return the rows that must stay, computed from the records."""
     sent = world.producers["a"].acknowledged
     truth = oracle.expected(sent, "left").tables
@@ -31,10 +31,10 @@ def _highest(world: World, table: str) -> dict[str, dict[str, Any]]:
         if table == "accounts_ui":
             return accounts[place].timestamp, place
         key = truth["users_ui"][row_id]["userId"]
-        own = users[place].timestamp
-        return (max(own, newest.get(key, own)) if key is not None else own), place
+        user_time = users[place].timestamp
+        return (max(user_time, newest.get(key, user_time)) if key is not None else user_time), place
 
-    return {i: truth[table][i] for i in sorted(truth[table], key=rank)[-MOST:]}
+    return {i: truth[table][i] for i in sorted(truth[table], key=rank)[-MAX_ROWS:]}
 
 
 def _place(row_id: str) -> tuple[int, int]:
@@ -42,7 +42,7 @@ def _place(row_id: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def _shows(server: Running, world: World) -> bool:
+def _has_expected_tables(server: Running, world: World) -> bool:
     return not oracle.differences(_capped(server), _truth(world))
 
 
@@ -51,7 +51,7 @@ def _capped(server: Running) -> dict[str, dict[str, Any]]:
 
 
 def _truth(world: World) -> oracle.Expected:
-    return oracle.Expected({table: _highest(world, table) for table in TABLES}, {})
+    return oracle.Expected({table: _highest_ranked(world, table) for table in TABLES}, {})
 
 
 def _logged(world: World, words: str) -> bool:
@@ -61,28 +61,34 @@ def _logged(world: World, words: str) -> bool:
 def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    with run_world(kafka, tmp_path, "limits", max_rows=MOST, spark={"conf": COLD}) as world:
+    with run_world(kafka, tmp_path, "limits", max_rows=MAX_ROWS, spark={"conf": COLD}) as world:
         world.watcher.replaying = True  # each table has its own newest rows, so some lack partners
-        for count in (3 * MOST, MOST):  # up to the limit and beyond it
+        for count in (3 * MAX_ROWS, MAX_ROWS):  # up to the limit and beyond it
             play(world, [Produce("a", count)])
-            until(lambda: _shows(world.live, world), "the rows of the highest rank, cell by cell")
+            until(
+                lambda: _has_expected_tables(world.live, world),
+                "the rows of the highest rank, cell by cell",
+            )
             case.landed(records=count).checked(*cells_of(_truth(world).tables))
         status = world.status()
         assert (status["state"], status["stale"]) == ("live", None)
         capped = status["capped"]["accounts_ui"]
-        assert capped["rows"] == MOST
+        assert capped["rows"] == MAX_ROWS
         assert capped["from"] > min(
             s.timestamp for s in world.producers["a"].acknowledged["accounts"]
         )
         assert world.live.records_read() == world.producers["a"].count
-        until(lambda: _logged(world, FULL), "the log says so")
-        until(lambda: "only the newest" in world.status()["message"], "the status says so")
+        until(lambda: _logged(world, FULL), "the log reports it")
+        until(lambda: "only the newest" in world.status()["message"], "the status reports it")
         late_folder = tmp_path / "late"
         late_folder.mkdir()
         late = start_second(world, late_folder, "serve")
         world.stack.callback(late.stop)
         late.wait_live()
-        until(lambda: _shows(late, world), "a server that starts later shows the same rows")
+        until(
+            lambda: _has_expected_tables(late, world),
+            "a server that starts later shows the same rows",
+        )
         case.checked(*cells_of(_truth(world).tables))
         play(world, [request_pair(world.name, "b"), WaitOutcome("live")])
         assert world.status()["state"] == "live"

@@ -27,16 +27,22 @@ from rig.world import (
 )
 
 SEED = 20261116
-ANEW_S = 120
-SAID_S = 15
-MADE = "true"
-DELETED, AGAIN_MADE = "was deleted", "was deleted and recreated"
+REBUILT_S = 120
+REPORTED_S = 15
+AUTO = "true"
+DELETED, RECREATED = "was deleted", "was deleted and recreated"
 NAME = "a18"
 NAMES = Names(NAME)
-AGAIN = Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()
+RECOVERED = (
+    Produce("a", 20),
+    WaitState("live"),
+    ExpectOracle("a"),
+    ExpectLive("a"),
+    ExpectNothingLeft(),
+)
 
 
-@pytest.fixture(scope="module", params=["false", MADE], ids=["missing", "made by the broker"])
+@pytest.fixture(scope="module", params=["false", AUTO], ids=["missing", "made by the broker"])
 def auto(request: pytest.FixtureRequest) -> str:
     """Whether the broker creates missing topics automatically."""
     return str(request.param)
@@ -54,8 +60,8 @@ def own(auto: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 def world(own: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """One livejoin for all tests; its first build is by batch, so it has a bootstrap topic."""
     spark = {"batch_s": 5, "conf": COLD, "history_records": 50}
-    with run_world(own, tmp_path_factory.mktemp("a18"), NAME, seed=SEED, spark=spark) as made:
-        yield made
+    with run_world(own, tmp_path_factory.mktemp("a18"), NAME, seed=SEED, spark=spark) as started:
+        yield started
 
 
 def _changelog(world: World) -> str:
@@ -66,9 +72,12 @@ def _feed(world: World) -> str:
     return NAMES.bootstrap(world.status()["generation"])
 
 
-Named = Callable[[World], str]
-OF_A_GENERATION: dict[str, Named] = {"changelog": _changelog, "feed": _feed}
-OF_LIVEJOIN: dict[str, Named] = {"ledger": lambda _: NAMES.ledger, "leader": lambda _: NAMES.leader}
+TopicOf = Callable[[World], str]
+OF_A_GENERATION: dict[str, TopicOf] = {"changelog": _changelog, "feed": _feed}
+OF_LIVEJOIN: dict[str, TopicOf] = {
+    "ledger": lambda _: NAMES.ledger,
+    "leader": lambda _: NAMES.leader,
+}
 
 
 def _settled(world: World) -> int:
@@ -92,10 +101,10 @@ def _start(world: World) -> None:
     until(lambda: "] leading " in world.live.log.read_text()[before:], "it leads")
 
 
-def _expect_said(world: World, words: str) -> str:
+def _expect_logged(world: World, words: str) -> str:
     """Wait for a match in the log that viewers see."""
 
-    def said() -> re.Match[str] | None:
+    def find_line() -> re.Match[str] | None:
         try:
             lines = [row["msg"] for row in world.live.table("orchestrator_logs").values()]
         except AssertionError:
@@ -103,8 +112,8 @@ def _expect_said(world: World, words: str) -> str:
         return next((found for line in lines if (found := re.search(words, line))), None)
 
     began = time.monotonic()
-    found: re.Match[str] = until(said, words, SAID_S)
-    _said_after(time.monotonic() - began)
+    found: re.Match[str] = until(find_line, words, REPORTED_S)
+    _note_delay(time.monotonic() - began)
     return found[0]
 
 
@@ -112,29 +121,29 @@ def _expect_status(world: World, words: str) -> str:
     """Wait for a match in the status."""
     began = time.monotonic()
     found: re.Match[str] = until(
-        lambda: re.search(words, world.status()["message"] or ""), words, SAID_S
+        lambda: re.search(words, world.status()["message"] or ""), words, REPORTED_S
     )
-    _said_after(time.monotonic() - began)
+    _note_delay(time.monotonic() - began)
     return found[0]
 
 
-def _said_after(seconds: float) -> None:
+def _note_delay(seconds: float) -> None:
     figures.now().note(f"named after {seconds:.1f} s")
 
 
-def _expect_why(world: World, number: int, what: str, said: set[str]) -> None:
+def _expect_abandoned(world: World, number: int, what: str, reasons: set[str]) -> None:
     """Check that the generation is abandoned for its topic, for exactly one of these reasons."""
-    line = _expect_said(world, f"generation {number} cannot continue: its {what} [^;]*;")
-    why = line.partition(f"its {what} ")[2].rstrip(";")
-    assert why in said, line
-    figures.now().note(f"said: its {what} {why}")
+    line = _expect_logged(world, f"generation {number} cannot continue: its {what} [^;]*;")
+    reason = line.partition(f"its {what} ")[2].rstrip(";")
+    assert reason in reasons, line
+    figures.now().note(f"abandoned: its {what} {reason}")
 
 
-def _anew(world: World, number: int) -> Do:
+def _rebuilt(world: World, number: int) -> Do:
     """Wait for a new generation with an unused number."""
 
     def built(world: World) -> None:
-        until(lambda: (world.status()["generation"] or 0) > number, "it is built anew", ANEW_S)
+        until(lambda: (world.status()["generation"] or 0) > number, "it is rebuilt", REBUILT_S)
 
     return Do(built)
 
@@ -146,24 +155,26 @@ def test_a18_a_topic_of_what_is_live_is_deleted_while_running(
     number = _settled(world)
     _delete(world, OF_A_GENERATION[what](world))
     # the query writes to its changelog, so the broker may recreate it at once
-    _expect_why(world, number, what, {DELETED, AGAIN_MADE} if auto == MADE else {DELETED})
-    play(world, [_anew(world, number), *AGAIN])
+    _expect_abandoned(world, number, what, {DELETED, RECREATED} if auto == AUTO else {DELETED})
+    play(world, [_rebuilt(world, number), *RECOVERED])
 
 
-@pytest.mark.parametrize("said", [DELETED, AGAIN_MADE])
+@pytest.mark.parametrize("state_at_restart", [DELETED, RECREATED])
 @pytest.mark.parametrize("what", OF_A_GENERATION)
 def test_a18_a_topic_of_what_is_live_is_deleted_while_down(
-    what: str, said: str, world: World, auto: str
+    what: str, state_at_restart: str, world: World, auto: str
 ) -> None:
     number = _settled(world)
     topic = OF_A_GENERATION[what](world)
     world.live.stop()
     _delete(world, topic)
-    if said == AGAIN_MADE:  # by another client
+    if state_at_restart == RECREATED:  # by another client
         world.kafka.create_topic(topic)
     _start(world)
-    _expect_why(world, number, what, {said, AGAIN_MADE} if auto == MADE else {said})
-    play(world, [_anew(world, number), *AGAIN])
+    _expect_abandoned(
+        world, number, what, {state_at_restart, RECREATED} if auto == AUTO else {state_at_restart}
+    )
+    play(world, [_rebuilt(world, number), *RECOVERED])
 
 
 @pytest.mark.parametrize("what", OF_LIVEJOIN)
@@ -176,13 +187,13 @@ def test_a18_a_topic_of_livejoin_is_deleted_while_running(
     heartbeat = Send({"joinType": "left"})  # something to write
     heartbeat.do(world)
     found = _expect_status(world, f"{re.escape(topic)} {DELETED}( and recreated)?")
-    assert auto == MADE or found == f"{topic} {DELETED}", found
+    assert auto == AUTO or found == f"{topic} {DELETED}", found
     if what == "ledger":
-        play(world, [_anew(world, number), *AGAIN])
+        play(world, [_rebuilt(world, number), *RECOVERED])
     else:
-        until(lambda: NAMES.leader in world.kafka.topics(), "it is made again")
-        play(world, [WaitOutcome("live"), *AGAIN])
-    until(lambda: not world.status()["stale"], "somebody leads")
+        until(lambda: NAMES.leader in world.kafka.topics(), "the topic is recreated")
+        play(world, [WaitOutcome("live"), *RECOVERED])
+    until(lambda: not world.status()["stale"], "there is a leader")
 
 
 def test_a18_the_ledger_is_deleted_while_down(world: World) -> None:
@@ -191,8 +202,10 @@ def test_a18_the_ledger_is_deleted_while_down(world: World) -> None:
     _delete(world, NAMES.ledger)
     _start(world)
     # nothing proves that there was a ledger, but leftover topics and checkpoints are reported
-    _expect_said(world, f"generations up to {number} have left topics or checkpoints, .*: removed")
-    play(world, [_anew(world, number), *AGAIN])
+    _expect_logged(
+        world, f"generations up to {number} have left topics or checkpoints, .*: removed"
+    )
+    play(world, [_rebuilt(world, number), *RECOVERED])
 
 
 def test_a18_the_leader_topic_is_deleted_while_down(world: World) -> None:
@@ -201,9 +214,9 @@ def test_a18_the_leader_topic_is_deleted_while_down(world: World) -> None:
     world.live.stop()
     _delete(world, NAMES.leader)
     _start(world)
-    play(world, AGAIN)
+    play(world, RECOVERED)
     assert NAMES.leader in world.kafka.topics()
-    assert world.status()["generation"] == number, "it was built anew"
+    assert world.status()["generation"] == number, "it was rebuilt"
 
 
 def test_a18_another_choice_over_what_a_lost_ledger_left(own: Kafka, tmp_path: Path) -> None:
@@ -236,5 +249,5 @@ def test_a18_a_changelog_that_was_complete_when_it_was_empty(own: Kafka, tmp_pat
         own.create_topic("a18c.changelog.2")
         world.fault(topics_made_again=1)
         world.live.start()
-        until(lambda: world.status()["generation"] == 3, "it is built anew", ANEW_S)
-        _expect_why(world, 2, "changelog", {AGAIN_MADE})
+        until(lambda: world.status()["generation"] == 3, "it is rebuilt", REBUILT_S)
+        _expect_abandoned(world, 2, "changelog", {RECREATED})

@@ -50,7 +50,7 @@ def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_
     with run_world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as world:
         dice = random.Random(SEED)
         play(world, [Traffic(per_second=250, user_count=20_000)])  # for each of the two pairs
-        pair, join, twice, took = "a", "left", 0, []
+        pair, join, repeated, took = "a", "left", 0, []
         for number in range(KILLS):
             if number % 2:
                 pair, join = "ab"[number // 2 % 2], ("inner", "left")[number // 4 % 2]
@@ -59,7 +59,7 @@ def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_
             generation, who = world.status()["generation"], dice.choice(["python", "jvm", "both"])
             play(world, [KillDash9(who)])
             began = time.monotonic()
-            until(lambda: _serves(world), f"kill {number} of {who}: it serves again", BACK_S)
+            until(lambda: _is_serving(world), f"kill {number} of {who}: it serves again", BACK_S)
             took.append(time.monotonic() - began)
             figures.now().recovered(took[-1])
             world.broken_at = None  # the following wait is for the swap
@@ -67,16 +67,18 @@ def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_
             play(
                 world, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)]
             )
-            twice += _written_twice(kafka, "a1", generation)
+            repeated += _written_twice(kafka, "a1", generation)
         play(world, [StopTraffic(), ExpectOracle(pair, join), ExpectNothingLeft()])
-        print(f"seed {SEED}: back after {sorted(round(s, 1) for s in took)} s; {twice} marks twice")
-        assert twice, "no record was written twice: the kills missed"
+        print(
+            f"seed {SEED}: back after {sorted(round(s, 1) for s in took)} s; {repeated} marks twice"
+        )
+        assert repeated, "no record was written twice: the kills missed"
         assert len([row for row in world.generations() if row["state"] == "live"]) == 1
-        left = [world.live.pid, *descendants(world.live.pid)]
-    until(lambda: not any(map(alive, left)), "no orphan process")
+        pids = [world.live.pid, *descendants(world.live.pid)]
+    until(lambda: not any(map(alive, pids)), "no orphan process")
 
 
-def _serves(world: World) -> bool:
+def _is_serving(world: World) -> bool:
     status = world.status()
     return status["generation"] is not None and status["state"] != ""
 
@@ -100,7 +102,7 @@ def _written_twice(kafka: Kafka, name: str, generation: int) -> int:
 
 
 @pytest.fixture
-def with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
+def world_with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
     """A livejoin with a Spark UI, which can kill jobs over HTTP."""
     port = free_port()
     conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
@@ -108,8 +110,8 @@ def with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
         yield world, f"http://127.0.0.1:{port}"
 
 
-def test_a4_a_query_killed_fifty_times(with_ui: tuple[World, str]) -> None:
-    one, ui = with_ui
+def test_a4_a_query_killed_fifty_times(world_with_ui: tuple[World, str]) -> None:
+    one, ui = world_with_ui
     play(one, [Traffic(per_second=50)])
     took = []
     for _ in range(50):
@@ -150,11 +152,11 @@ def test_a1_a_state_of_many_batches_comes_back_from_its_snapshots(
     kafka: Kafka, tmp_path: Path
 ) -> None:
     """Without snapshots, Spark would replay the changes of every batch since the first."""
-    often = {
+    frequent_snapshots = {
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
     }
-    spark = {"batch_s": 5, "conf": COLD | often}
+    spark = {"batch_s": 5, "conf": COLD | frequent_snapshots}
     with run_world(kafka, tmp_path, "a1s", seed=SEED, spark=spark) as world:
         play(world, [Traffic(per_second=50)])
         states = world.live.folder / "checkpoints" / "1"

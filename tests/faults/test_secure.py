@@ -85,7 +85,7 @@ logger.sasl.level = debug
 # --- # --- the documented rights
 
 
-def documented(
+def documented_rights(
     name: str, users: str, accounts: str, control: str = "", of: str = "livejoin"
 ) -> list[AclBinding]:
     """Return the rights of the page for another name and other inputs, one operation each."""
@@ -115,12 +115,12 @@ def documented(
     return found
 
 
-def allow(guarded: SecureBroker, rights: list[AclBinding]) -> None:
+def grant(guarded: SecureBroker, rights: list[AclBinding]) -> None:
     for done in guarded.open.admin.create_acls(rights).values():
         done.result(10)
 
 
-def take(guarded: SecureBroker, right: AclBinding) -> None:
+def revoke_right(guarded: SecureBroker, right: AclBinding) -> None:
     one = AclBindingFilter(
         right.restype, right.name, right.resource_pattern_type, right.principal, right.host,
         right.operation, right.permission_type,
@@ -135,7 +135,7 @@ def test_d4_a_swap_with_the_documented_rights_over(
 ) -> None:
     name = f"d4-{way.lower()}"
     for pair in ("a", "b"):
-        allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
+        grant(guarded, documented_rights(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
     with run_world(guarded.kafka_for(way), tmp_path, name, spark={"conf": COLD}) as world:
         play(world, [
             Produce("b", 50), request_pair(name, "b", joinType="inner"), WaitOutcome("live"),
@@ -149,9 +149,9 @@ def test_d4_a_swap_with_the_documented_rights_over(
 def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
     guarded: SecureBroker, identities: tuple[Authority, Provider], tmp_path: Path
 ) -> None:
-    name, (_, one_provider) = "d4", identities
+    name, (_, identity_provider) = "d4", identities
     for pair in ("a", "b"):
-        allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
+        grant(guarded, documented_rights(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
     kafka = guarded.kafka_for("OAUTHBEARER", debug="broker,security")
     with run_world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as world:
         play(world, [Traffic(10)])
@@ -163,20 +163,20 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
         print(f"re-authentications in {REAUTHENTICATED_S} s: librdkafka {rdkafka}, JVM {java}")
         assert rdkafka >= 2
         assert java >= 2
-        assert stale == 0, "there was a gap although the provider was up"
-        one_provider.stop()
+        assert stale == 0, "stale although the provider was up"
+        identity_provider.stop()
         stopped = time.monotonic()
-        said = until(lambda: refusal(world), "a named status", LIFE_S * 2 + 15)
-        print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {said}")
+        refusal_text = until(lambda: refusal(world), "the status has the reason", LIFE_S * 2 + 15)
+        print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {refusal_text}")
         world.watcher.replaying = True
         time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # the length of the outage
         assert world.live.table("final_ui"), "the last rows stay"
         assert refusal(world)
-        one_provider.rotate()
-        one_provider.start()
+        identity_provider.rotate()
+        identity_provider.start()
         began = time.monotonic()
-        missed = world.producers["a"].count
-        until(lambda: has_read(world, missed), "what was missed is read", 60)
+        count = world.producers["a"].count
+        until(lambda: has_read(world, count), "the missed records are read", 60)
         print(f"recovered {time.monotonic() - began:.0f} s after the provider came back")
         play(world, [
             WaitState("live"), StopTraffic(), ExpectOracle("a"), request_pair(name, "b"),
@@ -188,13 +188,13 @@ def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
 def test_d4_the_providers_key_changes(
     guarded: SecureBroker, identities: tuple[Authority, Provider]
 ) -> None:
-    _, one_provider = identities
-    before = one_provider.keys()
+    _, identity_provider = identities
+    before = identity_provider.keys()
     guarded.kafka_for("OAUTHBEARER").topics()
-    one_provider.stop()
-    one_provider.rotate()
-    one_provider.start()
-    assert one_provider.keys() != before
+    identity_provider.stop()
+    identity_provider.rotate()
+    identity_provider.start()
+    assert identity_provider.keys() != before
 
     def logged_in() -> bool:
         with contextlib.suppress(KafkaUnavailable):
@@ -202,7 +202,7 @@ def test_d4_the_providers_key_changes(
             return True
         return False
 
-    until(logged_in, "one with a token of the new key is let in", 60)
+    until(logged_in, "a login with a token of the new key", 60)
 
 
 def logins_logged(folder: Path) -> dict[str, str]:
@@ -215,16 +215,20 @@ def logins_logged(folder: Path) -> dict[str, str]:
 
 def reauthenticated(world: World) -> tuple[int, int]:
     """Return the number of re-authentications on open connections, of librdkafka and of the JVM."""
-    ours = world.live.log.read_text(errors="replace")
+    livejoin_log = world.live.log.read_text(errors="replace")
     spark = (world.live.folder / "checkpoints/spark.log").read_text(errors="replace")
-    return ours.count("REAUTH -> "), len(re.findall(r"Finished re-?authentication with", spark))
+    return livejoin_log.count("REAUTH -> "), len(
+        re.findall(r"Finished re-?authentication with", spark)
+    )
 
 
 def refusal(world: World) -> str:
     """Return the message of the status about a failed login, or nothing."""
     status = world.status()
-    said = f"{status['message']} {status['stale']}"
-    return said if re.search(r"TLS handshake or login|uthenticat|token", said) else ""
+    refusal_text = f"{status['message']} {status['stale']}"
+    return (
+        refusal_text if re.search(r"TLS handshake or login|uthenticat|token", refusal_text) else ""
+    )
 
 
 def has_read(world: World, count: int) -> bool:
@@ -270,27 +274,32 @@ MISSING = (
 )
 
 
-def names(name: str) -> dict[str, str]:
+def resource_names(name: str) -> dict[str, str]:
     """Return the resources of the rights. Names of inputs do not begin with livejoin's name."""
     inputs = {f"in.{one}": f"in-{name}.{one}" for one in ("users", "accounts", "control")}
     return inputs | {"own": f"{name}.", "group": f"{name}.", "id": f"{name}.leader"}
 
 
-def started(guarded: SecureBroker, folder: Path, name: str) -> Running:
+def prepared_livejoin(guarded: SecureBroker, folder: Path, name: str) -> Running:
     """Return a livejoin with a few records in its inputs and the documented rights."""
-    about = names(name)
+    resources = resource_names(name)
     producer = guarded.open.producer()
     for source in ("users", "accounts"):
-        guarded.open.create_topic(about[f"in.{source}"])
-        producer.produce(about[f"in.{source}"], b'{"userId": "a"}')
+        guarded.open.create_topic(resources[f"in.{source}"])
+        producer.produce(resources[f"in.{source}"], b'{"userId": "a"}')
     assert producer.flush(20) == 0
-    allow(guarded, documented(name, about["in.users"], about["in.accounts"], about["in.control"]))
-    topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
+    grant(
+        guarded,
+        documented_rights(
+            name, resources["in.users"], resources["in.accounts"], resources["in.control"]
+        ),
+    )
+    topics = {source: resources[f"in.{source}"] for source in ("users", "accounts", "control")}
     return Running(guarded.kafka_for("PLAIN"), folder, name=name, topics=topics, standby_s=0)
 
 
 def test_d7_the_documented_rights_are_enough(guarded: SecureBroker, tmp_path: Path) -> None:
-    one = started(guarded, tmp_path, "d7")
+    one = prepared_livejoin(guarded, tmp_path, "d7")
     one.start()
     try:
         one.wait_live()
@@ -305,70 +314,77 @@ def test_d7_the_documented_rights_are_enough(guarded: SecureBroker, tmp_path: Pa
 
 
 def test_d7_a_further_server_needs_less(guarded: SecureBroker, tmp_path: Path) -> None:
-    one, about = started(guarded, tmp_path / "run", "d7-serve"), names("d7-serve")
+    one, resources = (
+        prepared_livejoin(guarded, tmp_path / "run", "d7-serve"),
+        resource_names("d7-serve"),
+    )
     one.start()
     try:
         one.wait_live()
     finally:
         assert one.stop() == 0
-    inputs = (about["in.users"], about["in.accounts"], about["in.control"])
-    for right in documented("d7-serve", *inputs):
-        take(guarded, right)
-    allow(guarded, documented("d7-serve", *inputs, of="livejoin-serve"))
-    topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
+    inputs = (resources["in.users"], resources["in.accounts"], resources["in.control"])
+    for right in documented_rights("d7-serve", *inputs):
+        revoke_right(guarded, right)
+    grant(guarded, documented_rights("d7-serve", *inputs, of="livejoin-serve"))
+    topics = {source: resources[f"in.{source}"] for source in ("users", "accounts", "control")}
     way, folder = guarded.kafka_for("PLAIN"), tmp_path / "serve"
     with running(way, folder, command="serve", name="d7-serve", topics=topics) as server:
         server.wait_live()
         assert len(server.table("final_ui")) == 1
-        told_to = (about["in.control"], "d7-serve.audit", "d7-serve.access")
-        before = [written(guarded, topic) for topic in told_to]
-        asked(server)
-        for topic, then in zip(told_to, before, strict=True):
-            until(lambda: written(guarded, topic) > then, f"it is written to {topic}")  # noqa: B023
+        written_topics = (resources["in.control"], "d7-serve.audit", "d7-serve.access")
+        before = [record_count(guarded, topic) for topic in written_topics]
+        request_join(server)
+        for topic, count_before in zip(written_topics, before, strict=True):
+            until(lambda: record_count(guarded, topic) > count_before, f"it is written to {topic}")  # noqa: B023
         assert "lost" not in server.log.read_text()
 
 
-def written(guarded: SecureBroker, topic: str) -> int:
+def record_count(guarded: SecureBroker, topic: str) -> int:
     """Return the number of records in a topic."""
     found = guarded.open.offsets(guarded.open.describe([topic]).values(), OffsetSpec.latest())
     return sum(found[topic].values())
 
 
 def test_d7_every_documented_right_has_its_case(guarded: SecureBroker) -> None:
-    about = names("d7")
-    rights = documented("d7", about["in.users"], about["in.accounts"], about["in.control"])
-    cases = {(missing.kind, about[missing.resource], missing.what) for missing in MISSING}
+    resources = resource_names("d7")
+    rights = documented_rights(
+        "d7", resources["in.users"], resources["in.accounts"], resources["in.control"]
+    )
+    cases = {(missing.kind, resources[missing.resource], missing.what) for missing in MISSING}
     assert cases == {(right.restype, right.name, right.operation) for right in rights}
 
 
 @pytest.mark.parametrize("missing", MISSING, ids=lambda m: f"{m.operation}-{m.resource}".lower())
 def test_d7_without(missing: Missing, guarded: SecureBroker, tmp_path: Path) -> None:
     name = f"d7-{missing.operation}-{missing.resource.replace('.', '-')}".lower()
-    one, about = started(guarded, tmp_path, name), names(name)
-    rights = documented(name, about["in.users"], about["in.accounts"], about["in.control"])
-    wanted = (missing.kind, about[missing.resource], missing.what)
+    one, resources = prepared_livejoin(guarded, tmp_path, name), resource_names(name)
+    rights = documented_rights(
+        name, resources["in.users"], resources["in.accounts"], resources["in.control"]
+    )
+    wanted = (missing.kind, resources[missing.resource], missing.what)
     found = [right for right in rights if (right.restype, right.name, right.operation) == wanted]
-    take(guarded, found[0])
+    revoke_right(guarded, found[0])
     words = missing.words
-    for key, value in about.items():
+    for key, value in resources.items():
         words = words.replace(f"{{{key}}}", value)
     one.start()
     try:
         if missing.operation == "DELETE":  # it shows once there is something to delete
             one.wait_live()
         if missing.swap:
-            until(lambda: "listening to" in told(one), "it listens")
-            asked(one)
-        until(lambda: words in told(one), f"{words!r} is told", 60)
+            until(lambda: "listening to" in log_and_status(one), "it listens")
+            request_join(one)
+        until(lambda: words in log_and_status(one), f"{words!r} is reported", 60)
         # livejoin continues by itself after the right is granted
-        allow(guarded, [found[0]])
-        until(lambda: words not in status(one), "it is told no more", 60)
+        grant(guarded, [found[0]])
+        until(lambda: words not in status(one), "it is no longer reported", 60)
     finally:
-        print(told(one)[-1500:])
-        assert one.stop() == 0, "it hangs"
+        print(log_and_status(one)[-1500:])
+        assert one.stop() == 0, "it did not stop"
 
 
-def asked(livejoin: Running) -> None:
+def request_join(livejoin: Running) -> None:
     """Request another join; the error in the response is appended to the log."""
     json_type = {"content-type": "application/json"}
     request = urllib.request.Request(
@@ -381,7 +397,7 @@ def asked(livejoin: Running) -> None:
             log.write(error.read())
 
 
-def told(livejoin: Running) -> str:
+def log_and_status(livejoin: Running) -> str:
     """The log and the status."""
     return livejoin.log.read_text() + status(livejoin)
 

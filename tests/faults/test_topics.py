@@ -124,8 +124,8 @@ def test_a8_a_changelog_that_may_not_be_read(guarded: Kafka, tmp_path: Path) -> 
     with run_world(guarded, tmp_path, "a8c") as world:
         play(world, [ExpectOracle("a")])
         deny(guarded, "a8c.changelog.1")
-        said = 'not authorized to read topic "a8c.changelog.1"'
-        until(lambda: said in (world.status()["stale"] or ""), "it is named", 15)
+        message = 'not authorized to read topic "a8c.changelog.1"'
+        until(lambda: message in (world.status()["stale"] or ""), "the reason is reported", 15)
         assert world.live.table("users_ui"), "the last rows stay"
         allow(guarded, "a8c.changelog.1")
         play(world, [Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
@@ -139,7 +139,7 @@ def test_a8_a_changelog_that_is_deleted(guarded: Kafka, tmp_path: Path) -> None:
         world.watcher.replaying = True
         guarded.delete(["a8d.changelog.1"])
         figures.now().landed(topics_deleted=1)
-        until(lambda: world.status()["generation"] == 2, "it is built anew", 60)
+        until(lambda: world.status()["generation"] == 2, "it is rebuilt", 60)
         assert (
             "generation 1 cannot continue: its changelog was deleted" in world.live.log.read_text()
         )
@@ -151,14 +151,14 @@ def test_a8_a_transactional_id_that_may_not_be_used_any_more(
 ) -> None:
     with run_world(guarded, tmp_path, "a8e") as world:
         play(world, [ExpectOracle("a")])
-        mine = "a8e.leader", AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
-        deny(guarded, *mine)
+        transactional_id = "a8e.leader", AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID
+        deny(guarded, *transactional_id)
         heartbeat = Send({"joinType": "left"})  # something to write
         play(world, [heartbeat, WaitState("waiting", "the transactional id a8e.leader")])
         assert world.live.exit_code is None
         assert world.live.table("final_ui"), "the last rows stay"
         world.watcher.replaying = True
-        allow(guarded, mine[0], mine[2])
+        allow(guarded, transactional_id[0], transactional_id[2])
         play(world, [WaitState("live"), Produce("a", 50), ExpectOracle("a"), ExpectLive("a")])
 
 
@@ -171,9 +171,9 @@ def test_a5_a_fault_that_never_goes_away(guarded: Kafka, tmp_path: Path) -> None
         assert world.live.log.read_text().count("restarting: generation 1 died") >= 5
         assert world.status()["stale"], "the rows are not marked stale"
         assert world.live.table("final_ui") == before
-        busy = _busy(world)
-        figures.now().note(f"idle after giving up: {busy:.2f} cores")
-        assert busy < 0.5
+        cores = _busy_cores(world)
+        figures.now().note(f"idle after giving up: {cores:.2f} cores")
+        assert cores < 0.5
         world.watcher.replaying = True
         allow(guarded, "a5.changelog.1")
         play(
@@ -196,7 +196,7 @@ def test_a5_a_refused_write_that_nothing_follows(guarded: Kafka, tmp_path: Path)
         assert not world.status()["stale"]
 
 
-def _busy(world: World, over_s: float = 10) -> float:
+def _busy_cores(world: World, over_s: float = 10) -> float:
     """Return the number of cores in use by livejoin and its JVM."""
     pids = [world.live.pid, *descendants(world.live.pid)]
     before = sum(map(_cpu_s, pids))

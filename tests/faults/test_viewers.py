@@ -35,10 +35,10 @@ from tables.many_viewers import expect_bounded
 
 LIMIT_S = 120
 ROWS = 100_000
-MANY = 1_000_000
+MANY_ROWS = 1_000_000
 WIDE = "changed " + 4000 * "x"  # large rows, so that few fit into the buffers of a slow viewer
 GRAIN_S = 0.02  # two frames; below that, differences do not count
-Told = tuple[int, str]  # of a table: rows and hash
+TableSum = tuple[int, str]  # of a table: rows and hash
 
 
 def p99(samples: list[float]) -> float:
@@ -53,19 +53,19 @@ def threads(server: Running) -> int:
     return len(list(Path(f"/proc/{server.pid}/task").iterdir()))
 
 
-def expect_written(case: Figures, tables: dict[str, list[Told]], texts: dict[int, str]) -> None:
+def expect_written(case: Figures, tables: dict[str, list[TableSum]], texts: dict[int, str]) -> None:
     """Check that all viewers of a table hold the rows that were written, with these texts."""
-    for table, told in tables.items():
+    for table, sums in tables.items():
         written = [row(table, number, text) for number, text in texts.items()]
         rows = [{**one.row, "_id": one.id, "_ts": one.ts} for one in written if one.row]
         batches = pa.Table.from_pylist(rows, schema(table)).to_batches()
         total = sum(row_hash.sum_hashes(row_hash.hash_rows(batch)) for batch in batches)
-        wrong = [one for one in told if one != (len(rows), row_hash.to_hex(total))]
+        wrong = [one for one in sums if one != (len(rows), row_hash.to_hex(total))]
         case.checked(
             len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong)
         )  # without _id
-        assert told
-        assert not wrong, f"{table}: {len(wrong)} of {len(told)} viewers hold {wrong[0]}"
+        assert sums
+        assert not wrong, f"{table}: {len(wrong)} of {len(sums)} viewers hold {wrong[0]}"
 
 
 def changed(rows: int, count: int, text: str = "changed") -> dict[int, str]:
@@ -78,9 +78,9 @@ async def send_changes(
 ) -> list[float]:
     """Change a thousand rows in turn at a steady rate; returns the time of each change."""
     sent = []
-    began = time.monotonic()
+    started = time.monotonic()
     for number in range(count):
-        await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
         sent.append(time.monotonic())
         # a higher version than any before
         leader.write(1, row("final_ui", row_from + number % 1000, text, leader.ends[1]))
@@ -88,7 +88,7 @@ async def send_changes(
     return sent
 
 
-async def watched(
+async def delays_of_changes(
     leader: FakeLeader,
     audience: Audience,
     count: int,
@@ -106,12 +106,12 @@ async def watched(
     return audience.delays_s(first, sent)
 
 
-class Checking:
+class CheckingViewer:
     """A viewer that records when each part of the changelog arrived, and checks its cells."""
 
     def __init__(self, cells: PartCache) -> None:
         self.checker = Checker(cells)
-        self.seen: list[tuple[int, float]] = []  # seq and time
+        self.arrivals: list[tuple[int, float]] = []  # seq and time
         self.cutovers: list[int] = []
         self.viewer: LightViewer
 
@@ -119,48 +119,50 @@ class Checking:
         self.viewer = await connect_viewer(server.port, tables, on_frame=self._take)
         await self.viewer.wait_until_at(1, 0, LIMIT_S)
 
-    def _take(self, told: dict[str, Any], parts: list[memoryview]) -> None:
-        self.seen.append((told["seq"], time.monotonic()))
-        self.checker.on_frame(told, parts)
-        if told["type"] == "cutover":
-            self.cutovers.append(told["generation"])
+    def _take(self, sums: dict[str, Any], parts: list[memoryview]) -> None:
+        self.arrivals.append((sums["seq"], time.monotonic()))
+        self.checker.on_frame(sums, parts)
+        if sums["type"] == "cutover":
+            self.cutovers.append(sums["generation"])
         if parts:  # all tables are of the generation of the frame
             notes = {held.snapshot.note for held in self.checker.tables.values()} - {None}
-            assert notes == {told["generation"]}
+            assert notes == {sums["generation"]}
 
-    async def beat(self, generation: int, seq: int) -> None:
+    async def wait_heartbeat(self, generation: int, seq: int) -> None:
         """Wait for a heartbeat at or after this position."""
         headers = self.viewer.headers
 
-        def told() -> bool:
+        def arrived() -> bool:
             return headers[-1]["type"] == "heartbeat" and self.viewer.is_at(generation, seq)
 
-        await self.viewer.wait_for(told, LIMIT_S)
+        await self.viewer.wait_for(arrived, LIMIT_S)
 
     @property
     def frames(self) -> int:
         """The number of frames received, each of which was checked."""
         return len(self.viewer.headers)
 
-    def told(self) -> dict[str, Told]:
+    def sums(self) -> dict[str, TableSum]:
         """Rows and hash of each table held."""
         return {table: (held.count, held.hash) for table, held in self.checker.tables.items()}
 
 
-def all_told(there: list[Checking]) -> dict[str, list[Told]]:
+def all_sums(connected: list[CheckingViewer]) -> dict[str, list[TableSum]]:
     """Rows and hashes of all viewers, by table."""
-    return {table: [one.told()[table] for one in there] for table in there[0].told()}
+    return {table: [one.sums()[table] for one in connected] for table in connected[0].sums()}
 
 
-async def joined(server: Running, count: int, tables: tuple[str, ...]) -> list[Checking]:
+async def connect_checking(
+    server: Running, count: int, tables: tuple[str, ...]
+) -> list[CheckingViewer]:
     """Connect viewers that check every cell, and wait for their snapshots."""
     cells = PartCache(_generation_of)
-    there: list[Checking] = []
+    connected: list[CheckingViewer] = []
     for start in range(0, count, 50):
-        some = [Checking(cells) for _ in range(min(50, count - start))]
+        some = [CheckingViewer(cells) for _ in range(min(50, count - start))]
         await asyncio.gather(*(one.join(server, tables) for one in some))
-        there += some
-    return there
+        connected += some
+    return connected
 
 
 def _generation_of(_table: str, rows: pa.Table) -> int | None:
@@ -182,37 +184,39 @@ def test_c3_a_thousand_viewers(
     with leader.server() as server:
         before = memory_kib(server.pid)
 
-        async def look() -> tuple[float, list[float], int, list[Checking]]:
-            began = time.monotonic()
-            there = await joined(server, 1000, ("final_ui",))
-            took_s = time.monotonic() - began
+        async def scenario() -> tuple[float, list[float], int, list[CheckingViewer]]:
+            started = time.monotonic()
+            connected = await connect_checking(server, 1000, ("final_ui",))
+            took_s = time.monotonic() - started
             first = leader.ends[1]
             sent = await send_changes(leader, 300, 10)
-            await asyncio.gather(*(one.beat(1, first + 300) for one in there))
+            await asyncio.gather(*(one.wait_heartbeat(1, first + 300) for one in connected))
             memory = memory_kib(server.pid, "VmHWM")
-            case.viewers_dropped(sum(one.viewer.lost for one in there))
-            await disconnect_all([one.viewer for one in there])
-            took = [age for one in there for age in ages(one.seen, first, sent)]
-            return took_s, took, memory, there
+            case.viewers_dropped(sum(one.viewer.lost for one in connected))
+            await disconnect_all([one.viewer for one in connected])
+            took = [age for one in connected for age in ages(one.arrivals, first, sent)]
+            return took_s, took, memory, connected
 
-        joined_s, took, memory, there = asyncio.run(look())
+        joined_s, took, memory, connected = asyncio.run(scenario())
     each = (memory - before) / 1000
-    case.landed(viewers=len(there), changes=300, frames=sum(one.frames for one in there)).note(
+    case.landed(
+        viewers=len(connected), changes=300, frames=sum(one.frames for one in connected)
+    ).note(
         f"{rows:,} rows: joined in {joined_s:.1f} s, p99 {p99(took) * 1000:.0f} ms,"
         f" {each:.0f} KiB each at most,"
-        f" {sum(one.checker.checked for one in there):,} heartbeats checked"
+        f" {sum(one.checker.checked for one in connected):,} heartbeats checked"
     )
     print(case.notes[-1])
-    expect_written(case, all_told(there), changed(rows, 300))
+    expect_written(case, all_sums(connected), changed(rows, 300))
     assert joined_s < join_s
     assert p99(took) < 1
     assert each <= 200
 
 
-def ages(seen: list[tuple[int, float]], first: int, sent: list[float]) -> list[float]:
+def ages(arrivals: list[tuple[int, float]], first: int, sent: list[float]) -> list[float]:
     """Return the seconds from sending each change to its arrival at a viewer."""
     took, known = [], first
-    for seq, at in seen:
+    for seq, at in arrivals:
         took += [at - sent[offset - first] for offset in range(known, seq)]
         known = max(known, seq)
     assert len(took) == len(sent)
@@ -227,58 +231,63 @@ def test_c4_slow_and_stopped_viewers_delay_nobody(
     count, rate = 1500, 50.0
     with leader.server() as server:
 
-        async def look() -> tuple[list[float], list[float], int, int]:
+        async def scenario() -> tuple[list[float], list[float], int, int]:
             audience = Audience(server)
             await audience.join(130, ("final_ui",))
-            alone = await watched(leader, audience, count, rate, text=WIDE)
-            slow = [await _open(server) for _ in range(70)]  # 20 of them stop reading
+            alone = await delays_of_changes(leader, audience, count, rate, text=WIDE)
+            slow = [await _open_small_buffer(server) for _ in range(70)]  # 20 of them stop reading
             # joining is not measured
-            taken = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
-            over, before = asyncio.Event(), memory_kib(server.pid)
+            frames_by_viewer = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
+            stop, before = asyncio.Event(), memory_kib(server.pid)
             reading = [
-                asyncio.create_task(_slowly(one, frames, over))
-                for one, frames in zip(slow[:50], taken[:50], strict=True)
+                asyncio.create_task(_read_slowly(one, frames, stop))
+                for one, frames in zip(slow[:50], frames_by_viewer[:50], strict=True)
             ]
-            start_second = await watched(leader, audience, count, rate, text=WIDE)
+            with_others = await delays_of_changes(leader, audience, count, rate, text=WIDE)
             after = memory_kib(server.pid)
-            over.set()
+            stop.set()
             await audience.leave()
             await asyncio.gather(*reading)
             end = leader.ends[1]
-            await asyncio.gather(*(_finish(*it, end) for it in zip(slow, taken, strict=True)))
+            await asyncio.gather(
+                *(_read_to_end(*it, end) for it in zip(slow, frames_by_viewer, strict=True))
+            )
             await asyncio.gather(*(one.close() for one in slow))
-            received.extend(taken)
-            return alone, start_second, before, after
+            received.extend(frames_by_viewer)
+            return alone, with_others, before, after
 
         received: list[list[bytes]] = []
-        alone, start_second, before, after = asyncio.run(look())
+        alone, with_others, before, after = asyncio.run(scenario())
     resumed = [sum("resumed" in header(frame) for frame in frames) for frames in received]
-    taken = [len(frames) for frames in received]
-    case.landed(viewers=200, slow=50, stopped=20, changes=2 * count, frames=sum(taken)).note(
-        f"p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(start_second) * 1000:.1f} ms;"
-        f" memory {before:,} to {after:,} KiB; a slow one took {min(taken)} to {max(taken)} frames,"
-        f" and was told {min(resumed)} to {max(resumed)} times what it had missed"
+    frames_by_viewer = [len(frames) for frames in received]
+    case.landed(
+        viewers=200, slow=50, stopped=20, changes=2 * count, frames=sum(frames_by_viewer)
+    ).note(
+        f"p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(with_others) * 1000:.1f} ms;"
+        f" memory {before:,} to {after:,} KiB; a slow one took {min(frames_by_viewer)}"
+        f" to {max(frames_by_viewer)} frames, and got {min(resumed)}"
+        f" to {max(resumed)} times only what it had missed"
     )
     print(case.notes[-1])
-    assert min(resumed) >= 1, "somebody was not slow: it has missed nothing"
+    assert min(resumed) >= 1, "a viewer was not slow: it missed nothing"
     expect_written(
-        case, {"final_ui": [_held(frames) for frames in received]}, changed(ROWS, count, WIDE)
+        case, {"final_ui": [_sum_of(frames) for frames in received]}, changed(ROWS, count, WIDE)
     )
     assert (
-        p99(start_second) < 1.2 * p99(alone) + 0.005
+        p99(with_others) < 1.2 * p99(alone) + 0.005
     )  # below the time of one frame, differences do not count
     assert after - before < 70 * 2048
 
 
-async def _open(server: Running) -> ClientConnection:
+async def _open_small_buffer(server: Running) -> ClientConnection:
     """A viewer with small socket buffers."""
-    narrow = sockets.socket()
-    narrow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
-    narrow.connect(("127.0.0.1", server.port))
-    narrow.setblocking(False)  # noqa: FBT003 - the standard library's
+    raw_socket = sockets.socket()
+    raw_socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
+    raw_socket.connect(("127.0.0.1", server.port))
+    raw_socket.setblocking(False)  # noqa: FBT003 - the standard library's
     one = await connect(
         server.url.replace("http", "ws") + "api/v1/live",
-        sock=narrow,
+        sock=raw_socket,
         subprotocols=[SUBPROTOCOL],
         max_size=None,
         max_queue=1,
@@ -295,24 +304,24 @@ async def _frame(one: ClientConnection) -> bytes:
     return frame
 
 
-async def _slowly(one: ClientConnection, frames: list[bytes], over: asyncio.Event) -> None:
+async def _read_slowly(one: ClientConnection, frames: list[bytes], stop: asyncio.Event) -> None:
     """Read a frame now and then; they are checked later, so that only the server works now."""
-    while not over.is_set():
+    while not stop.is_set():
         await asyncio.sleep(0.5)
         frames.append(await _frame(one))
 
 
-async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
+async def _read_to_end(one: ClientConnection, frames: list[bytes], end: int) -> None:
     """Read at full speed up to a heartbeat after the last change."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             frames.append(await _frame(one))
-            told = header(frames[-1])
-            if told["type"] == "heartbeat" and told["seq"] >= end:
+            sums = header(frames[-1])
+            if sums["type"] == "heartbeat" and sums["seq"] >= end:
                 return
 
 
-def _held(frames: list[bytes]) -> Told:
+def _sum_of(frames: list[bytes]) -> TableSum:
     """Return the rows and hash of a client with these frames; every heartbeat matched them."""
     session = ClientSession("final_ui")
     session.connected()
@@ -329,57 +338,57 @@ def test_c4_readers_of_a_million_rows_delay_no_viewer(
 ) -> None:
     """Ten readers of whole tables as JSON, Arrow and CSV, and of sorted and filtered rows."""
     leader = FakeLeader(kafka, tmp_path, "c4-readers")
-    leader.set_live(leader.write_generation(1, MANY, ("final_ui",)))
+    leader.set_live(leader.write_generation(1, MANY_ROWS, ("final_ui",)))
     count, rate = 3000, 100.0
     # idle priority: on a separate machine, readers would not use this CPU
     idle = ("chrt", "--idle", "0")
     with leader.server(viewer_rows=5000) as server:
 
-        async def look() -> tuple[list[float], list[float], list[polling.Response]]:
+        async def scenario() -> tuple[list[float], list[float], list[polling.Response]]:
             audience = Audience(server)
             await audience.join(10, ("final_ui",))
             # viewers have the newest rows
-            newest = {"row_from": MANY - 1000}
-            alone = await watched(leader, audience, count, rate, **newest)
-            with polling.polling(server.port, "final_ui", MANY, idle) as answers:
-                start_second = await watched(leader, audience, count, rate, **newest)
+            newest = {"row_from": MANY_ROWS - 1000}
+            alone = await delays_of_changes(leader, audience, count, rate, **newest)
+            with polling.polling(server.port, "final_ui", MANY_ROWS, idle) as answers:
+                with_others = await delays_of_changes(leader, audience, count, rate, **newest)
 
                 def all_answered() -> bool:
                     return len({answer.reader for answer in answers}) == polling.READERS
 
                 # a slow response was processed during the changes
-                await asyncio.to_thread(until, all_answered, "everybody is answered", LIMIT_S)
+                await asyncio.to_thread(until, all_answered, "every reader has a response", LIMIT_S)
             await audience.leave()
-            return alone, start_second, answers
+            return alone, with_others, answers
 
-        alone, start_second, answers = asyncio.run(look())
+        alone, with_others, answers = asyncio.run(scenario())
     each = Counter(answer.reader for answer in answers)
     slowest = {
-        asked: max(answer.took_s for answer in answers if answer.query == asked)
-        for asked in polling.QUERIES
+        query: max(answer.took_s for answer in answers if answer.query == query)
+        for query in polling.QUERIES
     }
     case.landed(viewers=10, changes=2 * count, readers=len(each), answers=len(answers)).note(
-        f"p99 alone {p99(alone) * 1000:.1f} ms, beside {len(each)} readers of {MANY:,} rows"
-        f" {p99(start_second) * 1000:.1f} ms; {len(answers)} answers with"
+        f"p99 alone {p99(alone) * 1000:.1f} ms, beside {len(each)} readers of {MANY_ROWS:,} rows"
+        f" {p99(with_others) * 1000:.1f} ms; {len(answers)} answers with"
         f" {sum(answer.rows for answer in answers):,} rows; longest, s:"
-        f" {', '.join(f'{asked} {took_s:.1f}' for asked, took_s in slowest.items())}"
+        f" {', '.join(f'{query} {took_s:.1f}' for query, took_s in slowest.items())}"
     )
     print(case.notes[-1])
-    assert p99(start_second) <= 2 * max(p99(alone), GRAIN_S)
+    assert p99(with_others) <= 2 * max(p99(alone), GRAIN_S)
 
 
 def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
     leader = FakeLeader(kafka, tmp_path, "c5")
     leader.set_live(leader.write_generation(1, ROWS))
-    whole: list[Told] = []  # of viewers that received the whole frame
+    full_sums: list[TableSum] = []  # of viewers that received the whole frame
     with leader.server() as server:
 
         async def come_and_go(count: int) -> None:
             """Most disconnect abruptly in the middle of their first frame; a few read all of it."""
             cells = PartCache(_generation_of)
             for start in range(0, count, 50):
-                quick = Checking(cells)
-                stay = asyncio.create_task(quick.join(server, ("final_ui",)))
+                reader = CheckingViewer(cells)
+                stay = asyncio.create_task(reader.join(server, ("final_ui",)))
                 some = [
                     await connect_viewer(
                         server.port, ("final_ui",), small_buffer=True, stop_after=1 << 14
@@ -389,11 +398,11 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
                 await asyncio.gather(*(one.wait_paused(LIMIT_S) for one in some))
                 await disconnect_all(some)
                 await stay
-                await quick.beat(1, leader.ends[1])
-                whole.append(quick.told()["final_ui"])
-                case.landed(connections=1 + len(some), frames=quick.frames)
-                case.viewers_dropped(quick.viewer.lost)
-                await disconnect_all([quick.viewer])
+                await reader.wait_heartbeat(1, leader.ends[1])
+                full_sums.append(reader.sums()["final_ui"])
+                case.landed(connections=1 + len(some), frames=reader.frames)
+                case.viewers_dropped(reader.viewer.lost)
+                await disconnect_all([reader.viewer])
 
         def half_open(count: int) -> None:
             for _ in range(count):
@@ -418,7 +427,7 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
         f"memory grew by {grown:,} KiB of {memory:,}; {running} threads and {files} files before"
     )
     print(case.notes[-1])
-    expect_written(case, {"final_ui": whole}, changed(ROWS, 0))
+    expect_written(case, {"final_ui": full_sums}, changed(ROWS, 0))
     assert case.faults["connections"] == 10_000
     assert grown < 0.1 * memory
 
@@ -430,13 +439,13 @@ def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figu
     waits until all viewers have got them.
     """
     viewers, builds, moves = 200, 10, 5
-    close = (2, 3)  # these swaps of each generation are not waited for
+    quick_moves = (2, 3)  # these swaps of each generation are not waited for
     leader = FakeLeader(kafka, tmp_path, "c6")
     old = leader.write_generation(1, ROWS)
     leader.set_live(old)
     with leader.server() as server:
 
-        async def swap(there: list[Checking]) -> Generation:
+        async def swap(connected: list[CheckingViewer]) -> Generation:
             live = old
             for number in range(2, 2 + builds):
                 new = await asyncio.to_thread(leader.write_generation, number, ROWS)
@@ -447,40 +456,44 @@ def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figu
                     while server.request("api/v1/tables")["generation"] != live.number:
                         assert time.monotonic() < until_s
                         await asyncio.sleep(0.05)
-                    assert not any(one.viewer.lost for one in there)
-                    if move not in close:
-                        await asyncio.gather(*(arrived(one, live) for one in there))
+                    assert not any(one.viewer.lost for one in connected)
+                    if move not in quick_moves:
+                        await asyncio.gather(*(arrived(one, live) for one in connected))
             return live
 
-        async def arrived(one: Checking, live: Generation) -> None:
+        async def arrived(one: CheckingViewer, live: Generation) -> None:
             """Wait for a heartbeat of this generation, which checks the rows."""
 
-            def told() -> bool:
+            def heartbeat_arrived() -> bool:
                 last = one.viewer.headers[-1]
                 return (last["type"], last["generation"]) == ("heartbeat", live.number)
 
-            await one.viewer.wait_for(told, 4 * LIMIT_S)  # 4 GB for all viewers together
+            await one.viewer.wait_for(
+                heartbeat_arrived, 4 * LIMIT_S
+            )  # 4 GB for all viewers together
 
-        async def look() -> tuple[list[Checking], Generation]:
-            there = await joined(server, viewers, DATA)
-            last = await swap(there)
-            case.viewers_dropped(sum(one.viewer.lost for one in there))
-            await disconnect_all([one.viewer for one in there])
-            return there, last
+        async def scenario() -> tuple[list[CheckingViewer], Generation]:
+            connected = await connect_checking(server, viewers, DATA)
+            last = await swap(connected)
+            case.viewers_dropped(sum(one.viewer.lost for one in connected))
+            await disconnect_all([one.viewer for one in connected])
+            return connected, last
 
-        there, last = asyncio.run(look())
-    moved = [len(one.cutovers) for one in there]
-    checked = sum(one.checker.checked for one in there)
-    frames = sum(one.frames for one in there)
+        connected, last = asyncio.run(scenario())
+    moved = [len(one.cutovers) for one in connected]
+    checked = sum(one.checker.checked for one in connected)
+    frames = sum(one.frames for one in connected)
     case.landed(viewers=viewers, swaps=builds * moves, frames=frames).note(
         f"cutovers seen by each: {min(moved)} to {max(moved)}; {checked:,} heartbeats checked"
     )
     print(case.notes[-1])
-    for one in there:
+    for one in connected:
         assert one.cutovers[-1] == last.number  # it may miss some cutovers, but never the last one
-        assert len(one.cutovers) >= builds * (moves - len(close))
+        assert len(one.cutovers) >= builds * (moves - len(quick_moves))
         assert set(one.cutovers) >= set(range(2, 2 + builds)), "each generation was shown"
-    expect_written(case, all_told(there), dict.fromkeys(range(ROWS), f"generation {last.number}"))
+    expect_written(
+        case, all_sums(connected), dict.fromkeys(range(ROWS), f"generation {last.number}")
+    )
 
 
 def test_d3_a_hundred_thousand_fuzzed_frames(case: Figures) -> None:

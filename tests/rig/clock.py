@@ -25,6 +25,6 @@ class Clock:
 
     def set(self, ahead_s: float) -> None:
         """Step the clock of all running and future processes."""
-        start_second = self._file.with_suffix(".new")
-        start_second.write_text(str(ahead_s))
-        start_second.replace(self._file)
+        temporary_file = self._file.with_suffix(".new")
+        temporary_file.write_text(str(ahead_s))
+        temporary_file.replace(self._file)

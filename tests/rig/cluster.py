@@ -35,7 +35,7 @@ class Cluster:
         self.master = f"spark://127.0.0.1:{port}"
         self._page = f"http://127.0.0.1:{page}/"
         self._start("master", "master.Master", "--port", str(port), "--webui-port", str(page))
-        until(self._answers, "the master answers")
+        until(self._answers, "the master responds")
 
     def _start(self, name: str, what: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [_CLASS, f"{_PACKAGE}.{what}", "--host", "127.0.0.1"]

@@ -160,7 +160,7 @@ class LightViewer(asyncio.Protocol):
             while not condition():
                 if self.failed is not None:
                     raise self.failed
-                assert not self.lost, "the server has cut it off"
+                assert not self.lost, "the server has closed the connection"
                 self._changed.clear()
                 await self._changed.wait()
 

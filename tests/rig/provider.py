@@ -70,7 +70,7 @@ class Provider:
             },
             log=self.folder / "provider.log",
         )
-        until(self._answers, "the provider answers", 60)
+        until(self._answers, "the provider responds", 60)
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -40,8 +40,8 @@ def expect_one_order(numbers: list[int]) -> None:
     """Check that the line numbers, in log order, are those of one writer at a time."""
     twice = [number for number, count in Counter(numbers).items() if count > 1]
     assert not twice, f"lines {twice[:5]} were written more than once"
-    assert numbers == sorted(numbers), "two wrote in turns"
-    assert numbers, "nobody wrote a line"
+    assert numbers == sorted(numbers), "two writers in turns"
+    assert numbers, "no line was written"
 
 
 def changelog(world: World) -> str:
@@ -72,7 +72,7 @@ def write_late_record(world: World) -> ChangelogRecord:
         "final_ui", row_id, {"userId": "of another time"}, winner.ts - 1, (0, 0, 0)
     )
     write_late(world, older)
-    until(lambda: last_of(world, winner.key()) == winner, "the winner stands last again")
+    until(lambda: last_of(world, winner.key()) == winner, "the winner is last again")
     added = [
         r.value for r in records(world.kafka, changelog(world))[before:] if r.key == winner.key()
     ]

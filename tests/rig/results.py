@@ -45,9 +45,9 @@ def keep(case: str, test: str, result: Result) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX)  # other cases may be running in parallel
         stored = load()
         stored.setdefault(case, {})[test] = result
-        start_second = DATA.with_suffix(".new")  # in case of an interrupted write
-        start_second.write_text(_text(stored))
-        start_second.replace(DATA)
+        temporary_file = DATA.with_suffix(".new")  # in case of an interrupted write
+        temporary_file.write_text(_text(stored))
+        temporary_file.replace(DATA)
     finally:
         os.close(folder)
 

@@ -89,7 +89,7 @@ class Storm:
         """Check that all required reports came in time."""
         for what, at in self.to_report:
             left_s = max(1.0, at + SHOWN_S - time.monotonic())
-            until(partial(self._is_reported, at), f"{what} is shown", left_s)
+            until(partial(self._is_reported, at), f"{what} is reported", left_s)
             after = self.staleness.reported_after(at)
             assert after is not None
             assert after <= SHOWN_S, f"{what} was shown after {after:.1f} s"
@@ -102,7 +102,7 @@ class Storm:
     def expect_background_records(self) -> None:
         """Check that background records still arrive, so their thread is alive."""
         before = self.background_records
-        until(lambda: self.background_records > before, "records come", 30)
+        until(lambda: self.background_records > before, "records arrive", 30)
 
     @contextlib.contextmanager
     def paused_traffic(self) -> Iterator[None]:

@@ -104,7 +104,7 @@ class Rollback:
             pair, join = storm.choice
             Swap(pair, "inner" if join == "left" else "left").do(storm)
             storm.settle()
-        standby = until(lambda: self._standby(storm), "one stands by", SETTLED_S)
+        standby = until(lambda: self._standby(storm), "there is a standby", SETTLED_S)
         Send({"action": "rollback"}).do(storm.world)
         at = storm.world.offset
         until(lambda: self._outcome(storm, at) in ("live", "rejected"), "rolled back", SETTLED_S)
@@ -245,7 +245,9 @@ class AddViewers:
         added = min(self.count, MOST_VIEWERS - len(storm.viewers))
         for _ in range(added):
             storm.join(storm.world.live.url)
-        until(lambda: all(viewer.connects for viewer in storm.viewers), "they are let in", START_S)
+        until(
+            lambda: all(viewer.connects for viewer in storm.viewers), "they are connected", START_S
+        )
         storm.landed["viewers come"] += added
 
 

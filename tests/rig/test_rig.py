@@ -417,7 +417,7 @@ def test_results_are_stored_per_test(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "test_a1_y": "passed",
     }
     assert kept["test_a1_x"]["landed"] == {"kills": 1}
-    assert len(file.read_text().splitlines()) == 2 + 2 + 2, "one test, one line"
+    assert len(file.read_text().splitlines()) == 2 + 2 + 2, "one line per test"
     assert json.loads(file.read_text())
 
 
@@ -446,7 +446,7 @@ def test_a_viewer_disconnected_by_a_running_server_counts_as_dropped(
         _closing(1011) as url,
         Watcher(url, lambda *_: 0, lambda: process.pid) as one,
     ):
-        until(lambda: one.dropped, "it is noticed", 20)
+        until(lambda: one.dropped, "it is detected", 20)
     with _closing(1011) as url, Watcher(url, lambda *_: 0, lambda: process.pid) as one:
         until(lambda: len(one.closed) > 2, "the server is gone", 20)
     assert one.dropped == 0
@@ -459,7 +459,7 @@ def test_a_world_fails_if_its_viewer_is_dropped(monkeypatch: pytest.MonkeyPatch)
     with (
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
         _closing(1011) as url,
-        pytest.raises(AssertionError, match=r"let go of its viewer: .*1011"),
+        pytest.raises(AssertionError, match=r"disconnected its viewer: .*1011"),
         run_watcher(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
     ):
         until(lambda: one.closed, "the connection is lost", 20)
@@ -476,13 +476,13 @@ def test_a_frozen_server_does_not_count_as_dropping_its_viewers(
         _closing(1011, closing) as url,
         run_watcher(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
     ):
-        until(lambda: one.connects, "it is let in", 20)
+        until(lambda: one.connects, "it is connected", 20)
         process.send_signal(signal.SIGSTOP)
-        until(lambda: one._frozen, "it is noticed", 20)
+        until(lambda: one._frozen, "it is detected", 20)
         assert not one.closed
         process.send_signal(signal.SIGCONT)
         closing.set()
-        until(lambda: one.connects == 2, "the connection is lost, and it has come back", 20)
+        until(lambda: one.connects == 2, "the connection is lost and opened again", 20)
 
 
 @contextlib.contextmanager

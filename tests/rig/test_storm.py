@@ -35,7 +35,7 @@ def test_lines_of_two_writers_are_detected() -> None:
         expect_one_order([1, 2, 2, 3])
     with pytest.raises(AssertionError, match="in turns"):
         expect_one_order([1, 3, 2])
-    with pytest.raises(AssertionError, match="nobody"):
+    with pytest.raises(AssertionError, match="no line"):
         expect_one_order([])
 
 
@@ -73,14 +73,14 @@ def test_a_zombie_is_not_counted() -> None:
         assert resources(os.getpid()).processes == before.processes + 1
         one.kill()
         until(lambda: resources(os.getpid()).processes == before.processes, "it is not counted", 10)
-        assert one.returncode is None, "somebody waited for it"
+        assert one.returncode is None, "it was waited for"
 
 
 def test_staleness_records_when_a_fault_was_reported() -> None:
     status: dict[str, str | None] = {"state": "live", "stale": None}
     with Staleness(lambda: dict(status)) as staleness:
-        until(lambda: staleness.samples > 1, "it looks")
+        until(lambda: staleness.samples > 1, "it takes samples")
         assert staleness.reported_after(0) is None
         status["stale"] = "no orchestrator leads"
-        until(lambda: staleness.reported_after(0) is not None, "it is seen")
+        until(lambda: staleness.reported_after(0) is not None, "it is reported")
     assert staleness.reported_after(time.monotonic()) is None

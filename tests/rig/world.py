@@ -171,7 +171,7 @@ def run_watcher(watcher: Watcher) -> Iterator[Watcher]:
     finally:  # the first generation is no swap
         swaps = max(0, len(watcher.cutovers) - 1)
         figures.now().landed(swaps=swaps).viewers_dropped(watcher.dropped)
-    assert not watcher.dropped, f"a server that lived let go of its viewer: {watcher.closed}"
+    assert not watcher.dropped, f"a running server disconnected its viewer: {watcher.closed}"
 
 
 def start_second(world: World, folder: Path, command: str = "run") -> Running:
@@ -397,7 +397,7 @@ class ExpectNothingLeft:
     """Changelogs and checkpoints exist for exactly the existing generations (O7)."""
 
     def do(self, world: World) -> None:
-        until(lambda: not self._left(world), "what is retired is removed", 60)
+        until(lambda: not self._left(world), "retired generations are removed", 60)
 
     def _left(self, world: World) -> set[int]:
         states = ("live", "standby", "building")

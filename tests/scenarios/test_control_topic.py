@@ -26,7 +26,7 @@ NOTHING: dict[str, str] = {}
 
 
 @dataclass
-class Fold:
+class History:
     """A control history and its expected choice, by a second implementation of the rules."""
 
     topics: dict[str, dict[str, str]]
@@ -73,21 +73,21 @@ BAD = (
 IGNORED = (b'{"action": "rollback"}', b'{"action": "preview", "joinType": "inner"}')
 
 
-def history(dice: random.Random, topics: dict[str, dict[str, str]], count: int) -> Fold:
+def history(dice: random.Random, topics: dict[str, dict[str, str]], count: int) -> History:
     """Valid and invalid messages; early ones name missing topics, which are replaced later."""
-    build_tables = Fold(topics)
+    expected = History(topics)
     for number in range(count):
         kind = dice.random()
         if kind < 0.4:
-            build_tables.add(dice.choice(BAD), None)
+            expected.add(dice.choice(BAD), None)
         elif kind < 0.5:
-            build_tables.add(dice.choice(IGNORED), NOTHING)
+            expected.add(dice.choice(IGNORED), NOTHING)
         elif kind < 0.6 and number < count // 2:
             name = dice.choice(FIELDS[:2])
-            build_tables.add(json.dumps({name: "no-such-topic"}).encode(), {name: "no-such-topic"})
+            expected.add(json.dumps({name: "no-such-topic"}).encode(), {name: "no-such-topic"})
         else:
-            build_tables.good(dice, tuple(dice.sample(FIELDS, dice.randint(1, 3))))
-    return build_tables
+            expected.good(dice, tuple(dice.sample(FIELDS, dice.randint(1, 3))))
+    return expected
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
@@ -117,37 +117,37 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
         producers[pair].flush()
     topics = {f"{source}Topic": {pair: f"filled.{source}.{pair}" for pair in PAIRS}
               for source in sources}  # fmt: skip
-    build_tables = history(random.Random(SEED), topics, HISTORY)
-    assert set(build_tables.choice) == set(FIELDS)
-    assert "no-such-topic" not in build_tables.choice.values()
-    _fill(kafka, build_tables)
+    expected = history(random.Random(SEED), topics, HISTORY)
+    assert set(expected.choice) == set(FIELDS)
+    assert "no-such-topic" not in expected.choice.values()
+    _fill(kafka, expected)
     # the configured topics are the other ones
-    other = {source: next(topic for topic in topics[f"{source}Topic"].values()
-             if topic != build_tables.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
-    with running(kafka, tmp_path, name="filled", topics=other) as live:
+    other_topics = {source: next(topic for topic in topics[f"{source}Topic"].values()
+             if topic != expected.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
+    with running(kafka, tmp_path, name="filled", topics=other_topics) as live:
         live.wait_live()
         status = live.request("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == build_tables.choice
+        assert {name: status[name] for name in FIELDS} == expected.choice
         assert [row["generation"] for row in live.request("api/v1/generations")["generations"]] == [
             1
         ]
-        _expect_rows(live, producers, topics, build_tables)
+        _expect_rows(live, producers, topics, expected)
         rows = sorted(live.table("control_raw").values(), key=lambda row: int(row["offset"]))
-        assert [row["outcome"] for row in rows] == build_tables.outcomes
+        assert [row["outcome"] for row in rows] == expected.outcomes
         assert all(row["reason"] for row in rows if row["outcome"] == "rejected")
         # it continues after the history, which is not read again after a restart
         assert live.stop() == 0
         live.start()
         live.wait_live()
         status = live.request("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == build_tables.choice
+        assert {name: status[name] for name in FIELDS} == expected.choice
         assert status["generation"] == 1
 
 
-def _fill(kafka: Kafka, build_tables: Fold) -> None:
+def _fill(kafka: Kafka, expected: History) -> None:
     kafka.create_topic("filled.control", {"retention.ms": "-1"})
     producer = kafka.producer()
-    for raw in build_tables.raws:
+    for raw in expected.raws:
         producer.produce("filled.control", raw)
     assert producer.flush(30) == 0
 
@@ -156,17 +156,17 @@ def _expect_rows(
     live: Running,
     producers: dict[str, Producers],
     topics: dict[str, dict[str, str]],
-    build_tables: Fold,
+    expected: History,
 ) -> None:
     """Check that the rows are those of the chosen topics."""
     sent = {}
     for source in ("users", "accounts"):
-        of = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
-        pair = of[build_tables.choice[f"{source}Topic"]]
+        pairs_by_topic = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
+        pair = pairs_by_topic[expected.choice[f"{source}Topic"]]
         sent[source] = producers[pair].acknowledged[source]
     with Watcher(live.url, lambda *_: 0, lambda: live.pid) as watcher:
-        until(lambda: watcher.generation == 1, "the viewer is let in")
-        comparing.expect_equal(live, watcher, Chosen(sent), build_tables.choice["joinType"])
+        until(lambda: watcher.generation == 1, "the viewer is connected")
+        comparing.expect_equal(live, watcher, Chosen(sent), expected.choice["joinType"])
         assert not watcher.wrong, watcher.wrong[:3]
 
 

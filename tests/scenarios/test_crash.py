@@ -55,7 +55,7 @@ def _kill(live: Running, who: str) -> None:
     until(lambda: not alive(jvm), f"no orphan JVM after killing {who}")
     if who != "jvm":
         live.start()
-    until(lambda: _state(live) == "restarting", "the loss is said")
+    until(lambda: _state(live) == "restarting", "the loss is reported")
     lost = "Spark's JVM is gone" if who == "jvm" else "livejoin has just started"
     assert live.request("api/v1/status")["stale"] == lost
     live.wait_live()  # the replay is complete

@@ -89,9 +89,9 @@ def topics(kafka: Kafka) -> None:
 
 @pytest.fixture(scope="module")
 def producers(kafka: Kafka, topics: None) -> Producers:
-    made = Producers(kafka, TOPICS)
-    feed(made)
-    return made
+    new_producers = Producers(kafka, TOPICS)
+    feed(new_producers)
+    return new_producers
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +157,9 @@ def test_the_status_is_one_row_with_the_live_choice(live: Running) -> None:
 
 
 def test_the_log_lists_the_steps_in_order(live: Running) -> None:
-    said = [row["msg"].split(":")[0] for _, row in sorted(live.table("orchestrator_logs").items())]
+    steps = [row["msg"].split(":")[0] for _, row in sorted(live.table("orchestrator_logs").items())]
     listening = "listening to e2e.control from offset 0"
-    assert said == ["ready", "building", listening, "building", "caught up", "live"]
+    assert steps == ["ready", "building", listening, "building", "caught up", "live"]
 
 
 def test_a_clean_stop_and_a_restart_continue_the_generation(

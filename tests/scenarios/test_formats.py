@@ -38,7 +38,7 @@ def _sent(recorded: dict[str, Any], pair: str) -> dict[str, list[Sent]]:
     }
 
 
-def _like_the_oracle(live: Running, sent: dict[str, list[Sent]]) -> None:
+def _expect_equal_oracle(live: Running, sent: dict[str, list[Sent]]) -> None:
     until(lambda: live.records_read() == sum(map(len, sent.values())), "all records are read")
     truth = oracle.expected(sent)
     assert oracle.differences({name: live.table(name) for name in truth.tables}, truth) == []
@@ -59,16 +59,16 @@ def test_data_of_the_first_format_is_taken_over(kafka: Kafka, tmp_path: Path) ->
         spark={"history_records": 30},
     ) as live:
         # the old rows are served at once, marked as stale, until the same choice is rebuilt
-        until(lambda: "earlier livejoin" in _status(live)["stale"], "it is said")
+        until(lambda: "earlier livejoin" in _status(live)["stale"], "it is reported")
         assert _status(live)["generation"] == 1
-        _like_the_oracle(live, _sent(recorded, "a"))
-        until(lambda: _status(live)["generation"] == 3, "it is built anew")
+        _expect_equal_oracle(live, _sent(recorded, "a"))
+        until(lambda: _status(live)["generation"] == 3, "it is rebuilt")
         live.wait_live()
-        _like_the_oracle(live, _sent(recorded, "a"))
+        _expect_equal_oracle(live, _sent(recorded, "a"))
         assert _status(live)["usersTopic"] == recording.TOPICS["a"]["users"]
         log = live.log.read_text()
         assert "migrating the ledger from format 1 to 2; the live generation is rebuilt" in log
-        until(lambda: _numbers(kafka, names) == {3}, "what was left over is removed")
+        until(lambda: _numbers(kafka, names) == {3}, "leftover topics are removed")
         # outcomes stay as they were, and no message is applied again
         outcomes = {r["offset"]: r["outcome"] for r in live.table("control_raw").values()}
         assert outcomes == {
@@ -78,10 +78,10 @@ def test_data_of_the_first_format_is_taken_over(kafka: Kafka, tmp_path: Path) ->
         states = {r["generation"]: r["state"] for r in live.table("generations").values()}
         assert states == {1: "retired", 2: "retired", 3: "live"}
         # it continues from there
-        asked = {f"{source}Topic": t for source, t in recording.TOPICS["b"].items()}
-        live.request("api/v1/control", asked)
+        request = {f"{source}Topic": t for source, t in recording.TOPICS["b"].items()}
+        live.request("api/v1/control", request)
         until(lambda: _status(live)["generation"] == 4, "a swap")
-        _like_the_oracle(live, _sent(recorded, "b"))
+        _expect_equal_oracle(live, _sent(recorded, "b"))
 
 
 def _numbers(kafka: Kafka, names: Names) -> set[int]:
@@ -115,7 +115,7 @@ def _write(kafka: Kafka, names: Names, state: dict[str, Any], status: Any = None
 
 
 @contextlib.contextmanager
-def _standing(kafka: Kafka, names: Names) -> Iterator[Consumer]:
+def _candidate(kafka: Kafka, names: Names) -> Iterator[Consumer]:
     """Yield one more candidate of the election."""
     member = kafka.group_consumer(names.group("leader"), SESSION_S)
     try:
@@ -125,7 +125,7 @@ def _standing(kafka: Kafka, names: Names) -> Iterator[Consumer]:
         member.close()
 
 
-def _holds(member: Consumer) -> bool:
+def _is_elected(member: Consumer) -> bool:
     member.poll(0.2)  # takes part in the election
     return bool(member.assignment())
 
@@ -139,20 +139,23 @@ def test_a_leader_refuses_a_newer_ledger_and_changes_nothing(
     other = kafka.producer(**{"transactional.id": names.leader})
     other.init_transactions(20)
     _write(kafka, names, {"format": 3, "live": "means something else"})
-    ours = [t for t in kafka.topics() if t.startswith(names.prefix)]
-    before = {topic: kafka.end_offset(topic) for topic in ours}
+    own_topics = [t for t in kafka.topics() if t.startswith(names.prefix)]
+    before = {topic: kafka.end_offset(topic) for topic in own_topics}
     with running(kafka, tmp_path / "run", name=names.prefix) as live:
         # the table server reports it too, in other words; it retries the leadership after 30 s
         why = f"{names.ledger}: {NEWER}"
-        until(lambda: why in _status(live)["message"], "it says why it does not lead", 60)
-        until(lambda: "not leading" in live.log.read_text(), "so does its log")
+        until(lambda: why in _status(live)["message"], "it reports why it does not lead", 60)
+        until(lambda: "not leading" in live.log.read_text(), "its log reports it too")
         assert live.exit_code is None
-        with _standing(kafka, names) as other_member:
-            until(lambda: _holds(other_member), "it has given up the lead: another one may have it")
+        with _candidate(kafka, names) as other_member:
+            until(
+                lambda: _is_elected(other_member),
+                "it has given up the lead, and another member can get it",
+            )
         assert live.exit_code is None
         assert live.jvms() == []
-    assert {topic: kafka.end_offset(topic) for topic in ours} == before
-    assert [t for t in kafka.topics() if t.startswith(names.prefix)] == ours
+    assert {topic: kafka.end_offset(topic) for topic in own_topics} == before
+    assert [t for t in kafka.topics() if t.startswith(names.prefix)] == own_topics
     other.begin_transaction()
     other.produce(names.ledger, b"1", b"test")
     other.commit_transaction(20)  # the other producer was not fenced
@@ -165,16 +168,16 @@ def test_a_table_server_next_to_a_newer_leader_reports_it_and_serves_its_rows(
     leader.set_live(live)
     with leader.server() as server:
         _write(leader.kafka, names, {"format": 3, "live": {"number": 2}})
-        until(lambda: stale(server) == NEWER, "it is said")
+        until(lambda: stale(server) == NEWER, "it is reported")
         assert heartbeat(server)["stale"] == NEWER
         checks = {check["name"]: check for check in server.request("readyz?verbose")["checks"]}
         assert checks["format"]["why"] == NEWER
         assert len(server.table("final_ui")) == 20
         leader.write(1, row("final_ui", 20, "later"))
         leader.flush()
-        until(lambda: len(server.table("final_ui")) == 21, "what it has goes on")
+        until(lambda: len(server.table("final_ui")) == 21, "the served generation is updated")
         leader.set_live(live)
-        until(lambda: not stale(server), "a leader whom it knows")
+        until(lambda: not stale(server), "a leader with a known format")
 
 
 def test_a_changelog_of_a_newer_format_is_not_read(leader: FakeLeader, names: Names) -> None:
@@ -186,7 +189,7 @@ def test_a_changelog_of_a_newer_format_is_not_read(leader: FakeLeader, names: Na
         )
         _write(leader.kafka, names, state, {"state": "live", "generation": 2})
         why = "the changelog of generation 2 has format 2, this livejoin knows up to 1"
-        until(lambda: stale(server) == why, "it is said")
+        until(lambda: stale(server) == why, "it is reported")
         assert len(server.table("final_ui")) == 20
         assert server.request("api/v1/tables/final_ui")["generation"] == 1
 
@@ -201,10 +204,10 @@ def test_a_server_started_next_to_a_newer_leader_reports_why_it_has_no_rows(
     _write(leader.kafka, names, {"format": 3})
     folder = tmp_path / "serve"
     with running(leader.kafka, folder, command="serve", name=names.prefix) as server:
-        until(partial(_says, server), "it is said")
+        until(partial(_reports_newer_format, server), "it is reported")
 
 
-def _says(server: Running) -> bool:
+def _reports_newer_format(server: Running) -> bool:
     return bool(_status(server)["message"] == NEWER)
 
 
@@ -216,15 +219,15 @@ def test_a_token_of_a_newer_format_cannot_be_revoked_here(kafka: Kafka) -> None:
     assert producer.flush(20) == 0
     with pytest.raises(NewerFormat, match="token 00c0ffee has format 2"):
         access_topics.revoke(kafka, names, "00c0ffee")
-    assert access_topics.create_first_tokens(kafka, names) == [], "there has been one"
+    assert access_topics.create_first_tokens(kafka, names) == [], "there was a token before"
 
 
 def test_rows_of_a_recreated_changelog_are_not_served(leader: FakeLeader, names: Names) -> None:
     """A changelog belongs to its generation by topic id."""
     kafka = leader.kafka
     live = leader.write_generation(1, 20)
-    own = kafka.describe([names.changelog(1)])[names.changelog(1)].id
-    leader.set_live(Generation(**{**vars(live), "changelog_id": own}))
+    topic_id = kafka.describe([names.changelog(1)])[names.changelog(1)].id
+    leader.set_live(Generation(**{**vars(live), "changelog_id": topic_id}))
     with leader.server() as server:
         assert len(server.table("final_ui")) == 20
         kafka.recreate_topic(names.changelog(1))

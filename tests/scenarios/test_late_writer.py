@@ -15,10 +15,10 @@ NAME = "late-writer"
 
 @pytest.fixture(scope="module")
 def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with run_world(kafka, tmp_path_factory.mktemp(NAME), NAME, spark={"conf": COLD}) as made:
-        made.producers["a"].user_count = 10  # few users, so that many have an account
-        play(made, [Produce("a", 60), ExpectOracle("a")])
-        yield made
+    with run_world(kafka, tmp_path_factory.mktemp(NAME), NAME, spark={"conf": COLD}) as started:
+        started.producers["a"].user_count = 10  # few users, so that many have an account
+        play(started, [Produce("a", 60), ExpectOracle("a")])
+        yield started
 
 
 def test_an_older_account_is_followed_by_the_newer_one(world: World) -> None:
@@ -39,9 +39,9 @@ def test_a_row_without_an_account_is_followed_by_its_removal(world: World) -> No
     before = removal.version  # the winner may be a newer removal
     write_late(world, ChangelogRecord("final_ui", user, {"userId": "a phantom"}, removal.ts))
 
-    def gone() -> bool:
+    def removal_is_last() -> bool:
         last = last_of(world, removal.key())
         return last.row is None and last.version is not None and last.version >= before
 
-    until(gone, "the removal stands last again")
+    until(removal_is_last, "the removal is last again")
     play(world, [ExpectOracle("a", "left_outer")])

@@ -49,7 +49,7 @@ class Tokens:
     def __init__(self, folder: Path, kafka: Kafka) -> None:
         self.file = folder / "tokens.yaml"
         self.file.write_text(json.dumps({"name": NAME, "kafka": kafka.properties}))
-        self.made: list[str] = []
+        self.tokens: list[str] = []
 
     def run(self, *arguments: str) -> Any:
         command = [str(LIVEJOIN), "token", *arguments, "-c", str(self.file), "--output", "json"]
@@ -57,10 +57,10 @@ class Tokens:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def make(self, role: str, *more: str) -> dict[str, str]:
-        made: dict[str, str] = self.run("make", "--role", role, *more)
-        self.made.append(made["token"])
-        return made
+    def create(self, role: str, *more: str) -> dict[str, str]:
+        token: dict[str, str] = self.run("make", "--role", role, *more)
+        self.tokens.append(token["token"])
+        return token
 
 
 def status(server: Running, path: str, token: str = "", context: Any = None) -> int:
@@ -107,21 +107,23 @@ def test_a_token_is_valid_at_every_server_until_it_is_revoked(
     servers: list[Running], tokens: Tokens, kafka: Kafka
 ) -> None:
     for server in servers:
-        until(partial(answers, server, "livez"), "it answers")
-    operator, viewer = tokens.make("operator"), tokens.make("viewer", "--label", "wall")
-    brief = tokens.make("viewer", "--expires", "1s")
+        until(partial(answers, server, "livez"), "it responds")
+    operator, viewer = tokens.create("operator"), tokens.create("viewer", "--label", "wall")
+    brief = tokens.create("viewer", "--expires", "1s")
     for server in servers:
         until(partial(answers, server, "readyz?verbose", viewer["token"]), "the token is known")
         assert status(server, "api/v1/tables/final_ui") == 401
         assert status(server, "api/v1/tables/audit", viewer["token"]) == 403
         assert status(server, "api/v1/tables/audit", operator["token"]) == 200
     until(lambda: status(servers[0], "api/v1/status", brief["token"]) == 401, "it expires")
-    _ends_everywhere(servers, tokens, viewer)
-    _can_be_listed(tokens, viewer, operator)
-    _left_traces_and_no_secret(servers, tokens, operator, kafka)
+    _expect_revoked_everywhere(servers, tokens, viewer)
+    _expect_listed(tokens, viewer, operator)
+    _expect_audited_without_secrets(servers, tokens, operator, kafka)
 
 
-def _ends_everywhere(servers: list[Running], tokens: Tokens, viewer: dict[str, str]) -> None:
+def _expect_revoked_everywhere(
+    servers: list[Running], tokens: Tokens, viewer: dict[str, str]
+) -> None:
     """Check that the sockets of a revoked token are closed in time at every server."""
     with ExitStack() as stack:
         sockets = [
@@ -141,13 +143,13 @@ def _ends_everywhere(servers: list[Running], tokens: Tokens, viewer: dict[str, s
         tokens.run("revoke", viewer["id"])
         revoked = time.monotonic()
         for socket in sockets:
-            assert _closed(socket) == 4401
+            assert _close_code(socket) == 4401
         assert time.monotonic() - revoked < CLOSED_S
     for server in servers:
         assert status(server, "api/v1/status", viewer["token"]) == 401
 
 
-def _closed(socket: Any) -> int:
+def _close_code(socket: Any) -> int:
     try:
         while True:
             socket.recv(10)
@@ -155,21 +157,21 @@ def _closed(socket: Any) -> int:
         return closed.rcvd.code if closed.rcvd else 0
 
 
-def _can_be_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
-    listed = {one["id"]: one for one in tokens.run("list")["tokens"]}
-    assert listed["console"]["state"] == "counts"
-    assert listed[viewer["id"]]["state"] == "revoked"
-    assert listed[viewer["id"]]["label"] == "wall"
-    assert listed[operator["id"]]["state"] == "counts"
-    assert not [text for text in tokens.made if text in json.dumps(listed)]
+def _expect_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
+    tokens_by_id = {one["id"]: one for one in tokens.run("list")["tokens"]}
+    assert tokens_by_id["console"]["state"] == "counts"
+    assert tokens_by_id[viewer["id"]]["state"] == "revoked"
+    assert tokens_by_id[viewer["id"]]["label"] == "wall"
+    assert tokens_by_id[operator["id"]]["state"] == "counts"
+    assert not [text for text in tokens.tokens if text in json.dumps(tokens_by_id)]
 
 
-def _left_traces_and_no_secret(
+def _expect_audited_without_secrets(
     servers: list[Running], tokens: Tokens, operator: dict[str, str], kafka: Kafka
 ) -> None:
     """Check that the audit table has the actions, and that no topic or log contains a token."""
-    with client.connect(servers[1].url, operator["token"]) as here:
-        rows = here.table("audit").to_arrow().to_pylist()
+    with client.connect(servers[1].url, operator["token"]) as connection:
+        rows = connection.table("audit").to_arrow().to_pylist()
         actions = [row["action"] for row in rows]
         assert [action.split()[0] for action in actions[:3]] == ["make"] * 3
         assert any(action.startswith("revoke token") for action in actions)
@@ -182,7 +184,7 @@ def _left_traces_and_no_secret(
     written = b"".join(_all(kafka, topic) for topic in (names.tokens, names.audit))
     written += b"".join(server.log.read_bytes() for server in servers)
     assert b'"hash"' in written
-    for text in tokens.made:
+    for text in tokens.tokens:
         assert text.encode() not in written
         assert text.split("_", 2)[2].encode() not in written  # a secret may contain an underscore
 
@@ -234,7 +236,7 @@ def test_a_signed_out_session_ends_at_every_server_for_good(
     servers: list[Running], tokens: Tokens
 ) -> None:
     first, second = servers
-    viewer = tokens.make("viewer")["token"]
+    viewer = tokens.create("viewer")["token"]
     for server in servers:
         until(partial(answers, server, "readyz?verbose", viewer), "the token is known")
     browser, other = Browser(), Browser()
@@ -247,7 +249,7 @@ def test_a_signed_out_session_ends_at_every_server_for_good(
     assert browser.request(first, "api/v1/session", "DELETE") == 204
     for copy in copies:
         for server in servers:
-            until(partial(copy.refused, server), "it is over at every server", CLOSED_S)
+            until(partial(copy.refused, server), "the session has ended at every server", CLOSED_S)
     second.stop()
     second.start()
     until(partial(other.known, second), "other sessions go on")
@@ -259,18 +261,18 @@ def test_a_signed_out_session_ends_at_every_server_for_good(
 def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: Tokens) -> None:
     first, second = servers
     tokens.run("list")  # the topics exist now
-    until(partial(answers, first, "livez"), "it answers")
+    until(partial(answers, first, "livez"), "it responds")
     key = sessions_and_codes.load_session_key(processes.state_folder() / NAME / "session")
     browser = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
-    until(partial(browser.known, first), "the console's session counts")
+    until(partial(browser.known, first), "the console session is valid")
     assert tokens.run("revoke", "console")["state"].startswith("revoked before ")
     for server in servers:
-        until(partial(browser.refused, server), "it is over", CLOSED_S)
+        until(partial(browser.refused, server), "the session has ended", CLOSED_S)
     second.stop()
     second.start()
-    until(partial(browser.refused, second), "it is over after a restart")
-    (listed,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
-    assert listed["state"].startswith("revoked before ")
+    until(partial(browser.refused, second), "the session has ended after a restart")
+    (tokens_by_id,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
+    assert tokens_by_id["state"].startswith("revoked before ")
     later = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
     assert later.known(first)
 
@@ -280,11 +282,11 @@ def test_the_first_leader_creates_one_token_of_each_role_and_later_leaders_none(
 ) -> None:
     names = Names("first")
     create_topics(kafka, names)
-    made = create_first_tokens(kafka, names)
-    assert [role for role, _ in made] == ["viewer", "operator"]
-    app._print_tokens(made)
+    token = create_first_tokens(kafka, names)
+    assert [role for role, _ in token] == ["viewer", "operator"]
+    app._print_tokens(token)
     printed = capsys.readouterr()
-    assert [text in printed.out for _, text in made] == [True, True]
+    assert [text in printed.out for _, text in token] == [True, True]
     assert printed.err == ""
     assert create_first_tokens(kafka, names) == []
     known_ones = read_tokens(kafka, names)
@@ -305,7 +307,7 @@ def test_with_tls_all_traffic_is_encrypted_and_the_host_name_is_checked(
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate)]
     subprocess.run(command, capture_output=True, check=True, timeout=60)
     http = {**SECURE, "host": "0.0.0.0", "tls": {"certificate": str(certificate), "key": str(key)}}
-    viewer = tokens.make("viewer")["token"]
+    viewer = tokens.create("viewer")["token"]
     trusting = ssl.create_default_context(cafile=str(certificate))
     folder = tmp_path / "tls"
     with running(kafka, folder, command="serve", name=NAME, http=http) as server:
@@ -313,12 +315,12 @@ def test_with_tls_all_traffic_is_encrypted_and_the_host_name_is_checked(
         until(lambda: status(server, "readyz?verbose", viewer, trusting) == 200, "it serves")
         assert status(server, "api/v1/status", "", trusting) == 401
         assert status(server, "api/v1/status", viewer, ssl.create_default_context()) == 0
-        plain = server.url.replace("https:", "http:")
+        http_url = server.url.replace("https:", "http:")
         with pytest.raises(OSError, match=r"reset|closed|Remote"):
-            urllib.request.urlopen(plain, timeout=10)
+            urllib.request.urlopen(http_url, timeout=10)
         assert f"https://127.0.0.1:{server.port}/" in server.log.read_text()
         env = {**os.environ, "SSL_CERT_FILE": str(certificate), "LIVEJOIN_TOKEN": viewer}
-        shown = subprocess.run(
+        result = subprocess.run(
             [LIVEJOIN, "tables", "--url", server.url],
             capture_output=True,
             text=True,
@@ -326,4 +328,4 @@ def test_with_tls_all_traffic_is_encrypted_and_the_host_name_is_checked(
             timeout=60,
             env=env,
         )
-        assert "final_ui" in shown.stdout, shown.stderr
+        assert "final_ui" in result.stdout, result.stderr

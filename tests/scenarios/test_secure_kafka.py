@@ -50,8 +50,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
     guarded: SecureBroker, tmp_path: Path
 ) -> None:
-    page = free_port()
-    conf = {"spark.log.level": "DEBUG", "spark.ui.enabled": "true", "spark.ui.port": str(page)}
+    ui_port = free_port()
+    conf = {"spark.log.level": "DEBUG", "spark.ui.enabled": "true", "spark.ui.port": str(ui_port)}
     own = guarded.own
     mutual = {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem()}
     kafka = guarded.kafka_for("OAUTHBEARER", debug="all", **mutual)
@@ -63,20 +63,20 @@ def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
         ])  # fmt: skip
         key = own.key_pem().splitlines()[1]
         canaries = (CLIENT_SECRET, key)
-        assert shown(world, page, canaries) == []
-        assert shown_of_the_data(world, page) == []
+        assert places_of_secrets(world, ui_port, canaries) == []
+        assert places_of_data(world, ui_port) == []
         assert world.live.stop() == 0
         texts = [world.live.log.read_text(), (tmp_path / "checkpoints/spark.log").read_text()]
         assert min(map(len, texts)) > 10_000, "nothing was logged"
-        assert "SASL" in texts[0], "librdkafka was not at its most talkative"
+        assert "SASL" in texts[0], "librdkafka did not log at DEBUG"
         assert [canary for canary in (*canaries, DATA) if any(canary in t for t in texts)] == []
-        assert tokens(texts) == []
+        assert logged_tokens(texts) == []
 
 
-def shown(world: World, page: int, canaries: tuple[str, ...]) -> list[str]:
+def places_of_secrets(world: World, ui_port: int, canaries: tuple[str, ...]) -> list[str]:
     """Return where a secret appears: HTTP, topics, checkpoints, command lines, Spark's UI."""
-    places = {f"GET {path}": text.encode() for path, text in served(world, page).items()}
-    places |= {f"topic {name}": data for name, data in topics(world).items()}
+    places = {f"GET {path}": text.encode() for path, text in http_texts(world, ui_port).items()}
+    places |= {f"topic {name}": data for name, data in topic_contents(world).items()}
     found = (file for file in (world.live.folder / "checkpoints").rglob("*") if file.is_file())
     for file in found:
         with contextlib.suppress(FileNotFoundError):  # queries are running
@@ -92,16 +92,16 @@ def shown(world: World, page: int, canaries: tuple[str, ...]) -> list[str]:
     ]
 
 
-def shown_of_the_data(world: World, page: int) -> list[str]:
+def places_of_data(world: World, ui_port: int) -> list[str]:
     """Return where data appears outside the data tables."""
-    return [where for where, text in served(world, page).items() if DATA in text]
+    return [where for where, text in http_texts(world, ui_port).items() if DATA in text]
 
 
-def served(world: World, page: int) -> dict[str, str]:
-    ours = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
-    ours += [f"api/v1/tables/{name}" for name in TABLES]
-    found = {path: _read(world.live.url + path) for path in ours}
-    spark = f"http://127.0.0.1:{page}/"
+def http_texts(world: World, ui_port: int) -> dict[str, str]:
+    paths_ = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
+    paths_ += [f"api/v1/tables/{name}" for name in TABLES]
+    found = {path: _read(world.live.url + path) for path in paths_}
+    spark = f"http://127.0.0.1:{ui_port}/"
     paths = ["environment/", "jobs/", "stages/", "SQL/", "StreamingQuery/", "executors/"]
     queries = re.findall(r"SQL/execution/\?id=\d+", _read(f"{spark}SQL/"))
     assert "Hadoop Properties" in _read(f"{spark}environment/")
@@ -113,7 +113,7 @@ def _read(url: str) -> str:
         return str(answer.read().decode())
 
 
-def topics(world: World) -> dict[str, bytes]:
+def topic_contents(world: World) -> dict[str, bytes]:
     """Return the content of livejoin's own topics."""
     found = {}
     for name in world.kafka.topics():
@@ -132,7 +132,7 @@ def _all(consumer: Consumer, name: str, partition: int) -> bytes:
     return b"".join(record.key + record.value for record in read_to_end(consumer, name))
 
 
-def tokens(texts: list[str]) -> list[str]:
+def logged_tokens(texts: list[str]) -> list[str]:
     """Return logged tokens: three parts, the first of which is a JSON object in Base64."""
     return [t for text in texts for t in re.findall(r"eyJ[\w-]{20,}\.[\w-]{20,}\.[\w-]{20,}", text)]
 
@@ -147,14 +147,16 @@ def test_a_failed_login_is_reported(guarded: SecureBroker, tmp_path: Path) -> No
     one = Running(kafka, tmp_path / "run", name="d5")
     one.start()
     try:
-        until(lambda: _waits(one), "a named status", 30)  # 15 s after the start
+        until(
+            lambda: _reports_failed_login(one), "the status has the reason", 30
+        )  # 15 s after the start
         assert one.stop() == 0
     finally:
         one.stop()
     assert "canary-wrong" not in one.log.read_text()
 
 
-def _waits(livejoin: Running) -> bool:
+def _reports_failed_login(livejoin: Running) -> bool:
     with contextlib.suppress(AssertionError):
         status = livejoin.request("api/v1/status")
         return status["state"] == "waiting" and "uthentication" in status["message"]

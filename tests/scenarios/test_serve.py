@@ -41,16 +41,16 @@ def heartbeat(server: Running) -> dict[str, Any]:
     return {**header, "tables": {table: header["tables"][table] for table in DATA}}
 
 
-def same(servers: Sequence[Running], generation: int) -> bool:
+def at_same_position(servers: Sequence[Running], generation: int) -> bool:
     """Whether all servers are at one position. Tables at the same position must be equal."""
-    beats = [heartbeat(server) for server in servers]
-    places = [(beat["generation"], beat["seq"]) for beat in beats]
-    for place, beat in zip(places, beats, strict=True):
-        assert place != places[0] or beat["tables"] == beats[0]["tables"], beats
-    return set(places) == {places[0]} and beats[0]["generation"] == generation
+    heartbeats = [heartbeat(server) for server in servers]
+    places = [(beat["generation"], beat["seq"]) for beat in heartbeats]
+    for place, beat in zip(places, heartbeats, strict=True):
+        assert place != places[0] or beat["tables"] == heartbeats[0]["tables"], heartbeats
+    return set(places) == {places[0]} and heartbeats[0]["generation"] == generation
 
 
-def waits(server: Running) -> bool:
+def reports_missing_ledger(server: Running) -> bool:
     """Whether it reports a missing ledger; false while it is starting."""
     try:
         return "there is no ledger serve.ledger" in server.request("api/v1/status")["message"]
@@ -79,13 +79,13 @@ def test_servers_show_equal_tables_and_outlive_the_orchestrator(
             for server in servers:
                 server.wait_live()
                 assert not server.jvms()
-            everybody = [world.live, *servers]
+            all_servers = [world.live, *servers]
             play(world, [Produce("a", 40), ExpectOracle("a")])
-            until(partial(same, everybody, 1), "all show generation 1, equal")
-            _move(world, servers, everybody)
-            _swap_by_a_server(world, servers, everybody)
-            _outlive(world, servers)
-            _go_on(world, servers, everybody)
+            until(partial(at_same_position, all_servers, 1), "all show generation 1, equal")
+            _expect_resume_elsewhere(world, servers, all_servers)
+            _swap_by_a_server(world, servers, all_servers)
+            _expect_outlived(world, servers)
+            _expect_new_leader_followed(world, servers, all_servers)
         finally:
             for server in servers:
                 assert server.stop(signal.SIGTERM) == 0, server.log.read_text()[-3000:]
@@ -93,25 +93,27 @@ def test_servers_show_equal_tables_and_outlive_the_orchestrator(
 
 def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
     for server in servers:
-        until(partial(waits, server), "it says that it waits")
+        until(partial(reports_missing_ledger, server), "it reports that it is waiting")
         assert "waiting for a ledger" in server.log.read_text()
         assert server.request("livez")["status"] == "alive"
 
 
-def _move(world: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+def _expect_resume_elsewhere(
+    world: World, servers: Sequence[Running], all_servers: Sequence[Running]
+) -> None:
     """Check that a viewer can resume at another server and gets exactly what it missed."""
-    held = {table: servers[0].table(table).keys() for table in DATA}
+    rows_before = {table: servers[0].table(table).keys() for table in DATA}
     header, _ = next(frames(servers[0]))
     play(world, [Produce("a", 20), ExpectOracle("a")])  # the first server has caught up
-    until(partial(same, everybody, 1), "and so have the others")
-    there = {table: servers[1].table(table).keys() for table in DATA}
+    until(partial(at_same_position, all_servers, 1), "the others have too")
+    rows_after = {table: servers[1].table(table).keys() for table in DATA}
     resume = {name: header[name] for name in ("generation", "seq")}
-    again, parts = next(frames(servers[1], resume=resume))
-    assert again["resumed"]
+    resumed_header, parts = next(frames(servers[1], resume=resume))
+    assert resumed_header["resumed"]
     assert {part.kind for part in parts} == {"upsert"}
-    missed = {part.table: _ids(part) for part in parts}
+    received = {part.table: _ids(part) for part in parts}
     for table in DATA:
-        assert there[table] - held[table] <= missed[table] < there[table]
+        assert rows_after[table] - rows_before[table] <= received[table] < rows_after[table]
 
 
 def _ids(part: EncodedPart) -> set[str]:
@@ -120,22 +122,22 @@ def _ids(part: EncodedPart) -> set[str]:
 
 
 def _swap_by_a_server(
-    world: World, servers: Sequence[Running], everybody: Sequence[Running]
+    world: World, servers: Sequence[Running], all_servers: Sequence[Running]
 ) -> None:
     """Check that a swap requested at one server reaches all of them."""
     topics = world.topics("b")
-    asked = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
-    answer = servers[0].request("api/v1/control", asked)
+    request = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
+    answer = servers[0].request("api/v1/control", request)
     assert answer["generation"] == 2, answer
     assert answer["outcome"] in ("accepted", "building", "caught-up", "live"), answer
-    until(partial(same, everybody, 2), "all show generation 2, equal")
+    until(partial(at_same_position, all_servers, 2), "all show generation 2, equal")
     for server in servers:
         play(World(**{**vars(world), "live": server}), [ExpectOracle("b")])
     rows = servers[1].table("control_raw").values()
     assert [row["by"].split()[0] for row in rows] == ["http"]
 
 
-def _outlive(world: World, servers: Sequence[Running]) -> None:
+def _expect_outlived(world: World, servers: Sequence[Running]) -> None:
     """Check that servers without an orchestrator go on serving, and report stale rows in time."""
     before = [server.table("final_ui") for server in servers]
     for server in servers:
@@ -144,7 +146,7 @@ def _outlive(world: World, servers: Sequence[Running]) -> None:
     killed = time.monotonic()
     for server in servers:
         limit_s = STALE_S - (time.monotonic() - killed)
-        until(partial(stale, server), "stale is said", limit_s)
+        until(partial(stale, server), "the rows are reported as stale", limit_s)
         assert stale(server).startswith("no orchestrator leads since ")
         assert heartbeat(server)["stale"].startswith("no orchestrator leads since ")
         checks = {check["name"]: check for check in server.request("readyz?verbose")["checks"]}
@@ -153,11 +155,13 @@ def _outlive(world: World, servers: Sequence[Running]) -> None:
     assert [server.table("final_ui") for server in servers] == before
 
 
-def _go_on(world: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
+def _expect_new_leader_followed(
+    world: World, servers: Sequence[Running], all_servers: Sequence[Running]
+) -> None:
     """Check that servers follow the next orchestrator by themselves."""
     world.live.start()
     play(world, [Produce("b", 30)])
     for server in servers:
         until(partial(fresh, server), "no longer stale")
         play(World(**{**vars(world), "live": server}), [ExpectOracle("b")])
-    until(partial(same, everybody, 2), "all are equal again")
+    until(partial(at_same_position, all_servers, 2), "all are equal again")

@@ -41,18 +41,18 @@ BURST = 50
 @pytest.fixture(scope="module")
 def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("swap")
-    with run_world(kafka, folder, NAME, build_stall_s=STALL_S) as made:
-        play(made, [Traffic(40)])
-        yield made
-        assert made.watcher.frames > 100
-        assert not made.watcher.wrong
+    with run_world(kafka, folder, NAME, build_stall_s=STALL_S) as started:
+        play(started, [Traffic(40)])
+        yield started
+        assert started.watcher.frames > 100
+        assert not started.watcher.wrong
 
 
 def burst(world: World) -> None:
     """Fifty messages, half of them invalid; the last valid one requests pair b, inner."""
     for number in range(BURST):
-        good = request_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
-        (good if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
+        request = request_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
+        (request if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
         ExpectAtMost(3).do(world)
     request_pair(NAME, "b", joinType="inner").do(world)
     last = world.offset
@@ -81,7 +81,7 @@ def fill_big(world: World) -> None:
     to.flush()
 
 
-def reads(world: World) -> None:
+def wait_build_reads(world: World) -> None:
     """Wait until the build has read some records, but not all."""
     until(lambda: 0 < world.status()["progress"] < 100, "the build reads")
 
@@ -90,13 +90,13 @@ def one_connection(world: World) -> None:
     assert world.watcher.connects == 1, "the viewer was dropped"
 
 
-def command(*words: str, code: int = 0, said: str = "") -> Do:
+def command(*words: str, code: int = 0, output: str = "") -> Do:
     """Run a command, and check its exit code and output."""
 
     def run(world: World) -> None:
-        typed = [str(LIVEJOIN), *words, "--url", world.live.url]
-        done = subprocess.run(typed, capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+        arguments = [str(LIVEJOIN), *words, "--url", world.live.url]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, output in done.stdout + done.stderr) == (code, True), done
 
     return Do(run)
 
@@ -114,11 +114,11 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         Send({"joinType": "inner"}), WaitOutcome("live"), ExpectLive("b", "inner"),
     ],
     "people ask from the command line": [
-        command("send", "--join", "left", said="live: generation"), ExpectLive("b"),
-        command("preview", "--join", "inner", said="builds       generation"), ExpectLive("b"),
-        command("rollback", said="(rolled back)"), ExpectLive("b", "inner"),
-        command("send", "--join", "sideways", code=1, said="rejected: joinType: unknown join"),
-        command("send", "--users-topic", "nope", code=1, said="does not exist"),
+        command("send", "--join", "left", output="live: generation"), ExpectLive("b"),
+        command("preview", "--join", "inner", output="builds       generation"), ExpectLive("b"),
+        command("rollback", output="(rolled back)"), ExpectLive("b", "inner"),
+        command("send", "--join", "sideways", code=1, output="rejected: joinType: unknown join"),
+        command("send", "--users-topic", "nope", code=1, output="does not exist"),
     ],
     "the same again is a heartbeat": [
         Send({"joinType": " INNER "}), WaitOutcome("live", "no change"), ExpectLive("b", "inner"),
@@ -144,7 +144,7 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         ExpectLive("b"), ExpectNothingLeft(),
     ],
     "a build that stalls leaves the live one alone": [
-        Do(fill_big), request_pair(NAME, "big"), WaitOutcome("building"), Do(reads),
+        Do(fill_big), request_pair(NAME, "big"), WaitOutcome("building"), Do(wait_build_reads),
         Pause(lambda w: (w.outcome(w.offset) or {}).get("outcome") == "failed", "it failed"),
         ExpectLive("b"), ExpectNothingLeft(),
     ],
@@ -176,8 +176,10 @@ def test_every_message_is_recorded(world: World) -> None:
     assert [row["offset"] for _, row in sorted(rows.items())] == list(range(len(rows)))
     assert {row["by"] for row in rows.values()} == {"kafka", "cli 127.0.0.1"}
     assert all(row["reason"] for row in rows.values() if row["outcome"] == "rejected")
-    said = [row["msg"] for _, row in sorted(world.live.table("orchestrator_logs").items())]
+    messages = [row["msg"] for _, row in sorted(world.live.table("orchestrator_logs").items())]
     for offset in range(len(rows)):
-        mine = [msg for msg in said if f"control {offset} " in msg or f"control {offset}:" in msg]
-        assert len(mine) >= 3, (offset, mine)
+        own_messages = [
+            msg for msg in messages if f"control {offset} " in msg or f"control {offset}:" in msg
+        ]
+        assert len(own_messages) >= 3, (offset, own_messages)
     until(lambda: world.status()["state"] == "live", "live")

@@ -24,7 +24,7 @@ def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path:
         try:
             other.wait_live()  # it serves the leader's generation
             assert not other.jvms()
-            until(lambda: "another livejoin leads" in other.log.read_text(), "it says so")
+            until(lambda: "another livejoin leads" in other.log.read_text(), "it is reported")
             second = World(**{**vars(world), "live": other})
             play(second, [request_pair("two", "b"), WaitOutcome("live"), ExpectLive("b")])
             world.live.kill(world.live.pid)
@@ -36,6 +36,6 @@ def test_the_second_takes_over_when_the_leader_is_killed(kafka: Kafka, tmp_path:
             assert not world.live.jvms()
             play(world, [ExpectOracle("b", "inner")])
             ids = [int(row_id) for row_id in world.live.table("orchestrator_logs")]
-            assert sorted(ids) == list(range(1, len(ids) + 1)), "each line has one writer"
+            assert sorted(ids) == list(range(1, len(ids) + 1)), "a line has two writers"
         finally:
             assert other.stop(signal.SIGTERM) == 0
