@@ -17,27 +17,27 @@ OTHER = "other"
 
 HEAD = """# What livejoin has been put through
 
-Drawn from [reliability.json](reliability.json), which `make faults REPORT=1` updates case by case
-(`CASE=A6` runs one). Each line says on which commit and machine it was run, and when; a + behind
-the commit: with changes that were not committed. *Landed* is what was done, counted as it was done;
-a test that fails may have done less than it should. *Rows* and *cells* were compared with what they
-must be: what a batch join over the acknowledged records gives or, where the table server is tried
-alone, what was written to its changelog; over HTTP, at a viewer's socket, or both. The figures of
-the first table are of tests that passed, but for rows lost, cells wrong and viewers dropped, which
-are of all.
+Generated from [reliability.json](reliability.json), which `make faults REPORT=1` updates case by
+case (`CASE=A6` runs one). Each line gives commit, machine and date of its run; a + after the
+commit means uncommitted changes. *Landed* counts the faults and actions that were carried out; a
+test that fails may have carried out fewer. *Rows* and *cells* were compared with the expected
+ones: the result of a batch join over the acknowledged records or, where the table server is
+tested alone, the records of its changelog; over HTTP, at a viewer's socket, or both. The totals
+in the first table are of tests that passed, except rows lost, cells wrong and viewers dropped,
+which are of all tests.
 """
 
 NOT_PROMISED = """## What is not promised
 
-- **No transaction across topics.** Tables show what has been read of each source so far; a user
-  and an account that were produced together may come one after the other.
+- **No transaction across topics.** Tables show the records read from each source so far; a
+  user and an account that were produced together may appear one after the other.
 - **A frozen leader that writes late.** If nobody leads for longer than a changelog's
   `min.compaction.lag.ms` (an hour), compaction may keep the late write of a leader that was frozen.
-- **The changelog is at least once.** After a restart records come again; whoever reads it goes by
-  the version that each row carries, as livejoin's own table servers do.
-- **Disk.** The state of a join on disk grows with the number of records that were read.
+- **The changelog is at least once.** After a restart records are repeated; readers must go by the
+  version in each row, as livejoin's own table servers do.
+- **Disk.** The state of a join on disk grows with the number of records read.
 - **A rebuild reads what Kafka still has.** After retention or compaction of a source topic, a
-  generation that is built anew has fewer rows than the one before it.
+  rebuilt generation has fewer rows than the previous one.
 """
 _COLUMNS = (
     *("case", "what happens", "result", "seed", "landed", "rows", "cells", "lost", "wrong"),
