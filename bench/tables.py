@@ -214,17 +214,17 @@ async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[S
     while True:
         found = await socket.recv()
         assert isinstance(found, bytes)
-        header_ = header(found)
-        if header_["type"] == "cutover":
+        frame_header = header(found)
+        if frame_header["type"] == "cutover":
             frame = found
             rows = b"".join(payloads(found))  # the header before them has the time
             digest = hashlib.blake2b(rows, digest_size=16).digest()
             if digest not in known:
                 known[digest] = asyncio.ensure_future(asyncio.to_thread(_sums, frame))
-        elif header_["type"] == "heartbeat" and frame:
+        elif frame_header["type"] == "heartbeat" and frame:
             sums = await asyncio.shield(known[digest])
             for table, (count, text) in sums.items():
-                assert header_["tables"][table] == {"rows": count, "hash": text}
+                assert frame_header["tables"][table] == {"rows": count, "hash": text}
             return
 
 

@@ -28,7 +28,9 @@ def arrow(table: str, rows: Rows) -> pa.Table:
 
 def by_id(rows: pa.Table) -> Rows:
     plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in rows.columns]
-    return {row_["_id"]: row_ for row_ in pa.table(plain, rows.column_names).to_pylist()}
+    return {
+        plain_row["_id"]: plain_row for plain_row in pa.table(plain, rows.column_names).to_pylist()
+    }
 
 
 def table_hash(rows: pa.Table) -> str:

@@ -26,17 +26,17 @@ def run_steps(
     clock, paths = Clock(), []
     limit = None if limit_s is None else Deadline.after(limit_s, clock)
     steps = requests.send_control("api/v1/control", MESSAGE, limit)
-    response_: dict[str, Any] | None = None
+    answer: dict[str, Any] | None = None
     try:
         while True:
-            step = next(steps) if response_ is None else steps.send(response_)
+            step = next(steps) if answer is None else steps.send(answer)
             if isinstance(step, Pause):
                 clock.now += step.seconds
-                response_ = {}
+                answer = {}
             else:
                 assert isinstance(step, Call)
                 paths.append(step.path.removeprefix("api/v1/"))
-                response_ = responses.pop(0) if len(responses) > 1 else responses[0]
+                answer = responses.pop(0) if len(responses) > 1 else responses[0]
     except StopIteration as done:
         return done.value, paths
 
@@ -117,9 +117,7 @@ def test_waiting_times_out(responses: list[dict[str, Any]], what: str) -> None:
         run_steps(responses)
 
 
-@pytest.mark.parametrize(
-    "response_", [{}, {"tables": 5}, {"tables": [5]}, {"tables": [{}]}], ids=str
-)
-def test_a_server_without_tables_is_not_livejoin(response_: dict[str, Any]) -> None:
+@pytest.mark.parametrize("answer", [{}, {"tables": 5}, {"tables": [5]}, {"tables": [{}]}], ids=str)
+def test_a_server_without_tables_is_not_livejoin(answer: dict[str, Any]) -> None:
     with pytest.raises(Unreachable):
-        requests.table_names(response_)
+        requests.table_names(answer)

@@ -107,14 +107,14 @@ def loaded(
 
 @pytest.mark.timeout(7200)
 def test_c1_two_thousand_records_a_second(loaded: LoadedLivejoin, case: Figures) -> None:
-    live, sent, seconds_ = loaded.live, loaded.load, seconds(1800)
+    live, sent, duration_s = loaded.live, loaded.load, seconds(1800)
     with Stopwatch(live.url, sent.sent_at) as viewer:
         sent.send_at_rate(NEW_USERS, ACCOUNTS, WARM_S)
         before = _sizes(live)
         rows, behind = sent.acknowledged, PeriodicSampler(lambda: sent.acknowledged - viewer.read)
         viewer.reset()
         with behind:
-            took = sent.send_at_rate(NEW_USERS, ACCOUNTS, seconds_)
+            took = sent.send_at_rate(NEW_USERS, ACCOUNTS, duration_s)
         p50, p99, samples = viewer.percentile(50), viewer.percentile(99), viewer.samples
     new = sent.acknowledged - rows
     after = _sizes(live)
@@ -170,8 +170,8 @@ def test_c2_ten_times_the_rate(loaded: LoadedLivejoin, case: Figures) -> None:
 def test_c9_full_tables_stay_as_large_as_they_are(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    seconds_ = seconds(1800)
-    max_rows = min(FULL, (NEW_USERS + ACCOUNTS) * seconds_ // 3)
+    duration_s = seconds(1800)
+    max_rows = min(FULL, (NEW_USERS + ACCOUNTS) * duration_s // 3)
     # more users than the limit: a table below its limit would rightly grow
     sent, topics = _filled_topics(kafka, "c9", max_rows + max_rows // 4)
     config = {"name": "c9", "topics": topics, "max_rows": max_rows}
@@ -187,7 +187,7 @@ def test_c9_full_tables_stay_as_large_as_they_are(
         )
         before = _sizes(live)
         rows = sent.acknowledged
-        took = sent.send_at_rate(NEW_USERS, ACCOUNTS, seconds_)
+        took = sent.send_at_rate(NEW_USERS, ACCOUNTS, duration_s)
         after, new = _sizes(live), sent.acknowledged - rows
         assert new > AS_ASKED * (NEW_USERS + ACCOUNTS) * took, "the load was not reached"
         growth = (after[0] - before[0]) / before[0]

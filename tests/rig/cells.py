@@ -56,10 +56,10 @@ class PartCache:
         ids = rows.column("_id").to_pylist()
         if kind == "remove":
             return Rows(dict.fromkeys(ids, 0), 0, None)
-        hashes_ = [
+        row_hashes = [
             int(hash_row) for batch in rows.to_batches() for hash_row in row_hash.hash_rows(batch)
         ]
-        hashes = dict(zip(ids, hashes_, strict=True))
+        hashes = dict(zip(ids, row_hashes, strict=True))
         note = self._inspect(table, rows) if kind == "snapshot" else None
         return Rows(hashes, sum(hashes.values()), note)
 

@@ -151,22 +151,25 @@ def build_tables(
 ) -> GenerationTables:
     """Apply a changelog in chunks of random size."""
     dice = random.Random(SEED)
-    tables_ = GenerationTables(
+    generation_tables = GenerationTables(
         Generation(1, spec.Choice("", "", "left_outer"), 0.0), rejects_kept=10**6
     )
     at = 0
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
         records = [(record.key, record.value) for record in written[at : at + size]]
-        on_deltas(tables_, tables_.apply(decode.decode_chunk(1, at + len(records), records)))
+        on_deltas(
+            generation_tables,
+            generation_tables.apply(decode.decode_chunk(1, at + len(records), records)),
+        )
         at += size
-    return tables_
+    return generation_tables
 
 
-def tables(tables_: GenerationTables) -> Tables:
+def tables(generation_tables: GenerationTables) -> Tables:
     """Return all rows of the data tables by id."""
     return {
-        name: {row["_id"]: row for row in tables_.stores[name].snapshot().to_pylist()}
+        name: {row["_id"]: row for row in generation_tables.stores[name].snapshot().to_pylist()}
         for name in DATA_TABLES
     }
 
@@ -175,9 +178,11 @@ Owners = Mapping[changelog.Position, Example]
 Acknowledged = Mapping[str, Sequence[oracle.Sent]]
 
 
-def check(sent: Acknowledged, owner: Owners, join: spec.Join, tables_: GenerationTables) -> None:
+def check(
+    sent: Acknowledged, owner: Owners, join: spec.Join, generation_tables: GenerationTables
+) -> None:
     """Compare all tables with the oracle; on a difference, name the example it comes from."""
-    wrong = oracle.differences(tables(tables_), oracle.expected(sent, join))
+    wrong = oracle.differences(tables(generation_tables), oracle.expected(sent, join))
     assert not wrong, _explained(owner, wrong)
 
 

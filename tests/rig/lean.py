@@ -92,21 +92,21 @@ class LightViewer(asyncio.Protocol):
         """Process one step; whether there may be another."""
         if not self._remaining and not self._read_frame_header():
             return False
-        size_ = min(self._remaining, len(self._data))
+        chunk_size = min(self._remaining, len(self._data))
         if self._opcode in (_PING, _CLOSE):
-            if size_ < self._remaining:
+            if chunk_size < self._remaining:
                 return False
             if self._opcode == _PING and self.answers_pings:
-                self._send(10, bytes(self._data[:size_]))
+                self._send(10, bytes(self._data[:chunk_size]))
             elif self._opcode == _CLOSE:
                 (code,) = struct.unpack_from("!H", self._data)
-                self.closed = code, self._data[2:size_].decode()
+                self.closed = code, self._data[2:chunk_size].decode()
         else:
             if self.on_frame is not None or len(self._message) < _HEADER:
-                self._message += self._data[:size_]
-            self._size += size_
-        del self._data[:size_]
-        self._remaining -= size_
+                self._message += self._data[:chunk_size]
+            self._size += chunk_size
+        del self._data[:chunk_size]
+        self._remaining -= chunk_size
         if self._remaining:
             return False
         if self._opcode < _CLOSE and self._final:
@@ -223,9 +223,9 @@ async def connect_viewer(
 
 async def disconnect_all(viewers: Sequence[LightViewer], limit_s: float = 10) -> None:
     """Disconnect these viewers."""
-    for viewer_ in viewers:
-        viewer_.transport.abort()
-    await asyncio.gather(*(viewer_.wait_closed(limit_s) for viewer_ in viewers))
+    for viewer in viewers:
+        viewer.transport.abort()
+    await asyncio.gather(*(viewer.wait_closed(limit_s) for viewer in viewers))
 
 
 async def read_slowly(viewer: LightViewer, every_s: float) -> None:

@@ -112,11 +112,11 @@ class Load:
             email=pl.format("{}@b.example", "number"),
             age=pl.col("number") % 90,
         )
-        number_ = pl.col("number") // (1 << 32)
+        account_number = pl.col("number") // (1 << 32)
         accounts = self._frame("accounts").with_columns(
             userId=pl.format("u{}", pl.col("number") % (1 << 32)),
-            accountType=pl.lit(pl.Series(TYPES)).gather(number_ % 3),
-            balance=number_.cast(pl.Float64),
+            accountType=pl.lit(pl.Series(TYPES)).gather(account_number % 3),
+            balance=account_number.cast(pl.Float64),
         )
         newest = accounts.sort("time", "partition", "offset").group_by("userId").last()
         latest = newest.select("userId", "accountType", "balance", of_account="time")

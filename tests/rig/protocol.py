@@ -32,11 +32,11 @@ class Replica:
             self._check(frame_header)
         return frame_header
 
-    def _apply(self, table: str, kind: str, rows_: list[Row]) -> None:
+    def _apply(self, table: str, kind: str, table_rows: list[Row]) -> None:
         if kind == "snapshot":
             self.tables[table] = {}
         held = self.tables[table]
-        for row in rows_:
+        for row in table_rows:
             if kind == "remove":
                 assert list(row) == ["_id"]
                 held.pop(row["_id"], None)
@@ -90,9 +90,9 @@ def rows(payload: bytes) -> list[Row]:
     return row_list
 
 
-def table_hash(rows_: Any) -> str:
+def table_hash(table_rows: Any) -> str:
     """Return the hash of rows, which does not depend on their order."""
-    return f"{sum(_row(list(row.values())) for row in rows_) % _WORD:016x}"
+    return f"{sum(_row(list(row.values())) for row in table_rows) % _WORD:016x}"
 
 
 def _row(cells: list[Any]) -> int:

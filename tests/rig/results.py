@@ -56,7 +56,9 @@ def _text(stored: Results) -> str:
     """One line per test, so that a run of one test changes one line."""
     cases = []
     for case, tests in sorted(stored.items()):
-        lines = [f"  {_json(test)}: {_json(result_)}" for test, result_ in sorted(tests.items())]
+        lines = [
+            f"  {_json(test)}: {_json(test_result)}" for test, test_result in sorted(tests.items())
+        ]
         cases.append(f" {_json(case)}: {{\n" + ",\n".join(lines) + "\n }")
     return "{\n" + ",\n".join(cases) + "\n}\n"
 
@@ -89,8 +91,10 @@ def commit() -> str:
 
 
 def _git(*words: str) -> str:
-    result_ = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    return result_.stdout.strip()
+    test_result = subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return test_result.stdout.strip()
 
 
 def machine() -> str:

@@ -153,11 +153,11 @@ class Running:
         assert self._process is not None
         return self._process.poll()
 
-    def stop(self, signal_: signal.Signals = signal.SIGTERM) -> int:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int:
         """Stop it as a person or a service manager would; returns the exit code."""
         assert self._process is not None
         if self._process.poll() is None:
-            self._process.send_signal(signal_)
+            self._process.send_signal(stop_signal)
         return self._process.wait(30)
 
 

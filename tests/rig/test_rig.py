@@ -67,18 +67,18 @@ def tables(join: str = "left") -> Tables:
     }
 
 
-def viewer(tables_: Tables) -> Watcher:
+def viewer(server_tables: Tables) -> Watcher:
     """Return a viewer that has received these rows in a frame."""
     one = Watcher("http://nowhere/", lambda *_: 0)
     one._on_frame(
-        frames.encode_frame({"type": "cutover", "generation": 1, "seq": 9}, parts(tables_))
+        frames.encode_frame({"type": "cutover", "generation": 1, "seq": 9}, parts(server_tables))
     )
     return one
 
 
-def parts(tables_: Tables) -> list[frames.EncodedPart]:
+def parts(server_tables: Tables) -> list[frames.EncodedPart]:
     return [
-        frames.encode_rows(name, "snapshot", batch(name, tables_.get(name, {})))
+        frames.encode_rows(name, "snapshot", batch(name, server_tables.get(name, {})))
         for name in (*OF_A_GENERATION, *SYSTEM)
     ]
 
@@ -87,11 +87,11 @@ def batch(name: str, rows: dict[str, dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows.values()), schema(name))
 
 
-def heartbeat(tables_: Tables) -> bytes:
+def heartbeat(server_tables: Tables) -> bytes:
     """Return the heartbeat of a server with these rows."""
     header = {}
     for name in (*OF_A_GENERATION, *SYSTEM):
-        rows = batch(name, tables_.get(name, {}))
+        rows = batch(name, server_tables.get(name, {}))
         total = sum(
             row_hash.sum_hashes(row_hash.hash_rows(to_batche)) for to_batche in rows.to_batches()
         )
@@ -99,36 +99,36 @@ def heartbeat(tables_: Tables) -> bytes:
     return frames.encode_frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": header})
 
 
-def one_cell(tables_: Tables) -> None:
-    tables_["final_ui"]["0-0"]["accountType"] = "old"
+def one_cell(server_tables: Tables) -> None:
+    server_tables["final_ui"]["0-0"]["accountType"] = "old"
 
 
-def one_number(tables_: Tables) -> None:
-    tables_["accounts_ui"]["0-1"]["balance"] = 2.0000001
+def one_number(server_tables: Tables) -> None:
+    server_tables["accounts_ui"]["0-1"]["balance"] = 2.0000001
 
 
-def a_null(tables_: Tables) -> None:
-    tables_["users_ui"]["1-0"]["email"] = ""
+def a_null(server_tables: Tables) -> None:
+    server_tables["users_ui"]["1-0"]["email"] = ""
 
 
-def a_time(tables_: Tables) -> None:
-    tables_["final_ui"]["0-0"]["_ts"] += 1
+def a_time(server_tables: Tables) -> None:
+    server_tables["final_ui"]["0-0"]["_ts"] += 1
 
 
-def a_time_of_a_user(tables_: Tables) -> None:
-    tables_["users_ui"]["1-0"]["_ts"] -= 1
+def a_time_of_a_user(server_tables: Tables) -> None:
+    server_tables["users_ui"]["1-0"]["_ts"] -= 1
 
 
-def a_row_less(tables_: Tables) -> None:
-    del tables_["users_ui"]["1-0"]
+def a_row_less(server_tables: Tables) -> None:
+    del server_tables["users_ui"]["1-0"]
 
 
-def a_row_more(tables_: Tables) -> None:
-    tables_["final_ui"]["9-9"] = {**tables_["final_ui"]["0-0"], "_id": "9-9"}
+def a_row_more(server_tables: Tables) -> None:
+    server_tables["final_ui"]["9-9"] = {**server_tables["final_ui"]["0-0"], "_id": "9-9"}
 
 
-def a_reason(tables_: Tables) -> None:
-    tables_["rejects_ui"]["users/1-1"]["reason"] = "value: empty"
+def a_reason(server_tables: Tables) -> None:
+    server_tables["rejects_ui"]["users/1-1"]["reason"] = "value: empty"
 
 
 ROWS = [one_cell, one_number, a_null, a_time, a_time_of_a_user, a_row_less, a_row_more]
@@ -137,10 +137,10 @@ CHANGES = [*ROWS, a_reason]
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_oracle_detects(change: Callable[[Tables], None]) -> None:
-    truth, tables_ = oracle.expected(RECORDS), tables()
-    assert oracle.differences(tables_, truth) == []
-    change(tables_)
-    (found,) = oracle.differences(tables_, truth)
+    truth, server_tables = oracle.expected(RECORDS), tables()
+    assert oracle.differences(server_tables, truth) == []
+    change(server_tables)
+    (found,) = oracle.differences(server_tables, truth)
     assert oracle.lost([found]) + oracle.wrong_cells([found]) >= 1
 
 
@@ -148,22 +148,22 @@ def test_the_oracle_detects(change: Callable[[Tables], None]) -> None:
 def test_a_heartbeat_hash_reveals_wrong_rows_of_a_viewer(
     change: Callable[[Tables], None],
 ) -> None:
-    tables_ = tables()
-    one = viewer(tables_)
-    one._on_frame(heartbeat(tables_))
+    server_tables = tables()
+    one = viewer(server_tables)
+    one._on_frame(heartbeat(server_tables))
     assert (one.wrong, one.hashed) == ([], 1)
-    change(tables_)  # change at the server only; the viewer got no frame
-    one._on_frame(heartbeat(tables_))
+    change(server_tables)  # change at the server only; the viewer got no frame
+    one._on_frame(heartbeat(server_tables))
     (message,) = one.wrong
     assert "seq 9" in message
 
 
 def test_the_hash_follows_changes_and_removals() -> None:
-    tables_ = tables()
-    one = viewer(tables_)
-    one_cell(tables_)
-    changed = batch("final_ui", {"0-0": tables_["final_ui"]["0-0"]})
-    removed_id = tables_["final_ui"].pop("1-0")["_id"]
+    server_tables = tables()
+    one = viewer(server_tables)
+    one_cell(server_tables)
+    changed = batch("final_ui", {"0-0": server_tables["final_ui"]["0-0"]})
+    removed_id = server_tables["final_ui"].pop("1-0")["_id"]
     header = {"type": "data", "generation": 1, "seq": 9}
     more = [
         frames.encode_rows("final_ui", "upsert", changed),
@@ -171,7 +171,7 @@ def test_the_hash_follows_changes_and_removals() -> None:
     ]
     one._on_frame(frames.encode_frame(header, more))
     one.wrong.clear()  # these rows result from no join
-    one._on_frame(heartbeat(tables_))
+    one._on_frame(heartbeat(server_tables))
     assert (one.wrong, one.hashed) == ([], 1)
 
 
@@ -179,11 +179,11 @@ def test_the_hash_follows_changes_and_removals() -> None:
 def test_the_rows_of_a_viewer_are_compared_cell_by_cell(
     change: Callable[[Tables], None],
 ) -> None:
-    truth, tables_ = oracle.expected(RECORDS), tables()
-    change(tables_)
+    truth, server_tables = oracle.expected(RECORDS), tables()
+    change(server_tables)
     before = figures.begin()
     with pytest.raises(AssertionError, match="at the viewer"):
-        comparing.expect_seen(viewer(tables_), truth, limit_s=0)
+        comparing.expect_seen(viewer(server_tables), truth, limit_s=0)
     assert before.lost + before.wrong >= 1
     assert before.rows == 7
 
@@ -199,25 +199,32 @@ class RecordedProducers:
 def test_under_traffic_a_viewer_is_compared_cell_by_cell(
     change: Callable[[Tables], None], join: str
 ) -> None:
-    tables_, sent = tables(join), RecordedProducers()
+    server_tables, sent = tables(join), RecordedProducers()
     counts = figures.begin()
-    comparing.expect_consistent(viewer(tables_), sent, join, 1, limit_s=0)
+    comparing.expect_consistent(viewer(server_tables), sent, join, 1, limit_s=0)
     final = {"left": 2, "inner": 2, "left_outer": 3}[join]
     assert (counts.rows, counts.cells) == (2 + 2 + final, 2 * 5 + 2 * 4 + final * 7)
     if join != "left" and change in (one_cell, a_time, a_row_more):
-        tables_["final_ui"]["0-0"] = tables_["final_ui"].pop("0-0+0-1")  # the row to change
-    change(tables_)
-    if join != "left" and "0-0" in tables_["final_ui"]:
-        tables_["final_ui"]["0-0+0-1"] = {**tables_["final_ui"].pop("0-0"), "_id": "0-0+0-1"}
+        server_tables["final_ui"]["0-0"] = server_tables["final_ui"].pop(
+            "0-0+0-1"
+        )  # the row to change
+    change(server_tables)
+    if join != "left" and "0-0" in server_tables["final_ui"]:
+        server_tables["final_ui"]["0-0+0-1"] = {
+            **server_tables["final_ui"].pop("0-0"),
+            "_id": "0-0+0-1",
+        }
     with pytest.raises(AssertionError, match="at the viewer"):
-        comparing.expect_consistent(viewer(tables_), sent, join, 1, limit_s=0)
+        comparing.expect_consistent(viewer(server_tables), sent, join, 1, limit_s=0)
     with pytest.raises(AssertionError, match="generation 1 is shown"):
         comparing.expect_consistent(viewer(tables(join)), sent, join, 2, limit_s=0)
 
 
 def test_every_cell_of_a_joined_row_counts() -> None:
-    tables_ = tables()
-    users, accounts, final = (tables_[f"{name}_ui"] for name in ("users", "accounts", "final"))
+    server_tables = tables()
+    users, accounts, final = (
+        server_tables[f"{name}_ui"] for name in ("users", "accounts", "final")
+    )
     assert join_errors(users, accounts, final, "left") == []
     for column in ("userId", "name", "email", "age"):
         changed = {**final, "0-0": {**final["0-0"], column: "x"}}

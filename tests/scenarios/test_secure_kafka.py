@@ -98,9 +98,9 @@ def places_of_data(world: World, ui_port: int) -> list[str]:
 
 
 def http_texts(world: World, ui_port: int) -> dict[str, str]:
-    paths_ = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
-    paths_ += [f"api/v1/tables/{name}" for name in TABLES]
-    found = {path: _read(world.live.url + path) for path in paths_}
+    api_paths = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
+    api_paths += [f"api/v1/tables/{name}" for name in TABLES]
+    found = {path: _read(world.live.url + path) for path in api_paths}
     spark = f"http://127.0.0.1:{ui_port}/"
     paths = ["environment/", "jobs/", "stages/", "SQL/", "StreamingQuery/", "executors/"]
     queries = re.findall(r"SQL/execution/\?id=\d+", _read(f"{spark}SQL/"))

@@ -38,8 +38,8 @@ def producers(kafka: Kafka) -> Producers:
 
 @pytest.fixture(scope="module")
 def server(kafka: Kafka, producers: Producers) -> Iterator[RunningServer]:
-    with run_server(kafka=kafka, rules=RULES) as server_:
-        yield server_
+    with run_server(kafka=kafka, rules=RULES) as running_server:
+        yield running_server
 
 
 def _topics(server: RunningServer) -> dict[str, dict[str, Any]]:
@@ -164,7 +164,9 @@ def test_the_commands_print_topics_and_messages(server: RunningServer) -> None:
 
 
 def test_an_outage_is_reported() -> None:
-    with run_server(kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES) as server_:
-        answer = server_.request("/api/v1/topics")
+    with run_server(
+        kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES
+    ) as running_server:
+        answer = running_server.request("/api/v1/topics")
     assert answer.status == 503
     assert "cannot be reached" in answer.json()["detail"]

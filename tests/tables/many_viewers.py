@@ -173,31 +173,31 @@ async def _run_viewers(rows: int, viewers: int, max_bytes: int) -> dict[str, Any
     async with start_server(rows) as server:
         await server.send("swap")  # the memory of the first generation is the baseline
         base, port = server.figures["most"], server.figures["port"]
-        viewers_, finished = Viewers(server), asyncio.Event()
+        crowd, finished = Viewers(server), asyncio.Event()
         result: dict[str, Any] = {}
 
         async def work() -> None:
             checked_viewer = asyncio.create_task(run_checked_viewer(port, server, finished))
             subscribed = subscriptions(viewers)
             for start in range(0, viewers, viewers // GROUPS):
-                await viewers_.join(subscribed[start : start + viewers // GROUPS])
-                await viewers_.all_up_to_date(viewers_.fast)
+                await crowd.join(subscribed[start : start + viewers // GROUPS])
+                await crowd.all_up_to_date(crowd.fast)
                 await server.send("change")
             for command in ("swap", "change", "swap", "change"):
                 await server.send(command)
-                await viewers_.all_up_to_date(viewers_.fast)
-            result["left"] = await viewers_.release_slow()
+                await crowd.all_up_to_date(crowd.fast)
+            result["left"] = await crowd.release_slow()
             finished.set()
             session = await asyncio.wait_for(checked_viewer, LIMIT_S)
             assert session.mismatches == 0
             assert session.heartbeat_at is not None
-            result["slow"] = len(viewers_.slow)
+            result["slow"] = len(crowd.slow)
 
         try:
             await run_while(watch_memory(server.pid, base + max_bytes), work())
-            assert not any(viewer.lost for viewer in viewers_.fast)
+            assert not any(viewer.lost for viewer in crowd.fast)
         finally:
-            await viewers_.leave()
+            await crowd.leave()
         await server.send("beat")
         return result | {"grown": server.figures["most"] - base, "base": base}
 

@@ -73,10 +73,13 @@ def find_faults(expression: str, exported: Exported, legend: str = "") -> list[s
     names = parse_names(expression)
     faults = [f"no metric {name}" for name in sorted(names.metrics - exported.keys())]
     labels = {
-        key for name in names.metrics for labels_ in exported.get(name, ()) for key in labels_
+        key
+        for name in names.metrics
+        for sample_labels in exported.get(name, ())
+        for key in sample_labels
     } | SCRAPE_LABELS
     for name, label, op, value in names.matchers:
-        values = {labels_.get(label) for labels_ in exported.get(name, ())}
+        values = {sample_labels.get(label) for sample_labels in exported.get(name, ())}
         if label not in SCRAPE_LABELS and (values <= {None} or (op == "=" and value not in values)):
             faults.append(f"{name} has no {label}{op}{value}")
     named = names.grouped | set(re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", legend))

@@ -61,15 +61,15 @@ class Gate:
 @pytest.fixture(params=STEPS)
 def gate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gate:
     """A gate before one of the steps of a response."""
-    gate_ = Gate()
+    step_gate = Gate()
     if request.param == "put together":
-        monkeypatch.setattr(FrozenRows, "table", gate_.before(FrozenRows.table))
+        monkeypatch.setattr(FrozenRows, "table", step_gate.before(FrozenRows.table))
     elif request.param == "sorted and filtered":
-        monkeypatch.setattr(query, "run", gate_.before(query.run))
+        monkeypatch.setattr(query, "run", step_gate.before(query.run))
     else:
         for name, form in FORMATS.items():
-            monkeypatch.setitem(FORMATS, name, gate_.within(form))
-    return gate_
+            monkeypatch.setitem(FORMATS, name, step_gate.within(form))
+    return step_gate
 
 
 @pytest.fixture

@@ -163,10 +163,10 @@ def test_reading_a_changelog_again_from_its_beginning_never_moves_seq_back() -> 
     catalog = Catalog()
     catalog.apply_state(live(1))
     chunks = [chunk(1, end, *(user(n) for n in range(end - 10, end))) for end in range(10, 60, 10)]
-    for chunk_ in chunks[:4]:
-        catalog.apply(chunk_)
-    for chunk_ in chunks:  # the last one is new
-        catalog.apply(chunk_)
+    for batch in chunks[:4]:
+        catalog.apply(batch)
+    for batch in chunks:  # the last one is new
+        catalog.apply(batch)
         assert catalog.seq >= 40
     delta = catalog.store("users_ui").changes_since(30)
     assert delta is not None
@@ -368,8 +368,8 @@ def test_a_starting_server_serves_a_generation_only_after_reading_to_its_end() -
     catalog = _catalog()
     catalog.apply_state(live(1, ready_at=1), {1: 3})
     served = []
-    for chunk_ in (chunk(1, 1, final(0, "a")), chunk(1, 3, final(1, "b"), final(2, "c"))):
-        catalog.apply(chunk_)
+    for batch in (chunk(1, 1, final(0, "a")), chunk(1, 3, final(1, "b"), final(2, "c"))):
+        catalog.apply(batch)
         served.append((catalog.generation, len(catalog.store("final_ui"))))
     assert served == [(None, 0), (1, 3)]
 

@@ -20,8 +20,8 @@ from tables.samples import chunk, final, plain, reject, tombstone, user
 LOWEST = -(2**63)
 
 
-def _decoded(table: str, records_: list[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(table, [c.id for c in records_], [c.value() for c in records_])
+def _decoded(table: str, written: list[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(table, [c.id for c in written], [c.value() for c in written])
 
 
 def _cells(change: ChangelogRecord) -> dict[str, Any]:
@@ -41,23 +41,23 @@ def _runs(table: str) -> st.SearchStrategy[list[ChangelogRecord]]:
 
 
 @given(st.sampled_from(DATA).flatmap(_runs))
-def test_a_batch_of_records_is_decoded_as_defined(records_: list[ChangelogRecord]) -> None:
-    records = _decoded(records_[0].table, records_)
-    assert records.ids == [change.id for change in records_]
-    assert records.present.tolist() == [change.row is not None for change in records_]
-    assert records.versions.tolist() == [_version(change.version) for change in records_]
+def test_a_batch_of_records_is_decoded_as_defined(written: list[ChangelogRecord]) -> None:
+    records = _decoded(written[0].table, written)
+    assert records.ids == [change.id for change in written]
+    assert records.present.tolist() == [change.row is not None for change in written]
+    assert records.versions.tolist() == [_version(change.version) for change in written]
     # repr, since 0.0 == -0.0
-    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in records_]
+    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in written]
 
 
 @given(bundled())
 def test_a_bundle_is_decoded_as_defined(one: Bundle) -> None:
-    records_ = one.records()
+    written = one.records()
     records = decode.decode_bundle(one.table, one.value())
-    assert records.ids == [change.id for change in records_]
-    assert records.present.tolist() == [change.row is not None for change in records_]
-    assert records.versions.tolist() == [_version(change.version) for change in records_]
-    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in records_]
+    assert records.ids == [change.id for change in written]
+    assert records.present.tolist() == [change.row is not None for change in written]
+    assert records.versions.tolist() == [_version(change.version) for change in written]
+    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in written]
     if records.hashes is not None:
         assert np.array_equal(records.hashes, row_hash.hash_rows(records.rows))
 

@@ -43,10 +43,10 @@ class Clock:
 
 
 def test_rows_rejects_and_tombstones_give_the_read_position_of_a_source() -> None:
-    read_offsets_ = chunk(
+    offsets = chunk(
         1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)
     ).read_offsets
-    assert positions_of(read_offsets_) == {"users": {0: 8}, "accounts": {0: 3}}
+    assert positions_of(offsets) == {"users": {0: 8}, "accounts": {0: 3}}
 
 
 def test_joined_rows_give_no_read_position() -> None:

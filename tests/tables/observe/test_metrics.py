@@ -22,8 +22,8 @@ def value(samples: dict[Sample, float], name: str, **labels: str) -> float:
 
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
-    with run_server(full_catalog()) as server_:
-        yield server_
+    with run_server(full_catalog()) as running_server:
+        yield running_server
 
 
 def test_the_live_generation_and_the_swaps_are_exported(server: RunningServer) -> None:
