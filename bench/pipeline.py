@@ -125,14 +125,14 @@ class Load:
     def _watch(self) -> None:
         consumer = self._kafka.reader("bench")
         consumer.assign([TopicPartition(Names(NAME).changelog(1), 0, 0)])
-        seen = set()
+        offsets_read = set()
         while not self._stop.is_set():
             found = poll_batch(consumer, 10_000, 0.1)
             now = time.monotonic()
             for record in found:
                 mark = changelog.marked_position(record.key() or b"")
-                if mark and mark.source == "accounts" and mark.offset not in seen:
-                    seen.add(mark.offset)
+                if mark and mark.source == "accounts" and mark.offset not in offsets_read:
+                    offsets_read.add(mark.offset)
                     self.marks.append(Mark(self._sent[mark.offset], now))
         consumer.close()
 
@@ -195,10 +195,10 @@ def _cpu(live: Running) -> dict[str, float]:
     kafka = next(pid for pid in descendants(os.getpid()) if is_java(pid) and pid != spark)
     found = {}
     for role, pid in zip(ROLES, (kafka, spark, live.pid), strict=True):
-        shown = subprocess.run(
+        output = subprocess.run(
             ["ps", "-o", "cputimes=", "-p", str(pid)], capture_output=True, text=True, check=True
         )
-        found[role] = float(shown.stdout)
+        found[role] = float(output.stdout)
     return found
 
 

@@ -53,9 +53,9 @@ class SessionFixture:
 
     @property
     def rows(self) -> Rows:
-        whole = self.session.snapshot(FINAL)
-        assert whole is not None
-        return by_id(whole.rows)
+        frame = self.session.snapshot(FINAL)
+        assert frame is not None
+        return by_id(frame.rows)
 
     @property
     def kinds(self) -> list[tuple[str, str]]:
@@ -320,10 +320,10 @@ def test_random_bytes_are_a_violation(data: bytes) -> None:
 def test_a_truncated_frame_is_a_violation(at: int) -> None:
     fixture = SessionFixture()
     fixture.connect()
-    whole = fixture.server.put("a", "Ada")
+    frame = fixture.server.put("a", "Ada")
     with pytest.raises(ProtocolViolation):
         fixture.session.receive(
-            whole[: at % (len(whole) - 8)], 1.0
+            frame[: at % (len(frame) - 8)], 1.0
         )  # without its end-of-stream marker a frame is complete
 
 

@@ -50,8 +50,8 @@ MUTATED = 25_000  # 9 ms each, since each is decided and answered in its own tra
 @pytest.fixture
 def world(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> Iterator[World]:
     name = request.node.name.split("_")[1]
-    with run_world(kafka, tmp_path, name, seed=SEED) as made:
-        yield made
+    with run_world(kafka, tmp_path, name, seed=SEED) as started:
+        yield started
 
 
 # --- A2
@@ -126,7 +126,7 @@ def test_a6_two_hundred_messages_in_ten_seconds(
         case.landed(messages=200).note(
             f"sent in {sent_s:.1f} s; at one time there were at most"
             f" {len(sampler.most_changelogs)} changelogs, in"
-            f" {sampler.samples['topics']} looks, and {len(sampler.most_queries)} queries, in"
+            f" {sampler.samples['topics']} samples, and {len(sampler.most_queries)} queries, in"
             f" {sampler.samples['queries']}"
         )
         assert min(sampler.samples.values()) > 50, "too few samples"

@@ -96,13 +96,13 @@ def documented_rights(
     for line in re.findall(lines, PAGE.read_text()):
         options = shlex.split(line)
         pairs = list(zip(options[::2], options[1::2], strict=True))
-        given = dict(pairs)
-        kind = next(k for k in ("--topic", "--group", "--transactional-id") if k in given)
-        pattern = given.get("--resource-pattern-type", "literal").upper()
+        options_by_name = dict(pairs)
+        kind = next(k for k in ("--topic", "--group", "--transactional-id") if k in options_by_name)
+        pattern = options_by_name.get("--resource-pattern-type", "literal").upper()
         found += [
             AclBinding(
                 ResourceType[kind.strip("-").replace("-", "_").upper()],
-                words[given[kind]],
+                words[options_by_name[kind]],
                 ResourcePatternType[pattern],
                 f"User:{USER}",
                 "*",

@@ -49,8 +49,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture
 def world(guarded: Kafka, tmp_path: Path) -> Iterator[World]:
-    with run_world(guarded, tmp_path, NAME, build_stall_s=STALL_S) as made:
-        yield made
+    with run_world(guarded, tmp_path, NAME, build_stall_s=STALL_S) as started:
+        yield started
 
 
 def deny(

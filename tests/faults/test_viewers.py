@@ -125,7 +125,9 @@ class CheckingViewer:
         if sums["type"] == "cutover":
             self.cutovers.append(sums["generation"])
         if parts:  # all tables are of the generation of the frame
-            notes = {held.snapshot.note for held in self.checker.tables.values()} - {None}
+            notes = {
+                checked_table.snapshot.note for checked_table in self.checker.tables.values()
+            } - {None}
             assert notes == {sums["generation"]}
 
     async def wait_heartbeat(self, generation: int, seq: int) -> None:
@@ -144,7 +146,10 @@ class CheckingViewer:
 
     def sums(self) -> dict[str, TableSum]:
         """Rows and hash of each table held."""
-        return {table: (held.count, held.hash) for table, held in self.checker.tables.items()}
+        return {
+            table: (checked_table.count, checked_table.hash)
+            for table, checked_table in self.checker.tables.items()
+        }
 
 
 def all_sums(connected: list[CheckingViewer]) -> dict[str, list[TableSum]]:
@@ -159,9 +164,9 @@ async def connect_checking(
     cells = PartCache(_generation_of)
     connected: list[CheckingViewer] = []
     for start in range(0, count, 50):
-        some = [CheckingViewer(cells) for _ in range(min(50, count - start))]
-        await asyncio.gather(*(one.join(server, tables) for one in some))
-        connected += some
+        batch = [CheckingViewer(cells) for _ in range(min(50, count - start))]
+        await asyncio.gather(*(one.join(server, tables) for one in batch))
+        connected += batch
     return connected
 
 
@@ -389,18 +394,18 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
             for start in range(0, count, 50):
                 reader = CheckingViewer(cells)
                 stay = asyncio.create_task(reader.join(server, ("final_ui",)))
-                some = [
+                batch = [
                     await connect_viewer(
                         server.port, ("final_ui",), small_buffer=True, stop_after=1 << 14
                     )
                     for _ in range(start, min(start + 49, count))
                 ]
-                await asyncio.gather(*(one.wait_paused(LIMIT_S) for one in some))
-                await disconnect_all(some)
+                await asyncio.gather(*(one.wait_paused(LIMIT_S) for one in batch))
+                await disconnect_all(batch)
                 await stay
                 await reader.wait_heartbeat(1, leader.ends[1])
                 full_sums.append(reader.sums()["final_ui"])
-                case.landed(connections=1 + len(some), frames=reader.frames)
+                case.landed(connections=1 + len(batch), frames=reader.frames)
                 case.viewers_dropped(reader.viewer.lost)
                 await disconnect_all([reader.viewer])
 

@@ -107,9 +107,12 @@ class Checker:
             else:
                 self.tables[part["table"]].apply(part["kind"], rows)
         if header["type"] == "heartbeat" and header["generation"] is not None:
-            for table, held in self.tables.items():
+            for table, checked_table in self.tables.items():
                 expected = header["tables"][table]
-                assert (held.count, held.hash) == (expected["rows"], expected["hash"]), (
+                assert (checked_table.count, checked_table.hash) == (
+                    expected["rows"],
+                    expected["hash"],
+                ), (
                     table,
                     header,
                 )

@@ -153,9 +153,9 @@ class Audience:
     def delays_s(self, first: int, sent: Sequence[float]) -> list[float]:
         """Return the seconds from sending each change to its arrival at each viewer."""
         took: list[float] = []
-        for seen in self.arrivals:
+        for viewer_arrivals in self.arrivals:
             known = first
-            for seq, at in seen:
+            for seq, at in viewer_arrivals:
                 took += [at - sent[offset - first] for offset in range(known, seq)]
                 known = max(known, seq)
         assert len(took) == len(sent) * len(self.arrivals)

@@ -78,7 +78,7 @@ def running_process(command: Sequence[str], read: Callable[[str], Line]) -> Iter
 def _count(query: str, answer: http.client.HTTPResponse) -> int:
     """Return the number of rows of a response, and check that it is complete."""
     if query.startswith("format=arrow"):
-        import pyarrow as pa  # noqa: PLC0415 - whoever only starts the program does without
+        import pyarrow as pa  # noqa: PLC0415 - only the program needs it
 
         with pa.ipc.open_stream(answer.read()) as stream:
             return sum(batch.num_rows for batch in stream)
@@ -123,8 +123,8 @@ def main() -> None:
     """Poll until killed."""
     port, table, rows, *queries = sys.argv[1:]
     for reader, query in enumerate(2 * (queries or list(QUERIES))):
-        given = reader, query, int(port), table, int(rows)
-        threading.Thread(target=_read, args=given).start()
+        arguments = reader, query, int(port), table, int(rows)
+        threading.Thread(target=_read, args=arguments).start()
 
 
 if __name__ == "__main__":

@@ -35,20 +35,20 @@ class Replica:
     def _apply(self, table: str, kind: str, table_rows: list[Row]) -> None:
         if kind == "snapshot":
             self.tables[table] = {}
-        held = self.tables[table]
+        replica_rows = self.tables[table]
         for row in table_rows:
             if kind == "remove":
                 assert list(row) == ["_id"]
-                held.pop(row["_id"], None)
+                replica_rows.pop(row["_id"], None)
             else:
-                held.pop(row["_id"], None)  # in the order of the last change
-                held[row["_id"]] = row
+                replica_rows.pop(row["_id"], None)  # in the order of the last change
+                replica_rows[row["_id"]] = row
 
     def _check(self, header: dict[str, Any]) -> None:
-        for name, held in self.tables.items():
+        for name, replica_rows in self.tables.items():
             frame_header = header["tables"][name]
-            assert frame_header["rows"] == len(held), name
-            assert frame_header["hash"] == table_hash(held.values()), name
+            assert frame_header["rows"] == len(replica_rows), name
+            assert frame_header["hash"] == table_hash(replica_rows.values()), name
         self.checked += 1
 
     @property

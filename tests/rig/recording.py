@@ -148,9 +148,9 @@ def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        with broker.embedded_broker(Path(made) / "broker") as own:
-            written = _make(own, Path(made) / "livejoin")
+    with tempfile.TemporaryDirectory() as folder_name:
+        with broker.embedded_broker(Path(folder_name) / "broker") as broker_kafka:
+            written = _make(broker_kafka, Path(folder_name) / "livejoin")
         for one_topic, what in written["topics"].items():
             print(one_topic, len(what["records"]))
     Path(sys.argv[1]).write_text(json.dumps(written, separators=(",", ":")) + "\n")

@@ -68,9 +68,9 @@ def page(kept: Results) -> str:
     """Return the whole page."""
     parts = [HEAD, _totals(kept)]
     for title, starts in _GROUPS.items():
-        mine = [case for case in CASES if case.startswith(starts)]
-        lines = [_line(case, CASES[case], kept.get(case, {})) for case in mine]
-        parts.append(_section(title, lines, _notes(mine, kept)))
+        group_cases = [case for case in CASES if case.startswith(starts)]
+        lines = [_line(case, CASES[case], kept.get(case, {})) for case in group_cases]
+        parts.append(_section(title, lines, _notes(group_cases, kept)))
     if others := kept.get(OTHER, {}):
         lines = [_line("", f"`{test}`", {test: one}) for test, one in others.items()]
         parts.append(_section("Further fault tests", lines, _notes([OTHER], kept)))

@@ -174,6 +174,6 @@ def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
 def _make_scram_users(kafka: Kafka) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, 4096)
-        made = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-        for done in kafka.admin.alter_user_scram_credentials([made]).values():
+        upsertion = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        for done in kafka.admin.alter_user_scram_credentials([upsertion]).values():
             done.result(10)

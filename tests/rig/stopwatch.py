@@ -68,9 +68,9 @@ class Stopwatch:
 
     def _measure(self, numbers: np.ndarray, now: float) -> None:
         """Measure each account at its first arrival, however late that is."""
-        most = int(numbers.max(initial=-1))
-        if most >= len(self._measured):
-            self._measured = np.concatenate([self._measured, np.zeros(most + 1, bool)])
+        highest = int(numbers.max(initial=-1))
+        if highest >= len(self._measured):
+            self._measured = np.concatenate([self._measured, np.zeros(highest + 1, bool)])
         new = numbers[~self._measured[numbers]]
         if len(new):
             self._measured[new] = True

@@ -123,8 +123,8 @@ class Rollback:
         except AssertionError:
             return None  # livejoin is starting
         pairs = {storm.world.topics(pair)["users"]: pair for pair in PAIRS}
-        mine = [row for row in rows if row["generation"] not in storm.broken_generations]
-        return (pairs[mine[0]["usersTopic"]], mine[0]["joinType"]) if mine else None
+        usable = [row for row in rows if row["generation"] not in storm.broken_generations]
+        return (pairs[usable[0]["usersTopic"]], usable[0]["joinType"]) if usable else None
 
     def _outcome(self, storm: Storm, offset: int) -> str:
         with contextlib.suppress(AssertionError):  # livejoin is starting

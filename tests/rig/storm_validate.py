@@ -34,8 +34,8 @@ class Validate:
             ExpectNothingLeft().do(one)
             self._expect_outcomes(storm)
             self._expect_no_more_held(storm)
-        most = storm.sampler.most_changelogs
-        assert len(most) <= 3, f"at one time there were changelogs of {sorted(most)}"
+        changelogs = storm.sampler.most_changelogs
+        assert len(changelogs) <= 3, f"at one time there were changelogs of {sorted(changelogs)}"
         dropped = sum(viewer.dropped for viewer in storm.watchers)
         assert not dropped, [viewer.closed for viewer in storm.watchers]
         for viewer in storm.watchers:

@@ -383,14 +383,14 @@ def port() -> Iterator[int]:
 def test_polling_repeats_every_query(port: int) -> None:
     with polling.polling(port, "final_ui", 2000) as answers:
         until(lambda: len({answer.reader for answer in answers}) == polling.READERS, "all read", 20)
-    asked = Counter(answer.query for answer in answers)
-    assert all(asked[query] >= 2 for query in polling.QUERIES)
+    query_counts = Counter(answer.query for answer in answers)
+    assert all(query_counts[query] >= 2 for query in polling.QUERIES)
     assert {answer.rows for answer in answers} == {100, 1000, 2000}
 
 
-@pytest.mark.parametrize("asked", ["json", "arrow", "csv"])
-def test_a_response_with_a_missing_row_ends_the_polling_process(port: int, asked: str) -> None:
-    command = [sys.executable, polling.__file__, str(port), "final_ui", "2001", f"format={asked}"]
+@pytest.mark.parametrize("form", ["json", "arrow", "csv"])
+def test_a_response_with_a_missing_row_ends_the_polling_process(port: int, form: str) -> None:
+    command = [sys.executable, polling.__file__, str(port), "final_ui", "2001", f"format={form}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
     assert "2000 rows" in done.stderr

@@ -172,8 +172,8 @@ def _expect_rows(
 
 @pytest.fixture
 def world(kafka: Kafka, tmp_path: Path) -> Iterator[World]:
-    with run_world(kafka, tmp_path, "mutated", seed=SEED) as made:
-        yield made
+    with run_world(kafka, tmp_path, "mutated", seed=SEED) as started:
+        yield started
 
 
 def test_hundreds_of_invalid_messages_change_nothing(world: World) -> None:

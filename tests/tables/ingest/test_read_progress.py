@@ -23,8 +23,8 @@ def test_a_range_set_holds_what_a_set_would_and_returns_the_new_numbers(
         numbers = np.array(sorted(batch))
         assert set(numbers[ranges.add(numbers)].tolist()) == batch - expected
         expected |= batch
-        held = [n for a, b in zip(ranges.starts, ranges.ends, strict=True) for n in range(a, b)]
-        assert held == sorted(expected)
+        stored = [n for a, b in zip(ranges.starts, ranges.ends, strict=True) for n in range(a, b)]
+        assert stored == sorted(expected)
         gaps = zip(ranges.ends, ranges.starts[1:], strict=False)
         assert all(end < first for end, first in gaps), "two ranges touch"
 
@@ -38,9 +38,9 @@ def test_an_offset_set_holds_what_a_set_would(batches: list[set[int]]) -> None:
             numbers = np.array(sorted(batch))
             assert set(numbers[offsets.add(numbers)].tolist()) == batch - expected
             expected |= batch
-        whole = {n for n in range(6) if expected.issuperset(range(8 * n, 8 * n + 8))}
-        assert {n for n in range(6) if n in offsets.full_blocks} == whole
-        assert offsets.partial_blocks.keys() == {n // 8 for n in expected} - whole
+        full_blocks = {n for n in range(6) if expected.issuperset(range(8 * n, 8 * n + 8))}
+        assert {n for n in range(6) if n in offsets.full_blocks} == full_blocks
+        assert offsets.partial_blocks.keys() == {n // 8 for n in expected} - full_blocks
 
 
 def test_a_million_records_without_a_gap_are_one_range() -> None:
@@ -64,8 +64,8 @@ def test_gaps_after_every_record_cost_one_bit_each() -> None:
     offsets, count = OffsetSet(), 1_000_000
     for start in range(0, count, 1000):
         assert offsets.add(2 * np.arange(start, start + 1000)).all()
-    held = sum(sys.getsizeof(bits) for bits in offsets.partial_blocks.values())
-    assert held < count / 2  # bytes
+    stored = sum(sys.getsizeof(bits) for bits in offsets.partial_blocks.values())
+    assert stored < count / 2  # bytes
     assert offsets.full_blocks.starts == []
 
 
