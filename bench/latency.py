@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import broker
-from livejoin.tables.live import frames
+from rig import protocol
 from rig.running import Running, running
 
 TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}
@@ -73,7 +73,7 @@ async def _measure(
                 data = await socket.recv()
                 now = time.perf_counter()
                 assert isinstance(data, bytes)
-                for part in frames.parse_frame(data)[1]:
+                for part in protocol.parse_frame(data)[1]:
                     if part.table == "accounts_ui" and part.kind == "upsert":
                         numbers = pa.ipc.open_stream(part.payload).read_all().column("balance")
                         took += [now - sent[int(number)] for number in numbers.to_pylist()]

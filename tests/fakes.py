@@ -11,16 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.state import (
-    EndedGeneration,
-    LogLine,
-    OutboxItem,
-    Reply,
-    State,
-    from_json,
-    to_json,
-)
-from livejoin.errors import GenerationUnrecoverable, LeadershipLost, TopicUnusable
+from livejoin.core.ledger_format import from_json, to_json
+from livejoin.core.state import EndedGeneration, LogLine, OutboxItem, Reply, State
+from livejoin.errors import GenerationUnrecoverable, LeadershipLost, TopicMissing
 
 FINGERPRINT = "fake"
 
@@ -117,7 +110,7 @@ class FakePipeline:
         for source in ("users", "accounts"):
             topic = generation.choice.topic(source)
             if topic not in self._world.topics:
-                raise TopicUnusable(f'topic "{topic}" does not exist')
+                raise TopicMissing(f'topic "{topic}" does not exist')
             readings[source] = Reading(topic, self._world.topics[topic], {0: 0}, {0: 9})
         return readings, FINGERPRINT
 

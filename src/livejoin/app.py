@@ -32,7 +32,7 @@ from livejoin.errors import (
     MachineError,
     NewerFormat,
     QueryFailed,
-    TopicUnusable,
+    TopicError,
 )
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
@@ -93,7 +93,7 @@ class Leader:
             try:
                 self.kafka.wait_until_reachable(_ATTEMPT_S)
                 Leadership(self.kafka, self.names, self.lead).run(stop)
-            except (KafkaUnavailable, TopicUnusable) as error:
+            except (KafkaUnavailable, TopicError) as error:
                 log.warning("waiting for Kafka", why=str(error))
                 self._show_waiting(str(error))
                 stop.wait(_RETRY_S)

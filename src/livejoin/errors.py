@@ -2,16 +2,24 @@
 
 LivejoinError
 ├── SettingsError              a setting is wrong
-├── MachineError               Java, a jar, a port or a folder is missing or in use
+├── MachineError               Java, a jar, a package, a port or a folder is missing or in use
 ├── BrokerStartFailed          the embedded broker did not start
-├── KafkaUnavailable           the cluster does not respond (retriable)
-├── TopicUnusable              a topic is missing, unauthorized or misconfigured (retriable)
-├── QueryFailed                a streaming query died (retriable)
+├── KafkaUnavailable           the cluster does not respond, or refused a request (retriable)
+│   └── LeaderNotAvailable     a partition has no leader for a moment
+├── TopicError                 a topic cannot be used until somebody acts (retriable)
+│   ├── TopicMissing           it does not exist
+│   ├── TopicExists            it exists already
+│   ├── TopicReplaced          it was deleted, and perhaps recreated, while in use
+│   ├── TopicMisconfigured     it has several partitions where one is needed
+│   ├── NotAuthorized          Kafka denied livejoin an operation
+│   ├── LedgerUnreadable       another program wrote the ledger's state
+│   └── LedgerUnwritable       the producer of the ledger failed for good
+├── QueryFailed                a streaming query died, or cannot run now (retriable)
 ├── GenerationUnrecoverable    a generation can never run again
 ├── LeadershipLost             another livejoin with this name leads
 ├── NewerFormat                written by a newer livejoin
 ├── ProtocolViolation          a server sent something that is not livejoin.v1 (retriable)
-└── AskError                   an invalid request
+└── AskError                   a request was invalid, denied or refused
     ├── Rejected               a control message was rejected
     ├── NotLive                an accepted control message did not go live
     ├── Unreachable            no livejoin responds (retriable)
@@ -62,12 +70,44 @@ class KafkaUnavailable(LivejoinError):
         super().__init__(message, hint=hint)
 
 
-class TopicUnusable(LivejoinError):
-    """A topic is missing, unauthorized or misconfigured; somebody may fix it."""
+class LeaderNotAvailable(KafkaUnavailable):
+    """A partition has no leader for a moment, after its creation or the death of a broker."""
+
+
+class TopicError(LivejoinError):
+    """A topic cannot be used, though the cluster responds; somebody may fix it."""
+
+
+class TopicMissing(TopicError):
+    """The topic does not exist."""
+
+
+class TopicExists(TopicError):
+    """The topic exists already."""
+
+
+class TopicReplaced(TopicError):
+    """The topic was deleted while in use; another one of its name may exist."""
+
+
+class TopicMisconfigured(TopicError):
+    """The topic has several partitions, which have no common order."""
+
+
+class NotAuthorized(TopicError):
+    """Kafka denied livejoin a topic, or the consumer group or transactional id to use it."""
+
+
+class LedgerUnreadable(TopicError):
+    """The ledger's state is not one that a livejoin writes."""
+
+
+class LedgerUnwritable(TopicError):
+    """The producer of the ledger failed for good; the next term creates another one."""
 
 
 class QueryFailed(LivejoinError):
-    """A streaming query died; it can be restarted from its checkpoint."""
+    """A streaming query died or cannot run now; it can be restarted from its checkpoint."""
 
 
 class GenerationUnrecoverable(LivejoinError):
@@ -90,7 +130,7 @@ class ProtocolViolation(LivejoinError):
 
 
 class AskError(LivejoinError):
-    """A request was invalid, or named something that does not exist."""
+    """A request was invalid or denied, or named something that does not exist."""
 
 
 class Rejected(AskError):

@@ -131,7 +131,10 @@ def tool(page: Page, area: str, name: str) -> Locator:
 def says(page: Page, selector: str, *texts: str) -> None:
     """Wait until the element contains all of these texts."""
     place = page.locator(selector)
-    until(lambda: all(text in (place.text_content() or "") for text in texts), str(texts), LIMIT_S)
+    try:
+        until(lambda: all(t in (place.text_content() or "") for t in texts), str(texts), LIMIT_S)
+    except AssertionError as error:
+        raise AssertionError(f"{error}, but {place.text_content()!r}") from error
 
 
 def answer(page: Page, kind: str, *texts: str) -> None:

@@ -18,17 +18,9 @@ from livejoin.core.control_messages import Request
 from livejoin.core.control_records import BY_HEADER, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.spec import SOURCES, Choice
-from livejoin.core.state import (
-    EndedGeneration,
-    Limits,
-    LogLine,
-    Reply,
-    State,
-    from_json,
-    row_id,
-    to_json,
-)
+from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, row_id
 from livejoin.kafka.cluster import Topic
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
@@ -173,8 +165,7 @@ def _publish(
     for one in told:
         match one:
             case LogLine():
-                line = {"ts": int(one.at * 1000), "level": one.level, "msg": one.msg}
-                host.system.add_log_lines([{**line, "_id": row_id(one.id)}])
+                host.system.add_log_lines([{**one.row(), "_id": row_id(one.id)}])
             case Reply():
                 host.system.put_control_messages(
                     [{**one.control_raw_row(), "_id": row_id(one.origin.offset)}]

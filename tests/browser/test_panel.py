@@ -75,7 +75,7 @@ def test_a_swap_is_followed_to_its_cutover_and_rolled_back(stage: Stage, page: P
     press(page, "Apply")
     answer(page, "busy", "Generation 2 is being built")
     stage.progress(40)
-    says(page, "#build-text", "40 %")
+    says(page, "#build-title", "40 %")
     says(page, "#state", "building 40 %")
     assert page.is_visible("#progress")
     assert page.inner_text("#generation") == "generation 1"

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 from fakes import FakePipeline, FakeWorld, topics
+from livejoin.control import executor as executor_module
 from livejoin.control.executor import Executor, Inbox
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.spec import Choice
-from livejoin.errors import TopicUnusable
+from livejoin.errors import NotAuthorized
 from rig.running import until
 
 LIMIT_S = 20
@@ -103,6 +104,19 @@ def test_what_could_not_be_removed_is_removed_later(
     with at_work(pipeline) as (executor, _):
         executor.carry_out(plan.KeepOnly(frozenset(), 1))
         until(lambda: not world.changelogs, "nothing is left", LIMIT_S)
+
+
+def test_a_topic_that_a_late_client_created_again_is_removed(
+    world: FakeWorld, pipeline: FailingPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan has not changed: nothing else would make the executor look again."""
+    monkeypatch.setattr(executor_module, "_SWEEP_S", 0.1)
+    world.changelogs.add(1)
+    with at_work(pipeline) as (executor, _):
+        executor.carry_out(plan.KeepOnly(frozenset(), 1))
+        until(lambda: not world.changelogs, "nothing is left", LIMIT_S)
+        world.changelogs.add(1)
+        until(lambda: not world.changelogs, "nothing is left again", LIMIT_S)
 
 
 def test_what_a_run_dies_of_after_its_end_is_not_told(
@@ -202,7 +216,7 @@ def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(
         def make_topics(self, generation: Generation) -> tuple[str, str]:
             if not world.topics_created:
                 world.topics_created += 1
-                raise TopicUnusable("may not be made")
+                raise NotAuthorized("may not be made")
             return super().make_topics(generation)
 
     with at_work(Failing(world)) as (executor, inbox):

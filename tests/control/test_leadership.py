@@ -16,7 +16,7 @@ from livejoin.cli import main
 from livejoin.config.settings import Settings
 from livejoin.control.leadership import Leadership, Term
 from livejoin.core.names import Names
-from livejoin.errors import TopicUnusable
+from livejoin.errors import TopicMisconfigured
 from livejoin.kafka.cluster import Kafka, Topic
 from rig.running import until
 
@@ -42,7 +42,7 @@ class Standing:
     def _run(self) -> None:
         try:
             self._leadership.run(self._stop)
-        except TopicUnusable as error:
+        except TopicMisconfigured as error:
             self.refused = error
 
     def decided(self) -> bool:

@@ -14,18 +14,17 @@ from livejoin.control import leadership
 from livejoin.control import ledger as ledger_module
 from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
-from livejoin.core.state import (
-    HEARTBEAT_S,
-    STATE_KEY,
-    EndedGeneration,
-    LogLine,
-    Reply,
-    State,
-    to_json,
+from livejoin.core.state import HEARTBEAT_S, STATE_KEY, EndedGeneration, LogLine, Reply, State
+from livejoin.errors import (
+    LeadershipLost,
+    LedgerUnreadable,
+    NewerFormat,
+    TopicMisconfigured,
+    TopicReplaced,
 )
-from livejoin.errors import LeadershipLost, NewerFormat, TopicUnusable
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
@@ -35,7 +34,7 @@ STATE = State(
     last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, line_count=1
 )
 TOLD = (
-    LogLine(1, 2.0, "INFO", "hello"),
+    LogLine(1, 2.0, "INFO", "hello", "live", 7, "0-12"),
     Reply(Origin(2, 1.0, "kafka", "{}", id="x"), "accepted", 2.0, generation=7),
     EndedGeneration(replace(GENERATION, number=6), "failed", 2.0, "boom"),
 )
@@ -110,7 +109,14 @@ def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> 
     ledger.take_over()
     ledger.write(replace(STATE, outbox=TOLD))
     logs = _values(kafka, names.logs)
-    assert logs["orchestrator_logs/000000000001"] == {"ts": 2000, "level": "INFO", "msg": "hello"}
+    assert logs["orchestrator_logs/000000000001"] == {
+        "ts": 2000,
+        "level": "INFO",
+        "msg": "hello",
+        "event": "live",
+        "generation": 7,
+        "control": "0-12",
+    }
     assert logs["control_raw/000000000002"]["outcome"] == "accepted"
     assert _values(kafka, names.replies) == {
         "x": {
@@ -195,7 +201,7 @@ def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
     if partitions:
         kafka.create_topic(topic, partitions=partitions)
         _produce(kafka, topic, *({"line": n} for n in range(9)))
-    with pytest.raises(TopicUnusable, match=f"{topic} was deleted") as noticed:
+    with pytest.raises(TopicReplaced, match=f"{topic} was deleted") as noticed:
         ledger.watch(threading.Event())
     assert ("recreated." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
@@ -244,10 +250,25 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
     kafka.create_topic(topic, partitions=3)
     _produce(kafka, topic, "what somebody wrote")
     before = kafka.describe([topic])[topic].id
-    with pytest.raises(TopicUnusable, match=f"{topic} has more than one partition"):
+    with pytest.raises(TopicMisconfigured, match=f"{topic} has more than one partition"):
         Ledger(kafka, names).take_over()
     assert kafka.describe([topic])[topic].id == before
     older.write(replace(STATE, position=4))  # nobody was fenced
+
+
+@pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
+def test_a_state_that_another_program_wrote_is_refused_by_name(
+    junk: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: junk})
+    ledger = Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))
+    with pytest.raises(LedgerUnreadable, match=r"x\.ledger has a state that cannot be parsed"):
+        ledger._read_state()
+
+
+def test_a_tombstone_of_the_state_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: b""})
+    assert Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))._read_state() is None
 
 
 def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:

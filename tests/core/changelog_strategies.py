@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from livejoin.core import spec
-from livejoin.core.changelog import Bundle, ChangelogRecord, Position, Version, pair_id
+from livejoin.core.changelog import ChangelogRecord, Position, Version
+from rig.reference_changelog import Bundle, pair_id
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, 0, -1])
 TEXT = st.text() | st.sampled_from(

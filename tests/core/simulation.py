@@ -38,10 +38,11 @@ from livejoin.core.facts import (
     Unrecoverable,
 )
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.names import Names
 from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
 from livejoin.core.spec import Choice
-from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, from_json, to_json
+from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State
 
 FACTS = 200  # per seed
 

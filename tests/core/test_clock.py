@@ -16,8 +16,9 @@ from livejoin.core.facts import (
     SourcesResolved,
     Unrecoverable,
 )
+from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.plan import ResolveSources, plan
-from livejoin.core.state import Limits, LogLine, State, from_json, to_json
+from livejoin.core.state import Limits, LogLine, State
 from livejoin.core.status_rows import time_left
 
 HOUR, DAY = 3600.0, 86400.0

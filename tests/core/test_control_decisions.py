@@ -870,6 +870,41 @@ def test_past(rule: str) -> None:
     assert (state.topic_id, state.position) == ("t", folded.position)
 
 
+def test_log_lines_name_their_event_generation_and_message() -> None:
+    """What the timeline of the page is made of."""
+    history = [
+        *h.SWAPPED,
+        h.received(1, action="rollback"),
+        h.received_choice(2, h.A),
+        h.received(3, expectedGeneration=7),
+    ]
+    state = h.after(history)
+    lines = [one.row() for one in state.outbox if isinstance(one, LogLine)]
+    assert [(line["event"], line["generation"], line["control"]) for line in lines] == [
+        ("started", None, None),
+        ("building", 1, None),
+        ("building", 1, None),
+        ("caught-up", 1, None),
+        ("live", 1, None),
+        ("received", None, "0-0"),
+        ("resolved", None, "0-0"),
+        ("accepted", 2, "0-0"),
+        ("building", 2, "0-0"),
+        ("caught-up", 2, "0-0"),
+        ("live", 2, "0-0"),
+        ("received", None, "0-1"),
+        ("resolved", None, "0-1"),
+        ("rolled-back", 1, "0-1"),
+        ("confirmed", 1, "0-1"),
+        ("received", None, "0-2"),
+        ("resolved", None, "0-2"),
+        ("confirmed", 1, "0-2"),
+        ("received", None, "0-3"),
+        ("rejected", None, "0-3"),
+        ("no-change", None, "0-3"),
+    ]
+
+
 def test_the_past_is_told_and_its_ids_are_known() -> None:
     old = h.told([*h.LIVE, h.received_choice(0, h.B, id="7")])[1][0]
     folded = HistoryReplayed("t", 1, Request("users_b"), 1, (old,), ("7",))

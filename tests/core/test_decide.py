@@ -32,7 +32,8 @@ from livejoin.core.facts import (
 )
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.generation_decisions import MAX_RESTARTS
-from livejoin.core.state import Limits, LogLine, State, from_json, to_json
+from livejoin.core.ledger_format import from_json, to_json
+from livejoin.core.state import Limits, LogLine, State
 
 GONE = [h.died(1)] * (MAX_RESTARTS + 1)
 UNREACHABLE = QueryDied(1, "no broker", counts_as_failure=False)

@@ -13,9 +13,10 @@ from livejoin.core.facts import (
     TopicsCreated,
     Unrecoverable,
 )
+from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
 from livejoin.core.spec import Choice
-from livejoin.core.state import State, from_json, to_json
+from livejoin.core.state import State
 
 # what is resolved, what runs, what is kept
 STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {

@@ -12,7 +12,7 @@ COLUMNS = {
     "orchestrator_status": (
         "usersTopic accountsTopic joinType lastApplied generation state progress message _id"
     ),
-    "orchestrator_logs": "ts level msg _id",
+    "orchestrator_logs": "ts level msg event generation control _id",
     "control_raw": (
         "usersTopic accountsTopic joinType partition offset ts by outcome reason raw _id"
     ),

@@ -12,15 +12,9 @@ from hypothesis import strategies as st
 from core import histories as h
 from core.changelog_strategies import TEXT
 from livejoin.core.generation import Generation, GenerationHealth, Origin, Reading
+from livejoin.core.ledger_format import format_error, from_json, to_json
 from livejoin.core.spec import Choice, Join
-from livejoin.core.state import (
-    Limits,
-    LogLine,
-    State,
-    format_error,
-    from_json,
-    to_json,
-)
+from livejoin.core.state import Limits, LogLine, State
 
 COUNTS = st.integers(0, 2**62)
 TIMES = st.floats(0, 4e9)
@@ -83,7 +77,7 @@ def test_what_was_read_back_is_written_as_before(state: State) -> None:
 def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) -> None:
     later = replace(
         state,
-        outbox=(LogLine(1, 0.0, "INFO", "ready"),),
+        outbox=(LogLine(1, 0.0, "INFO", "ready", "started"),),
         now=9.0,
         monotonic=9.0,
         swapped_monotonic=8.0,

@@ -14,8 +14,9 @@ from livejoin.core.facts import (
     RecordsCounted,
     Unrecoverable,
 )
+from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.spec import TABLES
-from livejoin.core.state import State, from_json, row_id, to_json
+from livejoin.core.state import State, row_id
 from livejoin.core.status_rows import (
     ended_row,
     generation_rows,

@@ -6,7 +6,7 @@ import pytest
 
 from core import histories as h
 from livejoin.core.facts import Fact, QueryDied, Unrecoverable
-from livejoin.core.state import from_json, to_json
+from livejoin.core.ledger_format import from_json, to_json
 
 AWAY = QueryDied(1, "no broker", counts_as_failure=False)
 

@@ -194,6 +194,19 @@ def test_every_outcome_is_in_troubleshooting() -> None:
     assert [one for one in get_args(state.Outcome) if f"`{one}`" not in text] == []
 
 
+def test_the_events_of_the_log_are_documented_with_their_levels() -> None:
+    text = (ROOT / "docs" / "tables.md").read_text()
+    text = text.partition("## Events of the log")[2].partition("\n## ")[0]
+    table, _, levels = text.partition("Each event has one level:")
+    found = re.findall(r"`([a-z-]+)`", " ".join(re.findall(r"^\|.*\|$", table, re.MULTILINE)))
+    assert sorted(set(found) - {"event"}) == sorted(get_args(state.LogEvent))
+    errors, _, rest = levels.partition(" are ERROR;")
+    warnings = rest.partition(" are WARN;")[0]
+    documented = dict.fromkeys(re.findall(r"`([a-z-]+)`", errors), "ERROR")
+    documented |= dict.fromkeys(re.findall(r"`([a-z-]+)`", warnings), "WARN")
+    assert documented == state.LOG_LEVELS
+
+
 def test_the_tables_are_those_that_people_know() -> None:
     text = (ROOT / "docs" / "coming-from-deephaven.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([\w, ]*)\| ([\w, ]*)\|", text, re.MULTILINE)

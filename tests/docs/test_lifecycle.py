@@ -33,8 +33,9 @@ from livejoin.core.facts import (
 )
 from livejoin.core.generation import Generation, GenerationHealth
 from livejoin.core.generation_decisions import MAX_RESTARTS
+from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.spec import Choice
-from livejoin.core.state import EndedGeneration, Reply, State, from_json, to_json
+from livejoin.core.state import EndedGeneration, Reply, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 OTHER = Choice("users_b", "accounts_c", "left_outer")

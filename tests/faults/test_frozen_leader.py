@@ -23,9 +23,9 @@ from websockets.typing import Subprotocol
 
 from livejoin.control.leadership import SESSION_S
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.live.frames import parse_frame
 from rig import figures, records
 from rig.figures import Figures
+from rig.protocol import parse_frame
 from rig.running import Running, alive, until
 from rig.watching import Watcher
 from rig.world import (

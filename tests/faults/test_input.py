@@ -19,8 +19,7 @@ from livejoin.core import changelog as rows
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import poll_batch
-from livejoin.tables.live import frames
-from rig import comparing, figures, oracle
+from rig import comparing, figures, oracle, protocol
 from rig.produce import Producers
 from rig.running import Running, running, until
 from rig.watching import DATA, Watcher
@@ -365,7 +364,7 @@ class Stopwatch:
 
     def _take(self, data: bytes, now: float) -> None:
         column = {"users_ui": "age", "accounts_ui": "balance"}
-        for part in frames.parse_frame(data)[1]:
+        for part in protocol.parse_frame(data)[1]:
             if part.table in column:
                 with pa.ipc.open_stream(part.payload) as stream:
                     numbers = stream.read_all().column(column[part.table]).to_pylist()

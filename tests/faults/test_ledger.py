@@ -6,8 +6,9 @@ from pathlib import Path
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.core.state import STATE_KEY, STATUS_KEY, State
 from livejoin.kafka.cluster import Kafka
 from rig.figures import Figures
 from rig.ledgered import DATA, FakeLeader

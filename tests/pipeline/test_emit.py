@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from livejoin.core import changelog as written
 from livejoin.pipeline import emit
 from livejoin.pipeline.spark_driver import SparkDriver
+from rig.reference_changelog import read_bundle
 
 KEPT = "array<struct<ts:bigint,offset:bigint,text:string>>"
 FULL = ["x"] * written.BUNDLE_MIN_ROWS
@@ -37,7 +38,7 @@ def test_rows_beyond_the_limit_go_into_further_bundles(
 
     records = _ask(session, [f',"name":"n{n}"' for n in range(7)], partial(_bundled, growing=True))
     assert [record["key"] for record in records] == [f"bundle/final_ui/0-{n}" for n in (0, 3, 6)]
-    found = [written.read_bundle(one["key"].encode(), one["value"].encode()) for one in records]
+    found = [read_bundle(one["key"].encode(), one["value"].encode()) for one in records]
     assert [(change.id, change.row, change.ts) for one in found for change in one.records()] == [
         (f"0-{n}", {"userId": "a", "name": f"n{n}"}, max(103, 100 + n)) for n in range(7)
     ]

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from livejoin.core import spec
 from livejoin.core.generation import Reading
 from livejoin.core.names import Names
-from livejoin.errors import TopicUnusable
+from livejoin.errors import TopicMissing
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets
 from rig.running import until
@@ -115,5 +115,5 @@ def test_a_start_time_in_the_future_starts_at_the_end(topics: SourceTopics) -> N
 
 def test_a_missing_topic_is_named(kafka: Kafka, topics: SourceTopics) -> None:
     choice = spec.Choice(topics.choice.users, "nowhere")
-    with pytest.raises(TopicUnusable, match="nowhere"):
+    with pytest.raises(TopicMissing, match="nowhere"):
         offsets.resolve(kafka, NAMES, choice, EARLIEST)

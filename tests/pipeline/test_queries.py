@@ -22,6 +22,7 @@ from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
 from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.catalog import GenerationTables
+from rig.reference_changelog import ReferenceFollower, read_bundle, read_record
 from rig.running import until
 
 VECTORS = Path(__file__).parents[2] / "docs" / "changelog-vectors.json"
@@ -135,7 +136,10 @@ def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str,
         for offset, record in enumerate(case["records"])
     ]
     generation = Generation(1, spec.Choice("", "", case["join"]), 0.0)
-    held, spelt_out = GenerationTables(generation, rejects_kept=100), rows.ReferenceFollower()
+    held, spelt_out = (
+        GenerationTables(generation, rejects_kept=100),
+        ReferenceFollower(),
+    )
     for twice in (written, written):  # the log is at least once
         held.apply(decode.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
         for record in twice:
@@ -160,13 +164,13 @@ def _text(record: dict[str, Any]) -> bytes:
     """A record's value; a bundle has a fixed layout."""
     text = json.dumps(record["value"]).encode()
     key = record["key"]
-    return rows.read_bundle(key.encode(), text).value() if _bundled(key) else text
+    return read_bundle(key.encode(), text).value() if _bundled(key) else text
 
 
 def _changes(record: Record) -> list[rows.ChangelogRecord]:
     if _bundled(record.key.decode()):
-        return rows.read_bundle(record.key, record.value).records()
-    return [rows.read_record(record.key, record.value)]
+        return read_bundle(record.key, record.value).records()
+    return [read_record(record.key, record.value)]
 
 
 def _bundled(key: str) -> bool:

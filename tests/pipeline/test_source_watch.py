@@ -14,11 +14,11 @@ from livejoin.core import changelog as rows
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.errors import GenerationUnrecoverable, TopicUnusable
+from livejoin.errors import GenerationUnrecoverable, TopicMissing
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
-from livejoin.pipeline.offsets import CatchUp, ReplayRange
+from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from rig.running import until
 
 EARLIEST = {"users": "earliest", "accounts": "earliest"}
@@ -136,7 +136,7 @@ def test_a_deleted_topic_is_missing(one: SourcePair) -> None:
     generation = one.generation
     one.kafka.delete([one.accounts])
     until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
-    with pytest.raises(TopicUnusable, match="does not exist"):
+    with pytest.raises(TopicMissing, match="does not exist"):
         source_watch.source_topics(one.kafka, generation)
 
 

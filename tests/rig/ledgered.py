@@ -16,8 +16,9 @@ from websockets.typing import Subprotocol
 
 from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.core.state import STATE_KEY, STATUS_KEY, State
 from livejoin.kafka.cluster import Kafka
 from rig.protocol import header
 from rig.running import Running, running

@@ -5,7 +5,7 @@ Shares no code with the server. Slow, and easy to compare with docs/live-protoco
 
 import json
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -72,6 +72,25 @@ def payloads(frame: bytes) -> list[bytes]:
         at += part["bytes"]
     assert at == len(frame), "bytes are left over"
     return table
+
+
+class Part(NamedTuple):
+    """A part of a frame, not decoded."""
+
+    table: str
+    kind: str
+    payload: bytes
+
+
+def parse_frame(frame: bytes) -> tuple[dict[str, Any], list[Part]]:
+    """Its header and its parts."""
+    at = _begin(frame)
+    told: dict[str, Any] = json.loads(frame[4:at])
+    parts = []
+    for part in told["parts"]:
+        parts.append(Part(part["table"], part["kind"], frame[at : at + part["bytes"]]))
+        at += part["bytes"]
+    return told, parts
 
 
 def _begin(frame: bytes) -> int:

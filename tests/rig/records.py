@@ -4,12 +4,12 @@ from collections import Counter
 
 from confluent_kafka import TopicPartition
 
-from livejoin.core import changelog as rows
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end
+from rig.reference_changelog import read_record
 from rig.running import until
 from rig.world import World
 
@@ -52,7 +52,7 @@ def changelog(world: World) -> str:
 def last_of(world: World, key: bytes) -> ChangelogRecord:
     """The last record of a key in the live changelog, which is what compaction keeps."""
     found = [record for record in records(world.kafka, changelog(world)) if record.key == key]
-    return rows.read_record(found[-1].key, found[-1].value)
+    return read_record(found[-1].key, found[-1].value)
 
 
 def write_late(world: World, change: ChangelogRecord) -> None:

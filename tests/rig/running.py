@@ -1,6 +1,7 @@
 """A real `livejoin run` or `serve` process: start, request, kill in parts, restart."""
 
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -112,7 +113,8 @@ class Running:
             if error.code != 422:
                 raise AssertionError(f"{path}: {error}") from error
             return json.load(error)
-        except (urllib.error.URLError, OSError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+            # also one that is killed while it answers
             raise AssertionError(f"{path}: {error}") from error
 
     def table(self, name: str) -> dict[str, dict[str, Any]]:

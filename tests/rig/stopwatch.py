@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin.tables.live import frames
+from rig import protocol
 
 
 class Stopwatch:
@@ -57,7 +57,7 @@ class Stopwatch:
                 self._on_frame(data, time.monotonic())
 
     def _on_frame(self, data: bytes, now: float) -> None:
-        header, parts = frames.parse_frame(data)
+        header, parts = protocol.parse_frame(data)
         if header["type"] == "heartbeat":
             self.read = sum(source["read"] for source in header["sources"].values())
         for part in parts:

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from livejoin import row_hash
-from livejoin.tables.live.frames import EncodedPart, parse_frame
+from rig.protocol import Part, parse_frame
 from rig.running import alive, is_stopped
 
 DATA = ("users_ui", "accounts_ui", "final_ui")
@@ -161,7 +161,7 @@ class Watcher:
             wrong = self._partial() if moved else []
             self.wrong += [where + one for one in (*wrong, *self._check_touched())][:3]
 
-    def _apply(self, part: EncodedPart) -> None:
+    def _apply(self, part: Part) -> None:
         table = self.tables[part.table]
         of_user = self._of_user.get(part.table)
         with pa.ipc.open_stream(part.payload) as stream:
@@ -183,7 +183,7 @@ class Watcher:
             ids.add(row_id) if part.kind != "remove" else ids.discard(row_id)
             self._touched.add(known["userId"])
 
-    def _rehash(self, part: EncodedPart, batch: pa.Table) -> None:
+    def _rehash(self, part: Part, batch: pa.Table) -> None:
         """Update the sum of the row hashes; each row is hashed once, on arrival."""
         hashes = self._hashes[part.table]
         if part.kind == "snapshot":

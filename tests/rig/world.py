@@ -397,7 +397,10 @@ class ExpectNothingLeft:
     """Changelogs and checkpoints exist for exactly the existing generations (O7)."""
 
     def do(self, world: World) -> None:
-        until(lambda: not self._left(world), "retired generations are removed", 60)
+        try:
+            until(lambda: not self._left(world), "retired generations are removed", 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {sorted(self._left(world))}") from error
 
     def _left(self, world: World) -> set[int]:
         states = ("live", "standby", "building")

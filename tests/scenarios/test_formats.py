@@ -13,8 +13,9 @@ from confluent_kafka import Consumer
 from livejoin.control.leadership import SESSION_S
 from livejoin.core import format_versions
 from livejoin.core.generation import Generation
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.state import STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.core.state import STATE_KEY, STATUS_KEY, State
 from livejoin.errors import NewerFormat
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics

@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.live.frames import EncodedPart, parse_frame
+from rig.protocol import Part, parse_frame
 from rig.running import Running, until
 from rig.watching import DATA
 from rig.world import ExpectOracle, KillDash9, Produce, World, play, run_world, start_second
@@ -22,7 +22,7 @@ STALE_S = 15  # O6
 RECEIVE_S = 10
 
 
-def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[EncodedPart]]]:
+def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[Part]]]:
     """Yield the frames of a subscription to the data tables."""
     address = server.url.replace("http", "ws") + "api/v1/live"
     protocols = [Subprotocol("livejoin.v1")]
@@ -116,7 +116,7 @@ def _expect_resume_elsewhere(
         assert rows_after[table] - rows_before[table] <= received[table] < rows_after[table]
 
 
-def _ids(part: EncodedPart) -> set[str]:
+def _ids(part: Part) -> set[str]:
     with pa.ipc.open_stream(part.payload) as stream:
         return set(stream.read_all()["_id"].to_pylist())
 

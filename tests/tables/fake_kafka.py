@@ -81,19 +81,25 @@ class FakeConsumer:
 
 
 class FakeKafka(Kafka):
-    """Serves the given topics; those in `broken` have no leader."""
+    """Serves the given topics; those in `broken` have no leader, `unreadable` ones no READ."""
 
-    def __init__(self, topics: Mapping[str, Partitions], broken: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        topics: Mapping[str, Partitions],
+        broken: Iterable[str] = (),
+        unreadable: Iterable[str] = (),
+    ) -> None:
         super().__init__({"bootstrap.servers": "nowhere"})
         self._topics = topics
         self._broken = set(broken)
+        self._unreadable = set(unreadable)
 
     def topics(self) -> list[str]:
         return sorted(self._topics)
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         return {
-            name: Topic(name, "id", tuple(self._topics[name]))
+            name: Topic(name, "id", tuple(self._topics[name]), name not in self._unreadable)
             for name in names
             if name in self._topics
         }

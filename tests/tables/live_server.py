@@ -30,8 +30,8 @@ from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.http.server import api
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.live import frames
 from livejoin.tables.live.socket import LiveSocket
+from rig import protocol
 from tables.samples import chunk, plain
 
 LIMIT_S = 20
@@ -80,7 +80,7 @@ class Viewer:
         while True:
             data = self.connection.recv(timeout=LIMIT_S)
             assert isinstance(data, bytes)
-            header, parts = frames.parse_frame(data)
+            header, parts = protocol.parse_frame(data)
             frame = ReceivedFrame(header, [(p.table, p.kind, _read(p.payload)) for p in parts])
             self._apply(frame)
             if not types or header["type"] in types:

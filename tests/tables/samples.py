@@ -7,7 +7,7 @@ import pyarrow as pa
 from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.generation import Generation
 from livejoin.core.spec import Choice
-from livejoin.core.state import State
+from livejoin.core.state import Level, LogLine, State, row_id
 from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.decode import Chunk
 
@@ -58,8 +58,9 @@ def live(
     return State(live=generation, building=building)
 
 
-def line(number: int, msg: str = "hello", level: str = "INFO") -> dict[str, Any]:
-    return {"ts": 1000, "level": level, "msg": msg, "_id": f"{number:012d}"}
+def line(number: int, msg: str = "hello", level: Level = "INFO") -> dict[str, Any]:
+    log_line = LogLine(number, 1.0, level, msg, "started")
+    return {**log_line.row(), "_id": row_id(number)}
 
 
 def plain(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import sys
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.live import frames
+from rig import protocol
 from tables.live_server import LIMIT_S, run_server
 from tables.samples import final, live
 
@@ -51,7 +51,7 @@ def main(swaps: int, *, keep: bool) -> None:
             while served != generation:
                 data = viewer.connection.recv(timeout=LIMIT_S)
                 assert isinstance(data, bytes)
-                header, parts = frames.parse_frame(data)
+                header, parts = protocol.parse_frame(data)
                 served = header["generation"] if parts else served
             server.run_on_loop(_check)
             print(json.dumps({"generation": generation, "rss": rss()}), flush=True)

@@ -1,4 +1,4 @@
-"""static/protocol/table_hash.js in Node.js: the same hash as livejoin/hashing.py, bit for bit."""
+"""static/protocol/table_hash.js in Node.js: the same hash as livejoin/row_hash.py, bit for bit."""
 
 import base64
 import json

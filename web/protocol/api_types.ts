@@ -29,6 +29,7 @@ export type StatusRow = Partial<Choice> & {
 
 /** A row of `control_raw`. */
 export type ControlRow = Partial<Choice> & {
+  partition: number;
   offset: number;
   ts: number;
   by: string | null;
@@ -38,7 +39,15 @@ export type ControlRow = Partial<Choice> & {
 };
 
 /** A row of `orchestrator_logs`. */
-export type LogRow = { _id: string; ts: number; level: string; msg: string };
+export type LogRow = {
+  _id: string;
+  ts: number;
+  level: string;
+  msg: string;
+  event: string | null;
+  generation: number | null;
+  control: string | null; // partition and offset of a control message
+};
 
 /** A row of `rejects_ui`. */
 export type RejectRow = {

@@ -5,7 +5,6 @@ They need no running livejoin.
 
 import json
 import platform
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,14 @@ from typing import Any
 import typer
 from pydantic import SecretStr
 
+from livejoin import redaction
 from livejoin.cli.options import Config, Output
 from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
-from livejoin.redaction import HIDDEN
 from livejoin.runtime import processes
 
 _REACH_S = 5
-_SECRET_NAME = re.compile(r"pass|secret|token|credential|jaas|key|pem|signature", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"pass|secret|token|credential", re.IGNORECASE)
-_URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-_REFERENCE = re.compile(r"\$\{(env|file):[^}]+\}")
 _PROPERTY_SECTIONS = ("kafka", "spark.conf")  # their keys belong to Kafka and Spark
 
 
@@ -92,18 +87,20 @@ def _sets(values: Mapping[str, Any], name: str) -> bool:
 
 def _redact(name: str, value: Any, unresolved: Any) -> Any:
     """Return the value as it may be shown: references unresolved, secrets hidden."""
-    if isinstance(unresolved, str) and _REFERENCE.search(unresolved):
+    from livejoin.config.settings_files import REFERENCE  # noqa: PLC0415 - slow to import
+
+    if isinstance(unresolved, str) and REFERENCE.search(unresolved):
         value = unresolved
     if isinstance(value, SecretStr):
-        return HIDDEN
+        return redaction.HIDDEN
     if not isinstance(value, str):
         return value
     section = next((key for key in _PROPERTY_SECTIONS if name.startswith(f"{key}.")), None)
-    if section and not _REFERENCE.fullmatch(value):
+    if section and not REFERENCE.fullmatch(value):
         key = name.removeprefix(f"{section}.")
-        if _SECRET_NAME.search(key) or _SECRET_VALUE.search(value):
-            return HIDDEN
-    return _URL_LOGIN.sub(HIDDEN, value)
+        if redaction.may_be_secret(key, value):
+            return redaction.HIDDEN
+    return redaction.hide_url_login(value)
 
 
 def _checks(config: Path | None) -> Iterator[tuple[str, bool, str]]:

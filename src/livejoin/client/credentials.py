@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from livejoin.core.json_object import parse_object
 from livejoin.runtime import processes
 
 ENVIRONMENT_VARIABLE = "LIVEJOIN_TOKEN"
@@ -39,10 +40,9 @@ def store_token(url: str, token: str) -> None:
 
 
 def _read() -> dict[str, str]:
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        tokens = json.loads(path().read_text())
-        if isinstance(tokens, dict):
-            return {url: token for url, token in tokens.items() if isinstance(token, str)}
+    with contextlib.suppress(FileNotFoundError):
+        tokens = parse_object(path().read_bytes()) or {}
+        return {url: token for url, token in tokens.items() if isinstance(token, str)}
     return {}
 
 

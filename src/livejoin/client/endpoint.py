@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from livejoin.core.control_records import CLIENT_HEADER
+from livejoin.core.json_object import parse_object
 from livejoin.errors import AskError, Rejected, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
@@ -94,8 +95,8 @@ class Endpoint:
         Without the expected key, if any, the server is not livejoin.
         """
         with self._open(path, message) as response:
-            answer = json.load(response)
-        if not isinstance(answer, dict) or (expected_key and expected_key not in answer):
+            answer = parse_object(response.read())
+        if answer is None or (expected_key and expected_key not in answer):
             raise self._unreachable("not a livejoin server")
         return answer
 
@@ -133,8 +134,8 @@ class Endpoint:
         if location := error.headers.get("location"):
             return self._unreachable(f"{error}, redirects to {location[:200]}")
         try:
-            detail = str(json.load(error)["detail"])
-        except (ValueError, TypeError, KeyError, OSError):
+            detail = str((parse_object(error.read()) or {})["detail"])
+        except (KeyError, OSError, HTTPException):
             return self.auth_error(error.code, error.reason) or self._unreachable(error)
         if error.code == 422:
             return Rejected(f"rejected: {detail}")

@@ -80,9 +80,9 @@ class Replica:
                 self._hashes[at + skip : end] = row_hash.hash_rows(chunk.slice(skip))
             at = end
         new = slice(self._hashed, self._size)
-        self._hash_sum += int(np.sum(self._hashes[new][self._alive[new]], dtype=np.uint64))
+        self._hash_sum += row_hash.sum_hashes(self._hashes[new][self._alive[new]])
         self._hashed = self._size
-        return f"{self._hash_sum % (1 << 64):016x}"
+        return row_hash.to_hex(self._hash_sum)
 
     def _append(self, rows: pa.Table) -> None:
         ids = rows.column("_id").to_pylist()
@@ -102,7 +102,7 @@ class Replica:
     def _delete(self, places: np.ndarray) -> None:
         places = np.unique(places)  # duplicates may replace the same row
         self._alive[places] = False
-        self._hash_sum -= int(np.sum(self._hashes[places[places < self._hashed]], dtype=np.uint64))
+        self._hash_sum -= row_hash.sum_hashes(self._hashes[places[places < self._hashed]])
 
     def _reserve(self, size: int) -> None:
         if size > len(self._alive):

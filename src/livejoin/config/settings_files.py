@@ -15,7 +15,8 @@ from livejoin import redaction
 from livejoin.errors import SettingsError
 from livejoin.kafka import properties
 
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
+# What a setting refers to, instead of containing it.
+REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 
 def normalize(data: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def plain_secrets(data: dict[str, Any]) -> list[str]:
     secrets += [f"spark.conf.{name}" for name in conf or {} if redaction.is_spark_secret(name, "")]
     flat = {f"kafka.{name}": value for name, value in (kafka or {}).items()}
     flat |= {f"spark.conf.{name}": value for name, value in (conf or {}).items()}
-    return [name for name in secrets if not _REFERENCE.search(str(flat[name]))]
+    return [name for name in secrets if not REFERENCE.search(str(flat[name]))]
 
 
 def _to_text(value: Any) -> str | SecretStr:
@@ -79,7 +80,7 @@ def resolve_references(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: resolve_references(value) for key, value in data.items()}
     if isinstance(data, str):
-        return _REFERENCE.sub(_resolve, data)
+        return REFERENCE.sub(_resolve, data)
     return data
 
 

@@ -20,7 +20,7 @@ from livejoin.core.control_records import (
     sender_name,
 )
 from livejoin.core.names import Names
-from livejoin.errors import KafkaUnavailable, LivejoinError, TopicUnusable
+from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMisconfigured, TopicReplaced
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import poll_batch, read_to_end
 from livejoin.kafka.signatures import SignatureVerifier, SignedRecord
@@ -32,10 +32,6 @@ _MAX_RECORDS = 1000
 _POLL_S = 0.1
 _RETRY_S = 2.0
 _CHECK_S = 5.0  # between checks that the topic still exists
-
-
-class ControlTopicReplaced(LivejoinError):
-    """The control topic was deleted or recreated."""
 
 
 @dataclass
@@ -55,7 +51,7 @@ class ControlTopic:
         while not stop.is_set():
             try:
                 self._consume(stop)
-            except ControlTopicReplaced:
+            except TopicReplaced:
                 continue
             except (LivejoinError, KafkaException) as error:
                 self.inbox.put(facts.ControlTopicLost(str(error)))
@@ -92,7 +88,7 @@ class ControlTopic:
             self.kafka.create_topic(name, {"retention.ms": "-1"})
             found = self.kafka.describe([name])[name]
         if len(found.partitions) > 1:
-            raise TopicUnusable(
+            raise TopicMisconfigured(
                 f'control topic "{name}" has {len(found.partitions)} partitions',
                 hint="It must have one, so that messages are ordered: recreate it.",
             )
@@ -101,7 +97,7 @@ class ControlTopic:
     def _check_unchanged(self, topic: Topic) -> None:
         found = self.kafka.describe([topic.name]).get(topic.name)
         if found is None or found.id != topic.id:
-            raise ControlTopicReplaced(f"{topic.name} was deleted or recreated")
+            raise TopicReplaced(f"{topic.name} was deleted or recreated")
 
     def _replay_history(self, consumer: Consumer, topic: Topic) -> None:
         """Read a new topic to its end and report its history as one fact."""

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, assert_never
@@ -10,13 +11,16 @@ import structlog
 
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
-from livejoin.errors import GenerationUnrecoverable, LivejoinError, TopicUnusable
+from livejoin.errors import GenerationUnrecoverable, LivejoinError, TopicError
 from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 
 Inbox = queue.Queue[facts.Fact]
 _RETRY_S = 2.0  # for topics and checkpoints that could not be removed
+# A broker with auto.create.topics.enable recreates a deleted topic when a client that still knows
+# it refreshes its metadata.
+_SWEEP_S = 30.0
 _WORKERS = 4
 
 
@@ -164,7 +168,7 @@ class Executor:
             sources, fingerprint = self._pipeline.resolve(generation)
             self._inbox.put(facts.SourcesResolved(number, sources, fingerprint))
         except Exception as error:  # noqa: BLE001 - whatever a step dies of becomes a fact
-            missing = isinstance(error, TopicUnusable)
+            missing = isinstance(error, TopicError)
             self._inbox.put(facts.ResolutionFailed(number, str(error), missing))
         finally:
             with self._lock:
@@ -173,6 +177,7 @@ class Executor:
     def _run_loop(self) -> None:
         """Carry out the newest steps, one at a time, so that task slots suffice."""
         kept: plan.KeepOnly | None = None
+        sweep_at = time.monotonic() + _SWEEP_S
         while not self._stop.is_set():
             self._wake.wait(_RETRY_S)
             self._wake.clear()
@@ -186,8 +191,10 @@ class Executor:
                 kept = keep if self._remove_others(keep) else None
             self._make_topics()
             self._start_missing(desired)
-            if keep is not None and keep != kept and not self._wake.is_set():
+            due = keep != kept or time.monotonic() >= sweep_at
+            if keep is not None and due and not self._wake.is_set():
                 kept = keep if self._remove_others(keep) else None
+                sweep_at = time.monotonic() + _SWEEP_S
 
     def _stop_others(self, desired: Mapping[int, Generation], interrupted: Container[int]) -> None:
         changed = [
@@ -224,7 +231,7 @@ class Executor:
     def _report_failure(self, number: int, error: Exception) -> None:
         if isinstance(error, GenerationUnrecoverable):
             self.unrecoverable(number, error.message)
-        elif isinstance(error, TopicUnusable):  # wait for it
+        elif isinstance(error, TopicError):  # wait for it
             self.restart_required(number, error.message)
         else:
             self.query_died(number, str(error))

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from livejoin.core.names import Names
 from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
-from livejoin.errors import KafkaUnavailable, TopicUnusable
+from livejoin.errors import KafkaUnavailable, NotAuthorized, TopicMisconfigured, TopicMissing
 from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
@@ -47,7 +47,7 @@ def check_leader_topic(kafka: Kafka, names: Names) -> None:
     """Raise if the leader topic has several partitions, so that several processes could lead."""
     found = kafka.describe([names.leader]).get(names.leader)
     if found is not None and len(found.partitions) > 1:
-        raise TopicUnusable(
+        raise TopicMisconfigured(
             f"topic {names.leader} has {len(found.partitions)} partitions,"
             " so several processes could lead",
             hint="It must have one: stop all livejoins of this name and delete it;"
@@ -128,14 +128,14 @@ class Leadership:
             raise KafkaUnavailable(f"{self._names.leader}: {error.args[0].str()}") from error
         problem = message.error() if message else None
         if problem is not None and problem.code() in _NO_TOPIC:
-            raise TopicUnusable(
+            raise TopicMissing(
                 f"{self._names.leader} was deleted",
                 hint="It is recreated, followed by a new election.",
             )
         if problem is not None and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise KafkaUnavailable(
+            raise NotAuthorized(
                 f"not authorized to use consumer group {self._names.group('leader')}",
-                hint="Grant Read on it.",
+                hint="Grant Read on it; livejoin retries.",
             )
 
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.control.leadership import LEADER_TOPIC_CONFIG, LeaderHeartbeat
 from livejoin.core import spec, status_rows
+from livejoin.core.ledger_format import NewerState, read_state, to_json
 from livejoin.core.names import Names
 from livejoin.core.state import (
     GENERATION_KEY,
@@ -28,12 +29,18 @@ from livejoin.core.state import (
     OutboxItem,
     Reply,
     State,
-    format_error,
-    from_json,
     row_id,
-    to_json,
 )
-from livejoin.errors import KafkaUnavailable, LeadershipLost, NewerFormat, TopicUnusable
+from livejoin.errors import (
+    KafkaUnavailable,
+    LeadershipLost,
+    LedgerUnreadable,
+    LedgerUnwritable,
+    NewerFormat,
+    NotAuthorized,
+    TopicMisconfigured,
+    TopicReplaced,
+)
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime import failpoints
@@ -100,14 +107,20 @@ class Ledger:
         self._topics.check()
 
     def _read_state(self) -> State | None:
-        """The state, if there is one; NewerFormat if a newer version wrote it."""
+        """The state, if there is one; an error if a newer version or another program wrote it."""
         value = self._read().get(STATE_KEY)
-        if value is None:
+        if not value:  # none yet, or a tombstone
             return None
-        data = json.loads(value)
-        if why := format_error(data):
-            raise NewerFormat(f"{self._names.ledger}: {why}")
-        return from_json(data)
+        found = read_state(value)
+        if isinstance(found, NewerState):
+            raise NewerFormat(f"{self._names.ledger}: {found.why}")
+        if found is None:
+            raise LedgerUnreadable(
+                f"{self._names.ledger} has a state that cannot be parsed: {value[:100]!r}",
+                hint="Another program wrote it. Stop livejoin and delete the topic:"
+                " it is recreated, and the live choice rebuilt.",
+            )
+        return found
 
     def _ensure_compacted(self, *, empty: bool) -> None:
         """Make the ledger compacted: one that a broker auto-created would expire its records."""
@@ -116,7 +129,7 @@ class Ledger:
         if empty and (several or self._kafka.topic_config(ledger, name) not in (None, value)):
             self._kafka.recreate_topic(ledger, dict([_COMPACTED]))
         elif several:
-            raise TopicUnusable(
+            raise TopicMisconfigured(
                 f"{ledger} has more than one partition",
                 hint="Stop livejoin and delete it: it is recreated, and the live choice rebuilt.",
             )
@@ -172,15 +185,12 @@ class Ledger:
         names = self._names
         match item:
             case LogLine():
-                line = {"ts": int(item.at * 1000), "level": item.level, "msg": item.msg}
-                yield _PendingRecord(
-                    names.logs, f"{spec.LOGS}/{row_id(item.id)}".encode(), _json(line)
-                )
+                key = f"{spec.LOGS}/{row_id(item.id)}".encode()
+                yield _PendingRecord(names.logs, key, _json(item.row()))
             case Reply():
-                position = f"0-{item.origin.offset}"
                 key = f"{spec.CONTROL}/{row_id(item.origin.offset)}".encode()
                 yield _PendingRecord(names.logs, key, _json(item.control_raw_row()))
-                reply_key = (item.origin.id or position).encode()
+                reply_key = (item.origin.id or item.origin.position).encode()
                 yield _PendingRecord(names.replies, reply_key, _json(item.reply_record()))
             case EndedGeneration(generation):
                 yield _PendingRecord(
@@ -212,7 +222,7 @@ class Ledger:
     def _translate_error(self, error: KafkaError) -> Exception:
         if error.fatal() and error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             # fatal for this producer; the next term creates another one
-            return TopicUnusable(
+            return NotAuthorized(
                 f"not authorized to use transactional id {self._names.leader}: {error.str()}",
                 hint="Grant Describe and Write on it; livejoin retries.",
             )
@@ -223,7 +233,7 @@ class Ledger:
             )
         if error.fatal():  # also after a topic of the transaction was deleted
             self._topics.check_unchanged()
-            return TopicUnusable(
+            return LedgerUnwritable(
                 f"{self._names.ledger} can no longer be written: {error.str()}",
                 hint="livejoin retries with a new producer.",
             )
@@ -260,7 +270,7 @@ class OwnTopics:
         """Raise if logs or replies have several partitions with records, which would be lost."""
         for topic in self._logs_and_replies():
             if len(topic.partitions) > 1 and self._has_records(topic):
-                raise TopicUnusable(
+                raise TopicMisconfigured(
                     f"{topic.name} has more than one partition",
                     hint="Stop livejoin and delete it, with the lines or replies in it:"
                     " it is recreated.",
@@ -292,7 +302,7 @@ class OwnTopics:
                 self._kafka.recreate_topic(topic, self._configs[topic])
         if changed:
             recreated = " and recreated" if changed[0] in found else ""
-            raise TopicUnusable(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
+            raise TopicReplaced(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
 
     def _logs_and_replies(self) -> list[Topic]:
         found = self._kafka.describe([self._names.logs, self._names.replies])
@@ -312,4 +322,7 @@ def _json(value: dict[str, Any]) -> bytes:
 
 
 def _log_to_console(line: LogLine) -> None:
-    {"INFO": log.info, "WARN": log.warning, "ERROR": log.error}[line.level](line.msg)
+    about = {"generation": line.generation, "control": line.control}
+    fields = {name: value for name, value in about.items() if value is not None}
+    write = {"INFO": log.info, "WARN": log.warning, "ERROR": log.error}[line.level]
+    write(line.msg, **fields)

@@ -1,11 +1,12 @@
 """The changelog format: changed rows, removals, bundles and marks, and which version wins.
 
 The pipeline writes this format with Spark expressions and the tables read it in bulk with Arrow;
-both are tested against this module. `docs/changelog.md` describes it for other readers.
+both are tested against this module and a reader that is part of the tests. `docs/changelog.md`
+describes it for other readers.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ BUNDLE_NEXT = ",\n"
 BUNDLE_END = "\n]}"
 
 _FINAL_PREFIX = f"{spec.FINAL}/".encode()
-_SOURCE_OF_TABLE = {**{source.table: source.name for source in spec.SOURCES}, BOOTSTRAP: BOOTSTRAP}
+_SOURCE_OF_MARK = {**spec.SOURCE_OF_TABLE, BOOTSTRAP: BOOTSTRAP}  # by table
 
 
 class Position(NamedTuple):
@@ -73,80 +74,16 @@ class ChangelogRecord:
         return compact_json(fields).encode()
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """Rows with shared cells in `row` and own cells in `rows`; without both, removals."""
-
-    table: str
-    ids: Sequence[str]
-    ts: int
-    version: Version = None
-    row: Mapping[str, Any] | None = None
-    rows: Sequence[Mapping[str, Any]] = ()  # each with a `ts`
-
-    def value(self) -> bytes:
-        """The record's Kafka value."""
-        shared = {"row": self.row, "ts": self.ts, "version": self.version}
-        head = compact_json({name: one for name, one in shared.items() if one is not None})[:-1]
-        text = f"{head}{BUNDLE_IDS}{compact_json(self.ids)}"
-        own = (
-            ""
-            if self.row is None
-            else f"{BUNDLE_ROWS}{BUNDLE_NEXT.join(map(compact_json, self.rows))}{BUNDLE_END[:-1]}"
-        )
-        return f"{text}{own}}}".encode()
-
-    def records(self) -> list[ChangelogRecord]:
-        """One record per row; its `ts` is that of the newer part."""
-        if self.row is None:
-            return [
-                ChangelogRecord(self.table, row_id, None, self.ts, self.version)
-                for row_id in self.ids
-            ]
-        return [
-            ChangelogRecord(
-                self.table,
-                row_id,
-                {**self.row, **{name: cell for name, cell in own.items() if name != "ts"}},
-                max(self.ts, own["ts"]),
-                self.version,
-            )
-            for row_id, own in zip(self.ids, self.rows, strict=True)
-        ]
-
-
 def compact_json(value: Any) -> str:
     """JSON without whitespace, as in the changelog."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def read_record(key: bytes, value: bytes) -> ChangelogRecord:
-    """Decode one record."""
-    table, _, row_id = key.decode().partition("/")
-    fields = json.loads(value)
-    version = fields.get("version")
-    return ChangelogRecord(
-        table, row_id, fields.get("row"), fields["ts"], tuple(version) if version else None
-    )
-
-
-def read_bundle(key: bytes, value: bytes) -> Bundle:
-    """Decode one bundle."""
-    fields = json.loads(value)
-    version = fields.pop("version", None)
-    return Bundle(key.decode().split("/")[1], version=tuple(version) if version else None, **fields)
-
-
-def is_newer(version: Version, than: Version) -> bool:
-    """Whether a record replaces the existing one."""
-    return version is not None and (than is None or version > than)
 
 
 def marked_position(key: bytes) -> Position | None:
     """The input record that this key marks as processed; None if it marks none."""
     table, _, row_id = key.decode().partition("/")
     position = row_id
-    source = _SOURCE_OF_TABLE.get(table)
+    source = _SOURCE_OF_MARK.get(table)
     if source is None:
         if table not in (spec.REJECTS, TOMBSTONES):
             return None
@@ -167,29 +104,3 @@ def marked_offsets(keys: Iterable[bytes]) -> dict[tuple[str, int], list[int]]:
         if at := marked_position(prefix + b"-0"):
             found.setdefault((at.source, at.partition), []).extend(map(int, offsets))
     return found
-
-
-def pair_id(user: Position, account: Position) -> str:
-    """Id of a `final_ui` row that joins one users record with one accounts record."""
-    return f"{user}+{account}"
-
-
-class ReferenceFollower:
-    """Reference implementation of a follower: the newest version wins, removals are kept."""
-
-    def __init__(self) -> None:
-        self._newest: dict[tuple[str, str], ChangelogRecord] = {}
-
-    def apply(self, change: ChangelogRecord) -> None:
-        """Apply the next record of the changelog."""
-        current = self._newest.get((change.table, change.id))
-        if current is None or is_newer(change.version, current.version):
-            self._newest[change.table, change.id] = change
-
-    def table(self, name: str) -> dict[str, Mapping[str, Any]]:
-        """The rows of a table by id."""
-        return {
-            change.id: change.row
-            for change in self._newest.values()
-            if change.table == name and change.row is not None
-        }

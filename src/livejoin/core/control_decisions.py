@@ -11,9 +11,9 @@ from livejoin.core.facts import (
     HistoryReplayed,
     MessageReceived,
 )
-from livejoin.core.generation_decisions import slot_shortage
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
+from livejoin.core.task_slots import slot_shortage
 from livejoin.core.transitions import log_line, reply
 
 _RAW_LOGGED_CHARS = 1024
@@ -27,7 +27,10 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
         return state
     state = replace(state, position=origin.offset + 1)
     state = log_line(
-        state, "INFO", f"control {origin.offset} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}"
+        state,
+        "received",
+        f"control {origin.offset} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}",
+        origin=origin,
     )
     if request is None:
         return _reject(state, fact, fact.error)
@@ -36,12 +39,14 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _answer_repeat(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
     for warning in request.warnings[:_MAX_WARNINGS]:
-        state = log_line(state, "WARN", f"control {origin.offset}: {warning}; it is ignored")
+        line = f"control {origin.offset}: {warning}; it is ignored"
+        state = log_line(state, "warning", line, origin=origin)
     choice = resolve_choice(state, request)
     why = rejection_reason(state, fact, request, choice)
     if why or choice is None:
         return _reject(state, fact, why)
-    state = log_line(state, "INFO", f"control {origin.offset} resolves to {choice}")
+    line = f"control {origin.offset} resolves to {choice}"
+    state = log_line(state, "resolved", line, origin=origin)
     match request.action:
         case "apply":
             return _apply(state, fact, request, choice)
@@ -49,7 +54,8 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _roll_back(state, fact)
         case "preview":
             state = reply(state, origin, "previewed", f"would resolve to {choice}")
-            return log_line(state, "INFO", f"control {origin.offset}: preview only, no change")
+            line = f"control {origin.offset}: preview only, no change"
+            return log_line(state, "previewed", line, origin=origin)
     assert_never(request.action)
 
 
@@ -67,20 +73,18 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     choice = resolve_choice(state, fact.request)
     assert choice is not None, "LeaderStarted comes first, with the choice of the settings"
     if fact.message_count:
-        state = log_line(
-            state, "INFO", f"{fact.message_count} earlier control messages resolve to {choice}"
-        )
+        line = f"{fact.message_count} earlier control messages resolve to {choice}"
+        state = log_line(state, "history-replayed", line)
     newest = state.building or state.live
     if choice.users == choice.accounts:
-        state = log_line(
-            state, "WARN", f"{choice} reads {choice.users} twice: earlier messages are ignored"
-        )
+        line = f"{choice} reads {choice.users} twice: earlier messages are ignored"
+        state = log_line(state, "history-ignored", line)
         choice = resolve_choice(state, Request())
         assert choice is not None
     if newest is not None and choice == newest.choice:
         return state
     state = transitions.build(state, choice, "history" if fact.message_count else "settings")
-    return log_line(state, "INFO", f"building: {state.building}")
+    return log_line(state, "building", f"building: {state.building}", generation=state.building)
 
 
 def on_control_topic_opened(state: State, fact: ControlTopicOpened) -> State:
@@ -89,15 +93,16 @@ def on_control_topic_opened(state: State, fact: ControlTopicOpened) -> State:
     if fact.first_offset > state.position:
         first, last = state.position, fact.first_offset - 1
         lost = f"control messages {first} to {last} were deleted before they were read"
-        state = log_line(state, "WARN", lost)
+        state = log_line(state, "messages-lost", lost)
         state = replace(state, position=fact.first_offset)
-    return log_line(state, "INFO", f"listening to {fact.topic} from offset {state.position}")
+    line = f"listening to {fact.topic} from offset {state.position}"
+    return log_line(state, "listening", line)
 
 
 def on_control_topic_lost(state: State, fact: ControlTopicLost) -> State:
     """Remember why control messages cannot be read; log each reason once."""
     if fact.why != state.control_error:
-        state = log_line(state, "ERROR", f"not listening: {fact.why}")
+        state = log_line(state, "not-listening", f"not listening: {fact.why}")
     return replace(state, control_error=fact.why)
 
 
@@ -158,14 +163,16 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
             why = f"generation {building.number} is already being built for it"
             state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
-            return log_line(state, "INFO", f"control {origin.offset}: no change, {why}")
+            line = f"control {origin.offset}: no change, {why}"
+            return log_line(state, "no-change", line, generation=building, origin=origin)
         if live is not None and choice == live.choice:
             return _confirm_live(state, fact)
     state = transitions.build(state, choice, origin.by, origin, request.start)
     assert state.building is not None
     state = reply(state, origin, "accepted", generation=state.building.number)
     beside = f" beside {live}" if live else ""
-    return log_line(state, "INFO", f"control {origin.offset}: building {state.building}{beside}")
+    line = f"control {origin.offset}: building {state.building}{beside}"
+    return log_line(state, "accepted", line, generation=state.building)
 
 
 def _confirm_live(state: State, fact: MessageReceived) -> State:
@@ -183,31 +190,35 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
         state = state.with_health(live, given_up=False, restarts=0, retry_at=0.0)
     state = transitions.replace_generation(state, replace(live, live_at=state.now))
     state = reply(state, fact.origin, "live", effect, live.number)
-    return log_line(state, "INFO", f"control {offset}: {effect}, generation {live.number} is live")
+    line = f"control {offset}: {effect}, generation {live.number} is live"
+    return log_line(state, "confirmed", line, generation=live, origin=fact.origin)
 
 
 def _roll_back(state: State, fact: MessageReceived) -> State:
-    state = transitions.roll_back(state)
+    state = transitions.roll_back(state, fact.origin)
     assert state.live is not None
     number = state.live.number
-    state = log_line(
-        state, "INFO", f"control {fact.origin.offset}: generation {number} is live again"
-    )
+    line = f"control {fact.origin.offset}: generation {number} is live again"
+    state = log_line(state, "confirmed", line, generation=state.live, origin=fact.origin)
     return reply(state, fact.origin, "live", "rolled back", number)
 
 
 def _reject(state: State, fact: MessageReceived, why: str) -> State:
     offset = fact.origin.offset
     serving = f", generation {state.live.number} keeps serving" if state.live else ""
-    state = log_line(
-        transitions.increment_tally(state, "rejected"), "WARN", f"control {offset} rejected: {why}"
-    )
-    state = log_line(state, "INFO", f"control {offset}: no change{serving}")
+    state = transitions.increment_tally(state, "rejected")
+    line = f"control {offset} rejected: {why}"
+    state = log_line(state, "rejected", line, origin=fact.origin)
+    line = f"control {offset}: no change{serving}"
+    state = log_line(state, "no-change", line, origin=fact.origin)
     return reply(state, fact.origin, "rejected", why)
 
 
 def _answer_repeat(state: State, fact: MessageReceived, message_id: str) -> State:
     why = f"id {message_id} was already decided"
-    state = log_line(state, "INFO", f"control {fact.origin.offset} resolves to nothing new: {why}")
-    state = log_line(state, "INFO", f"control {fact.origin.offset}: no change")
+    origin = fact.origin
+    line = f"control {origin.offset} resolves to nothing new: {why}"
+    state = log_line(state, "repeated", line, origin=origin)
+    line = f"control {origin.offset}: no change"
+    state = log_line(state, "no-change", line, origin=origin)
     return reply(state, fact.origin, "repeated", why)

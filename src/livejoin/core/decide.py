@@ -112,17 +112,17 @@ def on_leader_started(state: State, fact: facts.LeaderStarted) -> State:
         )
     state = _adjust_swap_time(state)
     if state.ledger_format < format_versions.LEDGER:
-        state = log_line(state, "INFO", _migration_note(state))
+        state = log_line(state, "ledger-migrated", _migration_note(state))
     if state.last_number > last:
         state = log_line(
             state,
-            "WARN",
+            "leftovers-found",
             f"found topics or checkpoints up to generation {state.last_number}, but the ledger"
             f" ends at {last}: removing them",
         )
     resumed = state.live or state.building
     line = f"ready: resuming {resumed}" if resumed else "ready: first start"
-    return log_line(state, "INFO", line)
+    return log_line(state, "started", line, generation=resumed)
 
 
 def _migration_note(state: State) -> str:

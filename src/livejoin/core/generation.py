@@ -4,8 +4,7 @@ Field names are JSON keys of the ledger, except those of its health, which is no
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from livejoin.core import format_versions, spec
 
@@ -49,6 +48,11 @@ class Origin:
     users: str | None = None
     accounts: str | None = None
     join: str | None = None
+
+    @property
+    def position(self) -> str:
+        """Partition and offset of the record."""
+        return f"0-{self.offset}"  # the control topic has one partition
 
 
 @dataclass(frozen=True)
@@ -139,29 +143,3 @@ class GenerationHealth:
     def percent(self) -> int:
         """Progress of the build in percent; never 100 before it is live."""
         return min(99, 100 * self.done // self.total) if self.total else 0
-
-
-def to_json(generation: Generation | None) -> dict[str, Any] | None:
-    """Encode for the ledger."""
-    return None if generation is None else asdict(generation)
-
-
-def from_json(data: Mapping[str, Any] | None) -> Generation | None:
-    """Decode from the ledger. JSON turns partition numbers, which are keys, into text."""
-    if data is None:
-        return None
-    sources = {
-        name: Reading(
-            reading["topic"],
-            reading["topic_id"],
-            {int(p): offset for p, offset in reading["start"].items()},
-            {int(p): offset for p, offset in reading["pins"].items()},
-        )
-        for name, reading in data["sources"].items()
-    }
-    origin = (
-        Origin(**format_versions.known_fields(Origin, data["origin"])) if data["origin"] else None
-    )
-    choice = spec.Choice(**format_versions.known_fields(spec.Choice, data["choice"]))
-    fields = format_versions.known_fields(Generation, data)
-    return Generation(**{**fields, "choice": choice, "origin": origin, "sources": sources})

@@ -1,8 +1,7 @@
-"""Facts about generations, from the build until they end, and the task slots that they need.
+"""Facts about generations, from the build until they end.
 
 A build resolves its sources, gets topics, progresses, and goes live or fails. A running query dies,
-loses a topic, gets more partitions, or counts its records. Spark's task slots must suffice for what
-is live and what is being built: a build that does not fit fails, and the standby makes room.
+loses a topic, gets more partitions, or counts its records.
 """
 
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ from dataclasses import replace
 
 from livejoin.core import facts, transitions
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.spec import Choice
 from livejoin.core.state import State
+from livejoin.core.task_slots import free_slots
 from livejoin.core.transitions import log_line, mark_running, reply
 
 MAX_RESTARTS = 5  # consecutive ones without a new source position
@@ -37,8 +36,9 @@ def on_sources_resolved(state: State, building: Generation, fact: facts.SourcesR
     state = reply(state, reads.origin, "building", generation=reads.number)
     return log_line(
         state,
-        "INFO",
+        "building",
         f"building: generation {reads.number} reads {_describe_sources(fact.sources)}",
+        generation=reads,
     )
 
 
@@ -49,7 +49,7 @@ def on_resolution_failed(state: State, building: Generation, fact: facts.Resolut
     if fact.missing and state.live is not None:
         return fail_build(state, fact.why)
     if fact.why != state.health_of(building).error:
-        state = log_line(state, "WARN", f"waiting: {fact.why}")
+        state = log_line(state, "waiting", f"waiting: {fact.why}", generation=building)
     return state.with_health(building, error=fact.why, retry_at=state.monotonic + _RETRY_S)
 
 
@@ -92,7 +92,7 @@ def rebuild_if_due(state: State) -> State:
         state = transitions.build(state, state.live.choice, "livejoin", start=state.live.start)
     else:
         return state
-    return log_line(state, "INFO", f"building: {state.building}")
+    return log_line(state, "building", f"building: {state.building}", generation=state.building)
 
 
 def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -> State:
@@ -112,7 +112,8 @@ def on_query_died(state: State, generation: Generation, fact: facts.QueryDied) -
     if not fact.counts_as_failure and fact.why == old.error:
         return state  # already logged
     line = f"restarting: generation {number} died: {fact.why}; retrying in {wait:.0f} s"
-    return log_line(transitions.increment_tally(state, "restarted"), "ERROR", line)
+    state = transitions.increment_tally(state, "restarted")
+    return log_line(state, "restarting", line, generation=generation)
 
 
 def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecoverable) -> State:
@@ -127,9 +128,10 @@ def on_unrecoverable(state: State, generation: Generation, fact: facts.Unrecover
     state = state.with_health(generation, given_up=True, unrecoverable=True, error=why)
     state = log_line(
         state,
-        "ERROR",
+        "unrecoverable",
         f"generation {generation.number} cannot continue: {why};"
         " its last rows are kept until the same choice is rebuilt",
+        generation=generation,
     )
     return rebuild_if_due(replace(state, rebuild_at=state.monotonic))
 
@@ -140,14 +142,15 @@ def _give_up(state: State, generation: Generation, why: str) -> State:
         return fail_build(state, why)
     if generation == state.standby:
         line = f"failed: generation {number} {why}; no rollback to it is possible"
-        state = log_line(state, "ERROR", line)
+        state = log_line(state, "failed", line, generation=generation)
         return transitions.retire(state, generation, why)
     state = state.with_health(generation, given_up=True)
     return log_line(
         state,
-        "ERROR",
+        "failed",
         f"failed: generation {number} {why}; its last rows are kept;"
         " fix the cause, then send the same choice again",
+        generation=generation,
     )
 
 
@@ -158,8 +161,10 @@ def on_sources_checked(state: State, generation: Generation, fact: facts.Sources
         return state
     state = state.with_health(generation, blocked=why)
     if why:
-        return log_line(state, "ERROR", f"generation {number} cannot read its topics: {why}")
-    return log_line(state, "INFO", f"generation {number} can read its topics again")
+        line = f"generation {number} cannot read its topics: {why}"
+        return log_line(state, "sources-unreadable", line, generation=generation)
+    line = f"generation {number} can read its topics again"
+    return log_line(state, "sources-readable", line, generation=generation)
 
 
 def on_partitions_added(state: State, generation: Generation, fact: facts.PartitionsAdded) -> State:
@@ -172,7 +177,12 @@ def on_partitions_added(state: State, generation: Generation, fact: facts.Partit
         grown, error="restarting to read more partitions"
     )
     topics = (f"{r.topic} ({_partitions(len(r.start))})" for r in grown.sources.values())
-    state = log_line(state, "INFO", f"generation {number} now reads {' and '.join(topics)}")
+    state = log_line(
+        state,
+        "partitions-added",
+        f"generation {number} now reads {' and '.join(topics)}",
+        generation=grown,
+    )
     needed = state.slots_of(state.live) + state.slots_of(state.building)
     if needed > state.limits.slots:
         slots = f"{needed} task slots are needed and Spark has {state.limits.slots}"
@@ -192,44 +202,11 @@ def on_records_counted(state: State, generation: Generation, fact: facts.Records
     tables = f"{' and '.join(new)} {'has' if len(new) == 1 else 'have'}"
     return log_line(
         state,
-        "WARN",
+        "table-full",
         f"generation {generation.number}: {tables} reached max_rows ({generation.max_rows}):"
         " the oldest rows are dropped as new ones arrive",
+        generation=generation,
     )
-
-
-def slot_shortage(state: State, fact: facts.MessageReceived, choice: Choice) -> str:
-    """Why a choice does not fit beside the live generation, or empty."""
-    needed = slots_for(state, choice, fact)
-    free = state.limits.slots - state.slots_of(state.live)
-    if needed <= free:
-        return ""
-    return (
-        f"{choice} needs {needed} task slots beside the live generation, but {max(0, free)} of"
-        f" {state.limits.slots} are free; give Spark more in spark.master"
-    )
-
-
-def slots_for(state: State, choice: Choice, fact: facts.MessageReceived) -> int:
-    """Task slots that a choice needs, as far as its topics are known."""
-    return state.limits.slots_needed(
-        _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
-    )
-
-
-def _partition_count(state: State, topic: str, fact: facts.MessageReceived) -> int:
-    found = fact.topics.get(topic)
-    if isinstance(found, facts.TopicInfo):
-        return found.partitions
-    known = (generation.partitions_of(topic) for generation in state.generations)
-    return next((count for count in known if count is not None), 0)
-
-
-def free_slots(state: State, needed: int) -> State:
-    """Retire the standby if task slots are short."""
-    if state.standby is None or needed + state.slots_of(state.standby) <= state.limits.slots:
-        return state
-    return transitions.retire(state, state.standby, "its task slots are needed")
 
 
 def _describe_sources(sources: Mapping[str, Reading]) -> str:

@@ -8,10 +8,10 @@ from livejoin.core.control_decisions import resolve_choice
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, MessageReceived, TopicInfo
 from livejoin.core.generation import Generation
-from livejoin.core.generation_decisions import slots_for
 from livejoin.core.plan import KeepOnly, ResolveSources, plan
 from livejoin.core.spec import Choice
 from livejoin.core.state import Reply, State
+from livejoin.core.task_slots import slots_for
 
 
 def preview(state: State, fact: MessageReceived) -> dict[str, Any]:

@@ -78,6 +78,7 @@ ACCOUNTS = Source(
     "accounts", _parse_columns("userId string, accountType string, balance double"), "accounts_ui"
 )
 SOURCES = (USERS, ACCOUNTS)
+SOURCE_OF_TABLE = {source.table: source.name for source in SOURCES}
 
 FINAL = "final_ui"
 REJECTS = "rejects_ui"
@@ -107,7 +108,9 @@ _SYSTEM = {
         "usersTopic string, accountsTopic string, joinType string, lastApplied string,"
         " generation int64, state string, progress int64, message string"
     ),
-    LOGS: _parse_columns("ts timestamp, level string, msg string"),
+    LOGS: _parse_columns(
+        "ts timestamp, level string, msg string, event string, generation int64, control string"
+    ),
     CONTROL: _parse_columns(
         "usersTopic string, accountsTopic string, joinType string, partition int64, offset int64,"
         " ts timestamp, by string, outcome string, reason string, raw string"

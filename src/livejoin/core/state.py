@@ -6,11 +6,10 @@ written, in the same transaction as the state.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from livejoin.core import format_versions
-from livejoin.core import generation as generation_json
 from livejoin.core.generation import Generation, GenerationHealth, Origin
 from livejoin.core.spec import Choice
 
@@ -43,6 +42,59 @@ class Limits:
 
 
 Level = Literal["INFO", "WARN", "ERROR"]
+LogEvent = Literal[
+    # this process
+    "started",
+    "ledger-migrated",
+    "leftovers-found",
+    # the control topic
+    "listening",
+    "not-listening",
+    "messages-lost",
+    "history-replayed",
+    "history-ignored",
+    # a control message
+    "received",
+    "resolved",
+    "warning",
+    "accepted",
+    "confirmed",
+    "no-change",
+    "previewed",
+    "rejected",
+    "repeated",
+    # a generation
+    "building",
+    "waiting",
+    "caught-up",
+    "live",
+    "rolled-back",
+    "superseded",
+    "cancelled",
+    "failed",
+    "retired",
+    "restarting",
+    "running",
+    "unrecoverable",
+    "sources-unreadable",
+    "sources-readable",
+    "partitions-added",
+    "table-full",
+]
+LOG_LEVELS: Mapping[LogEvent, Level] = {  # INFO unless listed
+    "leftovers-found": "WARN",
+    "messages-lost": "WARN",
+    "history-ignored": "WARN",
+    "warning": "WARN",
+    "rejected": "WARN",
+    "waiting": "WARN",
+    "table-full": "WARN",
+    "not-listening": "ERROR",
+    "failed": "ERROR",
+    "restarting": "ERROR",
+    "unrecoverable": "ERROR",
+    "sources-unreadable": "ERROR",
+}
 Outcome = Literal[
     "accepted",
     "building",
@@ -66,12 +118,29 @@ TallyKey = Literal[
 
 @dataclass(frozen=True)
 class LogLine:
-    """A row of `orchestrator_logs`. Its id is its sequence number."""
+    """A row of `orchestrator_logs`. Its id is its sequence number.
+
+    Programs read the fields; the message is for people and may be reworded.
+    """
 
     id: int
     at: float
     level: Level
     msg: str
+    event: LogEvent
+    generation: int | None = None
+    control: str | None = None  # position of the control message that it is about
+
+    def row(self) -> dict[str, Any]:
+        """The row of `orchestrator_logs`."""
+        return {
+            "ts": int(self.at * 1000),
+            "level": self.level,
+            "msg": self.msg,
+            "event": self.event,
+            "generation": self.generation,
+            "control": self.control,
+        }
 
 
 @dataclass(frozen=True)
@@ -221,62 +290,3 @@ class State:
             self.standby is not None
             and self.monotonic >= self.swapped_monotonic + self.limits.standby_s
         )
-
-
-def to_json(state: State) -> dict[str, Any]:
-    """The durable part, for the ledger. The outbox is written in the same transaction."""
-    return {
-        "format": format_versions.LEDGER,
-        "lastNumber": state.last_number,
-        "topicId": state.topic_id,
-        "position": state.position,
-        "ids": list(state.ids),
-        "wanted": asdict(state.desired) if state.desired else None,
-        "live": generation_json.to_json(state.live),
-        "standby": generation_json.to_json(state.standby),
-        "building": generation_json.to_json(state.building),
-        "movedAt": state.swapped_at,
-        "lines": state.line_count,
-        "tally": dict(state.tally),
-    }
-
-
-def format_error(data: Mapping[str, Any]) -> str:
-    """Why a state of the ledger cannot be read: a newer version wrote it. Empty if it can."""
-    if why := format_versions.unsupported_reason(
-        "the ledger", data.get("format"), format_versions.LEDGER
-    ):
-        return why
-    found = (data[role] for role in ("live", "standby", "building"))
-    for generation in filter(None, found):
-        what = f"the changelog of generation {generation['number']}"
-        if why := format_versions.unsupported_reason(
-            what, generation.get("changelog_format"), format_versions.CHANGELOG
-        ):
-            return why
-    return ""
-
-
-def from_json(data: Mapping[str, Any]) -> State:
-    """Decode the durable part. Call `format_error` first."""
-    read_format = data.get("format", 1)
-    building = generation_json.from_json(data["building"])
-    if building is not None and read_format == 1:
-        # format 1 has no topic ids: the build starts over with new topics
-        building = replace(building, sources={}, fingerprint="")
-    return State(
-        ledger_format=read_format,
-        last_number=data["lastNumber"],
-        topic_id=data["topicId"],
-        position=data["position"],
-        ids=tuple(data["ids"]),
-        desired=Choice(**format_versions.known_fields(Choice, data["wanted"]))
-        if data["wanted"]
-        else None,
-        live=generation_json.from_json(data["live"]),
-        standby=generation_json.from_json(data["standby"]),
-        building=building,
-        swapped_at=data["movedAt"],
-        line_count=data["lines"],
-        tally=data.get("tally", {}),  # missing in ledgers of earlier versions
-    )

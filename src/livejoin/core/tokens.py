@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from livejoin.core import format_versions
+from livejoin.core.json_object import parse_object
 
 Role = Literal["viewer", "operator"]
 ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
@@ -76,14 +77,16 @@ def from_json(raw: bytes, key: str = "") -> Token | None:
 
     A token of a newer format has no rights.
     """
+    found = parse_object(raw)
+    if found is None:
+        return None
     try:
-        found = json.loads(raw)
-        number = found.get("format") if isinstance(found, dict) else None
+        number = found.get("format")
         if format_versions.unsupported_reason("it", number, format_versions.TOKEN):
             known = number if isinstance(number, int) else 0
             return Token(key, ROLES[0], "", "", 0, format=known)
         token = Token(**found)
-    except (ValueError, TypeError, RecursionError):
+    except TypeError:  # other fields than a token's
         return None
     texts = (token.id, token.label, token.hash)
     fine = token.role in ROLES and all(isinstance(text, str) for text in texts)
@@ -164,6 +167,6 @@ def _encode_time(name: str, at: float) -> bytes:
 
 def _decode_time(value: bytes, name: str) -> float:
     try:
-        return float(json.loads(value)[name])
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return float((parse_object(value) or {})[name])
+    except (ValueError, TypeError, KeyError, OverflowError):
         return float("inf")

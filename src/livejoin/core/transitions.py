@@ -10,9 +10,10 @@ from dataclasses import replace
 from livejoin.core.generation import Generation, GenerationHealth, Origin
 from livejoin.core.spec import Choice
 from livejoin.core.state import (
+    LOG_LEVELS,
     EndedGeneration,
     EndState,
-    Level,
+    LogEvent,
     LogLine,
     Outcome,
     Reply,
@@ -21,9 +22,20 @@ from livejoin.core.state import (
 )
 
 
-def log_line(state: State, level: Level, msg: str) -> State:
-    """Add a log line to the outbox."""
-    line = LogLine(state.line_count + 1, state.now, level, msg)
+def log_line(
+    state: State,
+    event: LogEvent,
+    msg: str,
+    *,
+    generation: Generation | None = None,
+    origin: Origin | None = None,
+) -> State:
+    """Add a log line to the outbox: about a generation, a control message, both or neither."""
+    number = generation.number if generation else None
+    source = origin or (generation.origin if generation else None)
+    control = source.position if source else None
+    level = LOG_LEVELS.get(event, "INFO")
+    line = LogLine(state.line_count + 1, state.now, level, msg, event, number, control)
     return replace(state, line_count=line.id, outbox=(*state.outbox, line))
 
 
@@ -57,7 +69,12 @@ def build(
     number = state.last_number + 1
     old = state.building
     if old is not None:
-        state = log_line(state, "INFO", f"superseded: {old} by generation {number}")
+        state = log_line(
+            state,
+            "superseded",
+            f"superseded: {old} by generation {number}",
+            generation=old,
+        )
         state = increment_tally(state, "superseded")
         state = end_generation(state, old, "superseded", f"by generation {number}")
     new = Generation(
@@ -74,7 +91,12 @@ def mark_running(state: State, generation: Generation) -> State:
         return state
     role = "live" if generation == state.live else "running"
     state = state.with_health(generation, error="")
-    return log_line(state, "INFO", f"{role} again: generation {generation.number}")
+    return log_line(
+        state,
+        "running",
+        f"{role} again: generation {generation.number}",
+        generation=generation,
+    )
 
 
 def go_live(state: State, ready_at: int) -> State:
@@ -82,13 +104,19 @@ def go_live(state: State, ready_at: int) -> State:
     building, old = state.building, state.live
     assert building is not None
     took = state.monotonic - state.health_of(building).requested_at
-    state = log_line(state, "INFO", f"caught up: generation {building.number} after {took:.1f} s")
+    state = log_line(
+        state,
+        "caught-up",
+        f"caught up: generation {building.number} after {took:.1f} s",
+        generation=building,
+    )
     state = reply(state, building.origin, "caught-up", generation=building.number)
     new = replace(building, ready_at=ready_at, live_at=state.now, took_s=took)
     state = replace(state, live=new, building=None)
     state = increment_tally(_mark_swapped(state).with_health(new, done=0, total=0), "live")
     line = f"live: {new}" if old is None else f"live: {old} → {new}"
-    state = reply(log_line(state, "INFO", line), new.origin, "live", generation=new.number)
+    state = log_line(state, "live", line, generation=new)
+    state = reply(state, new.origin, "live", generation=new.number)
     if old is None:
         return state
     if state.health_of(old).given_up or not state.limits.standby_s:
@@ -98,7 +126,7 @@ def go_live(state: State, ready_at: int) -> State:
     return replace(state, standby=old)
 
 
-def roll_back(state: State) -> State:
+def roll_back(state: State, origin: Origin) -> State:
     """Swap live and standby. A build is cancelled: the last request wins."""
     live, standby = state.live, state.standby
     assert live is not None
@@ -107,7 +135,13 @@ def roll_back(state: State) -> State:
         state = cancel(state, f"rolled back to generation {standby.number}")
     back = replace(standby, live_at=state.now)
     state = _mark_swapped(replace(state, live=back, standby=live, desired=back.choice))
-    state = log_line(increment_tally(state, "rolled-back"), "INFO", f"rolled back: {live} → {back}")
+    state = log_line(
+        increment_tally(state, "rolled-back"),
+        "rolled-back",
+        f"rolled back: {live} → {back}",
+        generation=back,
+        origin=origin,
+    )
     return reply(state, live.origin, "rolled-back", generation=live.number)
 
 
@@ -120,7 +154,12 @@ def cancel(state: State, why: str) -> State:
     """End the build because of another request."""
     building = state.building
     assert building is not None
-    state = log_line(increment_tally(state, "cancelled"), "INFO", f"cancelled: {building}: {why}")
+    state = log_line(
+        increment_tally(state, "cancelled"),
+        "cancelled",
+        f"cancelled: {building}: {why}",
+        generation=building,
+    )
     state = end_generation(state, building, "superseded", f"cancelled: {why}", "cancelled")
     return _desire_live_choice(state)
 
@@ -131,15 +170,16 @@ def fail(state: State, why: str) -> State:
     assert building is not None
     state = log_line(
         increment_tally(state, "failed"),
-        "ERROR",
+        "failed",
         f"failed: {building}: {why}{_still_serving(state)}",
+        generation=building,
     )
     return _desire_live_choice(end_generation(state, building, "failed", why))
 
 
 def retire(state: State, generation: Generation, why: str) -> State:
     """End a generation that was live."""
-    state = log_line(state, "INFO", f"retired: {generation}: {why}")
+    state = log_line(state, "retired", f"retired: {generation}: {why}", generation=generation)
     return end_generation(state, generation, "retired", why)
 
 

@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from livejoin.errors import KafkaUnavailable, LivejoinError, SettingsError, TopicUnusable
+from livejoin.errors import (
+    KafkaUnavailable,
+    LeaderNotAvailable,
+    LivejoinError,
+    NotAuthorized,
+    SettingsError,
+    TopicExists,
+    TopicMissing,
+)
 from livejoin.kafka import properties
 
 Client = TypeVar("Client")
@@ -56,6 +64,8 @@ class KafkaClients:
             "kafka.isolation.level": "read_committed",
             "kafka.fetch.max.bytes": str(MAX_RECORD_BYTES),
             "kafka.max.poll.records": "5000",  # from a fetch of 1 MiB; the default is 500
+            # reading must not recreate a deleted topic
+            "kafka.allow.auto.create.topics": "false",
             "groupIdPrefix": group,
         }
 
@@ -195,18 +205,6 @@ class KafkaClients:
         )
 
 
-class TopicUnknown(TopicUnusable):
-    """The topic does not exist."""
-
-
-class TopicExists(TopicUnusable):
-    """The topic exists already."""
-
-
-class LeaderNotAvailable(KafkaUnavailable):
-    """A partition has no leader for a moment, after its creation or the death of a broker."""
-
-
 def from_kafka_error(error: KafkaException, topic: str, action: str = "read") -> LivejoinError:
     """The error of a request about a topic."""
     cause = error.args[0]
@@ -228,18 +226,18 @@ def from_kafka_error(error: KafkaException, topic: str, action: str = "read") ->
             return KafkaUnavailable(message)
 
 
-def topic_not_authorized(topic: str, action: str = "read") -> TopicUnusable:
+def topic_not_authorized(topic: str, action: str = "read") -> NotAuthorized:
     """The error for a missing authorization to read, create, alter or delete a topic."""
     operations = {"create": "CREATE", "delete": "DELETE"}.get(action, "DESCRIBE and READ")
-    return TopicUnusable(
+    return NotAuthorized(
         f'not authorized to {action} topic "{topic}"',
         hint=f"Grant livejoin's Kafka user {operations} on it.",
     )
 
 
-def topic_not_found(topic: str) -> TopicUnknown:
+def topic_not_found(topic: str) -> TopicMissing:
     """The error for a topic that does not exist."""
-    return TopicUnknown(
+    return TopicMissing(
         f'topic "{topic}" does not exist',
         hint="Create it, or choose another one; livejoin retries.",
     )

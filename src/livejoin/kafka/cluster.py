@@ -17,14 +17,11 @@ from confluent_kafka.admin import (
 )
 
 from livejoin.core.names import nearest
-from livejoin.errors import TopicUnusable
+from livejoin.errors import LeaderNotAvailable, TopicError, TopicExists, TopicMissing
 from livejoin.kafka.clients import (
     MAX_RECORD_BYTES,
     REQUEST_TIMEOUT_S,
     KafkaClients,
-    LeaderNotAvailable,
-    TopicExists,
-    TopicUnknown,
     topic_not_authorized,
     topic_not_found,
 )
@@ -64,7 +61,7 @@ class Kafka(KafkaClients):
         for name, future in futures.items():
             try:
                 description = self._result(future, name)
-            except TopicUnknown:
+            except TopicMissing:
                 continue
             found[name] = Topic(
                 name,
@@ -89,7 +86,7 @@ class Kafka(KafkaClients):
             try:
                 for topic in self.describe([name]).values():
                     found[name] = topic if topic.readable else topic_not_authorized(name).message
-            except TopicUnusable as error:
+            except TopicError as error:
                 found[name] = error.message
         return found
 
@@ -135,7 +132,7 @@ class Kafka(KafkaClients):
         """Delete those of the topics that exist."""
         futures = self.admin.delete_topics(list(names), request_timeout=REQUEST_TIMEOUT_S)
         for name, future in futures.items():
-            with contextlib.suppress(TopicUnknown):
+            with contextlib.suppress(TopicMissing):
                 self._result(future, name, "delete")
 
     def topic_config(self, topic: str, name: str) -> str | None:
@@ -145,7 +142,7 @@ class Kafka(KafkaClients):
         (future,) = futures.values()
         try:
             return str(self._result(future, topic)[name].value)
-        except TopicUnusable:
+        except TopicError:
             return None
 
     def ensure_topic_config(self, topic: str, name: str, value: str) -> bool:
@@ -160,7 +157,7 @@ class Kafka(KafkaClients):
         try:
             (future,) = futures.values()
             self._result(future, topic, "alter")
-        except TopicUnusable:
+        except TopicError:
             return False
         return True
 

@@ -89,7 +89,7 @@ def canonical_name(key: str) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether a property's value must not be shown."""
-    return canonical_name(name) in property_table.SECRET
+    return canonical_name(name) in redaction.KAFKA_SECRETS
 
 
 def _canonicalize(given: Mapping[str, str]) -> dict[str, str]:

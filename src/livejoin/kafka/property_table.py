@@ -133,15 +133,6 @@ REFUSED = {
     "ssl.trustmanager.algorithm": _ONE_LIBRARY,
 }
 
-# Never shown: passwords, keys, and properties that may contain one.
-SECRET = _names("""
-    basic.auth.user.info sasl.jaas.config sasl.oauthbearer.assertion.private.key.passphrase
-    sasl.oauthbearer.assertion.private.key.pem
-    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.client.secret
-    sasl.oauthbearer.config sasl.password schema.registry.basic.auth.user.info ssl.key.password
-    ssl.key.pem ssl.keystore.key ssl.keystore.password ssl.truststore.password
-""")
-
 KNOWN = frozenset().union(
     BOTH, RENAMED, RENAMED.values(), ALIASES, JAVA_ONLY, LIBRDKAFKA_ONLY, MANAGED, [START], LOGIN,
     CERTIFICATES, REFUSED,

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from livejoin.core.json_object import parse_object
+
 _FORMAT = 1
 _KEY_PREFIX = "signer/"
 _MAX_SKEW_MS = 300_000  # between the times of signature and record, from two clocks
@@ -62,9 +64,9 @@ class SignatureVerifier:
         if not name.startswith(_KEY_PREFIX):
             return
         try:
-            raw = base64.b64decode(json.loads(value)["key"], validate=True)
+            raw = base64.b64decode((parse_object(value) or {})["key"], validate=True)
             self._keys[name.removeprefix(_KEY_PREFIX)] = Ed25519PublicKey.from_public_bytes(raw)
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             self._keys.pop(name.removeprefix(_KEY_PREFIX), None)
 
     def knows_signer(self, signature: bytes) -> bool:

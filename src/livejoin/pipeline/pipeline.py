@@ -16,9 +16,9 @@ from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
 from livejoin.kafka.records import read_to_end, write
 from livejoin.pipeline import history, offsets, source_watch
+from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from livejoin.pipeline.checkpoints import CommittedOffsets
 from livejoin.pipeline.history_job import HistoryJob
-from livejoin.pipeline.offsets import CatchUp, ReplayRange
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.warm_up import BatchWarmUp
 from livejoin.runtime import failpoints

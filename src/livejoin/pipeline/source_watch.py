@@ -7,7 +7,7 @@ from typing import Protocol
 
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicUnusable
+from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicError
 from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic
 
@@ -105,7 +105,7 @@ def watch(
                 check_own_topics(kafka, names, generation)
             except GenerationUnrecoverable as error:
                 listener.unrecoverable(number, error.message)
-            except TopicUnusable as error:
+            except TopicError as error:
                 listener.sources_checked(number, error.message)
             except QueryFailed as error:
                 not_writable.add(number)

@@ -53,6 +53,10 @@ _DEFAULTS = {
     "spark.sql.streaming.stopTimeout": "15s",  # the default has no limit
     # would cost a read for each written key, for a count that is not used
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Closes the producers of stopped queries; the default is ten minutes. An open one refreshes its
+    # metadata every five, and a broker that creates missing topics then recreates a changelog.
+    "spark.kafka.producer.cache.timeout": "10s",
+    "spark.kafka.producer.cache.evictorThreadRunInterval": "5s",
     # unloads the state of stopped queries; the default is a minute
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.adaptive.enabled": "false",  # the only batch job has one shuffle

@@ -247,6 +247,14 @@ def test_a_missing_resource_gets_the_documented_response(
     assert _misfit(response.json(), _documented(path, "get", response)) == ""
 
 
+def test_a_topic_that_kafka_denies_gets_the_documented_response() -> None:
+    path = "/api/v1/topics/{name}/peek"
+    with run_server(kafka=FakeKafka({"users": {0: []}}, unreadable=["users"])) as server:
+        response = server.request(_example(path))
+    assert response.status == 502
+    assert _misfit(response.json(), _documented(path, "get", response)) == ""
+
+
 @pytest.mark.parametrize("path", POSTS)
 def test_an_invalid_body_gets_the_documented_response(server: RunningServer, path: str) -> None:
     for body, kind, status in (

@@ -300,6 +300,17 @@ def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, message: str
     assert message in response.json()["detail"]
 
 
+def test_a_topic_that_kafka_denies_is_not_a_missing_one() -> None:
+    with run_server(kafka=FakeKafka(CLUSTER, unreadable=["users"])) as server:
+        response = server.request("/api/v1/topics/users/peek")
+    assert response.status == 502
+    assert response.json()["title"] == "Kafka denied access"
+    assert response.json()["detail"] == (
+        'not authorized to read topic "users".'
+        " Grant livejoin's Kafka user DESCRIBE and READ on it."
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import decode, row_index, row_limits, segments, store
 from livejoin.tables.ingest.row_limits import Cap, Rank, rank_of
 from livejoin.tables.ingest.store import Store
+from rig.reference_changelog import ReferenceFollower
 from tables.samples import plain
 
 TABLE = "final_ui"

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import changelog as rows
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.state import State
 from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
 from livejoin.tables.ingest.store import Delta
+from rig.reference_changelog import read_record
 from tables.samples import (
     building,
     chunk,
@@ -390,7 +390,7 @@ def test_a_winner_followed_by_an_older_record_is_offered_for_rewrite_if_that_las
     (change,) = changes
     assert number == 1
     assert change.key() == winner.key()
-    assert rows.read_record(change.key(), change.value()) == winner
+    assert read_record(change.key(), change.value()) == winner
     catalog.apply(chunk(1, 3, change))
     catalog.find_rewrites()
     assert catalog.pending_rewrites == {}
@@ -437,4 +437,4 @@ def test_many_rewrites_are_offered_in_batches() -> None:
         offered |= {change.id: change for change in batch}
         seq += len(batch)
         catalog.apply(chunk(1, seq, *batch))
-    assert all(rows.read_record(offered[w.id].key(), offered[w.id].value()) == w for w in winners)
+    assert all(read_record(offered[w.id].key(), offered[w.id].value()) == w for w in winners)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from core.changelog_strategies import DATA, bundled, changes
 from livejoin import row_hash
 from livejoin.core import spec
-from livejoin.core.changelog import Bundle, ChangelogRecord, Version
+from livejoin.core.changelog import ChangelogRecord, Version
 from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.read_progress import ReadProgress, positions_of
+from rig.reference_changelog import Bundle
 from tables.samples import chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)

@@ -13,8 +13,9 @@ from confluent_kafka.admin import OffsetSpec
 from structlog.testing import capture_logs
 
 from livejoin.core.generation import Generation, Reading
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State, to_json
+from livejoin.core.state import GENERATION_KEY, LEADER_KEY, STATE_KEY, STATUS_KEY, State
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower
@@ -227,6 +228,32 @@ def test_a_restarted_follower_keeps_the_served_rows(log: FakeKafka) -> None:
     assert catalog.cutovers == [3]
     assert [state.live and state.live.number for state in catalog.states] == [3, 3]
     assert catalog.store("users_ui").snapshot().num_rows == 1
+
+
+@pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
+def test_a_state_of_another_program_is_skipped_with_one_warning(
+    log: FakeKafka, junk: bytes
+) -> None:
+    catalog = RecordingCatalog()
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0))))
+    log.write(NAMES.changelog(2), *rows(3))
+
+    def skipped() -> list[str]:
+        return [event["what"] for event in lines if "cannot be parsed" in event["event"]]
+
+    def swapped() -> bool:
+        if catalog.generation == 1 and len(log.logs[NAMES.ledger]) == 3:
+            log.write(NAMES.ledger, (STATUS_KEY, b"junk"), (STATE_KEY, junk))
+        if skipped()[-1:] == ["the record with key b'state'"] and catalog.generation == 1:
+            log.write(
+                NAMES.ledger, (STATE_KEY, junk), *ledger_records(State(live=generation_of(2, 3)))
+            )
+        return catalog.generation == 2
+
+    with capture_logs() as lines:
+        follow_until(log, catalog, swapped, "the records after it are followed")
+    assert catalog.cutovers == [1, 2]
+    assert sorted(skipped()) == ["the record with key b'state'", "the record with key b'status'"]
 
 
 def test_records_after_the_ledgers_end_are_acted_on(log: FakeKafka) -> None:

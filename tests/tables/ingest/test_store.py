@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from livejoin.core.changelog import ChangelogRecord, ReferenceFollower
+from livejoin import row_hash
+from livejoin.core.changelog import ChangelogRecord
 from livejoin.tables.ingest import decode, segments
 from livejoin.tables.ingest.store import Delta, Store
-from tables.samples import final, plain
+from rig.reference_changelog import ReferenceFollower
+from tables.samples import final, plain, user
 
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]
@@ -216,3 +219,21 @@ def test_a_removal_is_remembered_after_dead_rows_were_dropped(
     assert len(store) == 0
     store.apply(_decoded([final(0, "new", 4)]))
     assert [row["name"] for row in plain(store.snapshot())] == ["new"]
+
+
+def test_few_batches_wait_for_their_hash_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    powers: dict[int, np.ndarray] = {}
+    monkeypatch.setattr(row_hash, "_powers_cache", powers)
+    store = Store(decode.SCHEMAS["users_ui"])
+    for offset in range(5000):
+        change = user(offset, "a name of thirty bytes or more")
+        store.apply(decode.decode_records("users_ui", [change.id], [change.value()]), offset + 1)
+    assert len(store._limits.hash._pending) < 256
+    store_hash = store.hash
+    assert sum(power.nbytes for power in powers.values()) <= 1 << 19  # 256 rows, not all 5,000
+    assert store_hash == row_hash.to_hex(
+        sum(
+            row_hash.sum_hashes(row_hash.hash_rows(batch))
+            for batch in store.snapshot().to_batches()
+        )
+    )

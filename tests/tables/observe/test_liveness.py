@@ -4,15 +4,9 @@ import json
 
 import pytest
 
+from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.state import (
-    HEARTBEAT_S,
-    LEADER_KEY,
-    LEADER_TIMEOUT_S,
-    STATE_KEY,
-    STATUS_KEY,
-    to_json,
-)
+from livejoin.core.state import HEARTBEAT_S, LEADER_KEY, LEADER_TIMEOUT_S, STATE_KEY, STATUS_KEY
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower

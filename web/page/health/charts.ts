@@ -2,8 +2,9 @@
 
 import { svgElement } from "../ui/dom.js";
 import { formatCount } from "../ui/format.js";
-import { BOUNDS, TREND_LENGTH } from "./statistics.js";
-import type { Histogram } from "./statistics.js";
+import { BOUNDS } from "./latency.js";
+import type { Histogram } from "./latency.js";
+import { TREND_LENGTH } from "./rates.js";
 
 /** The newest value is on the right; null is a gap. */
 export function sparkline(values: readonly (number | null)[], label: string): SVGSVGElement {

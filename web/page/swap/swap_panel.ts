@@ -18,7 +18,6 @@ const JOIN_DESCRIPTIONS: Record<string, string> = {
   left_outer: "Every pair, and each user without an account once.",
 };
 const TOPIC_FIELDS = ["usersTopic", "accountsTopic"] as const;
-const TIME_LEFT = /about (\d+) s left/;
 
 type SentMessage = ControlReply & { sentAt: number }; // performance.now(): the wall clock can be set
 
@@ -108,12 +107,9 @@ export class SwapPanel {
 
   setStatus({ state, progress, message }: StatusRow): void {
     const building = state === "building";
-    const secondsLeft = TIME_LEFT.exec(message ?? "")?.[1];
-    const left = secondsLeft === undefined ? "" : `, about ${formatDuration(1000 * Number(secondsLeft))} left`;
     byId("build").hidden = !building;
     byId<HTMLProgressElement>("build-progress").value = Number(progress);
-    setText(byId("build-text"), building ? `${progress} %${left}` : "");
-    setText(byId("build-title"), building ? ((message ?? "").split(":")[0] ?? "") : "");
+    setText(byId("build-title"), building ? (message ?? "") : "");
   }
 
   #setOpen(open: boolean): void {

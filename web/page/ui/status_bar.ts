@@ -2,7 +2,7 @@
 
 import type { Generation, StatusRow } from "../../protocol/api_types.js";
 import type { FrameHeader } from "../../protocol/frame.js";
-import { Rate } from "../health/statistics.js";
+import { Rate } from "../health/rates.js";
 import { byId, setText, setTextAndTitle } from "./dom.js";
 import { describeChoice, formatCount, formatRate, plural } from "./format.js";
 import { formatAge, formatClock, formatTime } from "./time_format.js";

@@ -1,6 +1,5 @@
 """The routes of signing in and out, and of one-time codes and WebSocket tickets."""
 
-import json
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -8,6 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from livejoin.core.json_object import parse_object
 from livejoin.tables.auth.audit import Audit, audit_row
 from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.authorization import AccessDenied, cookie_name, read_cookie, set_cookie
@@ -142,11 +142,8 @@ def _identity_json(identity: Identity) -> dict[str, str]:
 async def _read_credentials(request: Request) -> dict[str, Any]:
     too_large = f"a sign-in request is limited to {_MAX_BYTES >> 10} KiB"
     body = await read_json_body(request, _MAX_BYTES, too_large=too_large, not_json=_EXPECTED)
-    try:
-        credentials = json.loads(body)
-    except (ValueError, RecursionError):
-        credentials = None
-    if not isinstance(credentials, dict):
+    credentials = parse_object(body)
+    if credentials is None:
         raise HTTPException(400, _EXPECTED)
     return credentials
 

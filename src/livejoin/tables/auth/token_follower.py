@@ -4,7 +4,6 @@ It is separate from the follower of the tables because callers must be authentic
 ledger exists yet.
 """
 
-import json
 import threading
 import time
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from confluent_kafka import (
 )
 
 from livejoin.core import spec
+from livejoin.core.json_object import parse_object
 from livejoin.core.names import Names
 from livejoin.core.state import row_id
 from livejoin.core.tokens import EndedSessions, Token
@@ -143,11 +143,10 @@ class TokenFollower:
 def _decode_audit_row(record: Record) -> dict[str, Any]:
     """Decode a row of the audit; a malformed record becomes a row that quotes it."""
     columns = {column.name: column.type for column in spec.RESTRICTED[spec.AUDIT].columns}
-    try:
-        decoded = json.loads(record.value)
-        cells: dict[str, Any] = {name: decoded.get(name) for name in columns}
-    except (ValueError, AttributeError, RecursionError):
-        cells = {"detail": f"not an audit row: {record.value[:100]!r}"}
+    decoded = parse_object(record.value)
+    if decoded is None:
+        decoded = {"detail": f"not an audit row: {record.value[:100]!r}"}
+    cells: dict[str, Any] = {name: decoded.get(name) for name in columns}
     for name, kind in columns.items():
         expected = str if kind == "string" else int
         if not isinstance(cells.get(name), expected):

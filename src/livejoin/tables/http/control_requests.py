@@ -22,6 +22,7 @@ from livejoin.core import control_messages, facts
 from livejoin.core.control_decisions import resolve_choice
 from livejoin.core.control_messages import MAX_BYTES, InvalidMessage, TopicRules
 from livejoin.core.control_records import BY_HEADER, CLIENT_HEADER, SIGNATURE_HEADER, parse_record
+from livejoin.core.json_object import parse_object
 from livejoin.core.names import Names
 from livejoin.core.preview import preview
 from livejoin.core.state import Limits, State
@@ -136,13 +137,10 @@ def _rollback_message(body: bytes) -> bytes:
     """Return the rollback message, with the fields that the caller's body adds."""
     if not body.strip():
         return b'{"action": "rollback"}'
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
+    fields = parse_object(body)
+    if fields is None:
         return body  # the leader rejects it with a reason
-    return (
-        json.dumps({**fields, "action": "rollback"}).encode() if isinstance(fields, dict) else body
-    )
+    return json.dumps({**fields, "action": "rollback"}).encode()
 
 
 class ControlProducer:

@@ -54,6 +54,7 @@ _DENIED = {
 }
 BAD_REQUEST = {"400": problem("a parameter is unknown or invalid")}
 KAFKA_UNAVAILABLE = {"503": problem("Kafka is unavailable")}
+KAFKA_DENIED_ACCESS = {"502": problem("Kafka denies livejoin's own user access to the topic")}
 TOKENS_UNREAD = {"503": problem("the tokens have not been loaded yet")}
 _NOT_JSON = {"415": problem("the content-type is not application/json")}
 CONTROL_ERRORS = {

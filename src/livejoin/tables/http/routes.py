@@ -17,6 +17,7 @@ from livejoin.tables.http.openapi import (
     BAD_REQUEST,
     CONTROL_ERRORS,
     CONTROL_OUTCOME,
+    KAFKA_DENIED_ACCESS,
     KAFKA_UNAVAILABLE,
     SIGN_IN_ERRORS,
     TOKENS_UNREAD,
@@ -146,7 +147,12 @@ ROUTES = (
             "peekTopic",
             "The newest messages of a topic.",
             ok("Messages, newest first.", "Peek"),
-            {**BAD_REQUEST, "404": problem("no such topic"), **KAFKA_UNAVAILABLE},
+            {
+                **BAD_REQUEST,
+                "404": problem("no such topic"),
+                **KAFKA_DENIED_ACCESS,
+                **KAFKA_UNAVAILABLE,
+            },
             parameters=[
                 path_parameter("name", "topic name", TEXT, "users"),
                 query_parameter(

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from livejoin.core.control_messages import InvalidMessage, excerpt
-from livejoin.errors import AskError, KafkaUnavailable, MachineError, TopicUnusable
+from livejoin.errors import AskError, KafkaUnavailable, MachineError, NotAuthorized, TopicMissing
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.authorization import AccessDenied, AuthMiddleware, Rights
@@ -183,7 +183,8 @@ def api(
         AskError: _bad_request,
         InvalidMessage: _rejected,
         KafkaUnavailable: _kafka_unavailable,
-        TopicUnusable: _topic_missing,
+        NotAuthorized: _kafka_denied_access,
+        TopicMissing: _topic_missing,
     }
     routes = [_bind(route, handlers) for route in ROUTES]
     return Starlette(routes=routes, exception_handlers=error_handlers)
@@ -214,6 +215,11 @@ async def _rejected(_request: Request, error: Exception) -> Response:
 
 async def _kafka_unavailable(_request: Request, error: Exception) -> Response:
     return problem(503, "Kafka is unavailable", str(error))
+
+
+async def _kafka_denied_access(_request: Request, error: Exception) -> Response:
+    # not 403: that is about the caller's role, this about livejoin's own Kafka user
+    return problem(502, "Kafka denied access", str(error))
 
 
 async def _topic_missing(_request: Request, error: Exception) -> Response:

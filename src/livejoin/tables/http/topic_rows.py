@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from livejoin.core.control_messages import InvalidMessage, TopicRules, excerpt, nesting_depth
 from livejoin.core.names import nearest
-from livejoin.kafka.clients import TopicUnknown, topic_not_authorized, topic_not_found
+from livejoin.errors import TopicMissing
+from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Topic
 from livejoin.tables.http.row_formats import ISO
 
@@ -68,11 +69,11 @@ def topic_row(topic: Topic, size: TopicSize, rules: TopicRules) -> dict[str, Any
     }
 
 
-def unknown_topic(topic: str, known: Iterable[str]) -> TopicUnknown:
+def unknown_topic(topic: str, known: Iterable[str]) -> TopicMissing:
     """Return the error for a topic that does not exist or is hidden."""
     suggestion = nearest(topic, known)
     hint = f"Did you mean {suggestion}?" if suggestion else "`livejoin topics` lists them."
-    return TopicUnknown(topic_not_found(topic).message, hint=hint)
+    return TopicMissing(topic_not_found(topic).message, hint=hint)
 
 
 def message_row(message: PeekedMessage) -> dict[str, Any]:

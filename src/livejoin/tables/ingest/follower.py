@@ -3,7 +3,6 @@
 Runs on its own thread, and posts what it has decoded to the event loop, which owns the tables.
 """
 
-import json
 import threading
 import time
 from collections import defaultdict
@@ -15,8 +14,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import spec
+from livejoin.core.ledger_format import NewerState
 from livejoin.core.names import Names
-from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, State, format_error, from_json
+from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, State
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka.clients import topic_not_authorized
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
@@ -211,20 +211,24 @@ class LedgerFollower:
             return
         newest = {key: value for key, value in self._pending_ledger.items() if value}
         self._pending_ledger, self._at_ledger_end, self._caught_up = {}, False, True
+        found: State | NewerState | None = None
         if STATE_KEY in newest:
-            self._check_format(format_error(json.loads(newest[STATE_KEY])))
+            found = self._parser.parse_state(self._names.ledger, newest[STATE_KEY])
+            if found is not None:
+                self._check_format(found.why if isinstance(found, NewerState) else "")
         if self._newer_format:
             return  # records of a newer format are not parsed
         rows = [(key, value) for key, value in newest.items() if is_generation_key(key)]
         if generations := self._parser.parse_generations(self._names.ledger, rows):
             self._post(partial(self._catalog.system.put_generations, generations))
-        if STATE_KEY in newest:
-            state = from_json(json.loads(newest[STATE_KEY]))
-            self._building = state.building is not None
-            ends = self._changelogs.follow(state)
-            self._post(partial(self._catalog.apply_state, state, ends))
+        if isinstance(found, State):
+            self._building = found.building is not None
+            ends = self._changelogs.follow(found)
+            self._post(partial(self._catalog.apply_state, found, ends))
         if STATUS_KEY in newest:
-            self._post(partial(self._catalog.set_status, json.loads(newest[STATUS_KEY])))
+            status = self._parser.parse_status(self._names.ledger, newest[STATUS_KEY])
+            if status is not None:
+                self._post(partial(self._catalog.set_status, status))
 
     def _check_format(self, why: str) -> None:
         if why != self._newer_format:

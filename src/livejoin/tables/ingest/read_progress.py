@@ -18,7 +18,6 @@ from livejoin.core import changelog, spec
 KINDS = ("rows", "rejected", "tombstones")
 SourceOffsets = Mapping[str, Mapping[int, int]]  # next offsets, by source and partition
 
-_SOURCE_OF_TABLE = {source.table: source.name for source in spec.SOURCES}
 # an index of KINDS; these tables hold records of several sources
 _KIND_OF_TABLE = {spec.REJECTS: 1, changelog.TOMBSTONES: 2}
 
@@ -41,8 +40,8 @@ def read_offsets(ids: Mapping[str, Sequence[str]]) -> dict[SourcePartition, Read
     """The input offsets that changelog records stand for, from their row IDs by table."""
     by_source: dict[str, list[tuple[list[str], int]]] = {}
     for table, row_ids in ids.items():
-        if table in _SOURCE_OF_TABLE:
-            by_source.setdefault(_SOURCE_OF_TABLE[table], []).append((list(row_ids), 0))
+        if table in spec.SOURCE_OF_TABLE:
+            by_source.setdefault(spec.SOURCE_OF_TABLE[table], []).append((list(row_ids), 0))
         elif table in _KIND_OF_TABLE:
             mixed: dict[str, list[str]] = {}
             for row_id in row_ids:

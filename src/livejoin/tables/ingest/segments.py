@@ -247,10 +247,15 @@ class SegmentedRows:
             setattr(self, name, new)
 
 
+# Batches of at most 32 rows come without hashes, and without viewers nobody asks for the hash. All
+# at once they would block the event loop, and leave tables of powers of that size behind.
+_MAX_PENDING = 256
+
+
 class TableHash:
     """The sum of row hashes over the alive rows, and over the visible ones.
 
-    Rows are hashed on demand, many at a time.
+    Rows are hashed many at a time: on demand, or once many batches wait.
     """
 
     def __init__(self, rows: SegmentedRows) -> None:
@@ -262,6 +267,8 @@ class TableHash:
     def add(self, positions: np.ndarray) -> None:
         """Add new rows; whether they are alive is checked when the hash is asked for."""
         self._pending.append(positions)
+        if len(self._pending) >= _MAX_PENDING:
+            self.hash_pending()
 
     def remove(self, positions: np.ndarray) -> None:
         """Subtract rows that are about to be marked dead."""

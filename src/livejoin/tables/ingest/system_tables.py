@@ -4,7 +4,6 @@ Like the data tables they belong to the event loop's thread, and listeners are t
 a leader writes for them is parsed on the follower's thread.
 """
 
-import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,9 @@ import pyarrow as pa
 import structlog
 
 from livejoin.core import spec, state
-from livejoin.core.state import GENERATION_KEY
+from livejoin.core.json_object import parse_object
+from livejoin.core.ledger_format import NewerState, read_state
+from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State
 from livejoin.tables.ingest.decode import SCHEMAS, ChangeBatch, RawRecord
 from livejoin.tables.ingest.store import Delta, Store
 
@@ -153,18 +154,18 @@ class SystemTable:
 
 
 class LeaderRecordParser:
-    """Parses what a leader writes beside its state: heartbeats, log lines, outcomes, generations.
+    """Parses what a leader writes: state and status, heartbeats, log lines, outcomes, generations.
 
     A newer livejoin may have written records before its format number was read. Records that cannot
-    be parsed are skipped, with one warning per topic.
+    be parsed are skipped, with one warning per topic, and one for the state.
     """
 
     def __init__(self) -> None:
-        self._warned_topics: set[str] = set()
+        self._warned: set[tuple[str, str]] = set()  # topic, and whether of the state or a row
 
     def parse_heartbeat(self, topic: str, value: bytes) -> int | None:
         """The time of a leader's heartbeat in ms; None if it cannot be parsed."""
-        at_ms = (self._parse_object(value) or {}).get("at")
+        at_ms = (parse_object(value) or {}).get("at")
         if isinstance(at_ms, int) and 0 <= at_ms < _YEAR_10000_MS:
             return at_ms
         self._warn_once(topic, "the time of a heartbeat")
@@ -193,20 +194,27 @@ class LeaderRecordParser:
                 rows[row["generation"]] = row
         return rows
 
+    def parse_state(self, topic: str, value: bytes) -> State | NewerState | None:
+        """The state in the ledger; None if it cannot be parsed."""
+        found = read_state(value)
+        if found is None:
+            self._warn_once(topic, f"the record with key {STATE_KEY!r}", of="state")
+        return found
+
+    def parse_status(self, topic: str, value: bytes) -> Row | None:
+        """The status in the ledger; None if it cannot be parsed."""
+        row = self._parse_row(spec.STATUS, value)
+        if row is None:
+            self._warn_once(topic, f"the record with key {STATUS_KEY!r}")
+        return row
+
     def _parse_row(self, table: str, value: bytes) -> Row | None:
-        row = self._parse_object(value)
+        row = parse_object(value)
         return row if row is not None and _matches_columns(table, row) else None
 
-    def _parse_object(self, value: bytes) -> Row | None:
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            return None
-        return parsed if isinstance(parsed, dict) else None
-
-    def _warn_once(self, topic: str, what: str) -> None:
-        if topic not in self._warned_topics:
-            self._warned_topics.add(topic)
+    def _warn_once(self, topic: str, what: str, of: str = "row") -> None:
+        if (topic, of) not in self._warned:
+            self._warned.add((topic, of))
             log.warning("skipped a record that cannot be parsed", topic=topic, what=what)
 
 

@@ -77,16 +77,3 @@ def split_fragments(
                 slices, missing = [], fragment_bytes
     if slices:
         yield b"".join(slices)
-
-
-def parse_frame(data: bytes) -> tuple[dict[str, Any], list[EncodedPart]]:
-    """The header and the parts of a frame."""
-    (size,) = _LENGTH.unpack_from(data)
-    start = _LENGTH.size + size
-    header = json.loads(data[_LENGTH.size : start])
-    parts = []
-    for listed in header["parts"]:
-        end = start + listed["bytes"]
-        parts.append(EncodedPart(listed["table"], listed["kind"], data[start:end]))
-        start = end
-    return header, parts

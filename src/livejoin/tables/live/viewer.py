@@ -1,13 +1,13 @@
 """One viewer: its subscription, its position in the changelog, and the frames queued for it."""
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, Self
 
 from livejoin.core import spec
+from livejoin.core.json_object import parse_object
 from livejoin.errors import AskError
 from livejoin.tables.live import frames
 from livejoin.tables.live.frames import EncodedPart
@@ -145,11 +145,10 @@ class SubscriptionLimit:
 
 def parse_subscription(text: str, known: Collection[str] = spec.TABLES) -> Subscription:
     """Parse a viewer's message; `known` are the tables it may read."""
-    try:
-        message = json.loads(text)
-        names = message["subscribe"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise AskError(_EXPECTED) from None
+    message = parse_object(text)
+    if message is None or "subscribe" not in message:
+        raise AskError(_EXPECTED)
+    names = message["subscribe"]
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise AskError("subscribe must list at least one table")
     if unknown := [name for name in names if name not in known]:

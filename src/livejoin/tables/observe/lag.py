@@ -17,7 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
-from livejoin.errors import LivejoinError, TopicUnusable
+from livejoin.errors import LivejoinError, TopicReplaced
 from livejoin.kafka.clients import topic_not_found
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import OffsetRange, PartitionId, last_readable
@@ -151,7 +151,7 @@ class EndOffsetPoller:
             if reading.topic not in topics:
                 raise topic_not_found(reading.topic)
             if topics[reading.topic].id != reading.topic_id:
-                raise TopicUnusable(f'topic "{reading.topic}" was deleted and recreated')
+                raise TopicReplaced(f'topic "{reading.topic}" was deleted and recreated')
         ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
         unread = {
             PartitionId(reading.topic, partition): OffsetRange(

@@ -1,7 +1,8 @@
 /** Two SVG charts: a sparkline and a histogram. */
 import { svgElement } from "../ui/dom.js";
 import { formatCount } from "../ui/format.js";
-import { BOUNDS, TREND_LENGTH } from "./statistics.js";
+import { BOUNDS } from "./latency.js";
+import { TREND_LENGTH } from "./rates.js";
 /** The newest value is on the right; null is a gap. */
 export function sparkline(values, label) {
     const [width, height] = [240, 40];

@@ -5,7 +5,8 @@ import { formatCount, formatRate, plural } from "../ui/format.js";
 import { formatDuration } from "../ui/time_format.js";
 import { histogramChart, sparkline } from "./charts.js";
 import { RejectsList } from "./rejects.js";
-import { Histogram, Rate, Trend } from "./statistics.js";
+import { Histogram } from "./latency.js";
+import { Rate, Trend } from "./rates.js";
 const FETCH_MS = 5000;
 export class HealthView {
     latency = new Histogram();

@@ -15,7 +15,6 @@ const JOIN_DESCRIPTIONS = {
     left_outer: "Every pair, and each user without an account once.",
 };
 const TOPIC_FIELDS = ["usersTopic", "accountsTopic"];
-const TIME_LEFT = /about (\d+) s left/;
 export class SwapPanel {
     #panel = byId("control");
     #form = byId("ask");
@@ -92,12 +91,9 @@ export class SwapPanel {
     }
     setStatus({ state, progress, message }) {
         const building = state === "building";
-        const secondsLeft = TIME_LEFT.exec(message ?? "")?.[1];
-        const left = secondsLeft === undefined ? "" : `, about ${formatDuration(1000 * Number(secondsLeft))} left`;
         byId("build").hidden = !building;
         byId("build-progress").value = Number(progress);
-        setText(byId("build-text"), building ? `${progress} %${left}` : "");
-        setText(byId("build-title"), building ? ((message ?? "").split(":")[0] ?? "") : "");
+        setText(byId("build-title"), building ? (message ?? "") : "");
     }
     #setOpen(open) {
         this.#panel.hidden = !open;

@@ -2,17 +2,12 @@
  * History events derived from the tables `control_raw`, `generations` and `orchestrator_logs`. Pure.
  * A control message and the generation built for it are one event.
  */
-// texts of livejoin's log lines
-const BUILT_FOR = /^control (\d+): building generation (\d+)\b/;
-const ROLLED_BACK = /^control (\d+): generation (\d+) is live again$/;
-const WENT_LIVE = /^(?:live|rolled back): .*\bgeneration (\d+), [^→]*$/;
 /** All cutovers in the log, oldest first. */
 function cutovers(lines) {
     const found = [];
-    for (const { ts, msg } of [...lines].sort(byTime)) {
-        const match = WENT_LIVE.exec(msg);
-        if (match)
-            found.push([ts, Number(match[1])]);
+    for (const { ts, event, generation } of [...lines].sort(byTime)) {
+        if (generation !== null && (event === "live" || event === "rolled-back"))
+            found.push([ts, generation]);
     }
     return found;
 }
@@ -44,15 +39,15 @@ function stagesOf(generation, allCutovers) {
 const byTime = (a, b) => a.ts - b.ts || (a._id < b._id ? -1 : 1);
 /** All events, newest first. */
 export function historyEvents(messages, generations, lines) {
-    const builtFor = new Map(); // generation by control offset
+    const builtFor = new Map(); // generation by control position
     const rolledBack = new Map(); // the same
-    for (const { msg } of lines) {
-        const built = BUILT_FOR.exec(msg);
-        const back = ROLLED_BACK.exec(msg);
-        if (built)
-            builtFor.set(Number(built[1]), Number(built[2]));
-        if (back)
-            rolledBack.set(Number(back[1]), Number(back[2]));
+    for (const { event, generation, control } of lines) {
+        if (generation === null || control === null)
+            continue;
+        if (event === "accepted")
+            builtFor.set(control, generation);
+        if (event === "rolled-back")
+            rolledBack.set(control, generation);
     }
     const allCutovers = cutovers(lines);
     const byNumber = new Map(generations.map((row) => [row.generation, row]));
@@ -63,9 +58,10 @@ export function historyEvents(messages, generations, lines) {
     const events = [];
     const requested = new Set(); // generations with a control message
     for (const message of messages) {
-        const number = builtFor.get(message.offset);
+        const position = controlPosition(message);
+        const number = builtFor.get(position);
         const generation = number === undefined ? null : (byNumber.get(number) ?? null);
-        const rolledBackTo = byNumber.get(rolledBack.get(message.offset) ?? 0) ?? null;
+        const rolledBackTo = byNumber.get(rolledBack.get(position) ?? 0) ?? null;
         if (generation)
             requested.add(generation.generation);
         events.push({
@@ -99,11 +95,13 @@ export function historyEvents(messages, generations, lines) {
     }
     return events.sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
 }
+/** The position of a control message as log lines name it. */
+const controlPosition = ({ partition, offset }) => `${partition}-${offset}`;
 /** Log lines about an event's message or generation, oldest first. */
 export function logLinesOf({ message, generation }, lines) {
-    const patterns = [
-        ...(message ? [new RegExp(`^control ${message.offset}\\b`)] : []),
-        ...(generation ? [new RegExp(`\\bgeneration ${generation.generation}\\b`)] : []),
-    ];
-    return lines.filter(({ msg }) => patterns.some((pattern) => pattern.test(msg))).sort(byTime);
+    const position = message && controlPosition(message);
+    const number = generation?.generation;
+    return lines
+        .filter((line) => (position && line.control === position) || (number && line.generation === number))
+        .sort(byTime);
 }

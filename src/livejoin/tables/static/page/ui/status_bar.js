@@ -1,5 +1,5 @@
 /** The status bar: what is live, what is being done, how fresh the rows are, and the connection. */
-import { Rate } from "../health/statistics.js";
+import { Rate } from "../health/rates.js";
 import { byId, setText, setTextAndTitle } from "./dom.js";
 import { describeChoice, formatCount, formatRate, plural } from "./format.js";
 import { formatAge, formatClock, formatTime } from "./time_format.js";

@@ -1,0 +1,33 @@
+/** Rates and trends of counters. Pure: times are arguments. */
+const RATE_WINDOW_MS = 10_000;
+export const TREND_LENGTH = 120; // heartbeats: two minutes
+/** Speed of a counter over the last seconds. A counter that decreases has been reset. */
+export class Rate {
+    #samples = [];
+    add(at, count) {
+        const last = this.#samples.at(-1);
+        if (last && count < last[1])
+            this.#samples = [];
+        this.#samples.push([at, count]);
+        while (this.#samples.length > 2 && this.#samples[1][0] <= at - RATE_WINDOW_MS)
+            this.#samples.shift();
+    }
+    get perSecond() {
+        const [first, last] = [this.#samples[0], this.#samples.at(-1)];
+        if (!first || !last || last[0] <= first[0])
+            return null;
+        return (1000 * (last[1] - first[1])) / (last[0] - first[0]);
+    }
+    clear() {
+        this.#samples = [];
+    }
+}
+/** The last values of a series. */
+export class Trend {
+    values = [];
+    add(value) {
+        this.values.push(value);
+        if (this.values.length > TREND_LENGTH)
+            this.values.shift();
+    }
+}
