@@ -23,9 +23,9 @@ SHOWN = """async () => { // none yet, or none while the first rows come
 
 
 def main() -> None:
-    """Start the demo over an empty folder, look at its page, print the time."""
+    """Start the demo in an empty folder, open its page, print the time."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
+        started = time.monotonic()
         demo = subprocess.Popen(
             ["make", "demo"],
             cwd=ROOT,
@@ -34,12 +34,12 @@ def main() -> None:
         )
         try:
             wait_for(10000)
-            served = time.monotonic() - began
+            served = time.monotonic() - started
             with chrome.page("http://127.0.0.1:10000/") as (page, _):
                 page.wait_for_selector("#strip[data-state=live]", timeout=120_000)
                 while not page.evaluate(SHOWN):
                     page.wait_for_timeout(20)
-                took = time.monotonic() - began
+                took = time.monotonic() - started
         finally:
             os.killpg(demo.pid, signal.SIGINT)
             demo.wait(30)

@@ -1,7 +1,7 @@
 """Latency from produce to a WebSocket viewer, over all samples, at a steady rate.
 
-A sample is the time from handing a record to the producer until a viewer holds its row, which
-comes after the `final_ui` rows that it changed.
+A sample is the time from handing a record to the producer until a viewer has its own row, which
+arrives after the `final_ui` rows that it changed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--warm-up", type=int, default=20, help="seconds before samples count")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "broker") as kafka,
@@ -46,12 +46,14 @@ def main() -> None:
         for number in range(USERS):
             producer.produce(TOPICS["users"], json.dumps({"userId": f"u{number}", "name": "n"}))
         producer.flush(60)
-        began = time.monotonic()
+        started = time.monotonic()
         with running(kafka, Path(folder) / "run", name="bench", topics=TOPICS) as live:
             live.wait_live()
-            start_s = time.monotonic() - began
-            samples = asyncio.run(_measure(kafka, live, asked.rate, asked.warm_up, asked.seconds))
-    _report(samples, asked.rate, asked.seconds, start_s)
+            start_s = time.monotonic() - started
+            samples = asyncio.run(
+                _measure(kafka, live, options.rate, options.warm_up, options.seconds)
+            )
+    _report(samples, options.rate, options.seconds, start_s)
 
 
 async def _measure(
@@ -82,10 +84,10 @@ async def _measure(
 
 def _produce(kafka: Kafka, rate: int, count: int, sent: dict[int, float]) -> None:
     producer = kafka.producer()
-    began = time.perf_counter()
+    started = time.perf_counter()
     for number in range(count):
-        if (wait := began + number / rate - time.perf_counter()) > 0:
-            time.sleep(wait)  # the clock of the load
+        if (wait := started + number / rate - time.perf_counter()) > 0:
+            time.sleep(wait)  # the rate of the load
         record = json.dumps({"userId": f"u{number % USERS}", "balance": number})
         sent[number] = time.perf_counter()
         producer.produce(TOPICS["accounts"], record)

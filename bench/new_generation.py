@@ -1,7 +1,7 @@
-"""Seconds from a choice to a complete generation, beside a live one with light traffic.
+"""Seconds from a choice to a complete generation, next to a live one with light traffic.
 
-Builds follow one another, with other topics and another join each time; per build the time of
-each phase, and of stopping it again.
+Builds follow one another, each with other topics and another join. Reports the time of each phase
+per build, and of stopping the query.
 """
 
 import argparse
@@ -38,7 +38,7 @@ OUT = Path(__file__).parent / "out" / "new_generation.json"
 
 
 class Timed(Queries):
-    """Queries that say how long the parts of a start take."""
+    """Queries that measure the parts of a start."""
 
     took: ClassVar[defaultdict[str, list[float]]] = defaultdict(list)
 
@@ -67,12 +67,12 @@ def main() -> None:
     parser.add_argument("--builds", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=4, help="builds before they count")
     parser.add_argument("--rate", type=int, default=20, help="records/s for the live generation")
-    asked = parser.parse_args()
-    _report(measure(asked.builds, asked.warm_up, asked.rate))
+    options = parser.parse_args()
+    _report(measure(options.builds, options.warm_up, options.rate))
 
 
 def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
-    """Seconds of each phase, by phase in their order."""
+    """Seconds of each phase, by phase in order."""
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with (
@@ -116,10 +116,10 @@ def _fill(kafka: Kafka) -> None:
 
 def _build(pipeline: Pipeline, queries: Timed, number: int, choice: spec.Choice) -> None:
     began = time.perf_counter()
-    asked = Generation(number, choice, time.time())
-    sources, fingerprint = pipeline.resolve(asked)
+    options = Generation(number, choice, time.time())
+    sources, fingerprint = pipeline.resolve(options)
     resolved = time.perf_counter()
-    generation = replace(asked, sources=sources, fingerprint=fingerprint)
+    generation = replace(options, sources=sources, fingerprint=fingerprint)
     changelog_id, feed_id = pipeline.make_topics(generation)
     generation = replace(generation, changelog_id=changelog_id, feed_id=feed_id)
     pipeline.start(generation)
@@ -135,7 +135,7 @@ def _build(pipeline: Pipeline, queries: Timed, number: int, choice: spec.Choice)
     took = queries.took
     took["resolve"].append(resolved - began)
     took["changelog"].append(started - resolved - took["plan"][-1] - took["start"][-1])
-    # from the end of the plan step; all rows may come at once
+    # from the end of the plan step; all rows may arrive at once
     took["first row"].append(min([*rows_at, complete]) - started + took["start"][-1])
     took["catch up"].append(complete - started)
     took["total"].append(complete - began)

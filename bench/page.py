@@ -1,7 +1,7 @@
-"""How fast the page is: from opening it to rows on it, and while many rows change.
+"""Speed of the page: from opening it to the first rows, and while many rows change.
 
-A real broker, a real `livejoin serve` and a real Chromium on one machine; ledger and changelog are
-written by hand, so that neither Spark nor what it does is measured.
+With a real broker, a real `livejoin serve` and a real Chromium on one machine. Ledger and changelog
+are written by the benchmark, so Spark is not part of the measurement.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from bench.parts import Figures
 
 from browser import chrome
 from livejoin.runtime import broker
-from rig.ledgered import Ledgered, row
+from rig.ledgered import FakeLeader, row
 from rig.running import memory_kib, until
 
 NAME = "bench"
 ROWS = 10_000
 OPENINGS = 5
 
-# ms from the start of the navigation until the joined rows are drawn and the main thread is free
+# ms from the start of the navigation until the joined rows are drawn and the main thread is idle
 INTERACTIVE = """() => new Promise((done) => {
     const look = () => {
         const grid = document.querySelector("[data-table=final_ui] perspective-viewer-datagrid");
@@ -38,7 +38,7 @@ INTERACTIVE = """() => new Promise((done) => {
     };
     look();
 })"""
-# ms until a key opens the swap panel: the page answers, whether or not there are rows yet
+# ms until a key opens the swap panel: the page responds, with or without rows
 ANSWERS = """() => new Promise((done) => {
     const look = () => {
         if (!document.getElementById("control").hidden) return done(performance.now());
@@ -47,7 +47,7 @@ ANSWERS = """() => new Promise((done) => {
     };
     look();
 })"""
-# one frame after the other: how long each took
+# the duration of each frame
 FRAMES = """() => {
     window.frames_ms = [];
     let last = performance.now();
@@ -64,28 +64,28 @@ def main() -> None:
     parts.run(parser, PARTS, _measured, "page")
 
 
-def _measured(part: str, asked: argparse.Namespace) -> Figures:
+def _measured(part: str, options: argparse.Namespace) -> Figures:
     with (
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "kafka") as kafka,
     ):
-        cluster = Ledgered(kafka, Path(folder), NAME)
-        cluster.lead(cluster.generation(1, ROWS))
-        return PARTS[part](asked, cluster)
+        leader = FakeLeader(kafka, Path(folder), NAME)
+        leader.set_live(leader.write_generation(1, ROWS))
+        return PARTS[part](options, leader)
 
 
-def opening(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """From opening the page to an answer and to drawn rows, 10,000 in each of three tables."""
+def opening(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """From opening the page to a response and to drawn rows; three tables of 10,000 rows."""
     answers: list[float] = []
     again: list[float] = []
-    with cluster.server() as server, chrome.page(server.url) as (page, trouble):
+    with leader.server() as server, chrome.page(server.url) as (page, trouble):
         first = page.evaluate(INTERACTIVE)
         for _ in range(OPENINGS):
             _open(page, server.url)
             again.append(page.evaluate(INTERACTIVE))
             _open(page, server.url)
             answers.append(page.evaluate(ANSWERS))
-            page.evaluate(INTERACTIVE)  # left while it is being made, it would complain
+            page.evaluate(INTERACTIVE)  # leaving the page during this would log an error
         assert not trouble, trouble
     return {
         "a fresh browser, ms until rows are drawn": first,
@@ -96,26 +96,26 @@ def opening(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
 
 
 def _open(page: Page, url: str) -> None:
-    """Open it anew; what follows need not be there yet."""
+    """Open the page again, without waiting for its resources."""
     page.goto("about:blank")
     page.goto(url, wait_until="commit")
 
 
-def updates(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """Many changes while somebody looks: frames per second, and memory before and after."""
-    with cluster.server() as server, chrome.page(server.url) as (page, trouble):
+def updates(options: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """Many changes while the page is open: frames per second, and memory before and after."""
+    with leader.server() as server, chrome.page(server.url) as (page, trouble):
         page.evaluate(INTERACTIVE)
-        sending = threading.Thread(target=_send, args=(cluster, asked.updates, asked.seconds))
+        sending = threading.Thread(target=_send, args=(leader, options.updates, options.seconds))
         page.evaluate(FRAMES)
         sending.start()
         memory = []
-        until_s = time.monotonic() + asked.seconds
+        until_s = time.monotonic() + options.seconds
         while time.monotonic() < until_s:
-            page.wait_for_timeout(asked.seconds * 100)
+            page.wait_for_timeout(options.seconds * 100)
             memory.append(_memory(page))
         sending.join()
         frames = page.evaluate("frames_ms.splice(0)")
-        until(lambda: _changed(page, asked.updates), "all changes are shown", 30)
+        until(lambda: _changed(page, options.updates), "all changes are shown", 30)
         assert not trouble, trouble
     late = [took for took in frames if took > 1000 / 30]
     half = len(memory) // 2
@@ -128,22 +128,22 @@ def updates(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
     }
 
 
-def _send(cluster: Ledgered, count: int, seconds: float) -> None:
-    began = time.monotonic()
+def _send(leader: FakeLeader, count: int, seconds: float) -> None:
+    started = time.monotonic()
     for number in range(count):
-        time.sleep(max(0.0, began + number * seconds / count - time.monotonic()))
-        cluster.put(1, row("final_ui", number % ROWS, f"change {number}", number))
+        time.sleep(max(0.0, started + number * seconds / count - time.monotonic()))
+        leader.write(1, row("final_ui", number % ROWS, f"change {number}", number))
         if number % 10 == 0:
-            cluster.flush()
-    cluster.flush()
+            leader.flush()
+    leader.flush()
 
 
 def _memory(page: Page) -> float:
-    """MiB of the processes that draw pages: JavaScript's heap and the engine's are in them."""
+    """MiB of the renderer processes, with JavaScript's heap and the engine's."""
     page.context.new_cdp_session(page).send("HeapProfiler.collectGarbage")
     assert page.context.browser is not None
-    asked = page.context.browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
-    drawing = [one["id"] for one in asked["processInfo"] if one["type"] == "renderer"]
+    options = page.context.browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+    drawing = [one["id"] for one in options["processInfo"] if one["type"] == "renderer"]
     return sum(memory_kib(pid) for pid in drawing) / 1024
 
 

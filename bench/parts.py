@@ -1,4 +1,4 @@
-"""Benches in parts: which ones to run, a table of each, all of them as JSON."""
+"""Benchmarks with parts: selects parts, prints a table of each, writes all as JSON."""
 
 import argparse
 import json
@@ -16,15 +16,15 @@ def run(
     measure: Callable[[str, argparse.Namespace], Figures],
     name: str,
 ) -> None:
-    """Measure the parts that were asked for, print them, write them beside those of before."""
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; all unless told")
-    asked = parser.parse_args()
-    if unknown := set(asked.parts) - set(parts):
+    """Measure the selected parts, print them, and merge them into the stored results."""
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; all by default")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(parts):
         parser.error(f"there is no part {min(unknown)!r}")
     out = _OUT / f"{name}.json"
     figures: dict[str, Figures] = json.loads(out.read_text()) if out.exists() else {}
-    for part in asked.parts or parts:
-        figures[part] = measure(part, asked)
+    for part in options.parts or parts:
+        figures[part] = measure(part, options)
         print(f"\n{part}")
         for what, figure in figures[part].items():
             print(f"  {what:44}{figure:12,.{0 if figure >= 100 else 2}f}", flush=True)

@@ -1,7 +1,7 @@
-"""How fast the pipeline is: latency, new generations, catch-up, state, and replay after a crash.
+"""Speed of the pipeline: latency, new generations, catch-up, state, and replay after a crash.
 
-All but `generation` and `state` run the real `livejoin run`, so that the table server takes its
-share of the machine.
+All parts except `generation` and `state` run the real `livejoin run`, so that the table server uses
+its share of the machine.
 """
 
 import argparse
@@ -45,11 +45,11 @@ from rig.running import Running, descendants, is_java, memory_kib, running, unti
 
 NAME = "bench"
 TOPICS = {"users": "bench.users", "accounts": "bench.accounts"}
-USERS = 1000  # that accounts are sent for, in the parts with a steady rate
+USERS = 1000  # users with accounts, in the parts with a steady rate
 PARTITIONS = 2
 ROLES = ("the broker", "Spark", "livejoin")
 COUNTING = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
-SMALLER = 10  # the state is measured with so many times fewer records than the catch-up
+SMALLER = 10  # the state is measured with fewer records than the catch-up, by this factor
 
 
 def main() -> None:
@@ -75,9 +75,9 @@ def main() -> None:
     parts.run(parser, PARTS, _measured, "pipeline")
 
 
-def _measured(part: str, asked: argparse.Namespace) -> Figures:
+def _measured(part: str, options: argparse.Namespace) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        return PARTS[part](asked, Path(folder))
+        return PARTS[part](options, Path(folder))
 
 
 class Mark(NamedTuple):
@@ -88,18 +88,18 @@ class Mark(NamedTuple):
 
 
 class Load:
-    """Accounts at a steady rate; a plain consumer of the changelog sees their marks."""
+    """Accounts at a steady rate; a plain consumer of the changelog reads their marks."""
 
     def __init__(self, kafka: Kafka, rate: int) -> None:
         self._kafka = kafka
         self._rate = rate
-        self._sent: list[float] = []  # by offset: there is one partition and one producer
+        self._sent: list[float] = []  # by offset, since there is one partition and one producer
         self._stop = threading.Event()
         self.marks: list[Mark] = []
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Send and watch in the background."""
+        """Send and consume in the background."""
         threads = [threading.Thread(target=work) for work in (self._send, self._watch)]
         for thread in threads:
             thread.start()
@@ -112,9 +112,9 @@ class Load:
 
     def _send(self) -> None:
         producer = self._kafka.producer()
-        began = time.monotonic()
+        started = time.monotonic()
         for number in itertools.count():
-            if self._stop.wait(max(0.0, began + number / self._rate - time.monotonic())):
+            if self._stop.wait(max(0.0, started + number / self._rate - time.monotonic())):
                 break
             record = json.dumps({"userId": f"u{number % USERS}", "balance": number})
             self._sent.append(time.monotonic())
@@ -125,21 +125,21 @@ class Load:
     def _watch(self) -> None:
         consumer = self._kafka.reader("bench")
         consumer.assign([TopicPartition(Names(NAME).changelog(1), 0, 0)])
-        seen = set()
+        offsets_read = set()
         while not self._stop.is_set():
             found = poll_batch(consumer, 10_000, 0.1)
             now = time.monotonic()
             for record in found:
                 mark = changelog.marked_position(record.key() or b"")
-                if mark and mark.source == "accounts" and mark.offset not in seen:
-                    seen.add(mark.offset)
+                if mark and mark.source == "accounts" and mark.offset not in offsets_read:
+                    offsets_read.add(mark.offset)
                     self.marks.append(Mark(self._sent[mark.offset], now))
         consumer.close()
 
 
 @contextmanager
-def _loaded(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Running, Load]]:
-    """A livejoin that is live, with a steady load."""
+def _loaded(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Running, Load]]:
+    """A live livejoin with a steady load."""
     with broker.embedded_broker(folder / "broker") as kafka:
         for topic in TOPICS.values():
             kafka.create_topic(topic)
@@ -147,24 +147,24 @@ def _loaded(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Running, 
         for number in range(USERS):
             producer.produce(TOPICS["users"], json.dumps({"userId": f"u{number}", "name": "n"}))
         producer.flush(60)
-        spark = {"batch_s": asked.batch_s}
+        spark = {"batch_s": options.batch_s}
         with running(kafka, folder / "run", name=NAME, topics=TOPICS, spark=spark) as live:
             live.wait_live()
-            load = Load(kafka, asked.rate)
+            load = Load(kafka, options.rate)
             with load.at_work():
                 yield live, load
 
 
-def latency(asked: argparse.Namespace, folder: Path) -> Figures:
+def latency(options: argparse.Namespace, folder: Path) -> Figures:
     """Ms from handing a record to a producer until a consumer of the changelog has its mark."""
-    with _loaded(asked, folder) as (live, load):
-        time.sleep(asked.warm_up * 60)
-        began, used = time.monotonic(), _cpu(live)
-        time.sleep(asked.minutes * 60)
+    with _loaded(options, folder) as (live, load):
+        time.sleep(options.warm_up * 60)
+        started, used = time.monotonic(), _cpu(live)
+        time.sleep(options.minutes * 60)
         ended, used_then = time.monotonic(), _cpu(live)
         time.sleep(5)  # for the last marks
-        ends = [at for at in _written(live, "commits/[0-9]*") if began < at < ended]
-    marks = [mark for mark in load.marks if began <= mark.sent < ended]
+        ends = [at for at in _written(live, "commits/[0-9]*") if started < at < ended]
+    marks = [mark for mark in load.marks if started <= mark.sent < ended]
     took = sorted((mark.read - mark.sent) * 1000 for mark in marks)
     figures: Figures = {"samples": len(took)}
     for share in (50, 90, 99, 99.9):
@@ -173,18 +173,18 @@ def latency(asked: argparse.Namespace, folder: Path) -> Figures:
     pauses = [_pause(load.marks, end) for end in ends]
     figures |= {f"pause at batch end {n}, ms": p * 1000 for n, p in enumerate(pauses, 1)}
     for role, seconds in used_then.items():
-        figures[f"CPU of {role}, cores"] = (seconds - used[role]) / (ended - began)
+        figures[f"CPU of {role}, cores"] = (seconds - used[role]) / (ended - started)
     return figures
 
 
 def _written(live: Running, pattern: str) -> list[float]:
-    """When files of the checkpoint were written, on the monotonic clock."""
+    """Return when files of the checkpoint were written, on the monotonic clock."""
     files = (live.folder / "checkpoints" / "1").glob(pattern)
     return sorted(file.stat().st_mtime - time.time() + time.monotonic() for file in files)
 
 
 def _pause(marks: list[Mark], end: float) -> float:
-    """The longest time without a mark around the end of a batch."""
+    """Return the longest time without a mark around the end of a batch."""
     near = [mark.read for mark in marks if abs(mark.read - end) < 10]
     return max(after - before for before, after in itertools.pairwise(near))
 
@@ -195,18 +195,18 @@ def _cpu(live: Running) -> dict[str, float]:
     kafka = next(pid for pid in descendants(os.getpid()) if is_java(pid) and pid != spark)
     found = {}
     for role, pid in zip(ROLES, (kafka, spark, live.pid), strict=True):
-        shown = subprocess.run(
+        output = subprocess.run(
             ["ps", "-o", "cputimes=", "-p", str(pid)], capture_output=True, text=True, check=True
         )
-        found[role] = float(shown.stdout)
+        found[role] = float(output.stdout)
     return found
 
 
-def crash(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Seconds from kill -9 of Spark's JVM, just before a batch ends, until new rows flow again."""
-    with _loaded(asked, folder) as (live, load):
-        (began,) = _written(live, "metadata")  # the query's start, and so that of its first batch
-        time.sleep(began + asked.batch_s - 5 - time.monotonic())
+def crash(options: argparse.Namespace, folder: Path) -> Figures:
+    """Seconds from killing Spark's JVM, just before a batch ends, until new rows arrive."""
+    with _loaded(options, folder) as (live, load):
+        (started,) = _written(live, "metadata")  # the start of the query, and so of its first batch
+        time.sleep(started + options.batch_s - 5 - time.monotonic())
         replayed = len(load.marks) + USERS
         live.kill(live.jvm())
         killed = time.monotonic()
@@ -226,22 +226,22 @@ def generation(_asked: argparse.Namespace, _folder: Path) -> Figures:
     return {f"{phase}, ms": statistics.median(seconds) * 1000 for phase, seconds in took.items()}
 
 
-def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Input records/s from the beginning until the table server holds all tables."""
-    count, figures = asked.records, Figures()
+def catch_up(options: argparse.Namespace, folder: Path) -> Figures:
+    """Input records/s from the start of a catch-up until the table server has all tables."""
+    count, figures = options.records, Figures()
     with broker.embedded_broker(folder / "broker") as kafka:
         _fill(kafka, count)
         spark = {
-            "history_records": asked.history_records,
-            "shuffle_partitions": asked.shuffle_partitions,
+            "history_records": options.history_records,
+            "shuffle_partitions": options.shuffle_partitions,
         }
         limits = {"standby_s": 0, "build_stall_s": 600, "max_rows": 2 * count, "spark": spark}
         with running(kafka, folder / "run", name=NAME, topics=TOPICS, **limits) as live:
-            began, used = time.monotonic(), dict.fromkeys(ROLES, 0.0)
-            runs = (("cold", 1), ("warm", 2))[: 1 if asked.once else 2]
+            started, used = time.monotonic(), dict.fromkeys(ROLES, 0.0)
+            runs = (("cold", 1), ("warm", 2))[: 1 if options.once else 2]
             for kind, number in runs:
                 until(lambda: _holds(live, number, 2 * count), kind, 3600)  # noqa: B023
-                took, used_then = time.monotonic() - began, _cpu(live)
+                took, used_then = time.monotonic() - started, _cpu(live)
                 figures |= {f"{kind}, s": took, f"{kind}, input records/s": 2 * count / took}
                 for role in ROLES[1:]:
                     figures[f"{kind}, CPU of {role}, s"] = used_then[role] - used[role]
@@ -250,8 +250,8 @@ def catch_up(asked: argparse.Namespace, folder: Path) -> Figures:
                     f"{kind}, peak memory of livejoin, MiB": memory_kib(live.pid, "VmHWM") / 1024,
                 }
                 if number < len(runs):
-                    began, used = time.monotonic(), used_then
-                    live.ask("api/v1/control", {"start": "earliest"})
+                    started, used = time.monotonic(), used_then
+                    live.request("api/v1/control", {"start": "earliest"})
             figures["an account for an old user, s"] = _change_old_row(kafka, live, count)
     return figures
 
@@ -283,23 +283,23 @@ def _put(producer: Any, source: str, number: int, record: dict[str, Any]) -> Non
 
 
 def _holds(live: Running, generation: int, records: int) -> bool:
-    """Whether the tables show this generation with so many input records."""
-    assert live.ended is None, live.log.read_text()[-3000:]
+    """Whether the tables show this generation with this number of input records."""
+    assert live.exit_code is None, live.log.read_text()[-3000:]
     try:
-        status = live.ask("api/v1/status")
-        return status.get("generation") == generation and live.read() >= records
-    except AssertionError:  # it has just been started
+        status = live.request("api/v1/status")
+        return status.get("generation") == generation and live.records_read() >= records
+    except AssertionError:  # it is starting
         return False
 
 
 def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
     producer = kafka.producer()
-    producer.list_topics(TOPICS["accounts"], timeout=10)  # to connect may take half a second
-    began = time.monotonic()
+    producer.list_topics(TOPICS["accounts"], timeout=10)  # connecting may take half a second
+    started = time.monotonic()
     _put(producer, "accounts", 0, {"userId": "u7", "accountType": "new", "balance": 1})
     producer.flush(60)
-    until(lambda: live.read() == 2 * count + 1, "the account is read", 600)
-    took = time.monotonic() - began
+    until(lambda: live.records_read() == 2 * count + 1, "the account is read", 600)
+    took = time.monotonic() - started
     with urllib.request.urlopen(live.url + "api/v1/tables/final_ui?format=arrow") as answer:
         table = pa.ipc.open_stream(answer).read_all()
     assert len(table) == count
@@ -308,10 +308,10 @@ def _change_old_row(kafka: Kafka, live: Running, count: int) -> float:
     return took
 
 
-def state(asked: argparse.Namespace, folder: Path) -> Figures:
-    """Bytes of a key: per write, of which half know of one side only; and in the checkpoint."""
-    count, figures = asked.records // SMALLER, Figures()
-    # keys are counted here, to know when all are there
+def state(options: argparse.Namespace, folder: Path) -> Figures:
+    """Bytes of a key: per write, half of which have one side only, and in the checkpoint."""
+    count, figures = options.records // SMALLER, Figures()
+    # keys are counted, to know when all are there
     settings = SparkSettings(batch_s=5, history_records=0, conf={COUNTING: "true"})
     with (
         broker.embedded_broker(folder / "broker") as kafka,
@@ -339,7 +339,7 @@ def state(asked: argparse.Namespace, folder: Path) -> Figures:
 
 
 def _kept(progress: Any, keys: int) -> Any:
-    """The figures of the state once it has so many keys."""
+    """The metrics of the state once it has this number of keys."""
     state = progress["stateOperators"][0] if progress else {"numRowsTotal": 0}
     return state["numRowsTotal"] == keys and state["customMetrics"]
 

@@ -1,7 +1,7 @@
-"""How long a swap takes: control message to cutover frame at an open viewer, in a warm process.
+"""Duration of a swap: control message to cutover frame at a connected viewer, in a warm process.
 
-Small topics that share no userId, under light traffic, every frame checked. Also rollbacks, how
-long deciding on a message takes, and folding a long control history.
+With small topics that share no userId, under light traffic, and every frame checked. Also
+rollbacks, the decision on a message, and folding a long control history.
 """
 
 import argparse
@@ -28,10 +28,10 @@ from rig.world import (
     Traffic,
     WaitOutcome,
     World,
-    moved,
+    cutover_seconds,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 OUT = Path(__file__).parent / "out" / "swap.json"
@@ -46,40 +46,40 @@ def main() -> None:
     parser.add_argument("--swaps", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=4, help="swaps before they count")
     parser.add_argument("--rate", type=int, default=10, help="records/s for each pair of topics")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     figures = {"fold 100,000 messages, s": [_fold()], "decide, ms": _decide()}
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with (
             broker.embedded_broker(folder / "broker") as kafka,
-            world(kafka, folder / "run", NAME) as one,
+            run_world(kafka, folder / "run", NAME) as world,
         ):
-            play(one, [Traffic(asked.rate)])
-            swaps = [_swap(one, number) for number in range(asked.warm_up + asked.swaps)]
-            figures["swap, s"] = swaps[asked.warm_up :]
+            play(world, [Traffic(options.rate)])
+            swaps = [_swap(world, number) for number in range(options.warm_up + options.swaps)]
+            figures["swap, s"] = swaps[options.warm_up :]
             figures["rollback, s"] = [
-                moved(one, Send({"action": "rollback"})) for _ in range(asked.swaps)
+                cutover_seconds(world, Send({"action": "rollback"})) for _ in range(options.swaps)
             ]
-            wrong, frames = one.watcher.wrong, one.watcher.frames
+            wrong, frames = world.watcher.wrong, world.watcher.frames
     _report(figures, wrong, frames)
 
 
-def _swap(one: World, number: int) -> float:
+def _swap(world: World, number: int) -> float:
     join = ("left", "inner")[number // 2 % 2]
-    took = moved(one, to_pair(NAME, "ba"[number % 2], joinType=join))
-    play(one, [WaitOutcome("live"), ExpectNothingLeft()])
+    took = cutover_seconds(world, request_pair(NAME, "ba"[number % 2], joinType=join))
+    play(world, [WaitOutcome("live"), ExpectNothingLeft()])
     return took
 
 
 def _fold() -> float:
-    began = time.perf_counter()
+    started = time.perf_counter()
     history = ControlHistory()
     for offset in range(HISTORY):
         raw = b'{"usersTopic":"users_%d","joinType":"inner","id":"%d"}' % (offset % 7, offset)
         history.add(parse_record(offset, 1.0, "kafka", raw, RULES))
     state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
     decide(state, history.replayed("t", HISTORY))
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def _decide() -> list[float]:
@@ -88,12 +88,12 @@ def _decide() -> list[float]:
     took = []
     for offset in range(5000):
         raw = b'{"usersTopic":"users_%d","id":"%d"}' % (offset % 7, offset)
-        began = time.perf_counter()
+        started = time.perf_counter()
         one = parse_record(offset, 1.0, "kafka", raw, RULES)
         assert one.request is not None
         found = {topic: facts.TopicInfo(2) for topic in one.request.topics}
         state = decide(state, facts.MessageReceived(one.origin, one.request, one.error, found))
-        took.append((time.perf_counter() - began) * 1000)
+        took.append((time.perf_counter() - started) * 1000)
         state = replace(state, outbox=())
     return took
 

@@ -1,7 +1,7 @@
-"""How fast the table server is: changes to viewers, many viewers, cutovers, reading a changelog.
+"""Speed of the table server: changes to viewers, many viewers, cutovers, reading a changelog.
 
-A real broker and a real `livejoin serve`; ledger and changelog are written by hand, so that nothing
-but the table server is measured.
+With a real broker and a real `livejoin serve`. Ledger and changelog are written by the benchmark,
+so that only the table server is measured.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from bench.parts import Figures
 
 from livejoin.runtime import broker
 from rig import polling
-from rig.ledgered import DATA, Audience, Ledgered, row
+from rig.ledgered import DATA, Audience, FakeLeader, row
 from rig.protocol import header, payloads
 from rig.running import memory_kib, until
 
@@ -45,37 +45,37 @@ def main() -> None:
     parts.run(parser, PARTS, _measured, "tables")
 
 
-def _measured(part: str, asked: argparse.Namespace) -> Figures:
+def _measured(part: str, options: argparse.Namespace) -> Figures:
     with (
         tempfile.TemporaryDirectory() as folder,
         broker.embedded_broker(Path(folder) / "kafka") as kafka,
     ):
-        return PARTS[part](asked, Ledgered(kafka, Path(folder), NAME))
+        return PARTS[part](options, FakeLeader(kafka, Path(folder), NAME))
 
 
-def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who looks
-    cluster: Ledgered, count: int, rate: float, audience: Audience, viewers: int, row_from: int = 0
+def _steady(  # noqa: PLR0913, PLR0917 - what to change, how fast, and the viewers
+    leader: FakeLeader, count: int, rate: float, audience: Audience, viewers: int, row_from: int = 0
 ) -> tuple[list[float], float]:
-    """Ms from handing each change to a producer until each viewer has it; and seconds to join."""
-    first = cluster.ends[1]
+    """Ms from handing each change to a producer until each viewer has it; seconds to join."""
+    first = leader.ends[1]
     sent: list[float] = []
     ready, stop = threading.Event(), threading.Event()
     total = int(count)
 
     def send() -> None:
         ready.wait()
-        began = time.monotonic()
+        started = time.monotonic()
         for number in range(total):
-            if stop.wait(max(0.0, began + number / rate - time.monotonic())):
+            if stop.wait(max(0.0, started + number / rate - time.monotonic())):
                 return
             sent.append(time.monotonic())
-            cluster.put(1, row("final_ui", row_from + number % 1000, "changed", first + number))
-            cluster.flush()
+            leader.write(1, row("final_ui", row_from + number % 1000, "changed", first + number))
+            leader.flush()
 
-    async def look() -> float:
-        began = time.monotonic()
+    async def scenario() -> float:
+        started = time.monotonic()
         await audience.join(viewers, ("final_ui",))
-        joined = time.monotonic() - began
+        joined = time.monotonic() - started
         ready.set()
         await audience.watch(first + total, total / rate + 120)
         await audience.leave()
@@ -84,12 +84,12 @@ def _steady(  # noqa: PLR0913, PLR0917 - what is changed, how fast, and who look
     thread = threading.Thread(target=send)
     thread.start()
     try:
-        joined = asyncio.run(look())
+        joined = asyncio.run(scenario())
     finally:
         stop.set()
         ready.set()
         thread.join()
-    return sorted(seconds * 1000 for seconds in audience.took(first, sent)), joined
+    return sorted(seconds * 1000 for seconds in audience.delays_s(first, sent)), joined
 
 
 def _shares(took: list[float], *shares: float) -> Figures:
@@ -98,18 +98,18 @@ def _shares(took: list[float], *shares: float) -> Figures:
     }
 
 
-def latency(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """Changelog to 10 viewers at 500 changes/s."""
-    cluster.lead(cluster.generation(1, 10_000))
-    with cluster.server() as server:
-        took, _ = _steady(cluster, int(asked.seconds * 500), 500, Audience(server), 10)
+def latency(options: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """From the changelog to 10 viewers, at 500 changes/s."""
+    leader.set_live(leader.write_generation(1, 10_000))
+    with leader.server() as server:
+        took, _ = _steady(leader, int(options.seconds * 500), 500, Audience(server), 10)
     return {"samples": len(took)} | _shares(took, 50, 90, 99, 99.9)
 
 
-def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """Many viewers of a table of 10,000 rows at 10 changes/s."""
-    cluster.lead(cluster.generation(1, 10_000))
-    with cluster.server() as server:
+def viewers(options: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """Many viewers of a table of 10,000 rows, at 10 changes/s."""
+    leader.set_live(leader.write_generation(1, 10_000))
+    with leader.server() as server:
         before = memory_kib(server.pid)
         audience = Audience(server)
         memory: list[float] = []
@@ -121,67 +121,67 @@ def viewers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
 
         thread = threading.Thread(target=weigh)
         thread.start()
-        took, joined = _steady(cluster, int(asked.seconds * 10), 10, audience, asked.viewers)
+        took, joined = _steady(leader, int(options.seconds * 10), 10, audience, options.viewers)
         stop.set()
         thread.join()
-    figures: Figures = {"viewers": asked.viewers, "all have their snapshot after, s": joined}
+    figures: Figures = {"viewers": options.viewers, "all have their snapshot after, s": joined}
     figures |= _shares(took, 50, 99)
     steady = memory[len(memory) // 2 :]
     return figures | {
-        "KiB of memory per viewer, at most": (max(memory) - before) / asked.viewers,
-        "KiB of memory per viewer, later": (max(steady) - before) / asked.viewers,
+        "KiB of memory per viewer, at most": (max(memory) - before) / options.viewers,
+        "KiB of memory per viewer, later": (max(steady) - before) / options.viewers,
     }
 
 
-def readers(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """Live frames of a table of 1,000,000 rows, alone and while ten others read it over HTTP."""
-    count, rate = asked.records, 200
-    cluster.lead(cluster.generation(1, count, ("final_ui",)))
+def readers(options: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """Live frames of a table of 1,000,000 rows, alone and while ten clients read it over HTTP."""
+    count, rate = options.records, 200
+    leader.set_live(leader.write_generation(1, count, ("final_ui",)))
     figures: Figures = {}
-    with cluster.server(viewer_rows=5000) as server:
+    with leader.server(viewer_rows=5000) as server:
         for beside in ("alone", "beside 10 readers"):
             with contextlib.ExitStack() as stack:
-                answers: list[polling.Answer] = []
+                answers: list[polling.Response] = []
                 if beside != "alone":
                     answers = stack.enter_context(polling.polling(server.port, "final_ui", count))
-                changes = int(asked.seconds * rate)
-                took, _ = _steady(cluster, changes, rate, Audience(server), 5, count - 1000)
+                changes = int(options.seconds * rate)
+                took, _ = _steady(leader, changes, rate, Audience(server), 5, count - 1000)
                 figures |= {f"{beside}: {p}": ms for p, ms in _shares(took, 50, 99).items()}
                 if answers:
-                    figures["answers per second"] = len(answers) / asked.seconds
-                    took_s = [one.took_s for one in answers]
+                    figures["answers per second"] = len(answers) / options.seconds
+                    took_s = [answer.took_s for answer in answers]
                     figures["an answer takes, s"] = sum(took_s) / len(took_s)
     ratio = figures["beside 10 readers: p99, ms"] / figures["alone: p99, ms"]
     return {**figures, "p99 beside readers / alone": ratio}
 
 
-def cutover(_asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """A cutover of 100,000 rows for 20 viewers, while others ask for something small."""
-    old, new = cluster.generation(1, 100_000), cluster.generation(2, 100_000)
-    cluster.lead(old, standby=new)
-    with cluster.server() as server, _asking(server.url) as waits:
+def cutover(_asked: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """A cutover of 100,000 rows for 20 viewers, while a client polls a small response."""
+    old, new = leader.write_generation(1, 100_000), leader.write_generation(2, 100_000)
+    leader.set_live(old, standby=new)
+    with leader.server() as server, _asking(server.url) as waits:
 
-        async def look() -> tuple[float, float]:
+        async def scenario() -> tuple[float, float]:
             audience = Audience(server)
             await audience.join(20, DATA)
             await asyncio.sleep(2)
-            began = time.monotonic()
-            await asyncio.to_thread(cluster.lead, new, old)
+            started = time.monotonic()
+            await asyncio.to_thread(leader.set_live, new, old)
             known: dict[bytes, asyncio.Future[Sums]] = {}
             await asyncio.gather(*(_checked(socket, known) for socket in audience.sockets))
             ended = time.monotonic()
             await audience.leave()
-            return began, ended
+            return started, ended
 
-        began, ended = asyncio.run(look())
+        started, ended = asyncio.run(scenario())
     return {
-        "all 20 have it and checked it after, s": ended - began,
-        "longest wait of another request, ms": max(w for at, w in waits if began <= at < ended),
-        "the same before the cutover, ms": max(w for at, w in waits if began - 1 <= at < began),
+        "all 20 have it and checked it after, s": ended - started,
+        "longest wait of another request, ms": max(w for at, w in waits if started <= at < ended),
+        "the same before the cutover, ms": max(w for at, w in waits if started - 1 <= at < started),
     }
 
 
-# In a process of its own, so that nothing but the server makes it wait.
+# In its own process, so that only the server makes it wait.
 _ASKS = """
 import http.client, sys, time
 connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=30)
@@ -195,41 +195,41 @@ while True:
 
 
 def _asking(url: str) -> contextlib.AbstractContextManager[list[tuple[float, float]]]:
-    """Somebody who asks for something small again and again: when, and how many ms it took."""
+    """Poll a small response; yields time and duration in ms of each request."""
 
     def read(line: str) -> tuple[float, float]:
         at, took = line.split()
         return float(at), float(took)
 
     port = url.rstrip("/").rpartition(":")[2]
-    return polling.beside([sys.executable, "-c", _ASKS, port], read)
+    return polling.running_process([sys.executable, "-c", _ASKS, port], read)
 
 
 async def _checked(socket: ClientConnection, known: dict[bytes, asyncio.Future[Sums]]) -> None:
-    """Wait for the cutover, and for the heartbeat after it; what came must have that hash.
+    """Wait for the cutover and the next heartbeat, and check its hashes.
 
-    Twenty viewers are twenty machines: here equal bytes are hashed once.
+    In reality each viewer has its own machine, so equal frames are hashed once here.
     """
     frame = digest = b""
     while True:
         found = await socket.recv()
         assert isinstance(found, bytes)
-        told = header(found)
-        if told["type"] == "cutover":
+        frame_header = header(found)
+        if frame_header["type"] == "cutover":
             frame = found
-            rows = b"".join(payloads(found))  # what stands before them tells the time
+            rows = b"".join(payloads(found))  # the header before them has the time
             digest = hashlib.blake2b(rows, digest_size=16).digest()
             if digest not in known:
                 known[digest] = asyncio.ensure_future(asyncio.to_thread(_sums, frame))
-        elif told["type"] == "heartbeat" and frame:
+        elif frame_header["type"] == "heartbeat" and frame:
             sums = await asyncio.shield(known[digest])
             for table, (count, text) in sums.items():
-                assert told["tables"][table] == {"rows": count, "hash": text}
+                assert frame_header["tables"][table] == {"rows": count, "hash": text}
             return
 
 
 def _sums(frame: bytes) -> Sums:
-    from livejoin import row_hash  # noqa: PLC0415 - the rest does without
+    from livejoin import row_hash  # noqa: PLC0415 - only this part needs it
 
     found = {}
     for part, payload in zip(header(frame)["parts"], payloads(frame), strict=True):
@@ -239,17 +239,17 @@ def _sums(frame: bytes) -> Sums:
     return found
 
 
-def ingest(asked: argparse.Namespace, cluster: Ledgered) -> Figures:
-    """A server that starts over a changelog: seconds until it serves all of it."""
-    each = asked.records // len(DATA)
-    cluster.lead(cluster.generation(1, each))
-    records = cluster.ends[1]
-    began = time.monotonic()
-    with cluster.server() as server:
-        until(lambda: server.ask("api/v1/tables")["seq"] >= records, "all is read", 600)
-        took = time.monotonic() - began
+def ingest(options: argparse.Namespace, leader: FakeLeader) -> Figures:
+    """A server that starts with a full changelog: seconds until it serves all of it."""
+    each = options.records // len(DATA)
+    leader.set_live(leader.write_generation(1, each))
+    records = leader.ends[1]
+    started = time.monotonic()
+    with leader.server() as server:
+        until(lambda: server.request("api/v1/tables")["seq"] >= records, "all is read", 600)
+        took = time.monotonic() - started
         used = _cpu_s(server.pid)
-        listed = server.ask("api/v1/tables")["tables"]
+        listed = server.request("api/v1/tables")["tables"]
         assert {t["name"]: t["rows"] for t in listed if t["name"] in DATA} == dict.fromkeys(
             DATA, each
         )
@@ -268,7 +268,7 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-PARTS: dict[str, Callable[[argparse.Namespace, Ledgered], Figures]] = {
+PARTS: dict[str, Callable[[argparse.Namespace, FakeLeader], Figures]] = {
     "latency": latency,
     "viewers": viewers,
     "readers": readers,

@@ -9,15 +9,15 @@ from tables.samples import chunk, final, live, user
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
     """A real server with generation 1, one user, one joined row and fast heartbeats."""
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
-    with run_server(filled()) as serving:
-        yield serving
+    with run_server(sample_catalog()) as server:
+        yield server
 
 
-def filled() -> Catalog:
-    host = Catalog(logs_kept=100, rejects_kept=100)
-    host.apply_state(live(1))
-    host.apply(chunk(1, 2, user(0, ts=9000, age=2**53 + 1), final(0, "Ada")))
-    return host
+def sample_catalog() -> Catalog:
+    catalog = Catalog(logs_kept=100, rejects_kept=100)
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 2, user(0, ts=9000, age=2**53 + 1), final(0, "Ada")))
+    return catalog

@@ -28,7 +28,9 @@ def arrow(table: str, rows: Rows) -> pa.Table:
 
 def by_id(rows: pa.Table) -> Rows:
     plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in rows.columns]
-    return {one["_id"]: one for one in pa.table(plain, rows.column_names).to_pylist()}
+    return {
+        plain_row["_id"]: plain_row for plain_row in pa.table(plain, rows.column_names).to_pylist()
+    }
 
 
 def table_hash(rows: pa.Table) -> str:
@@ -47,34 +49,34 @@ class ServerModel:
         self.history: dict[int, list[tuple[str, str | None]]] = {1: []}
         self.tables: list[str] = []
         self.total: int | None = None
-        self.held: tuple[int, int] | None = None  # by the client
+        self.client_position: tuple[int, int] | None = None  # position of the client
 
     def answer(self, text: str) -> bytes:
         """Return the frame that answers a subscription."""
         message = json.loads(text)
         self.tables = message["subscribe"]
         resume = message.get("resume") if self.resumes else None
-        self.held = (resume["generation"], resume["seq"]) if resume else None
+        self.client_position = (resume["generation"], resume["seq"]) if resume else None
         return self._catch_up()
 
     def _catch_up(self) -> bytes:
         """Return the frame that brings the client up to date: snapshots, changes, or no data."""
-        whole = [self._whole(name) for name in self.tables]
-        if self.held is None:
-            return self.frame("data", whole)
-        generation, seq = self.held
+        snapshots = [self._snapshot_part(name) for name in self.tables]
+        if self.client_position is None:
+            return self.frame("data", snapshots)
+        generation, seq = self.client_position
         if self.generation is None:
-            return self.frame("data", [part for part in whole if part.table != FINAL])
+            return self.frame("data", [part for part in snapshots if part.table != FINAL])
         if self.generation != generation:
-            return self.frame("cutover", whole)
-        missed = dict(self.history[generation][seq:])
-        here = {i: row(i, name) for i, name in missed.items() if name is not None}
-        gone = [row_id for row_id, name in missed.items() if name is None]
-        parts = [self._whole(STATUS)]
-        if here:
-            parts.append(frames.encode_rows(FINAL, "upsert", arrow(FINAL, here)))
-        if gone:
-            parts.append(frames.encode_removal(FINAL, gone))
+            return self.frame("cutover", snapshots)
+        changes = dict(self.history[generation][seq:])
+        upserted = {i: row(i, name) for i, name in changes.items() if name is not None}
+        removed = [row_id for row_id, name in changes.items() if name is None]
+        parts = [self._snapshot_part(STATUS)]
+        if upserted:
+            parts.append(frames.encode_rows(FINAL, "upsert", arrow(FINAL, upserted)))
+        if removed:
+            parts.append(frames.encode_removal(FINAL, removed))
         return self.frame("data", parts, resumed=True)
 
     def go_live(self, *changes: tuple[str, str | None]) -> bytes:
@@ -105,16 +107,18 @@ class ServerModel:
         self.seq = len(names)
         self.history[self.generation] = [(str(n), name) for n, name in enumerate(names)]
         self.rows[FINAL] = {str(n): row(str(n), name) for n, name in enumerate(names)}
-        return self.frame("cutover", [self._whole(FINAL)])
+        return self.frame("cutover", [self._snapshot_part(FINAL)])
 
     def forget(self) -> bytes:
         """Lose everything, like a server that just started."""
         self.generation, self.seq, self.rows[FINAL] = None, 0, {}
-        return self.frame("cutover", [self._whole(FINAL)])
+        return self.frame("cutover", [self._snapshot_part(FINAL)])
 
     def heartbeat(self, **more: Any) -> bytes:
-        held = {name: arrow(name, rows) for name, rows in self.rows.items()}
-        tables = {n: {"rows": len(rows), "hash": table_hash(rows)} for n, rows in held.items()}
+        arrow_tables = {name: arrow(name, rows) for name, rows in self.rows.items()}
+        tables = {
+            n: {"rows": len(rows), "hash": table_hash(rows)} for n, rows in arrow_tables.items()
+        }
         header = {"newest": 1000, "stale": None, "tables": tables}
         return self.frame("heartbeat", [], **(header | more))
 
@@ -122,10 +126,10 @@ class ServerModel:
         limited = {} if self.total is None else {"limited": {FINAL: {"total": self.total}}}
         header = {"type": kind, "generation": self.generation, "seq": self.seq, "at": 1}
         if self.resumes and self.generation is not None:
-            self.held = (self.generation, self.seq)
+            self.client_position = (self.generation, self.seq)
         return frames.encode_frame(
             {**header, **limited, **more}, [part for part in parts if part.table in self.tables]
         )
 
-    def _whole(self, table: str) -> frames.EncodedPart:
+    def _snapshot_part(self, table: str) -> frames.EncodedPart:
         return frames.encode_rows(table, "snapshot", arrow(table, self.rows[table]))

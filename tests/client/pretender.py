@@ -1,4 +1,4 @@
-"""A server that only pretends to be livejoin."""
+"""A fake server that answers every request with a fixed response."""
 
 import contextlib
 import logging
@@ -12,31 +12,33 @@ from websockets.sync.server import ServerConnection, serve
 
 from tables.live_server import LIMIT_S
 
-Answering = Callable[[Request], tuple[int, str]]
+Responder = Callable[[Request], tuple[int, str]]
 
 
 @contextlib.contextmanager
-def pretender(answer: Answering) -> Iterator[tuple[str, list[Request]]]:
-    """A server that answers every request, including the socket's, with a fixed response."""
-    asked: list[Request] = []
+def fake_server(answer: Responder) -> Iterator[tuple[str, list[Request]]]:
+    """Serve on loopback, the WebSocket path included; yields the URL and the requests received."""
+    received: list[Request] = []
 
     def respond(_: ServerConnection, request: Request) -> Response:
-        asked.append(request)
+        received.append(request)
         status, body = answer(request)
         headers = Headers({"Content-Length": str(len(body)), "Connection": "close"})
         if status == 302:
-            headers["Location"] = "/elsewhere"  # the same server, so it would be asked again
+            headers["Location"] = (
+                "/elsewhere"  # the same server, so that a followed redirect would show
+            )
         return Response(status, HTTPStatus(status).phrase, headers, body.encode())
 
-    def never(_: ServerConnection) -> None:
+    def no_socket(_: ServerConnection) -> None:
         raise AssertionError
 
     logger = logging.getLogger("pretender")
-    with serve(never, "127.0.0.1", 0, process_request=respond, logger=logger) as server:
+    with serve(no_socket, "127.0.0.1", 0, process_request=respond, logger=logger) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}/", asked
+            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}/", received
         finally:
             server.shutdown()
             thread.join(LIMIT_S)

@@ -1,4 +1,4 @@
-"""Pending changes of one iterator."""
+"""The pending changes of one iterator."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from livejoin.client.change_queue import ChangeQueue
 from livejoin.client.protocol import Change, ClientSession
 
 
-class Fed:
+class QueueFixture:
     """A session whose changes go to one queue."""
 
     def __init__(self) -> None:
@@ -17,19 +17,19 @@ class Fed:
             ClientSession(STATUS, FINAL),
             ChangeQueue(FINAL),
         )
-        self.give(self.server.answer(self.session.connected()))
+        self.receive(self.server.answer(self.session.connected()))
 
-    def give(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         for event in self.session.receive(data, 1.0):
             assert isinstance(event, Change)
             self.feed.put(event)
 
-    def taken(self) -> list[tuple[str, int | None, list[str]]]:
-        found: list[tuple[str, int | None, list[str]]] = []
+    def drain(self) -> list[tuple[str, int | None, list[str]]]:
+        drained: list[tuple[str, int | None, list[str]]] = []
         while (change := self.feed.get(self.session)) is not None:
             ids = change.rows.column("_id").to_pylist()
-            found.append((change.kind, change.generation, ids))
-        return found
+            drained.append((change.kind, change.generation, ids))
+        return drained
 
 
 def test_it_is_empty_before_the_first_frame() -> None:
@@ -37,41 +37,41 @@ def test_it_is_empty_before_the_first_frame() -> None:
 
 
 def test_it_yields_a_snapshot_then_changes_in_order() -> None:
-    fed = Fed()
-    fed.give(fed.server.put("a", "Ada"))
-    assert fed.taken() == [("snapshot", 1, ["a"])]
-    fed.give(fed.server.put("b", "Bob"))
-    fed.give(fed.server.put("a", None))
-    assert fed.taken() == [("upsert", 1, ["b"]), ("remove", 1, ["a"])]
-    assert fed.taken() == []
+    fixture = QueueFixture()
+    fixture.receive(fixture.server.put("a", "Ada"))
+    assert fixture.drain() == [("snapshot", 1, ["a"])]
+    fixture.receive(fixture.server.put("b", "Bob"))
+    fixture.receive(fixture.server.put("a", None))
+    assert fixture.drain() == [("upsert", 1, ["b"]), ("remove", 1, ["a"])]
+    assert fixture.drain() == []
 
 
 def test_a_slow_reader_gets_a_snapshot_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    fed = Fed()
-    fed.taken()
+    fixture = QueueFixture()
+    fixture.drain()
     monkeypatch.setattr(change_queue, "_MAX_PENDING_BYTES", 200)
     for n in range(20):
-        fed.give(fed.server.put(f"{n % 3}", f"{n}"))
-    ((kind, _, ids),) = fed.taken()
+        fixture.receive(fixture.server.put(f"{n % 3}", f"{n}"))
+    ((kind, _, ids),) = fixture.drain()
     assert (kind, sorted(ids)) == ("snapshot", ["0", "1", "2"])
-    fed.give(fed.server.put("0", None))
-    assert fed.taken() == [("remove", 1, ["0"])]
+    fixture.receive(fixture.server.put("0", None))
+    assert fixture.drain() == [("remove", 1, ["0"])]
 
 
 def test_a_slow_reader_still_sees_a_cutover(monkeypatch: pytest.MonkeyPatch) -> None:
-    fed = Fed()
-    fed.taken()
+    fixture = QueueFixture()
+    fixture.drain()
     monkeypatch.setattr(change_queue, "_MAX_PENDING_BYTES", 1)
-    fed.give(fed.server.cut_over(["x", "y"]))
-    fed.give(fed.server.put("2", "z"))
-    fed.give(fed.server.put("3", "z"))
-    ((kind, generation, ids),) = fed.taken()
+    fixture.receive(fixture.server.cut_over(["x", "y"]))
+    fixture.receive(fixture.server.put("2", "z"))
+    fixture.receive(fixture.server.put("3", "z"))
+    ((kind, generation, ids),) = fixture.drain()
     assert (kind, generation, sorted(ids)) == ("cutover", 2, ["0", "1", "2", "3"])
 
 
 def test_a_cutover_discards_pending_changes() -> None:
-    fed = Fed()
-    fed.taken()
-    fed.give(fed.server.put("a", "Ada"))
-    fed.give(fed.server.cut_over(["x"]))
-    assert fed.taken() == [("cutover", 2, ["0"])]
+    fixture = QueueFixture()
+    fixture.drain()
+    fixture.receive(fixture.server.put("a", "Ada"))
+    fixture.receive(fixture.server.cut_over(["x"]))
+    assert fixture.drain() == [("cutover", 2, ["0"])]

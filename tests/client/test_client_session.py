@@ -19,7 +19,7 @@ from livejoin.client.protocol import (
 from livejoin.errors import ProtocolViolation
 
 
-class Wired:
+class SessionFixture:
     """A session connected to a modelled server."""
 
     def __init__(self, server: ServerModel | None = None, *tables: str) -> None:
@@ -27,7 +27,7 @@ class Wired:
         self.session = ClientSession(*(tables or (STATUS, FINAL)))
         self.now = 0.0
         self.changes: list[Change] = []
-        self.said: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.connected = False
 
     def connect(self) -> None:
@@ -44,18 +44,18 @@ class Wired:
                 self._answer(event.text)
 
     def _answer(self, text: str) -> None:
-        self.said.append(json.loads(text))
+        self.sent.append(json.loads(text))
         self.deliver(self.server.answer(text))
 
-    def lose(self) -> None:
+    def disconnect(self) -> None:
         self.connected = False
         self.session.disconnected("pulled")
 
     @property
-    def held(self) -> Rows:
-        whole = self.session.snapshot(FINAL)
-        assert whole is not None
-        return by_id(whole.rows)
+    def rows(self) -> Rows:
+        frame = self.session.snapshot(FINAL)
+        assert frame is not None
+        return by_id(frame.rows)
 
     @property
     def kinds(self) -> list[tuple[str, str]]:
@@ -63,286 +63,286 @@ class Wired:
 
 
 @pytest.fixture
-def wired() -> Wired:
-    one = Wired()
-    one.server.put("a", "Ada")
-    one.connect()
-    one.changes.clear()
-    return one
+def fixture() -> SessionFixture:
+    other = SessionFixture()
+    other.server.put("a", "Ada")
+    other.connect()
+    other.changes.clear()
+    return other
 
 
 def test_the_first_frame_contains_all_tables() -> None:
-    one = Wired()
-    one.server.put("a", "Ada")
-    assert one.session.snapshot(FINAL) is None
-    one.connect()
-    assert one.said == [{"subscribe": [STATUS, FINAL]}]
-    assert one.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
-    assert one.held == one.server.rows[FINAL]
-    assert (one.session.generation, one.session.seq) == (1, 1)
+    other = SessionFixture()
+    other.server.put("a", "Ada")
+    assert other.session.snapshot(FINAL) is None
+    other.connect()
+    assert other.sent == [{"subscribe": [STATUS, FINAL]}]
+    assert other.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
+    assert other.rows == other.server.rows[FINAL]
+    assert (other.session.generation, other.session.seq) == (1, 1)
 
 
-def test_changes_have_generation_and_seq(wired: Wired) -> None:
-    wired.deliver(wired.server.put("b", "Bob"))
-    wired.deliver(wired.server.put("a", None))
-    assert wired.kinds == [(FINAL, "upsert"), (FINAL, "remove")]
-    assert wired.changes[1].rows.to_pylist() == [{"_id": "a"}]
-    assert [(one.generation, one.seq) for one in wired.changes] == [(1, 2), (1, 3)]
-    assert list(wired.held) == ["b"]
+def test_changes_have_generation_and_seq(fixture: SessionFixture) -> None:
+    fixture.deliver(fixture.server.put("b", "Bob"))
+    fixture.deliver(fixture.server.put("a", None))
+    assert fixture.kinds == [(FINAL, "upsert"), (FINAL, "remove")]
+    assert fixture.changes[1].rows.to_pylist() == [{"_id": "a"}]
+    assert [(change.generation, change.seq) for change in fixture.changes] == [(1, 2), (1, 3)]
+    assert list(fixture.rows) == ["b"]
 
 
-def test_a_cutover_replaces_data_tables_only(wired: Wired) -> None:
-    wired.deliver(wired.server.cut_over(["Cy"]))
-    assert wired.kinds == [(FINAL, "cutover")]
-    assert wired.changes[0].generation == 2
-    assert wired.held == wired.server.rows[FINAL]
+def test_a_cutover_replaces_data_tables_only(fixture: SessionFixture) -> None:
+    fixture.deliver(fixture.server.cut_over(["Cy"]))
+    assert fixture.kinds == [(FINAL, "cutover")]
+    assert fixture.changes[0].generation == 2
+    assert fixture.rows == fixture.server.rows[FINAL]
 
 
-def test_a_lost_socket_is_resumed(wired: Wired) -> None:
-    wired.deliver(wired.server.put("b", "Bob"))
-    wired.deliver(wired.server.heartbeat())
-    wired.lose()
-    wired.server.put("c", "Cy")
-    wired.server.put("a", None)
-    wired.changes.clear()
-    wired.connect()
-    assert wired.said[-1]["resume"] == {"generation": 1, "seq": 2}
-    assert wired.kinds == [(STATUS, "snapshot"), (FINAL, "upsert"), (FINAL, "remove")]
-    assert wired.held == wired.server.rows[FINAL]
-    assert wired.session.reconnects == 1
+def test_a_lost_socket_is_resumed(fixture: SessionFixture) -> None:
+    fixture.deliver(fixture.server.put("b", "Bob"))
+    fixture.deliver(fixture.server.heartbeat())
+    fixture.disconnect()
+    fixture.server.put("c", "Cy")
+    fixture.server.put("a", None)
+    fixture.changes.clear()
+    fixture.connect()
+    assert fixture.sent[-1]["resume"] == {"generation": 1, "seq": 2}
+    assert fixture.kinds == [(STATUS, "snapshot"), (FINAL, "upsert"), (FINAL, "remove")]
+    assert fixture.rows == fixture.server.rows[FINAL]
+    assert fixture.session.reconnects == 1
 
 
-def test_a_heartbeat_advances_the_resume_position(wired: Wired) -> None:
-    wired.server.put("u", "of a table that is not ours")
-    wired.server.rows[FINAL].pop("u")  # so the heartbeat counts it out
-    wired.deliver(wired.server.heartbeat())
-    wired.lose()
-    wired.connect()
-    assert wired.said[-1]["resume"] == {"generation": 1, "seq": 2}
+def test_a_heartbeat_advances_the_resume_position(fixture: SessionFixture) -> None:
+    fixture.server.put("u", "of a table without subscription")
+    fixture.server.rows[FINAL].pop("u")  # so that the row count of the heartbeat matches
+    fixture.deliver(fixture.server.heartbeat())
+    fixture.disconnect()
+    fixture.connect()
+    assert fixture.sent[-1]["resume"] == {"generation": 1, "seq": 2}
 
 
-def test_a_server_that_cannot_resume_sends_snapshots(wired: Wired) -> None:
-    wired.server.resumes = False
-    wired.lose()
-    wired.server.put("b", "Bob")
-    wired.connect()
-    assert wired.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
-    assert wired.held == wired.server.rows[FINAL]
+def test_a_server_that_cannot_resume_sends_snapshots(fixture: SessionFixture) -> None:
+    fixture.server.resumes = False
+    fixture.disconnect()
+    fixture.server.put("b", "Bob")
+    fixture.connect()
+    assert fixture.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
+    assert fixture.rows == fixture.server.rows[FINAL]
 
 
-def test_a_swap_while_disconnected_is_a_cutover(wired: Wired) -> None:
-    wired.lose()
-    wired.server.cut_over(["Cy"])
-    wired.connect()
-    assert wired.kinds == [(STATUS, "snapshot"), (FINAL, "cutover")]
+def test_a_swap_while_disconnected_is_a_cutover(fixture: SessionFixture) -> None:
+    fixture.disconnect()
+    fixture.server.cut_over(["Cy"])
+    fixture.connect()
+    assert fixture.kinds == [(STATUS, "snapshot"), (FINAL, "cutover")]
 
 
-def test_a_changed_set_of_tables_is_not_resumed(wired: Wired) -> None:
-    one = Wired(wired.server, STATUS)
-    one.connect()
-    one.lose()
-    assert one.session.add_table(FINAL) is None  # there is no socket to tell
-    one.connect()
-    assert "resume" not in one.said[-1]
-    assert one.held == one.server.rows[FINAL]
+def test_a_changed_set_of_tables_is_not_resumed(fixture: SessionFixture) -> None:
+    other = SessionFixture(fixture.server, STATUS)
+    other.connect()
+    other.disconnect()
+    assert other.session.add_table(FINAL) is None  # no socket is open
+    other.connect()
+    assert "resume" not in other.sent[-1]
+    assert other.rows == other.server.rows[FINAL]
 
 
-def test_adding_a_table_fetches_all_tables_again(wired: Wired) -> None:
-    one = Wired(wired.server, STATUS)
-    one.connect()
-    message = one.session.add_table(FINAL)
+def test_adding_a_table_fetches_all_tables_again(fixture: SessionFixture) -> None:
+    other = SessionFixture(fixture.server, STATUS)
+    other.connect()
+    message = other.session.add_table(FINAL)
     assert message is not None
-    assert one.session.add_table(FINAL) is None
-    one.deliver(one.server.heartbeat())  # was on its way: about other tables, so of no use
-    one._answer(message)
-    one.deliver(one.server.put("b", "Bob"))
-    assert one.held == one.server.rows[FINAL]
-    one.lose()
-    one.connect()
-    assert one.said[-1]["resume"] == {"generation": 1, "seq": 2}
+    assert other.session.add_table(FINAL) is None
+    other.deliver(other.server.heartbeat())  # a heartbeat on its way, about the earlier tables
+    other._answer(message)
+    other.deliver(other.server.put("b", "Bob"))
+    assert other.rows == other.server.rows[FINAL]
+    other.disconnect()
+    other.connect()
+    assert other.sent[-1]["resume"] == {"generation": 1, "seq": 2}
 
 
-def test_a_table_can_be_added_before_the_first_frame(wired: Wired) -> None:
-    one = Wired(wired.server, STATUS)
-    first = one.session.connected()
-    second = one.session.add_table(FINAL)
+def test_a_table_can_be_added_before_the_first_frame(fixture: SessionFixture) -> None:
+    other = SessionFixture(fixture.server, STATUS)
+    first = other.session.connected()
+    second = other.session.add_table(FINAL)
     assert second is not None
-    one._answer(first)
-    assert one.session.snapshot(FINAL) is None
-    one._answer(second)
-    assert one.held == one.server.rows[FINAL]
-    one.deliver(one.server.heartbeat())
-    assert one.session.mismatches == 0
+    other._answer(first)
+    assert other.session.snapshot(FINAL) is None
+    other._answer(second)
+    assert other.rows == other.server.rows[FINAL]
+    other.deliver(other.server.heartbeat())
+    assert other.session.mismatches == 0
 
 
-def test_a_hash_mismatch_is_counted_and_fetches_snapshots(wired: Wired) -> None:
-    wired.server.put("b", "lost on the way")
-    wired.deliver(wired.server.heartbeat())
-    assert wired.session.mismatches == 1
-    assert "resume" not in wired.said[-1]
-    assert wired.held == wired.server.rows[FINAL]
-    wired.deliver(wired.server.heartbeat())
-    assert wired.session.mismatches == 1
+def test_a_hash_mismatch_is_counted_and_fetches_snapshots(fixture: SessionFixture) -> None:
+    fixture.server.put("b", "lost on the way")
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.session.mismatches == 1
+    assert "resume" not in fixture.sent[-1]
+    assert fixture.rows == fixture.server.rows[FINAL]
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.session.mismatches == 1
 
 
-def test_an_equal_row_count_is_not_enough(wired: Wired) -> None:
-    wired.server.put("a", "Ada L.")
-    wired.deliver(wired.server.heartbeat())
-    assert wired.session.mismatches == 1
-    assert wired.held["a"]["name"] == "Ada L."
+def test_an_equal_row_count_is_not_enough(fixture: SessionFixture) -> None:
+    fixture.server.put("a", "Ada L.")
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.session.mismatches == 1
+    assert fixture.rows["a"]["name"] == "Ada L."
 
 
-def test_repeated_mismatches_back_off(wired: Wired) -> None:
-    wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
+def test_repeated_mismatches_back_off(fixture: SessionFixture) -> None:
+    invalid = {FINAL: {"rows": 1, "hash": "0" * 16}}
     for _ in range(100):
-        wired.deliver(wired.server.heartbeat(tables=wrong))
-    assert wired.session.mismatches > 50
-    assert len(wired.said) < 12
+        fixture.deliver(fixture.server.heartbeat(tables=invalid))
+    assert fixture.session.mismatches > 50
+    assert len(fixture.sent) < 12
 
 
-def test_rows_are_kept_when_a_server_restarts_empty(wired: Wired) -> None:
-    before = wired.held
-    wired.deliver(wired.server.forget())
-    assert wired.held == before
-    assert wired.session.stale_reason(wired.now) == "nothing is live; the last rows are kept"
-    wired.lose()
-    wired.connect()
-    wired.deliver(wired.server.heartbeat())
-    assert wired.held == before
-    assert wired.said[-1]["resume"] == {"generation": 1, "seq": 1}
-    wired.deliver(wired.server.cut_over(["Cy"]))
-    assert wired.kinds[-1] == (FINAL, "cutover")
-    assert wired.held == wired.server.rows[FINAL]
-    assert wired.session.stale_reason(wired.now) is None
+def test_rows_are_kept_when_a_server_restarts_empty(fixture: SessionFixture) -> None:
+    before = fixture.rows
+    fixture.deliver(fixture.server.forget())
+    assert fixture.rows == before
+    assert fixture.session.stale_reason(fixture.now) == "nothing is live; the last rows are kept"
+    fixture.disconnect()
+    fixture.connect()
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.rows == before
+    assert fixture.sent[-1]["resume"] == {"generation": 1, "seq": 1}
+    fixture.deliver(fixture.server.cut_over(["Cy"]))
+    assert fixture.kinds[-1] == (FINAL, "cutover")
+    assert fixture.rows == fixture.server.rows[FINAL]
+    assert fixture.session.stale_reason(fixture.now) is None
 
 
-def test_missed_changes_arrive_once_something_is_live_again(wired: Wired) -> None:
-    wired.lose()
-    wired.server.forget()
-    wired.connect()
-    assert wired.said[-1]["resume"] == {"generation": 1, "seq": 1}
-    assert wired.kinds == [(STATUS, "snapshot")]
-    wired.deliver(wired.server.go_live(("b", "Bob"), ("a", None)))
-    assert wired.kinds[-2:] == [(FINAL, "upsert"), (FINAL, "remove")]
-    assert wired.held == wired.server.rows[FINAL]
-    wired.deliver(wired.server.heartbeat())
-    assert (wired.session.mismatches, len(wired.said)) == (0, 2)
+def test_missed_changes_arrive_once_something_is_live_again(fixture: SessionFixture) -> None:
+    fixture.disconnect()
+    fixture.server.forget()
+    fixture.connect()
+    assert fixture.sent[-1]["resume"] == {"generation": 1, "seq": 1}
+    assert fixture.kinds == [(STATUS, "snapshot")]
+    fixture.deliver(fixture.server.go_live(("b", "Bob"), ("a", None)))
+    assert fixture.kinds[-2:] == [(FINAL, "upsert"), (FINAL, "remove")]
+    assert fixture.rows == fixture.server.rows[FINAL]
+    fixture.deliver(fixture.server.heartbeat())
+    assert (fixture.session.mismatches, len(fixture.sent)) == (0, 2)
 
 
-def test_a_table_received_while_nothing_was_live_is_not_resumed(wired: Wired) -> None:
-    one = Wired(wired.server, STATUS)
-    one.connect()  # generation 1
-    one.deliver(one.server.forget())
-    message = one.session.add_table(FINAL)
+def test_a_table_received_while_nothing_was_live_is_not_resumed(fixture: SessionFixture) -> None:
+    other = SessionFixture(fixture.server, STATUS)
+    other.connect()  # generation 1
+    other.deliver(other.server.forget())
+    message = other.session.add_table(FINAL)
     assert message is not None
-    one._answer(message)
-    assert one.held == {}
-    one.lose()
-    one.connect()
-    assert "resume" not in one.said[-1]
+    other._answer(message)
+    assert other.rows == {}
+    other.disconnect()
+    other.connect()
+    assert "resume" not in other.sent[-1]
 
 
-def test_the_total_of_a_large_table_is_known(wired: Wired) -> None:
-    assert wired.session.total(FINAL) == 1
-    wired.server.total = 1_000_000
-    wired.deliver(wired.server.heartbeat())
-    assert wired.session.total(FINAL) == 1_000_000
-    wired.deliver(wired.server.put("b", "Bob"))
-    assert wired.session.total(FINAL) == 1_000_000
-    wired.server.total = None
-    wired.deliver(wired.server.cut_over(["Cy"]))
-    assert wired.session.total(FINAL) == 1
+def test_the_total_of_a_large_table_is_known(fixture: SessionFixture) -> None:
+    assert fixture.session.total(FINAL) == 1
+    fixture.server.total = 1_000_000
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.session.total(FINAL) == 1_000_000
+    fixture.deliver(fixture.server.put("b", "Bob"))
+    assert fixture.session.total(FINAL) == 1_000_000
+    fixture.server.total = None
+    fixture.deliver(fixture.server.cut_over(["Cy"]))
+    assert fixture.session.total(FINAL) == 1
 
 
-def test_stale_reason_says_why_rows_may_be_stale(wired: Wired) -> None:
+def test_stale_reason_says_why_rows_may_be_stale(fixture: SessionFixture) -> None:
     session = ClientSession(STATUS)
     assert session.stale_reason(0) == "not connected: not opened yet"
     session.connected()
     assert session.stale_reason(0) == "waiting for the first rows"
-    wired.deliver(wired.server.heartbeat(stale="no broker"))
-    assert wired.session.stale_reason(wired.now) == "no broker"
-    assert wired.session.stale_reason(wired.now + SILENCE_S + 1) == "no heartbeat for 6 s"
-    wired.lose()
-    assert wired.session.stale_reason(wired.now) == "not connected: pulled"
+    fixture.deliver(fixture.server.heartbeat(stale="no broker"))
+    assert fixture.session.stale_reason(fixture.now) == "no broker"
+    assert fixture.session.stale_reason(fixture.now + SILENCE_S + 1) == "no heartbeat for 6 s"
+    fixture.disconnect()
+    assert fixture.session.stale_reason(fixture.now) == "not connected: pulled"
 
 
-def test_the_first_frame_has_a_longer_timeout(wired: Wired) -> None:
-    assert wired.session.receive_timeout_s == SILENCE_S
-    wired.lose()
-    wired.session.connected()
-    assert wired.session.receive_timeout_s == FIRST_FRAME_S
+def test_the_first_frame_has_a_longer_timeout(fixture: SessionFixture) -> None:
+    assert fixture.session.receive_timeout_s == SILENCE_S
+    fixture.disconnect()
+    fixture.session.connected()
+    assert fixture.session.receive_timeout_s == FIRST_FRAME_S
 
 
-def test_backoff_doubles_up_to_five_seconds_until_a_heartbeat(wired: Wired) -> None:
-    waits = [wired.session.disconnected("down") for _ in range(7)]
+def test_backoff_doubles_up_to_five_seconds_until_a_heartbeat(fixture: SessionFixture) -> None:
+    waits = [fixture.session.disconnected("down") for _ in range(7)]
     assert waits == [0.25, 0.5, 1, 2, 4, 5, 5]
-    wired.connect()
-    wired.deliver(wired.server.heartbeat())
-    assert wired.session.disconnected("down", 1.5) == 0.375
+    fixture.connect()
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.session.disconnected("down", 1.5) == 0.375
 
 
-def test_an_error_frame_refuses_the_subscription(wired: Wired) -> None:
-    data = wired.server.frame("error", [], message="there is no table 'x'")
-    assert wired.session.receive(data, 1.0) == [SubscriptionRefused("there is no table 'x'")]
+def test_an_error_frame_refuses_the_subscription(fixture: SessionFixture) -> None:
+    data = fixture.server.frame("error", [], message="there is no table 'x'")
+    assert fixture.session.receive(data, 1.0) == [SubscriptionRefused("there is no table 'x'")]
 
 
-def test_a_frame_of_a_newer_format_is_refused_before_parsing(wired: Wired) -> None:
-    head = json.dumps({"format": 2, "columns": "all that is here means something else"}).encode()
-    (refused,) = wired.session.receive(len(head).to_bytes(4, "big") + head, 1.0)
+def test_a_frame_of_a_newer_format_is_refused_before_parsing(fixture: SessionFixture) -> None:
+    header_bytes = json.dumps({"format": 2, "columns": "an unknown meaning"}).encode()
+    (refused,) = fixture.session.receive(len(header_bytes).to_bytes(4, "big") + header_bytes, 1.0)
     assert isinstance(refused, SubscriptionRefused)
     assert refused.reason.startswith("a frame has format 2, this livejoin knows up to 1")
 
 
-def test_an_unknown_frame_type_is_ignored(wired: Wired) -> None:
-    assert wired.session.receive(wired.server.frame("news", []), 1.0) == []
+def test_an_unknown_frame_type_is_ignored(fixture: SessionFixture) -> None:
+    assert fixture.session.receive(fixture.server.frame("news", []), 1.0) == []
 
 
-def test_a_first_frame_without_a_table_is_a_violation(wired: Wired) -> None:
-    wired.lose()
-    wired.session.connected()
+def test_a_first_frame_without_a_table_is_a_violation(fixture: SessionFixture) -> None:
+    fixture.disconnect()
+    fixture.session.connected()
     with pytest.raises(ProtocolViolation, match="first frame"):
-        wired.deliver(wired.server.put("b", "Bob"))
-    wired.lose()
-    wired.connect()
-    assert "resume" not in wired.said[-1]  # who knows what was applied
-    assert wired.held == wired.server.rows[FINAL]
+        fixture.deliver(fixture.server.put("b", "Bob"))
+    fixture.disconnect()
+    fixture.connect()
+    assert "resume" not in fixture.sent[-1]  # which changes were applied is unknown
+    assert fixture.rows == fixture.server.rows[FINAL]
 
 
 @given(st.binary())
 def test_random_bytes_are_a_violation(data: bytes) -> None:
-    wired = Wired()
-    wired.connect()
+    fixture = SessionFixture()
+    fixture.connect()
     with pytest.raises(ProtocolViolation):
-        wired.session.receive(data, 1.0)
+        fixture.session.receive(data, 1.0)
 
 
 @given(st.integers(0))
 def test_a_truncated_frame_is_a_violation(at: int) -> None:
-    wired = Wired()
-    wired.connect()
-    whole = wired.server.put("a", "Ada")
+    fixture = SessionFixture()
+    fixture.connect()
+    frame = fixture.server.put("a", "Ada")
     with pytest.raises(ProtocolViolation):
-        wired.session.receive(
-            whole[: at % (len(whole) - 8)], 1.0
-        )  # without Arrow's end it is whole
+        fixture.session.receive(
+            frame[: at % (len(frame) - 8)], 1.0
+        )  # without its end-of-stream marker a frame is complete
 
 
 WRONG = [
-    (field, wrong)
+    (field, invalid)
     for field in ("type", "generation", "seq", "parts", "tables", "limited")
-    for wrong in (True, [1], {"a": 1}, "x", 1.5)
-    if (field, wrong) != ("type", "x")  # that would be of a later version
+    for invalid in (True, [1], {"a": 1}, "x", 1.5)
+    if (field, invalid) != ("type", "x")  # an unknown frame type is ignored, not a violation
 ]
 
 
-@pytest.mark.parametrize(("field", "wrong"), WRONG, ids=repr)
+@pytest.mark.parametrize(("field", "invalid"), WRONG, ids=repr)
 def test_a_header_with_a_wrong_field_is_a_violation(
-    field: str, wrong: object, wired: Wired
+    field: str, invalid: object, fixture: SessionFixture
 ) -> None:
-    header = {"type": "heartbeat", "generation": 1, "seq": 1, "parts": [], field: wrong}
-    head = json.dumps(header).encode()
+    header = {"type": "heartbeat", "generation": 1, "seq": 1, "parts": [], field: invalid}
+    header_bytes = json.dumps(header).encode()
     with pytest.raises(ProtocolViolation):
-        wired.session.receive(len(head).to_bytes(4, "big") + head, 1.0)
+        fixture.session.receive(len(header_bytes).to_bytes(4, "big") + header_bytes, 1.0)
 
 
 IDS = st.sampled_from("abcdef")
@@ -367,26 +367,26 @@ def test_any_sequence_of_events_ends_with_the_rows_of_the_server(
     steps: list[tuple[Any, ...]],
     resumes: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    wired = Wired(ServerModel(resumes=resumes))
-    wired.connect()
-    feed: Rows = {}  # what somebody makes of the changes alone
+    fixture = SessionFixture(ServerModel(resumes=resumes))
+    fixture.connect()
+    rows_by_changes: Rows = {}  # rows according to the changes alone
     for name, *rest in steps:
-        _step(wired, name, *rest)
-        feed = _followed(feed, wired)
-    if wired.server.generation is None:
-        _step(wired, "cut over", [])
-    if not wired.connected:
-        wired.connect()
-    wired.now += 1000  # any back-off is over
-    wired.deliver(wired.server.heartbeat())
-    assert wired.held == _followed(feed, wired) == wired.server.rows[FINAL]
-    before = wired.session.mismatches
-    wired.deliver(wired.server.heartbeat())
-    assert wired.session.mismatches == before
+        _step(fixture, name, *rest)
+        rows_by_changes = _apply_changes(rows_by_changes, fixture)
+    if fixture.server.generation is None:
+        _step(fixture, "cut over", [])
+    if not fixture.connected:
+        fixture.connect()
+    fixture.now += 1000  # any back-off is over
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.rows == _apply_changes(rows_by_changes, fixture) == fixture.server.rows[FINAL]
+    before = fixture.session.mismatches
+    fixture.deliver(fixture.server.heartbeat())
+    assert fixture.session.mismatches == before
 
 
-def _step(wired: Wired, name: str, *rest: Any) -> None:
-    server, frame = wired.server, b""
+def _step(fixture: SessionFixture, name: str, *rest: Any) -> None:
+    server, frame = fixture.server, b""
     if name in ("put", "lose a frame") and server.generation is not None:
         frame = server.put(*rest)
         frame = b"" if name != "put" else frame
@@ -398,24 +398,24 @@ def _step(wired: Wired, name: str, *rest: Any) -> None:
         frame = server.go_live(*rest[0])
     elif name == "beat":
         frame = server.heartbeat()
-    elif name == "disconnect" and wired.connected:
-        wired.lose()
-    elif name == "connect" and not wired.connected:
-        wired.connect()
-    if frame and wired.connected:
-        wired.deliver(frame)
+    elif name == "disconnect" and fixture.connected:
+        fixture.disconnect()
+    elif name == "connect" and not fixture.connected:
+        fixture.connect()
+    if frame and fixture.connected:
+        fixture.deliver(frame)
 
 
-def _followed(rows: Rows, wired: Wired) -> Rows:
-    for change in wired.changes:
+def _apply_changes(rows: Rows, fixture: SessionFixture) -> Rows:
+    for change in fixture.changes:
         if change.table == FINAL and change.kind == "remove":
-            gone = change.rows.column("_id").to_pylist()
-            rows = {row_id: one for row_id, one in rows.items() if row_id not in gone}
+            removed = change.rows.column("_id").to_pylist()
+            rows = {row_id: other for row_id, other in rows.items() if row_id not in removed}
         elif change.table == FINAL:
             rows = (
                 by_id(change.rows)
                 if change.kind in ("snapshot", "cutover")
                 else {**rows, **by_id(change.rows)}
             )
-    wired.changes.clear()
+    fixture.changes.clear()
     return rows

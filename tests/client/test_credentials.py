@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from client.pretender import pretender
+from client.pretender import fake_server
 from livejoin.cli import main
 from livejoin.cli.options import endpoint
 from livejoin.client import credentials
@@ -25,19 +25,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def door() -> AuthFixture:
+def auth() -> AuthFixture:
     return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def serving(door: AuthFixture) -> Iterator[RunningServer]:
-    with run_server(access=door.access()) as one:
-        yield one
+def server(auth: AuthFixture) -> Iterator[RunningServer]:
+    with run_server(access=auth.access()) as running:
+        yield running
 
 
 @pytest.fixture
-def url(serving: RunningServer) -> str:
-    return f"http://127.0.0.1:{serving.port}/"
+def url(server: RunningServer) -> str:
+    return f"http://127.0.0.1:{server.port}/"
 
 
 def test_tokens_are_stored_by_url_and_private(folder: Path) -> None:
@@ -79,9 +79,9 @@ def test_without_a_token_the_error_has_a_hint(url: str) -> None:
 
 
 def test_a_command_sends_the_token_of_the_environment(
-    url: str, door: AuthFixture, monkeypatch: pytest.MonkeyPatch
+    url: str, auth: AuthFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["viewer"])
+    monkeypatch.setenv("LIVEJOIN_TOKEN", auth.texts["viewer"])
     run = CliRunner()
     assert run.invoke(main.cli, ["status", "--url", url]).exit_code == 0
     assert run.invoke(main.cli, ["show", "generations", "--url", url]).exit_code == 0
@@ -89,28 +89,28 @@ def test_a_command_sends_the_token_of_the_environment(
     assert "the role operator is required; yours is viewer" in str(refused.exception)
 
 
-def test_a_command_sends_the_stored_token(url: str, door: AuthFixture) -> None:
-    credentials.store_token(url, door.texts["operator"])
-    done = CliRunner().invoke(main.cli, ["tables", "--url", url])
-    assert "audit" in done.stdout
+def test_a_command_sends_the_stored_token(url: str, auth: AuthFixture) -> None:
+    credentials.store_token(url, auth.texts["operator"])
+    result = CliRunner().invoke(main.cli, ["tables", "--url", url])
+    assert "audit" in result.stdout
 
 
 def test_sign_in_prints_a_url_with_a_valid_code(
-    serving: RunningServer, url: str, door: AuthFixture
+    server: RunningServer, url: str, auth: AuthFixture
 ) -> None:
-    credentials.store_token(url, door.texts["viewer"])
-    made = CliRunner().invoke(main.cli, ["token", "sign-in", "--url", url, "--output", "json"])
-    address, _, code = json.loads(made.stdout)["url"].partition("#code=")
+    credentials.store_token(url, auth.texts["viewer"])
+    result = CliRunner().invoke(main.cli, ["token", "sign-in", "--url", url, "--output", "json"])
+    address, _, code = json.loads(result.stdout)["url"].partition("#code=")
     assert address == url
     body = json.dumps({"code": code}).encode()
     headers = {"content-type": "application/json"}
-    answer = serving.request("/api/v1/session", "POST", body, **headers)
-    assert answer.json()["role"] == "viewer"
+    response = server.request("/api/v1/session", "POST", body, **headers)
+    assert response.json()["role"] == "viewer"
 
 
 def test_a_redirect_does_not_receive_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIVEJOIN_TOKEN", "secret")
-    with pretender(lambda _: (302, "")) as (address, asked):
+    with fake_server(lambda _: (302, "")) as (address, received):
         refused = CliRunner().invoke(main.cli, ["status", "--url", address])
     assert isinstance(refused.exception, Unreachable)
-    assert [request.headers["Authorization"] for request in asked] == ["Bearer secret"]
+    assert [request.headers["Authorization"] for request in received] == ["Bearer secret"]

@@ -23,21 +23,21 @@ ADDRESS = "http://127.0.0.1:10000/"
 
 
 @pytest.fixture
-def swaps(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def swaps(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that accepts everything at once."""
 
     async def send(_: ControlProducer, raw: bytes, _by: str) -> dict[str, Any]:
-        back = json.loads(raw).get("action") == "rollback"
-        new, old = (1, 2) if back else (2, 1)
+        is_rollback = json.loads(raw).get("action") == "rollback"
+        new, old = (1, 2) if is_rollback else (2, 1)
         state = replace(live(new, ready_at=1), standby=live(old).live)
 
-        def go() -> None:
-            if not back:
-                shown.follow(live(1, next_one=2))
-                shown.apply(2, 1, final(0, "Grace"))
-            shown.follow(state)
+        def switch() -> None:
+            if not is_rollback:
+                server.follow(live(1, next_one=2))
+                server.apply(2, 1, final(0, "Grace"))
+            server.follow(state)
 
-        threading.Thread(target=go).start()
+        threading.Thread(target=switch).start()
         return {"offset": 1, "outcome": "live", "reason": None, "generation": new}
 
     async def preview(_: ControlProducer, _raw: bytes) -> dict[str, Any]:
@@ -50,12 +50,12 @@ def swaps(shown: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("swaps")
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_an_example_runs(
-    example: str, shown: RunningServer, capsys: pytest.CaptureFixture[str]
+    example: str, server: RunningServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown.apply(1, 3, final(1, "Alan"))
+    server.apply(1, 3, final(1, "Alan"))
     assert ADDRESS in example
     names: dict[str, Any] = {"__name__": "example"}
-    exec(example.replace(ADDRESS, f"http://127.0.0.1:{shown.port}/"), names)
+    exec(example.replace(ADDRESS, f"http://127.0.0.1:{server.port}/"), names)
     printed = capsys.readouterr().out
     if "held" in names:
         assert sorted(row["name"] for row in names["held"].values()) == ["Ada", "Alan"]
@@ -67,13 +67,13 @@ def test_an_example_runs(
 
 
 @pytest.mark.usefixtures("swaps")
-def test_the_tutorial_runs(shown: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
-    shown.apply(1, 3, final(1, "Alan"))
+def test_the_tutorial_runs(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.apply(1, 3, final(1, "Alan"))
     (example,) = PYTHON.findall((DOCS / "tutorial.md").read_text())
     assert ADDRESS in example
-    exec(example.replace(ADDRESS, f"http://127.0.0.1:{shown.port}/"), {"__name__": "example"})
-    said = ["2 rows of generation 1", "live 2", "1 rows of generation 2"]
-    assert capsys.readouterr().out.splitlines() == said
+    exec(example.replace(ADDRESS, f"http://127.0.0.1:{server.port}/"), {"__name__": "example"})
+    expected = ["2 rows of generation 1", "live 2", "1 rows of generation 2"]
+    assert capsys.readouterr().out.splitlines() == expected
 
 
 def test_there_are_examples() -> None:

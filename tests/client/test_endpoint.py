@@ -1,4 +1,4 @@
-"""Requests of the Python client and of the command line: the same, but for hints and a header."""
+"""Requests of the Python client and the command line differ only in hints and a header."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from client.pretender import pretender
+from client.pretender import fake_server
 from livejoin.cli.options import COMMAND_LINE
 from livejoin.cli.options import endpoint as endpoint_of_commands
 from livejoin.client.endpoint import PYTHON, ClientProgram, Endpoint
@@ -18,12 +18,12 @@ PROBLEM = json.dumps({"title": "no", "detail": "what is wrong"})
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_request_has_the_token_and_names_the_program(program: ClientProgram) -> None:
-    with pretender(lambda _: (200, '{"a": 1}')) as (url, asked):
+    with fake_server(lambda _: (200, '{"a": 1}')) as (url, received):
         endpoint = Endpoint(url, "s3cret", program)
         assert endpoint.call("api/v1/status") == {"a": 1}
         assert b"".join(endpoint.stream("api/v1/tables/final_ui")) == b'{"a": 1}'
-    assert [request.path for request in asked] == ["/api/v1/status", "/api/v1/tables/final_ui"]
-    for request in asked:
+    assert [request.path for request in received] == ["/api/v1/status", "/api/v1/tables/final_ui"]
+    for request in received:
         assert request.headers["Authorization"] == "Bearer s3cret"
         assert request.headers["Livejoin-Client"] == program.name
 
@@ -31,7 +31,7 @@ def test_a_request_has_the_token_and_names_the_program(program: ClientProgram) -
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
-    ("status", "body", "error", "said"),
+    ("status", "body", "error", "message"),
     [
         (400, PROBLEM, AskError, "what is wrong"),
         (401, PROBLEM, AskError, "livejoin at {url} denied access: 401 what is wrong"),
@@ -53,30 +53,30 @@ def test_an_error_response_is_raised(  # noqa: PLR0917
     status: int,
     body: str,
     error: type[AskError],
-    said: str,
+    message: str,
     streamed: bool,  # noqa: FBT001
     program: ClientProgram,
 ) -> None:
-    with pretender(lambda _: (status, body)) as (url, asked):
+    with fake_server(lambda _: (status, body)) as (url, received):
         endpoint = Endpoint(url, "s3cret", program)
         with pytest.raises(AskError) as raised:
             list(endpoint.stream("x")) if streamed else endpoint.call("x")
     assert type(raised.value) is error
     phrase = f"HTTP Error {status}: {HTTPStatus(status).phrase}"
-    assert raised.value.message == said.format(url=url, error=phrase)
+    assert raised.value.message == message.format(url=url, error=phrase)
     hint = program.access_hint if status == 401 else ""
     assert raised.value.hint == (program.url_hint if error is Unreachable else hint)
-    assert len(asked) == 1  # in particular no redirect is followed
+    assert len(received) == 1  # in particular no redirect is followed
 
 
 @pytest.mark.parametrize("body", ["<html>", "[]", '"text"', "null"])
 def test_another_server_is_unreachable(body: str) -> None:
-    with pretender(lambda _: (200, body)) as (url, _), pytest.raises(Unreachable):
+    with fake_server(lambda _: (200, body)) as (url, _), pytest.raises(Unreachable):
         Endpoint(url).call("x")
 
 
 def test_a_response_without_the_expected_key_is_of_another_server() -> None:
-    with pretender(lambda _: (200, '{"a": 1}')) as (url, _):
+    with fake_server(lambda _: (200, '{"a": 1}')) as (url, _):
         assert Endpoint(url).call("x", expected_key="a") == {"a": 1}
         with pytest.raises(Unreachable, match="not a livejoin server"):
             Endpoint(url).call("x", expected_key="sources")

@@ -15,44 +15,44 @@ from livejoin.client.base_connection import BaseConnection
 from livejoin.client.endpoint import Endpoint, is_loopback
 from livejoin.errors import Unreachable
 from livejoin.tables.ingest.catalog import Catalog
-from rig.proxy import Noted, proxy
+from rig.proxy import RecordedRequests, proxy
 from tables.auth_fixture import AuthFixture
 from tables.live_server import RunningServer, run_server
 from tables.samples import chunk, final, live
 
-ELSEWHERE = "livejoin.invalid"  # a name that nobody has
+ELSEWHERE = "livejoin.invalid"  # an unresolvable name
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 
 
 @pytest.fixture(scope="module")
-def door() -> AuthFixture:
+def auth() -> AuthFixture:
     return AuthFixture()
 
 
 @pytest.fixture(scope="module")
-def serving(door: AuthFixture) -> Iterator[RunningServer]:
-    host = Catalog()
-    host.apply_state(live(1))
-    host.apply(chunk(1, 2, final(0, "Ada")))
-    with run_server(host, access=door.access()) as one:
-        yield one
+def server(auth: AuthFixture) -> Iterator[RunningServer]:
+    catalog = Catalog()
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 2, final(0, "Ada")))
+    with run_server(catalog, access=auth.access()) as running:
+        yield running
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Noted]:
+def recording_proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordedRequests]:
     """The proxy that the environment sets for all URLs."""
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with proxy() as one:
-        monkeypatch.setenv("http_proxy", one.url)
-        monkeypatch.setenv("https_proxy", one.url)
-        yield one
+    with proxy() as recording:
+        monkeypatch.setenv("http_proxy", recording.url)
+        monkeypatch.setenv("https_proxy", recording.url)
+        yield recording
 
 
 @pytest.fixture
-def token(door: AuthFixture, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("LIVEJOIN_TOKEN", door.texts["operator"])
-    return door.texts["operator"]
+def token(auth: AuthFixture, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("LIVEJOIN_TOKEN", auth.texts["operator"])
+    return auth.texts["operator"]
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -60,61 +60,61 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("catalog", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("command", [("status",), ("show", "audit"), ("token", "sign-in")])
 @pytest.mark.usefixtures("token")
 def test_a_command_uses_no_proxy_for_loopback(
-    serving: RunningServer, noted: Noted, host: str, command: tuple[str, ...]
+    server: RunningServer, recording_proxy: RecordedRequests, catalog: str, command: tuple[str, ...]
 ) -> None:
-    done = _run(*command, "--url", f"http://{host}:{serving.port}/")
-    assert noted.heads == []
-    assert done.returncode == 0, done.stderr
+    result = _run(*command, "--url", f"http://{catalog}:{server.port}/")
+    assert recording_proxy.heads == []
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.usefixtures("token")
 def test_a_command_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
-    noted: Noted, monkeypatch: pytest.MonkeyPatch
+    recording_proxy: RecordedRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"http://{ELSEWHERE}:10000/"
     assert _run("status", "--url", url).returncode == 1
-    (head,) = noted.heads
+    (head,) = recording_proxy.heads
     assert head.startswith(f"GET {url}api/v1/status ")
     monkeypatch.setenv("NO_PROXY", f"other.invalid,{ELSEWHERE}")
     assert _run("status", "--url", url).returncode == 1
-    assert len(noted.heads) == 1
+    assert len(recording_proxy.heads) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("catalog", ["127.0.0.1", "localhost"])
 def test_the_client_uses_no_proxy_for_loopback(
-    serving: RunningServer, noted: Noted, token: str, host: str
+    server: RunningServer, recording_proxy: RecordedRequests, token: str, catalog: str
 ) -> None:
-    url = f"http://{host}:{serving.port}/"
-    with client.connect(url, token) as here:
-        assert here.status()
-        assert here.table("final_ui").to_arrow().num_rows == 1
+    url = f"http://{catalog}:{server.port}/"
+    with client.connect(url, token) as connection:
+        assert connection.status()
+        assert connection.table("final_ui").to_arrow().num_rows == 1
 
-    async def asking() -> None:
-        async with client.aconnect(url, token) as there:
-            assert (await (await there.table("final_ui")).to_arrow()).num_rows == 1
+    async def read_async() -> None:
+        async with client.aconnect(url, token) as connection:
+            assert (await (await connection.table("final_ui")).to_arrow()).num_rows == 1
 
-    asyncio.run(asking())
-    assert noted.heads == []
+    asyncio.run(read_async())
+    assert recording_proxy.heads == []
 
 
 def test_the_client_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
-    noted: Noted, token: str, monkeypatch: pytest.MonkeyPatch
+    recording_proxy: RecordedRequests, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"http://{ELSEWHERE}:10000/"
     with pytest.raises(Unreachable):
         client.connect(url, token)
-    assert [head.split()[:2] for head in noted.heads] == [["GET", f"{url}api/v1/tables"]]
+    assert [head.split()[:2] for head in recording_proxy.heads] == [["GET", f"{url}api/v1/tables"]]
     monkeypatch.setenv("no_proxy", ELSEWHERE)
     with pytest.raises(Unreachable):
         client.connect(url, token)
-    assert len(noted.heads) == 1
+    assert len(recording_proxy.heads) == 1
 
 
-def _open(url: str) -> None:
+def _open_socket(url: str) -> None:
     """Open a socket with the client's options."""
     address = Endpoint(url, "lj_x")
     with pytest.raises((OSError, WebSocketException)):
@@ -122,18 +122,20 @@ def _open(url: str) -> None:
 
 
 def test_the_socket_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
-    noted: Noted, monkeypatch: pytest.MonkeyPatch
+    recording_proxy: RecordedRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _open(f"http://{ELSEWHERE}:10000/")
-    assert [head.split()[:2] for head in noted.heads] == [["CONNECT", f"{ELSEWHERE}:10000"]]
-    assert "lj_x" not in noted.heads[0]
+    _open_socket(f"http://{ELSEWHERE}:10000/")
+    assert [head.split()[:2] for head in recording_proxy.heads] == [
+        ["CONNECT", f"{ELSEWHERE}:10000"]
+    ]
+    assert "lj_x" not in recording_proxy.heads[0]
     monkeypatch.setenv("no_proxy", ELSEWHERE)
-    _open(f"http://{ELSEWHERE}:10000/")
-    assert len(noted.heads) == 1
+    _open_socket(f"http://{ELSEWHERE}:10000/")
+    assert len(recording_proxy.heads) == 1
 
 
 @pytest.mark.parametrize(
-    ("url", "here"),
+    ("url", "connection"),
     [
         ("http://127.0.0.1:1/", True),
         ("http://127.8.9.1/", True),
@@ -150,5 +152,5 @@ def test_the_socket_uses_the_proxy_for_other_hosts_unless_in_no_proxy(
         ("http:///", False),
     ],
 )
-def test_loopback_urls(url: str, *, here: bool) -> None:
-    assert is_loopback(url) is here
+def test_loopback_urls(url: str, *, connection: bool) -> None:
+    assert is_loopback(url) is connection

@@ -19,8 +19,10 @@ class Clock:
         return self.now
 
 
-def taken(answers: list[dict[str, Any]], limit_s: float | None = 10) -> tuple[Outcome, list[str]]:
-    """Run the steps with these answers; the last one is repeated."""
+def run_steps(
+    responses: list[dict[str, Any]], limit_s: float | None = 10
+) -> tuple[Outcome, list[str]]:
+    """Run the steps with these responses; the last one is repeated."""
     clock, paths = Clock(), []
     limit = None if limit_s is None else Deadline.after(limit_s, clock)
     steps = requests.send_control("api/v1/control", MESSAGE, limit)
@@ -34,12 +36,12 @@ def taken(answers: list[dict[str, Any]], limit_s: float | None = 10) -> tuple[Ou
             else:
                 assert isinstance(step, Call)
                 paths.append(step.path.removeprefix("api/v1/"))
-                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                answer = responses.pop(0) if len(responses) > 1 else responses[0]
     except StopIteration as done:
         return done.value, paths
 
 
-def told(outcome: str, generation: int | None = 2, reason: str | None = None) -> dict[str, Any]:
+def response(outcome: str, generation: int | None = 2, reason: str | None = None) -> dict[str, Any]:
     return {"offset": 7, "outcome": outcome, "generation": generation, "reason": reason}
 
 
@@ -48,21 +50,26 @@ def generations(state: str, message: str = "") -> dict[str, Any]:
 
 
 def test_without_a_deadline_the_first_answer_is_returned() -> None:
-    outcome, paths = taken([told("accepted")], None)
+    outcome, paths = run_steps([response("accepted")], None)
     assert outcome == Outcome("accepted", None, 2, 7)
     assert paths == ["control"]
 
 
 def test_it_waits_until_the_generation_is_live() -> None:
-    outcome, paths = taken(
-        [told("accepted"), generations("building"), generations("caught-up"), generations("live")]
+    outcome, paths = run_steps(
+        [
+            response("accepted"),
+            generations("building"),
+            generations("caught-up"),
+            generations("live"),
+        ]
     )
     assert (outcome.outcome, outcome.generation) == ("live", 2)
     assert paths == ["control", "generations", "generations", "generations"]
 
 
 def test_it_does_not_wait_if_nothing_changes() -> None:
-    outcome, paths = taken([told("live", 1, "no change")])
+    outcome, paths = run_steps([response("live", 1, "no change")])
     assert (outcome.outcome, outcome.reason) == ("live", "no change")
     assert paths == ["control"]
 
@@ -70,15 +77,23 @@ def test_it_does_not_wait_if_nothing_changes() -> None:
 @pytest.mark.parametrize("end", ["failed", "superseded", "cancelled"])
 def test_a_generation_that_does_not_go_live_is_an_error(end: str) -> None:
     with pytest.raises(NotLive, match=f"{end}, no such topic"):
-        taken([told("accepted"), generations("building"), generations(end, "no such topic")])
+        run_steps(
+            [response("accepted"), generations("building"), generations(end, "no such topic")]
+        )
 
 
 def test_a_late_decision_is_found_by_offset() -> None:
     rows = [{"offset": 6, "outcome": "live", "reason": ""}]
     later = [*rows, {"offset": 7, "outcome": "building", "reason": ""}]
     last = [*rows, {"offset": 7, "outcome": "live", "reason": "done"}]
-    outcome, _ = taken(
-        [told("written", None), {"rows": rows}, {"rows": later}, {"rows": last}, {"generation": 3}]
+    outcome, _ = run_steps(
+        [
+            response("written", None),
+            {"rows": rows},
+            {"rows": later},
+            {"rows": last},
+            {"generation": 3},
+        ]
     )
     assert outcome == Outcome("live", "done", 3, 7)
 
@@ -86,20 +101,20 @@ def test_a_late_decision_is_found_by_offset() -> None:
 def test_a_late_rejection_is_an_error() -> None:
     row = {"offset": 7, "outcome": "rejected", "reason": "because"}
     with pytest.raises(NotLive, match="rejected, because"):
-        taken([told("written", None), {"rows": [row]}, {"generation": 1}])
+        run_steps([response("written", None), {"rows": [row]}, {"generation": 1}])
 
 
 @pytest.mark.parametrize(
-    ("answers", "what"),
+    ("responses", "what"),
     [
-        ([told("accepted"), generations("building")], "generation 2 is still being built"),
-        ([told("written", None), {"rows": []}], "control message 7 is not decided yet"),
+        ([response("accepted"), generations("building")], "generation 2 is still being built"),
+        ([response("written", None), {"rows": []}], "control message 7 is not decided yet"),
     ],
     ids=["built", "decided"],
 )
-def test_waiting_times_out(answers: list[dict[str, Any]], what: str) -> None:
+def test_waiting_times_out(responses: list[dict[str, Any]], what: str) -> None:
     with pytest.raises(TookTooLong, match=f"{what} after 10 s"):
-        taken(answers)
+        run_steps(responses)
 
 
 @pytest.mark.parametrize("answer", [{}, {"tables": 5}, {"tables": [5]}, {"tables": [{}]}], ids=str)

@@ -1,4 +1,4 @@
-"""A19: the clock on the wall of a real livejoin is set by hours and days."""
+"""A19: the wall clock of a real livejoin is stepped by hours and days."""
 
 import signal
 import time
@@ -21,8 +21,8 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 SEED = 20261119
@@ -31,36 +31,39 @@ HOUR, DAY = 3600, 86400
 
 def test_a19_the_clock_is_set(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
     clock = Clock(tmp_path / "clock")
-    with world(kafka, tmp_path / "one", "a19", seed=SEED, env=clock.env) as one:
-        play(one, [Traffic(20), to_pair(one.name, "b"), WaitOutcome("live"), ExpectLive("b")])
+    with run_world(kafka, tmp_path / "one", "a19", seed=SEED, env=clock.env) as world:
+        play(
+            world,
+            [Traffic(20), request_pair(world.name, "b"), WaitOutcome("live"), ExpectLive("b")],
+        )
         swapped = time.monotonic()
-        before = one.status()["generation"]
+        before = world.status()["generation"]
         for step in (-HOUR, HOUR, -DAY, DAY):
             clock.set(step)
-            _rejected(one, step)
+            _expect_clock_stepped(world, step)
             case.landed(clock_steps=1)
-            _kills_its_jvm(one)
-            rows = {row["state"]: row["generation"] for row in one.generations()}
+            _kill_jvm(world)
+            rows = {row["state"]: row["generation"] for row in world.generations()}
             assert rows["live"] == before, step
             assert rows["standby"] == before - 1, step
-            left = one.live.ask("api/v1/figures")["standbySeconds"]
-            stood = time.monotonic() - swapped
-            assert abs(Limits().standby_s - stood - left) < 30, step
-        play(one, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("a")])
-        play(one, [StopTraffic(), ExpectOracle("a")])
-        assert one.live.stop(signal.SIGTERM) == 0
+            left = world.live.request("api/v1/figures")["standbySeconds"]
+            elapsed = time.monotonic() - swapped
+            assert abs(Limits().standby_s - elapsed - left) < 30, step
+        play(world, [Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("a")])
+        play(world, [StopTraffic(), ExpectOracle("a")])
+        assert world.live.stop(signal.SIGTERM) == 0
 
 
-def _rejected(one: World, step: int) -> None:
-    """A message is answered with what the clock shows: it has been set."""
-    play(one, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
-    _, newest = max(one.live.table("orchestrator_logs").items())
-    shown = datetime.fromisoformat(newest["ts"]).timestamp()
-    assert abs(shown - (time.time() + step)) < HOUR / 2
+def _expect_clock_stepped(world: World, step: int) -> None:
+    """Check that the clock was stepped, by the time of the rejection of a message."""
+    play(world, [Send({"joinType": "sideways"}), WaitOutcome("rejected")])
+    _, newest = max(world.live.table("orchestrator_logs").items())
+    logged_at = datetime.fromisoformat(newest["ts"]).timestamp()
+    assert abs(logged_at - (time.time() + step)) < HOUR / 2
 
 
-def _kills_its_jvm(one: World) -> None:
-    """The query dies, and is live again within what a JVM takes to start."""
-    play(one, [KillDash9("jvm")])
-    until(lambda: one.status()["state"] == "restarting", "it is noticed", 15)
-    play(one, [WaitState("live")])
+def _kill_jvm(world: World) -> None:
+    """Kill the JVM; the query is live again after the restart of a JVM."""
+    play(world, [KillDash9("jvm")])
+    until(lambda: world.status()["state"] == "restarting", "it is detected", 15)
+    play(world, [WaitState("live")])

@@ -1,4 +1,4 @@
-"""The same product on a Spark cluster: one master, two workers, a swap, a worker that is killed."""
+"""livejoin on a Spark cluster: one master, two workers, a swap, and the loss of a worker."""
 
 import re
 from pathlib import Path
@@ -17,25 +17,25 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 CORES = 16
 
 
-def _refuses_strangers(spark: Cluster, one: World) -> None:
-    """Rows have come through executors; who does not know the secret learns nothing."""
-    started = spark.command_lines()
-    assert "CoarseGrainedExecutorBackend" in started
-    assert spark.secret not in started
-    for pid in (one.live.pid, *descendants(one.live.pid)):
+def _expect_strangers_refused(spark: Cluster, world: World) -> None:
+    """Check that executors are in use and that a client without the secret learns nothing."""
+    command_lines = spark.command_lines()
+    assert "CoarseGrainedExecutorBackend" in command_lines
+    assert spark.secret not in command_lines
+    for pid in (world.live.pid, *descendants(world.live.pid)):
         assert spark.secret.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    (driver,) = re.findall(r"--driver-url spark://\S+@127\.0\.0\.1:(\d+)", started)[:1]
+    (driver,) = re.findall(r"--driver-url spark://\S+@127\.0\.0\.1:(\d+)", command_lines)[:1]
     for port in (int(driver), int(spark.master.rpartition(":")[2])):
-        kind, said = ask(port, request(port, "nobody"))
+        kind, response = ask(port, request(port, "nobody"))
         assert kind != RESPONSE
-        assert b"nobody" not in said, said
+        assert b"nobody" not in response, response
 
 
 def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
         workers = [spark.worker(f"worker-{number}", CORES) for number in (1, 2)]
         settings = {
             "master": spark.master,
-            "slots": CORES,  # of the workers that must remain
+            "slots": CORES,  # the capacity of the remaining worker
             "conf": {
                 "spark.driver.host": "127.0.0.1",
                 "spark.executor.memory": "768m",
@@ -51,17 +51,17 @@ def test_cluster_a_swap_and_the_loss_of_a_worker(kafka: Kafka, tmp_path: Path) -
                 "spark.authenticate.secret": spark.secret,
             },
         }
-        with world(kafka, tmp_path / "run", "cluster", spark=settings) as one:
-            play(one, [
-                Traffic(per_second=20), to_pair("cluster", "b", joinType="inner"),
+        with run_world(kafka, tmp_path / "run", "cluster", spark=settings) as world:
+            play(world, [
+                Traffic(per_second=20), request_pair("cluster", "b", joinType="inner"),
                 WaitOutcome("live"), ExpectLive("b", "inner"),
             ])  # fmt: skip
-            _refuses_strangers(spark, one)
+            _expect_strangers_refused(spark, world)
             kill(workers[0])
-            one.fault(kills=1)
-            play(one, [
+            world.fault(kills=1)
+            play(world, [
                 WaitState("restarting"), WaitState("live"), StopTraffic(),
                 ExpectOracle("b", "inner"),
                 ExpectLive("b", "inner"), ExpectNothingLeft(),
             ])  # fmt: skip
-            assert one.status()["generation"] == 2
+            assert world.status()["generation"] == 2

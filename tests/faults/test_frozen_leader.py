@@ -1,6 +1,6 @@
-"""A leader that is stopped and woken in the place of another machine: shared checkpoints, own lock.
+"""A leader frozen and resumed, as on another machine: shared checkpoints, but its own lock.
 
-Its JVM must be gone before another one leads, and nothing that it did late is ever shown.
+Its JVM must be gone before another process leads, and none of its late writes may be served.
 """
 
 import contextlib
@@ -36,17 +36,17 @@ from rig.world import (
     Traffic,
     WaitOutcome,
     World,
-    beside,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
+    start_second,
 )
 
 SEED = 20261117
 FROZEN_S = 60
 AGREE_S = 120
 TABLES = ("users_ui", "accounts_ui", "final_ui")
-COMPACTED = {  # as soon and as thoroughly as a broker can
+COMPACTED = {  # compaction as early and as thorough as a broker can
     "min.compaction.lag.ms": "0",
     "segment.ms": "1000",
     "min.cleanable.dirty.ratio": "0.01",
@@ -54,19 +54,19 @@ COMPACTED = {  # as soon and as thoroughly as a broker can
 
 
 @dataclass
-class Two:
-    """Two orchestrators on what stands for two machines, and a server that saw everything."""
+class TwoOrchestrators:
+    """Two orchestrators, as on two machines, and a table server that runs from the beginning."""
 
-    first: World  # seen through the first orchestrator
-    second: World  # and through the other one, with the old server's viewer
+    first: World  # by the first orchestrator
+    second: World  # by the second orchestrator, with the viewer of the old server
     old: Running
 
 
 @pytest.fixture
-def two(
+def orchestrators(
     request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Two]:
-    """The lock is in a folder of the user's where checkpoints are on no local file system."""
+) -> Iterator[TwoOrchestrators]:
+    """With checkpoints on no local file system, the lock is in a folder of the user."""
     name = request.node.name.split("_")[1].split("[")[0] + str(len(request.node.name))
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -74,7 +74,7 @@ def two(
     with contextlib.ExitStack() as stack:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
         one = stack.enter_context(
-            world(
+            run_world(
                 kafka,
                 tmp_path / "one",
                 name,
@@ -87,20 +87,23 @@ def two(
         one.live.start()
         one.live.wait_live()
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "there"))
-        other, old = beside(one, tmp_path / "other"), beside(one, tmp_path / "old", "serve")
+        other, old = (
+            start_second(one, tmp_path / "other"),
+            start_second(one, tmp_path / "old", "serve"),
+        )
         for running in (other, old):
             stack.callback(running.stop, signal.SIGKILL)
             running.wait_live()
         assert not other.jvms(), "only the leader has queries"
-        made = Watcher(old.url, one.watcher.least, lambda: old.pid)
-        watcher = stack.enter_context(made)
-        yield Two(one, World(**{**vars(one), "live": other, "watcher": watcher}), old)
+        viewer = Watcher(old.url, one.watcher.min_rows, lambda: old.pid)
+        watcher = stack.enter_context(viewer)
+        yield TwoOrchestrators(one, World(**{**vars(one), "live": other, "watcher": watcher}), old)
         figures.now().viewers_dropped(watcher.dropped)
         assert not watcher.dropped, f"the old server's viewer was dropped with {watcher.closed}"
 
 
 @contextlib.contextmanager
-def stopped(*pids: int) -> Iterator[None]:
+def freeze(*pids: int) -> Iterator[None]:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -111,30 +114,30 @@ def stopped(*pids: int) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
-def seen(one: Running) -> tuple[int, int, dict[str, Any]]:
-    """Generation, `seq` and hashes of the tables, as a server tells them in a heartbeat."""
-    address = one.url.replace("http", "ws") + "api/v1/live"
+def heartbeat_of(livejoin: Running) -> tuple[int, int, dict[str, Any]]:
+    """Return generation, `seq` and hashes of the tables from a heartbeat."""
+    address = livejoin.url.replace("http", "ws") + "api/v1/live"
     with connect(
         address, subprotocols=[Subprotocol("livejoin.v1")], max_size=None, proxy=None
     ) as s:
         s.send(json.dumps({"subscribe": list(TABLES)}))
-        until_s = time.monotonic() + 20
-        while time.monotonic() < until_s:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
             data = s.recv(20)
             assert isinstance(data, bytes)
             header, _ = parse_frame(data)
             if header["type"] == "heartbeat":
                 tables = {name: header["tables"][name] for name in TABLES}
                 return header["generation"], header["seq"], tables
-    raise AssertionError(f"{one.url} tells no heartbeat")
+    raise AssertionError(f"{livejoin.url} sends no heartbeat")
 
 
-def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
-    """All of them hold the same rows at the same `seq`."""
+def wait_until_equal(*servers: Running) -> tuple[int, int, dict[str, Any]]:
+    """Wait until all servers are at the same `seq`, and check that their rows are equal."""
     found: list[Any] = []
 
     def same() -> bool:
-        found[:] = [seen(one) for one in servers]
+        found[:] = [heartbeat_of(server) for server in servers]
         return len({(generation, seq) for generation, seq, _ in found}) == 1
 
     until(same, "all servers are at one seq", AGREE_S)
@@ -143,119 +146,121 @@ def agree(*servers: Running) -> tuple[int, int, dict[str, Any]]:
     return first
 
 
-def settled(two: Two, pair: str = "a") -> None:
-    """Every record is read, cell for cell, by the second orchestrator and by the old server."""
-    play(two.second, [StopTraffic(), ExpectOracle(pair)])
-    play(World(**{**vars(two.second), "live": two.old}), [ExpectOracle(pair)])
+def expect_settled(orchestrators: TwoOrchestrators, pair: str = "a") -> None:
+    """Check every cell at the second orchestrator and at the old server."""
+    play(orchestrators.second, [StopTraffic(), ExpectOracle(pair)])
+    play(World(**{**vars(orchestrators.second), "live": orchestrators.old}), [ExpectOracle(pair)])
 
 
 @dataclass(frozen=True)
-class Gone:
-    """How many seconds a JVM took to be gone, and when it was last seen."""
+class Ended:
+    """How many seconds a JVM took to end, and when it was last seen running."""
 
     after_s: float
     seen_at: datetime
 
 
-def gone(jvm: int, limit_s: float) -> Gone:
-    """Wait until a JVM is gone."""
+def wait_ended(jvm: int, limit_s: float) -> Ended:
+    """Wait until a JVM has ended."""
     began = time.monotonic()
     seen_at = [datetime.now(UTC)]
 
-    def over() -> bool:
+    def has_ended() -> bool:
         now = datetime.now(UTC)
         if alive(jvm):
             seen_at[:] = [now]
             return False
         return True
 
-    until(over, "the frozen leader's JVM is gone", limit_s)
-    return Gone(time.monotonic() - began, seen_at[0])
+    until(has_ended, "the frozen leader's JVM is gone", limit_s)
+    return Ended(time.monotonic() - began, seen_at[0])
 
 
-def expect_gone_before(two: Two, its: Gone) -> None:
-    """The frozen one's JVM was gone within the session, and before the other one led."""
-    assert its.after_s <= SESSION_S, f"the JVM was there for {its.after_s:.1f} s"
-    said = re.search(r"^(\S+) \[info +\] leading ", two.second.live.log.read_text(), re.MULTILINE)
-    assert said, "the other one does not say when it led"
-    led_at = datetime.fromisoformat(said[1])
-    assert its.seen_at < led_at, f"its JVM was seen at {its.seen_at}, another led at {led_at}"
+def expect_ended_before(orchestrators: TwoOrchestrators, ended: Ended) -> None:
+    """Check that the frozen leader's JVM ended within the session, before the other one led."""
+    assert ended.after_s <= SESSION_S, f"the JVM was there for {ended.after_s:.1f} s"
+    log_text = re.search(
+        r"^(\S+) \[info +\] leading ", orchestrators.second.live.log.read_text(), re.MULTILINE
+    )
+    assert log_text, "the other one did not log when it led"
+    led_at = datetime.fromisoformat(log_text[1])
+    assert ended.seen_at < led_at, f"its JVM was seen at {ended.seen_at}, another led at {led_at}"
 
 
-def taken_over(two: Two) -> None:
-    """Wait until the other one leads."""
-    two.second.watcher.replaying = True  # its query reads again what the last batch had read
-    until(two.second.live.jvms, "the other one leads", 60)
+def wait_taken_over(orchestrators: TwoOrchestrators) -> None:
+    """Wait until the other orchestrator leads."""
+    orchestrators.second.watcher.replaying = True  # its query reads the last batch again
+    until(orchestrators.second.live.jvms, "the other one leads", 60)
 
 
-def gives_up(two: Two) -> None:
-    """The first one was woken: it does not lead, and has no JVM."""
-    first = two.first.live
+def wait_given_up(orchestrators: TwoOrchestrators) -> None:
+    """Check that the resumed first orchestrator does not lead and has no JVM."""
+    first = orchestrators.first.live
 
     def given_up() -> bool:
-        said = first.log.read_text()
-        assert first.ended is not None or not first.jvms(), "it has a JVM again"
-        return first.ended is not None or "no longer leading" in said
+        log_text = first.log.read_text()
+        assert first.exit_code is not None or not first.jvms(), "it has a JVM again"
+        return first.exit_code is not None or "no longer leading" in log_text
 
     until(given_up, "the first one gives up", 30)
-    until(lambda: first.ended is not None or not first.jvms(), "it has no JVM", 5)
+    until(lambda: first.exit_code is not None or not first.jvms(), "it has no JVM", 5)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("who", ["python and jvm", "python alone", "the whole machine"])
 def test_a17_a_leader_is_frozen_and_woken(
-    who: str, two: Two, kafka: Kafka, tmp_path: Path, case: Figures
+    who: str, orchestrators: TwoOrchestrators, kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    first, second = two.first.live, two.second.live
-    play(two.second, [Traffic(100)])
+    first, second = orchestrators.first.live, orchestrators.second.live
+    play(orchestrators.second, [Traffic(100)])
     jvm = first.jvm()
     guard = os.getpgid(jvm)
     pids = {"python alone": [first.pid], "python and jvm": [first.pid, jvm]}
-    with stopped(*pids.get(who, [first.pid, jvm, guard])):
+    with freeze(*pids.get(who, [first.pid, jvm, guard])):
         case.landed(freezes=1)
         began = time.monotonic()
-        if who in pids:  # while its guard runs, the JVM is gone before another can be elected
-            its = gone(jvm, SESSION_S + 5)
-        taken_over(two)
+        if who in pids:  # while its guard runs, the JVM ends before another leader can be elected
+            ended = wait_ended(jvm, SESSION_S + 5)
+        wait_taken_over(orchestrators)
         if who in pids:
-            expect_gone_before(two, its)
-        time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))  # the case says a minute
-    if who not in pids:  # the guard was the last one to wake
-        its = gone(jvm, 5)
-    gives_up(two)
+            expect_ended_before(orchestrators, ended)
+        time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))  # a minute, as in the case
+    if who not in pids:  # the guard was resumed last
+        ended = wait_ended(jvm, 5)
+    wait_given_up(orchestrators)
     second.wait_live()
-    settled(two)
+    expect_settled(orchestrators)
     with contextlib.ExitStack() as stack:
-        new = _served(two, tmp_path / "new", stack)
-        winner = records.overtake(two.second)
-        settled(two)  # the late record is shown by nobody
-        _, seq, _ = agree(second, two.old, new)
-        removed = _compacted(two, kafka, records.changelog(two.second))
-        kept = records.last_of(two.second, winner.key())
+        new = _served(orchestrators, tmp_path / "new", stack)
+        winner = records.write_late_record(orchestrators.second)
+        expect_settled(orchestrators)  # no server shows the late record
+        _, seq, _ = wait_until_equal(second, orchestrators.old, new)
+        removed = _compacted(orchestrators, kafka, records.changelog(orchestrators.second))
+        kept = records.last_of(orchestrators.second, winner.key())
         # the records that closed the segment may have given the row a newer account
         assert kept.version is not None
         assert winner.version is not None
         assert kept.version >= winner.version
-        settled(two)
-        newest = _served(two, tmp_path / "newest", stack)
-        agree(second, two.old, new, newest)
-    assert not two.second.watcher.wrong, two.second.watcher.wrong[:3]
+        expect_settled(orchestrators)
+        newest = _served(orchestrators, tmp_path / "newest", stack)
+        wait_until_equal(second, orchestrators.old, new, newest)
+    assert not orchestrators.second.watcher.wrong, orchestrators.second.watcher.wrong[:3]
     case.landed(late_writes=1, compactions=1).note(
-        f"{who}: its JVM was gone after {its.after_s:.1f} s; {removed} records compacted"
+        f"{who}: its JVM was gone after {ended.after_s:.1f} s; {removed} records compacted"
     )
     print(f"\nA17: {case.notes[-1]}, seq {seq}")
 
 
-def _served(two: Two, folder: Path, stack: contextlib.ExitStack) -> Running:
-    """A server that starts now."""
-    one = beside(two.first, folder, "serve")
+def _served(orchestrators: TwoOrchestrators, folder: Path, stack: contextlib.ExitStack) -> Running:
+    """Start another table server."""
+    one = start_second(orchestrators.first, folder, "serve")
     stack.callback(one.stop, signal.SIGKILL)
     one.wait_live()
     return one
 
 
-def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
-    """Have a changelog compacted for real; how many records are gone."""
+def _compacted(orchestrators: TwoOrchestrators, kafka: Kafka, topic: str) -> int:
+    """Compact a changelog; returns the number of removed records."""
     mark = kafka.end_offset(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     for name, value in COMPACTED.items():
@@ -263,40 +268,45 @@ def _compacted(two: Two, kafka: Kafka, topic: str) -> int:
         resource.add_incremental_config(change)
     for done in kafka.admin.incremental_alter_configs([resource]).values():
         done.result(20)
-    for _ in range(3):  # whoever writes after segment.ms begins a segment, and older ones are due
+    for _ in range(
+        3
+    ):  # a write after segment.ms starts a new segment, so older ones can be compacted
         time.sleep(1.2)
-        play(two.second, [Produce("a", 20)])
-    left: list[int] = []
+        play(orchestrators.second, [Produce("a", 20)])
+    remaining: list[int] = []
 
     def cleaned() -> bool:
         found = records.records(kafka, topic)
         keys = Counter(record.key for record in found if record.offset < mark)
-        left[:] = [sum(keys.values())]
-        return left[0] < mark and max(keys.values()) == 1
+        remaining[:] = [sum(keys.values())]
+        return remaining[0] < mark and max(keys.values()) == 1
 
     until(cleaned, "the cleaner has run", 120)
-    return mark - left[0]
+    return mark - remaining[0]
 
 
 @pytest.mark.timeout(600)
 def test_a14_two_orchestrators_with_shared_checkpoints_and_a_frozen_leader(
-    two: Two, kafka: Kafka, case: Figures
+    orchestrators: TwoOrchestrators, kafka: Kafka, case: Figures
 ) -> None:
-    """The JVM is nobody's to kill but its guard's; what the second did meanwhile stays."""
-    first, name = two.first.live, two.first.name
-    play(two.second, [Traffic(50)])
+    """Only the guard ends the JVM; what the second orchestrator did meanwhile persists."""
+    first, name = orchestrators.first.live, orchestrators.first.name
+    play(orchestrators.second, [Traffic(50)])
     jvm = first.jvm()
-    with stopped(first.pid):
+    with freeze(first.pid):
         case.landed(freezes=1)
-        its = gone(jvm, SESSION_S + 5)
-        taken_over(two)
-        expect_gone_before(two, its)
-        play(two.second, [to_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")])
-    gives_up(two)
-    play(two.second, [ExpectLive("b")])
-    settled(two, "b")
-    agree(two.second.live, two.old)
+        ended = wait_ended(jvm, SESSION_S + 5)
+        wait_taken_over(orchestrators)
+        expect_ended_before(orchestrators, ended)
+        play(
+            orchestrators.second,
+            [request_pair(name, "b"), WaitOutcome("live", limit_s=180), ExpectLive("b")],
+        )
+    wait_given_up(orchestrators)
+    play(orchestrators.second, [ExpectLive("b")])
+    expect_settled(orchestrators, "b")
+    wait_until_equal(orchestrators.second.live, orchestrators.old)
     lines = records.expect_one_writer(kafka, name)
     case.note(
-        f"{lines} lines, each written once; the frozen JVM was gone after {its.after_s:.1f} s"
+        f"{lines} lines, each written once; the frozen JVM was gone after {ended.after_s:.1f} s"
     )

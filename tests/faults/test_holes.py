@@ -1,4 +1,4 @@
-"""Topics with holes become ready: compacted, transactional, both by stream and by batch."""
+"""Topics with offset gaps become ready: compacted, transactional, by stream and by batch."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from rig import oracle
 from rig.running import running, until
 
 SEED = 20261116
-COMPACTED = {  # as soon and as thoroughly as a broker can
+COMPACTED = {  # compaction as early and as thorough as a broker can
     "cleanup.policy": "compact",
     "segment.ms": "1000",
     "min.cleanable.dirty.ratio": "0.001",
@@ -29,8 +29,8 @@ def _value(source: str, number: int) -> bytes:
     return f'{{"userId": "u{number % USERS}", "{cell}": {number}}}'.encode()
 
 
-def _compacted(kafka: Kafka, topic: str) -> None:
-    """Most records are replaced by later ones of their key; wait until they are gone."""
+def _fill_compacted(kafka: Kafka, topic: str) -> None:
+    """Replace most records by later ones of their key, and wait for the compaction."""
     kafka.create_topic(topic, COMPACTED, partitions=PARTITIONS)
     dice = random.Random(SEED)
     producer = kafka.producer()
@@ -40,16 +40,18 @@ def _compacted(kafka: Kafka, topic: str) -> None:
             value = _value("users", 1000 * turn + number)
             producer.produce(topic, value, f"k{key}", key % PARTITIONS)
         assert producer.flush(10) == 0
-        time.sleep(1.1)  # whoever writes after segment.ms begins a segment, and older ones are due
+        time.sleep(
+            1.1
+        )  # a write after segment.ms starts a new segment, so older ones can be compacted
     for partition in range(PARTITIONS):
         producer.produce(topic, _value("users", 0), "end", partition)
     assert producer.flush(10) == 0
-    least = KEYS + PARTITIONS  # one of each
+    least = KEYS + PARTITIONS  # one per key and partition
     until(lambda: len(_read(kafka, topic)) == least, f"compaction, seed {SEED}", 120)
 
 
-def _transactional(kafka: Kafka, topic: str) -> None:
-    """Committed and aborted transactions in turn; the last thing in each partition is a marker."""
+def _fill_transactional(kafka: Kafka, topic: str) -> None:
+    """Committed and aborted transactions in turn; each partition ends with a marker."""
     kafka.create_topic(topic, partitions=PARTITIONS)
     producer = kafka.producer(**{"transactional.id": f"{topic}.writer"})
     producer.init_transactions(10)
@@ -63,17 +65,17 @@ def _transactional(kafka: Kafka, topic: str) -> None:
 
 
 def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
-    """What a reader gets."""
+    """Return the records that a consumer gets."""
     consumer = kafka.reader(f"{topic}.reader")
     try:
         places = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
         consumer.assign(places)
         found: dict[int, list[oracle.Sent]] = defaultdict(list)
-        while some := poll_batch(consumer, 10_000, 2):
-            for one in some:
-                where = one.partition() or 0, one.offset() or 0
-                found[where[0]].append(oracle.Sent(*where, one.timestamp()[1], one.value()))
-        return [one for records in found.values() for one in records]
+        while batch := poll_batch(consumer, 10_000, 2):
+            for one in batch:
+                position = one.partition() or 0, one.offset() or 0
+                found[position[0]].append(oracle.Sent(*position, one.timestamp()[1], one.value()))
+        return [record for records in found.values() for record in records]
     finally:
         consumer.close()
 
@@ -82,8 +84,8 @@ def _read(kafka: Kafka, topic: str) -> list[oracle.Sent]:
 def test_topics_with_holes_become_ready(history_records: int, kafka: Kafka, tmp_path: Path) -> None:
     name = f"holes-{history_records}"
     topics = {"users": f"{name}.users", "accounts": f"{name}.accounts"}
-    _compacted(kafka, topics["users"])
-    _transactional(kafka, topics["accounts"])
+    _fill_compacted(kafka, topics["users"])
+    _fill_transactional(kafka, topics["accounts"])
     settings = {"topics": topics, "spark": {"history_records": history_records}}
     with running(kafka, tmp_path, name=name, **settings) as live:
         live.wait_live()
@@ -91,5 +93,5 @@ def test_topics_with_holes_become_ready(history_records: int, kafka: Kafka, tmp_
         truth = oracle.expected(sent, "left")
         wrong = oracle.differences({table: live.table(table) for table in truth.tables}, truth)
         assert not wrong, wrong[:3]
-        assert live.read() == sum(map(len, sent.values()))
+        assert live.records_read() == sum(map(len, sent.values()))
         assert bool(kafka.describe([Names(name).bootstrap(1)])) is bool(history_records)

@@ -1,4 +1,4 @@
-"""Over Spark in a real browser: a hot swap is one step and undone; hostile texts are text."""
+"""In a real browser, with Spark: a hot swap is one step and undone; hostile text is text."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ SCROLL = 700
 RICH = {"sort": [["balance", "desc"]], "filter": [["accountType", "==", "gold"]]}
 DATA = ("users_ui", "accounts_ui", "final_ui")
 
-# What a person sees in the data grids, frame by frame: the first letters of the userIds drawn.
+# Records what the data grids show, frame by frame: the first letters of the userIds drawn.
 WATCH = """(tables) => {
     const cells = (table) => [...document.querySelector(`perspective-viewer[data-table=${table}]`)
         .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("tbody tr")]
@@ -42,7 +42,7 @@ PREPARE = """async (config) => {
 
 
 def fill(kafka: Kafka, pair: str, topics: dict[str, str]) -> None:
-    """Users and accounts of one pair; no userId is in both."""
+    """Produce users and accounts of one pair; the pairs share no userId."""
     to = Producers(kafka, topics)
     for topic in topics.values():
         kafka.create_topic(topic)
@@ -54,18 +54,18 @@ def fill(kafka: Kafka, pair: str, topics: dict[str, str]) -> None:
     to.flush()
 
 
-def seen(page: Page) -> list[str]:
-    """What was seen since the last time of asking."""
+def recorded(page: Page) -> list[str]:
+    """Return what was recorded since the last call."""
     found: list[str] = page.evaluate("() => window.seen.splice(0, window.seen.length - 1)")
     return [*found, page.evaluate("() => window.seen[0]")]
 
 
-def now(page: Page) -> str:
+def newest_recorded(page: Page) -> str:
     found: str = page.evaluate("() => window.seen.at(-1)")
     return found
 
 
-def top(page: Page) -> float:
+def scroll_top(page: Page) -> float:
     found: float = page.evaluate(f"() => ({GRID})('final_ui').scrollTop")
     return found
 
@@ -80,13 +80,13 @@ def drawn(page: Page, table: str) -> str:
     return found
 
 
-def answer(page: Page, kind: str, *texts: str) -> None:
-    """Wait for an answer beside the form."""
+def wait_for_response(page: Page, kind: str, *texts: str) -> None:
+    """Wait for a response beside the form."""
     page.wait_for_selector(f"#answer[data-kind='{kind}']", timeout=30_000)
     until(lambda: all(text in page.inner_text("#answer") for text in texts), str(texts), 30)
 
 
-def ask(page: Page, button: str, **fields: str) -> None:
+def submit(page: Page, button: str, **fields: str) -> None:
     for name, value in fields.items():
         page.fill(f"#ask [name={name}]", value)
     page.click(f"#ask button:text-is('{button}')")
@@ -101,14 +101,14 @@ def test_a_swap_is_one_step_in_the_same_grids(kafka: Kafka, tmp_path: Path) -> N
             page.wait_for_selector("#strip[data-state=live]")
             _watch(page)
             page.click("#change")
-            _refused(page)
-            _previewed(page)
-            assert seen(page) == ["a a a"]
-            _swapped(page)
-            _rolled_back(page)
-            _same(page)
+            _expect_refused(page)
+            _expect_previewed(page)
+            assert recorded(page) == ["a a a"]
+            _swap(page)
+            _roll_back(page)
+            _expect_same_viewers(page)
             _tabs(page)
-            # the browser itself notes every answer that is not 2xx
+            # the browser itself logs every response that is not 2xx
             assert [line for line in trouble if "status of 422" not in line] == []
 
 
@@ -120,21 +120,21 @@ def _watch(page: Page) -> None:
     page.evaluate(WATCH, DATA)
 
 
-def _refused(page: Page) -> None:
+def _expect_refused(page: Page) -> None:
     assert page.get_attribute("#ask [name=usersTopic]", "placeholder") == A["users"]
     assert page.is_disabled("#rollback")
-    ask(page, "Apply")
-    answer(page, "bad", "Nothing is filled in")
-    ask(page, "Apply", usersTopic="gridswap.users.bb")
-    answer(page, "bad", 'topic "gridswap.users.bb" does not exist')
-    ask(page, "Apply", usersTopic="<i>b</i>")
-    answer(page, "bad", '"<i>b</i>" is not a topic name')
+    submit(page, "Apply")
+    wait_for_response(page, "bad", "Nothing is filled in")
+    submit(page, "Apply", usersTopic="gridswap.users.bb")
+    wait_for_response(page, "bad", 'topic "gridswap.users.bb" does not exist')
+    submit(page, "Apply", usersTopic="<i>b</i>")
+    wait_for_response(page, "bad", '"<i>b</i>" is not a topic name')
     assert page.query_selector("#answer i") is None
 
 
-def _previewed(page: Page) -> None:
-    ask(page, "Preview", usersTopic=B["users"], accountsTopic=B["accounts"])
-    answer(
+def _expect_previewed(page: Page) -> None:
+    submit(page, "Preview", usersTopic=B["users"], accountsTopic=B["accounts"])
+    wait_for_response(
         page,
         "",
         "Nothing is changed yet",
@@ -145,33 +145,33 @@ def _previewed(page: Page) -> None:
     )
 
 
-def _swapped(page: Page) -> None:
+def _swap(page: Page) -> None:
     page.select_option("#ask [name=joinType]", "inner")
-    ask(page, "Apply")
-    answer(page, "good", "Generation 2 is live")
-    until(lambda: now(page) == "b b b", "the new rows are shown")
+    submit(page, "Apply")
+    wait_for_response(page, "good", "Generation 2 is live")
+    until(lambda: newest_recorded(page) == "b b b", "the new rows are shown")
     page.wait_for_timeout(500)
-    assert seen(page) == ["a a a", "b b b"]
-    assert top(page) == SCROLL
-    said = f"now showing generation 2: {B['users']} inner {B['accounts']}"
-    assert page.text_content("#said") == said
+    assert recorded(page) == ["a a a", "b b b"]
+    assert scroll_top(page) == SCROLL
+    notice = f"now showing generation 2: {B['users']} inner {B['accounts']}"
+    assert page.text_content("#said") == notice
     assert page.inner_text("#generation") == "generation 2"
     assert page.is_hidden("#progress")
 
 
-def _rolled_back(page: Page) -> None:
-    until(lambda: page.is_enabled("#rollback"), "there is a way back")
+def _roll_back(page: Page) -> None:
+    until(lambda: page.is_enabled("#rollback"), "a rollback is possible")
     assert page.inner_text("#rollback") == "Roll back to generation 1"
     assert f"{A['users']} left {A['accounts']}" in page.inner_text("#rollback-to")
     page.click("#rollback")
-    answer(page, "good", "Generation 1 is live", "rolled back")
-    until(lambda: now(page) == "a a a", "the old rows are back")
-    assert seen(page) == ["b b b", "a a a"]
-    assert top(page) == SCROLL
+    wait_for_response(page, "good", "Generation 1 is live", "rolled back")
+    until(lambda: newest_recorded(page) == "a a a", "the old rows are back")
+    assert recorded(page) == ["b b b", "a a a"]
+    assert scroll_top(page) == SCROLL
     until(lambda: page.inner_text("#rollback") == "Roll back to generation 2", "and forth")
 
 
-def _same(page: Page) -> None:
+def _expect_same_viewers(page: Page) -> None:
     viewers = page.query_selector_all("perspective-viewer")
     assert [viewer.get_attribute("data-same") for viewer in viewers] == ["yes"] * 8
     config: dict[str, Any] = page.evaluate(
@@ -201,7 +201,7 @@ LARGE = IMG.format("large") + "M" * 1_000_000
 WIDEST = """(table) => Math.max(...[...document.querySelector(`[data-table=${table}]`)
     .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("td, th")]
     .map((cell) => cell.getBoundingClientRect().width))"""
-# elements that would have been made of texts, in this document and in all shadow roots
+# elements created from data, in this document and in all shadow roots
 MADE = """() => {
     const count = (root) => [...root.querySelectorAll("*")].reduce(
         (sum, { localName, shadowRoot }) =>
@@ -232,19 +232,19 @@ def test_b7_hostile_texts_and_cells_of_a_megabyte_are_text(kafka: Kafka, tmp_pat
             page.wait_for_selector("#strip[data-state=live]")
             page.wait_for_selector("[data-table=final_ui] perspective-viewer-datagrid tbody td")
             until(lambda: _ids(page) == ["1", "2", "3"], "rows appear", START_S)
-            # the widest last: a grid draws the columns in sight only
+            # the widest last: a grid draws only the visible columns
             first = ["userId", "accountType", "email", "name"]
             arrange(page, "final_ui", sort=[["userId", "asc"]], columns=first)
             arrange(page, "users_ui", sort=[["userId", "desc"]])
             for text in (IMG.format("name"), FORMULA, TURNED, LARGE[:100], IMG.format("kind")):
-                _drawn(page, "final_ui", text)
-            _usable(page, to)
-            _errors(page)
+                _wait_drawn(page, "final_ui", text)
+            _expect_usable(page, to)
+            _expect_errors_as_text(page)
             assert page.evaluate(MADE) == [0, ""]
             assert [line for line in trouble if "status of 422" not in line] == []
 
 
-def _drawn(page: Page, table: str, text: str) -> None:
+def _wait_drawn(page: Page, table: str, text: str) -> None:
     until(lambda: text in drawn(page, table), f"{text} is drawn", 30)
 
 
@@ -252,28 +252,28 @@ def _ids(page: Page) -> list[str]:
     return sorted(columns(page, "final_ui")["userId"])
 
 
-def _usable(page: Page, to: Producers) -> None:
-    """Columns keep a width that can be read, pictures come, and rows go on."""
+def _expect_usable(page: Page, to: Producers) -> None:
+    """Check that columns are readable, the page still draws, and new rows arrive."""
     for table in ("users_ui", "final_ui"):
         assert page.evaluate(WIDEST, table) < 1000
     assert page.evaluate(PICTURES_MS) < 5000
     to.send("accounts", {"userId": "3", "accountType": "changed", "balance": 2.5})
     to.send("users", {"userId": "5", "name": "five"})
     to.flush()
-    _drawn(page, "final_ui", "changed")
+    _wait_drawn(page, "final_ui", "changed")
     until(lambda: _ids(page) == ["1", "2", "3", "5"], "a further row", 30)
 
 
-def _errors(page: Page) -> None:
-    """What does not fit, and topics that cannot be: shown with their text."""
+def _expect_errors_as_text(page: Page) -> None:
+    """Check that rejects and invalid topic names are shown as text."""
     page.click("#tab-rejects")
-    _drawn(page, "rejects_ui", IMG.format("reject"))
+    _wait_drawn(page, "rejects_ui", IMG.format("reject"))
     page.keyboard.press("3")
     says(page, "#rejects-list", "age: expected int64")
     page.keyboard.press("1")
     page.click("#change")
     for name in (IMG.format("topic"), TURNED, FORMULA):
-        ask(page, "Apply", usersTopic=name)
-        answer(page, "bad", "is not a topic name")
-        # a message is JSON: its quotes are escaped
+        submit(page, "Apply", usersTopic=name)
+        wait_for_response(page, "bad", "is not a topic name")
+        # in JSON messages, quotes are escaped
         says(page, "#answer", name.replace('"', '\\"'))

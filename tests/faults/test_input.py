@@ -1,4 +1,4 @@
-"""B1 to B5: bad input, odd keys, tombstones, other fields, and one user with very many rows."""
+"""B1 to B5: invalid input, unusual keys, tombstones, changed fields, a user with many rows."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from rig.watching import DATA, Watcher
 SEED = 20261115
 MAX_MESSAGE_BYTES = 8 << 20
 SOURCES = ("users", "accounts")
-READ_S = 300  # what takes 10 s on a quiet machine
+READ_S = 300  # takes 10 s on an idle machine
 
 
 def topics(name: str) -> dict[str, str]:
@@ -40,24 +40,24 @@ def producers(kafka: Kafka, name: str) -> Producers:
     return Producers(kafka, topics(name))
 
 
-def watching(live: Running) -> Watcher:
-    """A viewer of one generation after the other; any userId may come from any topic."""
-    return Watcher(live.url, least=lambda _tag, _source, _asked: 0, tag=lambda _user: "")
+def all_rows_viewer(live: Running) -> Watcher:
+    """A viewer of several generations, whose userIds may come from any topic."""
+    return Watcher(live.url, min_rows=lambda _tag, _source, _asked: 0, tag=lambda _user: "")
 
 
 def wait_read(live: Running, sent: Producers) -> None:
-    until(lambda: live.read() == sent.count, f"all records are read, seed {SEED}", READ_S)
+    until(lambda: live.records_read() == sent.count, f"all records are read, seed {SEED}", READ_S)
 
 
 def expect_oracle(live: Running, sent: Producers, join: str = "left") -> oracle.Expected:
-    """O1 and O5: every table, and what became of every record."""
+    """Check O1 and O5: every table, and the counts of all records."""
     wait_read(live, sent)
     truth = oracle.expected(sent.acknowledged, join)
     wrong = oracle.differences({name: live.table(name) for name in truth.tables}, truth)
     _count(truth, wrong)
     assert not wrong, f"seed {SEED}, {len(wrong)} rows: {str(wrong[:3])[:3000]}"
     rejects = [row["source"] for row in truth.tables["rejects_ui"].values()]
-    counts = live.ask("api/v1/status")["sources"]
+    counts = live.request("api/v1/status")["sources"]
     for source in SOURCES:
         assert counts[source] == {
             "read": len(sent.acknowledged[source]),
@@ -74,34 +74,36 @@ def _count(truth: oracle.Expected, wrong: list[oracle.Difference]) -> None:
     figures.now().checked(rows, cells, oracle.lost(wrong), oracle.wrong_cells(wrong))
 
 
-def expect_seen(watcher: Watcher, truth: oracle.Expected) -> None:
-    """The viewer has the same, and nothing it was ever shown was wrong."""
+def expect_viewer_equal(watcher: Watcher, truth: oracle.Expected) -> None:
+    """Check that the viewer has the same rows, and found no errors before."""
     comparing.expect_seen(watcher, truth, READ_S)
     assert not watcher.wrong, watcher.wrong[:3]
     assert (watcher.connects, watcher.closed) == (1, [])
 
 
-def expect_undisturbed(live: Running) -> None:
-    """No query died, no build failed."""
+def expect_no_failures(live: Running) -> None:
+    """Check that no query died and no build failed."""
     lines = live.table("orchestrator_logs").values()
     assert not [row for row in lines if row["level"] != "INFO"]
-    assert live.ask("api/v1/status")["state"] == "live"
+    assert live.request("api/v1/status")["state"] == "live"
 
 
 def swap(live: Running, **message: str) -> float:
-    """Ask for another generation and wait for it; the seconds that it took to catch up."""
-    before = live.ask("api/v1/status")["generation"]
-    live.ask("api/v1/control", message)
-    until(lambda: live.ask("api/v1/status")["generation"] != before, f"{message} is live", READ_S)
-    rows = live.ask("api/v1/generations")["generations"]
+    """Request another generation and wait for it; returns the seconds of its catch-up."""
+    before = live.request("api/v1/status")["generation"]
+    live.request("api/v1/control", message)
+    until(
+        lambda: live.request("api/v1/status")["generation"] != before, f"{message} is live", READ_S
+    )
+    rows = live.request("api/v1/generations")["generations"]
     (took,) = (row["catchUpSeconds"] for row in rows if row["state"] == "live")
     return float(took)
 
 
 # --- B1
 
-# Of the broken records 1 in 100 is one of these, 1 in 5,000 is the huge one: ten times the bytes
-# of the clean run. The rest is as small as a good one.
+# One in 100 broken records is one of these, and one in 5,000 is the huge one: ten times the bytes
+# of the clean run. The others are as small as good records.
 HEAVY = (
     b'{"userId":' * 5000 + b"1" + b"}" * 5000,
     b'{"userId": "x", "age": ' + b"9" * 10**5 + b"}",
@@ -135,7 +137,7 @@ def _send_many(to: Producers, records: Iterator[tuple[str, Any]]) -> None:
     for number, (source, value) in enumerate(records):
         to.send(source, value)
         if number % 2000 == 1999:
-            to.flush()  # its queue has an end
+            to.flush()  # the producer queue is limited
     to.flush()
 
 
@@ -153,7 +155,7 @@ def test_b1_as_many_broken_records_as_good_ones(kafka: Kafka, tmp_path: Path) ->
     )
     settings: dict[str, Any] = {"topics": topics("b1.mixed"), "rejects_kept": each}
     with running(kafka, tmp_path, name="b1", **settings) as live:
-        live.wait_live()  # a first time, for the JVM to get warm: with records of both kinds
+        live.wait_live()  # a first generation with both kinds of records, for the JVM to warm up
         clean_s = swap(live, **_choice("b1.clean"))
         wait_read(live, clean)
         mixed_s = swap(live, **_choice("b1.mixed"))
@@ -163,7 +165,7 @@ def test_b1_as_many_broken_records_as_good_ones(kafka: Kafka, tmp_path: Path) ->
         for row in rejects.values():
             assert row["topic"] == topics("b1.mixed")[row["source"]]
             assert row["reason"]
-        expect_undisturbed(live)
+        expect_no_failures(live)
     slower = clean_s / mixed_s
     figures.now().landed(broken_records=each).note(
         f"{2 * each} records, clean {clean_s:.1f} s ({2 * each / clean_s:,.0f}/s),"
@@ -205,13 +207,13 @@ def test_b2_keys_of_every_kind(kafka: Kafka, tmp_path: Path) -> None:
     _with_any_key(sent, dice, 1000)
     with running(kafka, tmp_path, name="b2", topics=topics("b2")) as live:
         live.wait_live()
-        with watching(live) as watcher:
+        with all_rows_viewer(live) as watcher:
             _with_any_key(sent, dice, 1000)
-            expect_seen(watcher, expect_oracle(live, sent))
+            expect_viewer_equal(watcher, expect_oracle(live, sent))
             for join in ("inner", "left_outer"):
                 swap(live, joinType=join)
-                expect_seen(watcher, expect_oracle(live, sent, join))
-        expect_undisturbed(live)
+                expect_viewer_equal(watcher, expect_oracle(live, sent, join))
+        expect_no_failures(live)
     found = {
         oracle.parse("users", f'{{"userId": {key}}}'.encode())["userId"] for key in KEYS if key
     }
@@ -228,7 +230,7 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
     each = 50_000
     with running(kafka, tmp_path, name="b3", topics=topics("b3")) as live:
         live.wait_live()
-        with watching(live) as watcher:
+        with all_rows_viewer(live) as watcher:
             left = {"record": each, "tombstone": each}
             while sum(left.values()):
                 kind = dice.choices(list(left), list(left.values()))[0]
@@ -239,8 +241,8 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
                 if sum(left.values()) % 2000 == 0:
                     sent.flush()
             truth = expect_oracle(live, sent)
-            expect_seen(watcher, truth)
-        expect_undisturbed(live)
+            expect_viewer_equal(watcher, truth)
+        expect_no_failures(live)
     assert sum(truth.tombstones.values()) == each
     figures.now().note(f"{sent.count} records, of which tombstones {dict(truth.tombstones)}")
 
@@ -248,48 +250,48 @@ def test_b3_tombstones_among_the_records(kafka: Kafka, tmp_path: Path) -> None:
 # --- B4
 
 
-def _agreed(number: int, dice: random.Random) -> dict[str, Any]:
+def _as_documented(number: int, dice: random.Random) -> dict[str, Any]:
     user = f"u{dice.randrange(200)}"
     return {"userId": user, "name": f"n{number}", "email": "e", "age": number % 90,
             "accountType": "current", "balance": number / 4}  # fmt: skip
 
 
-def _added(number: int, dice: random.Random) -> dict[str, Any]:
+def _with_extra_fields(number: int, dice: random.Random) -> dict[str, Any]:
     more = {f"field{i}": i for i in range(100)}
     odd = {"Age": "x", "userid": [1], "nested": {"userId": {"age": "abc"}}, "": None}
-    return {**odd, **_agreed(number, dice), **more}
+    return {**odd, **_as_documented(number, dice), **more}
 
 
-def _removed(number: int, dice: random.Random) -> dict[str, Any]:
-    row = _agreed(number, dice)
+def _with_missing_fields(number: int, dice: random.Random) -> dict[str, Any]:
+    row = _as_documented(number, dice)
     for name in dice.sample(sorted(row), dice.randint(1, len(row))):
         del row[name]
     return row
 
 
-def _retyped(number: int, dice: random.Random) -> dict[str, Any]:
-    """Nothing is lost."""
-    return _agreed(number, dice) | dice.choice((
+def _with_other_types(number: int, dice: random.Random) -> dict[str, Any]:
+    """Other types, converted without loss."""
+    return _as_documented(number, dice) | dice.choice((
         {"age": "30"}, {"age": 30.0}, {"name": 5, "accountType": 5}, {"email": True},
         {"balance": "1.5"}, {"balance": 7}, {"userId": 1000 + number % 50}, {"userId": 1.5},
     ))  # fmt: skip
 
 
-def _spoilt(number: int, dice: random.Random) -> dict[str, Any]:
+def _unreadable(number: int, dice: random.Random) -> dict[str, Any]:
     wrong = dice.choice(({}, [], [1], {"value": 1}))
-    return _agreed(number, dice) | dice.choice((
+    return _as_documented(number, dice) | dice.choice((
         {"age": "thirty", "balance": "much"}, {"age": 30.5, "balance": wrong}, {"userId": wrong},
         {"name": wrong, "accountType": wrong}, {"age": 2**63, "balance": True},
     ))  # fmt: skip
 
 
 STAGES: dict[str, Callable[[int, random.Random], dict[str, Any]]] = {
-    "as agreed": _agreed,
-    "fields added": _added,
-    "fields removed": _removed,
-    "retyped, nothing lost": _retyped,
-    "retyped": _spoilt,
-    "as agreed again": _agreed,
+    "as agreed": _as_documented,
+    "fields added": _with_extra_fields,
+    "fields removed": _with_missing_fields,
+    "retyped, nothing lost": _with_other_types,
+    "retyped": _unreadable,
+    "as agreed again": _as_documented,
 }
 
 
@@ -299,16 +301,16 @@ def test_b4_other_fields_in_mid_stream(kafka: Kafka, tmp_path: Path) -> None:
     rejects = {"": 0}
     with running(kafka, tmp_path, name="b4", topics=topics("b4")) as live:
         live.wait_live()
-        with watching(live) as watcher:
+        with all_rows_viewer(live) as watcher:
             for stage, record in STAGES.items():
                 for _ in range(each):
                     number += 1
                     sent.send(dice.choice(SOURCES), record(number, dice))
                 sent.flush()
                 truth = expect_oracle(live, sent)
-                expect_seen(watcher, truth)
+                expect_viewer_equal(watcher, truth)
                 rejects[stage] = len(truth.tables["rejects_ui"])
-        expect_undisturbed(live)
+        expect_no_failures(live)
     found = [*map(len, (truth.tables["users_ui"], truth.tables["accounts_ui"]))]
     assert sum(found) + rejects["as agreed again"] == sent.count == each * len(STAGES)
     figures.now().note(f"{sent.count} records, {found} rows, rejects after each stage {rejects}")
@@ -325,11 +327,11 @@ WARM_S, MEASURED_S = 20, 60
 
 
 class Stopwatch:
-    """A viewer of all rows that tells how long those of other users took to come."""
+    """A viewer of all rows that measures the delay of those of other users."""
 
     def __init__(self, live: Running) -> None:
         self.sent: dict[int, float] = {}
-        self.took: dict[int, float] = {}
+        self.delays_s: dict[int, float] = {}
         self._address = live.url.replace("http", "ws") + "api/v1/live"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -357,7 +359,7 @@ class Stopwatch:
                         continue
                     assert isinstance(data, bytes)
                     self._take(data, time.perf_counter())
-        except Exception as error:  # noqa: BLE001 - told to whoever looks
+        except Exception as error:  # noqa: BLE001 - reported by the test
             self.failed.append(error)
 
     def _take(self, data: bytes, now: float) -> None:
@@ -368,14 +370,14 @@ class Stopwatch:
                     numbers = stream.read_all().column(column[part.table]).to_pylist()
                 for number in numbers:
                     if number in self.sent:
-                        self.took.setdefault(int(number), now - self.sent[int(number)])
+                        self.delays_s.setdefault(int(number), now - self.sent[int(number)])
 
 
-def _paced(seconds: float, per_second: float, send: Callable[[int], None]) -> None:
+def _at_rate(seconds: float, per_second: float, send: Callable[[int], None]) -> None:
     began = time.perf_counter()
     for number in range(round(seconds * per_second)):
         if (wait := began + number / per_second - time.perf_counter()) > 0:
-            time.sleep(wait)  # the clock of the load
+            time.sleep(wait)  # the rate of the load
         send(number)
 
 
@@ -388,7 +390,7 @@ def _percentiles(samples: list[float]) -> dict[str, float]:
 
 
 class Load:
-    """Records of other users at a steady rate, and of the big one beside them."""
+    """Records of other users at a steady rate, and those of the big user beside them."""
 
     def __init__(self, to: Producers, watch: Stopwatch) -> None:
         self._to = to
@@ -396,7 +398,7 @@ class Load:
         self._serial = 1
 
     def others(self, seconds: float) -> range:
-        """Which records were sent."""
+        """Send for `seconds`; returns the numbers sent."""
         first = self._serial
 
         def send(_: int) -> None:
@@ -409,7 +411,7 @@ class Load:
             else:
                 self._to.send("users", {"userId": user, "name": "n", "age": number})
 
-        _paced(seconds, RATE, send)
+        _at_rate(seconds, RATE, send)
         self._to.flush()
         return range(first, self._serial)
 
@@ -420,48 +422,50 @@ class Load:
             else:
                 self._to.send("accounts", {"userId": BIG, "accountType": f"t{number}"})
 
-        _paced(seconds, 10, send)
+        _at_rate(seconds, 10, send)
 
 
 def test_b5_one_user_with_ten_thousand_rows(kafka: Kafka, tmp_path: Path) -> None:
     sent = producers(kafka, "b5")
-    # both measurements lie between two ends of batches
+    # so that neither measurement contains the end of a batch
     settings: dict[str, Any] = {"topics": topics("b5"), "spark": {"batch_s": 1800}}
     with running(kafka, tmp_path, name="b5", **settings) as live:
         live.wait_live()
         with Stopwatch(live) as watch:
             load = Load(sent, watch)
             load.others(WARM_S)
-            spans = {"without": load.others(MEASURED_S)}
+            numbers = {"without": load.others(MEASURED_S)}
             began = time.monotonic()
             _send_many(sent, (("users", {"userId": BIG, "name": f"{n}"}) for n in range(BIG_ROWS)))
             sent.send("accounts", {"userId": BIG, "accountType": "first"})
             sent.flush()
             wait_read(live, sent)
             grown_s = time.monotonic() - began
-            beside = threading.Thread(target=load.big, args=(MEASURED_S,))
-            beside.start()
-            spans["with"] = load.others(MEASURED_S)
-            beside.join()
+            big_thread = threading.Thread(target=load.big, args=(MEASURED_S,))
+            big_thread.start()
+            numbers["with"] = load.others(MEASURED_S)
+            big_thread.join()
             sent.flush()
             began = time.monotonic()
             wait_read(live, sent)
             behind_s = time.monotonic() - began
-            until(lambda: len(watch.took) == len(watch.sent) or watch.failed, "all samples")
+            until(lambda: len(watch.delays_s) == len(watch.sent) or watch.failed, "all samples")
             assert not watch.failed
         expect_oracle(live, sent)
-        expect_undisturbed(live)
-    marked = _until_marked(kafka, "b5", sent)
-    seen = {name: _percentiles([watch.took[n] for n in span]) for name, span in spans.items()}
+        expect_no_failures(live)
+    in_changelog = _changelog_delays_s(kafka, "b5", sent)
+    at_viewer = {
+        name: _percentiles([watch.delays_s[n] for n in span]) for name, span in numbers.items()
+    }
     figures.now().note(f"{BIG_ROWS} rows read in {grown_s:.1f} s, behind {behind_s:.1f} s")
-    for name, span in spans.items():
-        logged = _percentiles([marked[number] for number in span])
-        print(f"{name:>8}: at the viewer {seen[name]} ms, in the changelog {logged} ms")
-    assert seen["with"]["p99"] <= 2 * seen["without"]["p99"]
+    for name, span in numbers.items():
+        logged = _percentiles([in_changelog[number] for number in span])
+        print(f"{name:>8}: at the viewer {at_viewer[name]} ms, in the changelog {logged} ms")
+    assert at_viewer["with"]["p99"] <= 2 * at_viewer["without"]["p99"]
 
 
-def _until_marked(kafka: Kafka, name: str, sent: Producers) -> dict[int, float]:
-    """How many seconds each record of the others took to be written to the changelog."""
+def _changelog_delays_s(kafka: Kafka, name: str, sent: Producers) -> dict[int, float]:
+    """Return the seconds from each record of the other users to its mark in the changelog."""
     numbers: dict[rows.Position, tuple[int, int]] = {}
     for source, column in (("users", "age"), ("accounts", "balance")):
         for one in sent.acknowledged[source]:

@@ -1,4 +1,4 @@
-"""A21: a table server that starts over a ledger with a long past."""
+"""A21: a table server that starts with a long ledger."""
 
 import json
 from pathlib import Path
@@ -11,28 +11,28 @@ from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, STATUS_KEY, State
 from livejoin.kafka.cluster import Kafka
 from rig.figures import Figures
-from rig.ledgered import DATA, Ledgered
+from rig.ledgered import DATA, FakeLeader
 from rig.protocol import Replica
 from rig.records import records
 from rig.running import Running, running, until
 
 PAST, ROWS = 1000, 2000
 RECEIVE_S = 30
-SEGMENT = 1 << 20  # the smallest that brokers take
-IDS = tuple(f"{number:032d}" for number in range(1000))  # a state is as long as they get
+SEGMENT = 1 << 20  # the minimum of the broker
+IDS = tuple(f"{number:032d}" for number in range(1000))  # the maximum size of a state
 
 
-def _write_past(kafka: Kafka, ledgered: Ledgered, name: str) -> int:
-    """A state for each of many generations, each in a transaction, as a leader writes them.
+def _write_past(kafka: Kafka, leader: FakeLeader, name: str) -> int:
+    """Write a state for each of many generations, each in a transaction, as a leader does.
 
-    How many bytes there were.
+    Returns the number of bytes.
     """
     producer = kafka.producer(**{"transactional.id": f"{name}-leader"})
     producer.init_transactions(30)
     ledger, live, written = Names(name).ledger, None, 0
     for number in range(1, PAST + 1):
-        # complete as soon as it is there: a server that obeyed would show it, without a row
-        old, live = live, ledgered.described(number)
+        # complete at once, so a server that acted on it would serve it without rows
+        old, live = live, leader.generation_entry(number)
         state = State(last_number=number, live=live, standby=old, ids=IDS)
         status = {"state": "live", "generation": number, "message": ""}
         text = json.dumps(to_json(state))
@@ -44,10 +44,12 @@ def _write_past(kafka: Kafka, ledgered: Ledgered, name: str) -> int:
     return written
 
 
-def _first_shown(server: Running, last: int, released: Kafka | None, leader: str) -> list[int]:
-    """Which generations somebody is shown who watches from the start, up to a checked heartbeat."""
+def _generations_shown(
+    server: Running, last: int, kafka_to_release: Kafka | None, leader: str
+) -> list[int]:
+    """Return the generations shown to a viewer from the start to the first checked heartbeat."""
     replica = Replica()
-    shown: list[int] = []
+    generations: list[int] = []
     address = server.url.replace("http", "ws") + "api/v1/live"
     protocols = [Subprotocol("livejoin.v1")]
     with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
@@ -55,16 +57,16 @@ def _first_shown(server: Running, last: int, released: Kafka | None, leader: str
         while True:
             frame = socket.recv(RECEIVE_S)
             assert isinstance(frame, bytes)
-            told = replica.take(frame)
-            if told["generation"] is not None and told["generation"] not in shown[-1:]:
-                shown.append(told["generation"])
-                held = {table: len(rows) for table, rows in replica.tables.items()}
-                assert shown[-1] != last or held == dict.fromkeys(DATA, ROWS)
-            if told["type"] == "heartbeat" and told["generation"] == last:
-                return shown
-            if released is not None:
-                released.create_topic(leader)  # now there is all that a server waits for
-                released = None
+            header = replica.on_frame(frame)
+            if header["generation"] is not None and header["generation"] not in generations[-1:]:
+                generations.append(header["generation"])
+                row_counts = {table: len(rows) for table, rows in replica.tables.items()}
+                assert generations[-1] != last or row_counts == dict.fromkeys(DATA, ROWS)
+            if header["type"] == "heartbeat" and header["generation"] == last:
+                return generations
+            if kafka_to_release is not None:
+                kafka_to_release.create_topic(leader)  # the last topic that a server waits for
+                kafka_to_release = None
 
 
 def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_whole(
@@ -72,34 +74,34 @@ def test_a21_a_server_over_a_long_ledger_shows_the_live_generation_first_and_who
 ) -> None:
     name = "a21"
     ledger = Names(name).ledger
-    # the past is still there when a server starts: no cleaner has made it short
+    # no compaction, so the history is complete when a server starts
     lag = {"min.compaction.lag.ms": str(3600 * 1000)}
     kafka.create_topic(ledger, {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT), **lag})
-    ledgered = Ledgered(kafka, tmp_path, name, led=False)
-    segments = _write_past(kafka, ledgered, name) // SEGMENT
+    leader = FakeLeader(kafka, tmp_path, name, led=False)
+    segments = _write_past(kafka, leader, name) // SEGMENT
     assert segments >= 20
-    ledgered.lead(ledgered.generation(PAST + 1, ROWS), standby=ledgered.described(PAST))
+    leader.set_live(leader.write_generation(PAST + 1, ROWS), standby=leader.generation_entry(PAST))
     settings = {"command": "serve", "name": name, "viewer_rows": 10**9}
     assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "first", **settings) as server:
-        until(lambda: _answers(server), "the server answers")
-        shown = _first_shown(server, PAST + 1, kafka, Names(name).leader)
-        assert shown == [PAST + 1]
+        until(lambda: _is_up(server), "the server responds")
+        generations = _generations_shown(server, PAST + 1, kafka, Names(name).leader)
+        assert generations == [PAST + 1]
     assert _states(kafka, ledger) == PAST + 1
     with running(kafka, tmp_path / "second", **settings) as server:
-        until(lambda: _answers(server), "the server answers")
-        assert _first_shown(server, PAST + 1, None, "") == [PAST + 1]
+        until(lambda: _is_up(server), "the server responds")
+        assert _generations_shown(server, PAST + 1, None, "") == [PAST + 1]
     case.landed(ledger_segments=segments, ledger_states=PAST + 1)
-    print(f"\nA21: {PAST + 1} states in {segments} segments; shown: {shown}")
+    print(f"\nA21: {PAST + 1} states in {segments} segments; shown: {generations}")
 
 
 def _states(kafka: Kafka, ledger: str) -> int:
-    """How many states stand in a ledger now."""
+    """Return the number of states in the ledger."""
     return sum(record.key == STATE_KEY for record in records(kafka, ledger))
 
 
-def _answers(server: Running) -> bool:
+def _is_up(server: Running) -> bool:
     try:
-        return bool(server.ask("livez"))
+        return bool(server.request("livez"))
     except AssertionError:
         return False

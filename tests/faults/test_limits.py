@@ -1,4 +1,4 @@
-"""A table that grows beyond `max_rows`: the newest rows stay, the same ones on every server."""
+"""A table that exceeds `max_rows`: the newest rows stay, the same ones on every server."""
 
 from pathlib import Path
 from typing import Any
@@ -7,16 +7,16 @@ from livejoin.kafka.cluster import Kafka
 from rig import oracle
 from rig.figures import Figures, cells_of
 from rig.running import COLD, Running, until
-from rig.world import Produce, WaitOutcome, World, beside, play, to_pair, world
+from rig.world import Produce, WaitOutcome, World, play, request_pair, run_world, start_second
 
-MOST = 100
+MAX_ROWS = 100
 TABLES = ("accounts_ui", "final_ui")
-FULL = f"reached max_rows ({MOST})"
+FULL = f"reached max_rows ({MAX_ROWS})"
 
 
-def _highest(one: World, table: str) -> dict[str, dict[str, Any]]:
-    """The rows that must be there, from the records alone."""
-    sent = one.producers["a"].acknowledged
+def _highest_ranked(world: World, table: str) -> dict[str, dict[str, Any]]:
+    """Return the rows that must stay, computed from the records."""
+    sent = world.producers["a"].acknowledged
     truth = oracle.expected(sent, "left").tables
     users = {(s.partition, s.offset): s for s in sent["users"]}
     accounts = {(s.partition, s.offset): s for s in sent["accounts"]}
@@ -31,10 +31,10 @@ def _highest(one: World, table: str) -> dict[str, dict[str, Any]]:
         if table == "accounts_ui":
             return accounts[place].timestamp, place
         key = truth["users_ui"][row_id]["userId"]
-        own = users[place].timestamp
-        return (max(own, newest.get(key, own)) if key is not None else own), place
+        user_time = users[place].timestamp
+        return (max(user_time, newest.get(key, user_time)) if key is not None else user_time), place
 
-    return {i: truth[table][i] for i in sorted(truth[table], key=rank)[-MOST:]}
+    return {i: truth[table][i] for i in sorted(truth[table], key=rank)[-MAX_ROWS:]}
 
 
 def _place(row_id: str) -> tuple[int, int]:
@@ -42,47 +42,53 @@ def _place(row_id: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def _shows(server: Running, one: World) -> bool:
-    return not oracle.differences(_capped(server), _truth(one))
+def _has_expected_tables(server: Running, world: World) -> bool:
+    return not oracle.differences(_capped(server), _truth(world))
 
 
 def _capped(server: Running) -> dict[str, dict[str, Any]]:
     return {table: server.table(table) for table in TABLES}
 
 
-def _truth(one: World) -> oracle.Expected:
-    return oracle.Expected({table: _highest(one, table) for table in TABLES}, {})
+def _truth(world: World) -> oracle.Expected:
+    return oracle.Expected({table: _highest_ranked(world, table) for table in TABLES}, {})
 
 
-def _logged(one: World, words: str) -> bool:
-    return any(words in line["msg"] for line in one.live.table("orchestrator_logs").values())
+def _logged(world: World, words: str) -> bool:
+    return any(words in line["msg"] for line in world.live.table("orchestrator_logs").values())
 
 
 def test_more_rows_than_the_limit_leave_by_rank_and_nothing_stops(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    with world(kafka, tmp_path, "limits", max_rows=MOST, spark={"conf": COLD}) as one:
-        one.watcher.replaying = True  # each table has its own newest rows: some lack partners
-        for count in (3 * MOST, MOST):  # beyond the limit, and on from there
-            play(one, [Produce("a", count)])
-            until(lambda: _shows(one.live, one), "the rows of the highest rank, cell by cell")
-            case.landed(records=count).checked(*cells_of(_truth(one).tables))
-        status = one.status()
+    with run_world(kafka, tmp_path, "limits", max_rows=MAX_ROWS, spark={"conf": COLD}) as world:
+        world.watcher.replaying = True  # each table has its own newest rows, so some lack partners
+        for count in (3 * MAX_ROWS, MAX_ROWS):  # up to the limit and beyond it
+            play(world, [Produce("a", count)])
+            until(
+                lambda: _has_expected_tables(world.live, world),
+                "the rows of the highest rank, cell by cell",
+            )
+            case.landed(records=count).checked(*cells_of(_truth(world).tables))
+        status = world.status()
         assert (status["state"], status["stale"]) == ("live", None)
         capped = status["capped"]["accounts_ui"]
-        assert capped["rows"] == MOST
+        assert capped["rows"] == MAX_ROWS
         assert capped["from"] > min(
-            s.timestamp for s in one.producers["a"].acknowledged["accounts"]
+            s.timestamp for s in world.producers["a"].acknowledged["accounts"]
         )
-        assert one.live.read() == one.producers["a"].count
-        until(lambda: _logged(one, FULL), "the log says so")
-        until(lambda: "only the newest" in one.status()["message"], "the status says so")
+        assert world.live.records_read() == world.producers["a"].count
+        until(lambda: _logged(world, FULL), "the log reports it")
+        until(lambda: "only the newest" in world.status()["message"], "the status reports it")
         late_folder = tmp_path / "late"
         late_folder.mkdir()
-        late = beside(one, late_folder, "serve")
-        one.stack.callback(late.stop)
+        late = start_second(world, late_folder, "serve")
+        world.stack.callback(late.stop)
         late.wait_live()
-        until(lambda: _shows(late, one), "a server that starts later shows the same rows")
-        case.checked(*cells_of(_truth(one).tables))
-        play(one, [to_pair(one.name, "b"), WaitOutcome("live")])
-        assert one.status()["state"] == "live"
+        until(
+            lambda: _has_expected_tables(late, world),
+            "a server that starts later shows the same rows",
+        )
+        case.checked(*cells_of(_truth(world).tables))
+        play(world, [request_pair(world.name, "b"), WaitOutcome("live")])
+        assert world.status()["state"] == "live"

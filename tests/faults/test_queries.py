@@ -1,4 +1,4 @@
-"""Queries and processes that are killed: A1, A4."""
+"""A1 and A4: queries and processes are killed."""
 
 import os
 import random
@@ -34,8 +34,8 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 SEED = 20261115
@@ -47,35 +47,39 @@ BACK_S = 60
 
 
 def test_a1_kills_at_random_points_half_of_them_during_a_swap(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as one:
+    with run_world(kafka, tmp_path, "a1", seed=SEED, spark={"batch_s": 5, "conf": COLD}) as world:
         dice = random.Random(SEED)
-        play(one, [Traffic(per_second=250, people=20_000)])  # for each of the two pairs
-        pair, join, twice, took = "a", "left", 0, []
+        play(world, [Traffic(per_second=250, user_count=20_000)])  # for each of the two pairs
+        pair, join, repeated, took = "a", "left", 0, []
         for number in range(KILLS):
             if number % 2:
                 pair, join = "ab"[number // 2 % 2], ("inner", "left")[number // 4 % 2]
-                play(one, [to_pair("a1", pair, joinType=join), WaitOutcome("accepted")])
+                play(world, [request_pair("a1", pair, joinType=join), WaitOutcome("accepted")])
             time.sleep(dice.uniform(0, 3))  # the random point
-            generation, who = one.status()["generation"], dice.choice(["python", "jvm", "both"])
-            play(one, [KillDash9(who)])
+            generation, who = world.status()["generation"], dice.choice(["python", "jvm", "both"])
+            play(world, [KillDash9(who)])
             began = time.monotonic()
-            until(lambda: _serves(one), f"kill {number} of {who}: it serves again", BACK_S)
+            until(lambda: _is_serving(world), f"kill {number} of {who}: it serves again", BACK_S)
             took.append(time.monotonic() - began)
             figures.now().recovered(took[-1])
-            one.broken_at = None  # what follows is the swap
-            play(one, [WaitOutcome("live")] if number % 2 else [])
-            play(one, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)])
-            twice += _written_twice(kafka, "a1", generation)
-        play(one, [StopTraffic(), ExpectOracle(pair, join), ExpectNothingLeft()])
-        print(f"seed {SEED}: back after {sorted(round(s, 1) for s in took)} s; {twice} marks twice")
-        assert twice, "no record was written twice: the kills missed"
-        assert len([row for row in one.generations() if row["state"] == "live"]) == 1
-        left = [one.live.pid, *descendants(one.live.pid)]
-    until(lambda: not any(map(alive, left)), "no orphan process")
+            world.broken_at = None  # the following wait is for the swap
+            play(world, [WaitOutcome("live")] if number % 2 else [])
+            play(
+                world, [WaitState("live", limit_s=BACK_S), ExpectLive(pair, join), ExpectAtMost(2)]
+            )
+            repeated += _written_twice(kafka, "a1", generation)
+        play(world, [StopTraffic(), ExpectOracle(pair, join), ExpectNothingLeft()])
+        print(
+            f"seed {SEED}: back after {sorted(round(s, 1) for s in took)} s; {repeated} marks twice"
+        )
+        assert repeated, "no record was written twice: the kills missed"
+        assert len([row for row in world.generations() if row["state"] == "live"]) == 1
+        pids = [world.live.pid, *descendants(world.live.pid)]
+    until(lambda: not any(map(alive, pids)), "no orphan process")
 
 
-def _serves(one: World) -> bool:
-    status = one.status()
+def _is_serving(world: World) -> bool:
+    status = world.status()
     return status["generation"] is not None and status["state"] != ""
 
 
@@ -98,16 +102,16 @@ def _written_twice(kafka: Kafka, name: str, generation: int) -> int:
 
 
 @pytest.fixture
-def with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
-    """A livejoin whose Spark can be told, over HTTP, to kill a job."""
+def world_with_ui(kafka: Kafka, tmp_path: Path) -> Iterator[tuple[World, str]]:
+    """A livejoin with a Spark UI, which can kill jobs over HTTP."""
     port = free_port()
     conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
-    with world(kafka, tmp_path, "a4", seed=SEED, spark={"conf": conf}) as one:
-        yield one, f"http://127.0.0.1:{port}"
+    with run_world(kafka, tmp_path, "a4", seed=SEED, spark={"conf": conf}) as world:
+        yield world, f"http://127.0.0.1:{port}"
 
 
-def test_a4_a_query_killed_fifty_times(with_ui: tuple[World, str]) -> None:
-    one, ui = with_ui
+def test_a4_a_query_killed_fifty_times(world_with_ui: tuple[World, str]) -> None:
+    one, ui = world_with_ui
     play(one, [Traffic(per_second=50)])
     took = []
     for _ in range(50):
@@ -126,7 +130,7 @@ def _kill_jobs(ui: str) -> None:
     jobs = until(lambda: running_jobs(ui), "a job runs")
     with urllib.request.urlopen(f"{ui}/jobs/", timeout=10) as page:
         inputs = re.findall(r"<input[^>]*>", page.read().decode())
-    # Spark acts only on what its own page sends
+    # Spark accepts only requests from its own page
     token = next(dict(re.findall(r'(name|value)="([^"]*)"', i)) for i in inputs if "csrf" in i)
     for job in jobs:
         form = urllib.parse.urlencode({"id": job["jobId"], token["name"]: token["value"]})
@@ -135,27 +139,27 @@ def _kill_jobs(ui: str) -> None:
 
 
 def test_a4_a_jvm_that_stands_still_is_replaced(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path, "a4b", seed=SEED) as one:
-        jvm = one.live.jvm()
+    with run_world(kafka, tmp_path, "a4b", seed=SEED) as world:
+        jvm = world.live.jvm()
         os.kill(jvm, signal.SIGSTOP)
         until(lambda: not alive(jvm), "it is ended", 120)
-        one.fault(freezes=1)
-        play(one, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
-        assert one.live.jvm() != jvm
+        world.fault(freezes=1)
+        play(world, [Produce("a", 20), WaitState("live"), ExpectOracle("a"), ExpectLive("a")])
+        assert world.live.jvm() != jvm
 
 
 def test_a1_a_state_of_many_batches_comes_back_from_its_snapshots(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    """Spark would replay the changes of every batch since the first if it could keep none."""
-    often = {
+    """Without snapshots, Spark would replay the changes of every batch since the first."""
+    frequent_snapshots = {
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
     }
-    spark = {"batch_s": 5, "conf": COLD | often}
-    with world(kafka, tmp_path, "a1s", seed=SEED, spark=spark) as one:
-        play(one, [Traffic(per_second=50)])
-        states = one.live.folder / "checkpoints" / "1"
+    spark = {"batch_s": 5, "conf": COLD | frequent_snapshots}
+    with run_world(kafka, tmp_path, "a1s", seed=SEED, spark=spark) as world:
+        play(world, [Traffic(per_second=50)])
+        states = world.live.folder / "checkpoints" / "1"
         until(lambda: len({at.parent for at in states.glob("*/state/0/*/*.zip")}) == 2, "snapshots")
-        play(one, [KillDash9("both"), WaitState("live"), StopTraffic()])
-        play(one, [ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])
+        play(world, [KillDash9("both"), WaitState("live"), StopTraffic()])
+        play(world, [ExpectOracle("a"), ExpectLive("a"), ExpectNothingLeft()])

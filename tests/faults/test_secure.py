@@ -1,4 +1,4 @@
-"""Every way to log in (D4), tokens that expire, and the least set of rights (D7)."""
+"""D4: every login mechanism, and tokens that expire. D7: the minimum set of rights."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ from livejoin.errors import KafkaUnavailable
 from rig.authority import Authority
 from rig.provider import Provider, provider
 from rig.running import COLD, Running, running, until
-from rig.secure import USER, Secure, secure
+from rig.secure import USER, SecureBroker, secure
 from rig.world import (
     ExpectLive,
     ExpectOracle,
@@ -37,8 +37,8 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
-    world,
+    request_pair,
+    run_world,
 )
 
 LIFE_S = 60
@@ -58,8 +58,8 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Autho
 @pytest.fixture(scope="module")
 def guarded(
     identities: tuple[Authority, Provider], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Secure]:
-    """A broker that asks for a new login now and then, and looks at rights."""
+) -> Iterator[SecureBroker]:
+    """A broker that requires re-authentication regularly, and checks rights."""
     more = {
         "connections.max.reauth.ms": str(LIFE_S * 1000),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -82,13 +82,13 @@ logger.sasl.level = debug
 """
 
 
-# --- rights, as the page gives them
+# --- # --- the documented rights
 
 
-def documented(
+def documented_rights(
     name: str, users: str, accounts: str, control: str = "", of: str = "livejoin"
 ) -> list[AclBinding]:
-    """The rights on the page, for another name and other inputs: one operation each."""
+    """Return the rights of the page for another name and other inputs, one operation each."""
     found = []
     words = {"users": users, "accounts": accounts, "control": control or f"{name}.control"}
     words |= {f"livejoin.{end}": f"{name}.{end}" for end in ("", "leader", "audit", "access")}
@@ -96,13 +96,13 @@ def documented(
     for line in re.findall(lines, PAGE.read_text()):
         options = shlex.split(line)
         pairs = list(zip(options[::2], options[1::2], strict=True))
-        given = dict(pairs)
-        kind = next(k for k in ("--topic", "--group", "--transactional-id") if k in given)
-        pattern = given.get("--resource-pattern-type", "literal").upper()
+        options_by_name = dict(pairs)
+        kind = next(k for k in ("--topic", "--group", "--transactional-id") if k in options_by_name)
+        pattern = options_by_name.get("--resource-pattern-type", "literal").upper()
         found += [
             AclBinding(
                 ResourceType[kind.strip("-").replace("-", "_").upper()],
-                words[given[kind]],
+                words[options_by_name[kind]],
                 ResourcePatternType[pattern],
                 f"User:{USER}",
                 "*",
@@ -115,12 +115,12 @@ def documented(
     return found
 
 
-def allow(guarded: Secure, rights: list[AclBinding]) -> None:
+def grant(guarded: SecureBroker, rights: list[AclBinding]) -> None:
     for done in guarded.open.admin.create_acls(rights).values():
         done.result(10)
 
 
-def take(guarded: Secure, right: AclBinding) -> None:
+def revoke_right(guarded: SecureBroker, right: AclBinding) -> None:
     one = AclBindingFilter(
         right.restype, right.name, right.resource_pattern_type, right.principal, right.host,
         right.operation, right.permission_type,
@@ -131,119 +131,123 @@ def take(guarded: Secure, right: AclBinding) -> None:
 
 @pytest.mark.parametrize("way", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SSL", "OAUTHBEARER"])
 def test_d4_a_swap_with_the_documented_rights_over(
-    way: str, guarded: Secure, tmp_path: Path
+    way: str, guarded: SecureBroker, tmp_path: Path
 ) -> None:
     name = f"d4-{way.lower()}"
     for pair in ("a", "b"):
-        allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
-    with world(guarded.behind(way), tmp_path, name, spark={"conf": COLD}) as one:
-        play(one, [
-            Produce("b", 50), to_pair(name, "b", joinType="inner"), WaitOutcome("live"),
+        grant(guarded, documented_rights(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
+    with run_world(guarded.kafka_for(way), tmp_path, name, spark={"conf": COLD}) as world:
+        play(world, [
+            Produce("b", 50), request_pair(name, "b", joinType="inner"), WaitOutcome("live"),
             ExpectLive("b", "inner"), ExpectOracle("b", "inner"),
         ])  # fmt: skip
 
 
-# --- tokens that live for a minute
+# --- # --- tokens with a life of one minute
 
 
 def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(
-    guarded: Secure, identities: tuple[Authority, Provider], tmp_path: Path
+    guarded: SecureBroker, identities: tuple[Authority, Provider], tmp_path: Path
 ) -> None:
-    name, (_, one_provider) = "d4", identities
+    name, (_, identity_provider) = "d4", identities
     for pair in ("a", "b"):
-        allow(guarded, documented(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
-    kafka = guarded.behind("OAUTHBEARER", debug="broker,security")
-    with world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as one:
-        play(one, [Traffic(10)])
+        grant(guarded, documented_rights(name, f"{name}.users.{pair}", f"{name}.accounts.{pair}"))
+    kafka = guarded.kafka_for("OAUTHBEARER", debug="broker,security")
+    with run_world(kafka, tmp_path, name, spark={"conf": logins_logged(tmp_path)}) as world:
+        play(world, [Traffic(10)])
         stale, ends = 0, time.monotonic() + REAUTHENTICATED_S
-        while time.monotonic() < ends:  # what is counted takes time
-            stale += bool(one.status()["stale"])
+        while time.monotonic() < ends:  # re-authentications take time
+            stale += bool(world.status()["stale"])
             time.sleep(1)
-        rdkafka, java = reauthenticated(one)
+        rdkafka, java = reauthenticated(world)
         print(f"re-authentications in {REAUTHENTICATED_S} s: librdkafka {rdkafka}, JVM {java}")
         assert rdkafka >= 2
         assert java >= 2
-        assert stale == 0, "there was a gap although the provider was up"
-        one_provider.stop()
+        assert stale == 0, "stale although the provider was up"
+        identity_provider.stop()
         stopped = time.monotonic()
-        said = until(lambda: refusal(one), "a named status", LIFE_S * 2 + 15)
-        print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {said}")
-        one.watcher.replaying = True
-        time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # an outage takes time
-        assert one.live.table("final_ui"), "the last rows stay"
-        assert refusal(one)
-        one_provider.rotate()
-        one_provider.start()
+        refusal_text = until(lambda: refusal(world), "the status has the reason", LIFE_S * 2 + 15)
+        print(f"named {time.monotonic() - stopped:.0f} s after the provider went: {refusal_text}")
+        world.watcher.replaying = True
+        time.sleep(max(0.0, stopped + OUTAGE_S - time.monotonic()))  # the length of the outage
+        assert world.live.table("final_ui"), "the last rows stay"
+        assert refusal(world)
+        identity_provider.rotate()
+        identity_provider.start()
         began = time.monotonic()
-        missed = one.producers["a"].count
-        until(lambda: has_read(one, missed), "what was missed is read", 60)
+        count = world.producers["a"].count
+        until(lambda: has_read(world, count), "the missed records are read", 60)
         print(f"recovered {time.monotonic() - began:.0f} s after the provider came back")
-        play(one, [
-            WaitState("live"), StopTraffic(), ExpectOracle("a"), to_pair(name, "b"),
+        play(world, [
+            WaitState("live"), StopTraffic(), ExpectOracle("a"), request_pair(name, "b"),
             WaitOutcome("live"),
         ])  # fmt: skip
-        assert not one.status()["stale"]
+        assert not world.status()["stale"]
 
 
 def test_d4_the_providers_key_changes(
-    guarded: Secure, identities: tuple[Authority, Provider]
+    guarded: SecureBroker, identities: tuple[Authority, Provider]
 ) -> None:
-    _, one_provider = identities
-    before = one_provider.keys()
-    guarded.behind("OAUTHBEARER").topics()
-    one_provider.stop()
-    one_provider.rotate()
-    one_provider.start()
-    assert one_provider.keys() != before
+    _, identity_provider = identities
+    before = identity_provider.keys()
+    guarded.kafka_for("OAUTHBEARER").topics()
+    identity_provider.stop()
+    identity_provider.rotate()
+    identity_provider.start()
+    assert identity_provider.keys() != before
 
     def logged_in() -> bool:
         with contextlib.suppress(KafkaUnavailable):
-            guarded.behind("OAUTHBEARER").topics()
+            guarded.kafka_for("OAUTHBEARER").topics()
             return True
         return False
 
-    until(logged_in, "one with a token of the new key is let in", 60)
+    until(logged_in, "a login with a token of the new key", 60)
 
 
 def logins_logged(folder: Path) -> dict[str, str]:
-    """Spark's options with which every login of its Kafka clients is logged, and little else."""
+    """Return Spark options that log every login of its Kafka clients, and little else."""
     file = folder / "log4j2.properties"
     file.write_text(LOGINS_LOGGED)
     key, cold = next(iter(COLD.items()))
     return {key: f"{cold} -Dlog4j2.configurationFile={file}"}
 
 
-def reauthenticated(one: World) -> tuple[int, int]:
-    """How often librdkafka's and the JVM's clients have logged in again on an open connection."""
-    ours = one.live.log.read_text(errors="replace")
-    spark = (one.live.folder / "checkpoints/spark.log").read_text(errors="replace")
-    return ours.count("REAUTH -> "), len(re.findall(r"Finished re-?authentication with", spark))
+def reauthenticated(world: World) -> tuple[int, int]:
+    """Return the number of re-authentications on open connections, of librdkafka and of the JVM."""
+    livejoin_log = world.live.log.read_text(errors="replace")
+    spark = (world.live.folder / "checkpoints/spark.log").read_text(errors="replace")
+    return livejoin_log.count("REAUTH -> "), len(
+        re.findall(r"Finished re-?authentication with", spark)
+    )
 
 
-def refusal(one: World) -> str:
-    """What the status says of a login that does not work, or nothing."""
-    status = one.status()
-    said = f"{status['message']} {status['stale']}"
-    return said if re.search(r"TLS handshake or login|uthenticat|token", said) else ""
+def refusal(world: World) -> str:
+    """Return the message of the status about a failed login, or nothing."""
+    status = world.status()
+    refusal_text = f"{status['message']} {status['stale']}"
+    return (
+        refusal_text if re.search(r"TLS handshake or login|uthenticat|token", refusal_text) else ""
+    )
 
 
-def has_read(one: World, count: int) -> bool:
+def has_read(world: World, count: int) -> bool:
     with contextlib.suppress(AssertionError):  # it may be busy
-        return one.live.read() >= count
+        return world.live.records_read() >= count
     return False
 
 
-# --- rights that are missing, one after the other: D7
+# --- # --- D7: each right missing in turn
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A right, what shows that it is missing, and in which words."""
+    """A missing right, and the words that report it."""
 
     operation: str
     resource: str
     words: str
-    swap: bool = False  # it shows when something else is asked for
+    swap: bool = False  # whether it shows only when a swap is requested
 
     @property
     def kind(self) -> ResourceType:
@@ -270,123 +274,135 @@ MISSING = (
 )
 
 
-def names(name: str) -> dict[str, str]:
-    """What a right may be about. Inputs do not begin with livejoin's name."""
+def resource_names(name: str) -> dict[str, str]:
+    """Return the resources of the rights. Names of inputs do not begin with livejoin's name."""
     inputs = {f"in.{one}": f"in-{name}.{one}" for one in ("users", "accounts", "control")}
     return inputs | {"own": f"{name}.", "group": f"{name}.", "id": f"{name}.leader"}
 
 
-def started(guarded: Secure, folder: Path, name: str) -> Running:
-    """A livejoin over inputs with a few records, and with the rights of the page."""
-    about = names(name)
+def prepared_livejoin(guarded: SecureBroker, folder: Path, name: str) -> Running:
+    """Return a livejoin with a few records in its inputs and the documented rights."""
+    resources = resource_names(name)
     producer = guarded.open.producer()
     for source in ("users", "accounts"):
-        guarded.open.create_topic(about[f"in.{source}"])
-        producer.produce(about[f"in.{source}"], b'{"userId": "a"}')
+        guarded.open.create_topic(resources[f"in.{source}"])
+        producer.produce(resources[f"in.{source}"], b'{"userId": "a"}')
     assert producer.flush(20) == 0
-    allow(guarded, documented(name, about["in.users"], about["in.accounts"], about["in.control"]))
-    topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
-    return Running(guarded.behind("PLAIN"), folder, name=name, topics=topics, standby_s=0)
+    grant(
+        guarded,
+        documented_rights(
+            name, resources["in.users"], resources["in.accounts"], resources["in.control"]
+        ),
+    )
+    topics = {source: resources[f"in.{source}"] for source in ("users", "accounts", "control")}
+    return Running(guarded.kafka_for("PLAIN"), folder, name=name, topics=topics, standby_s=0)
 
 
-def test_d7_the_documented_rights_are_enough(guarded: Secure, tmp_path: Path) -> None:
-    one = started(guarded, tmp_path, "d7")
+def test_d7_the_documented_rights_are_enough(guarded: SecureBroker, tmp_path: Path) -> None:
+    one = prepared_livejoin(guarded, tmp_path, "d7")
     one.start()
     try:
         one.wait_live()
-        assert one.ask("api/v1/control", {"joinType": "inner"})["outcome"] in (
+        assert one.request("api/v1/control", {"joinType": "inner"})["outcome"] in (
             "accepted",
             "building",
         )
-        until(lambda: one.ask("api/v1/status")["joinType"] == "inner", "the other join")
+        until(lambda: one.request("api/v1/status")["joinType"] == "inner", "the other join")
         until(lambda: "d7.changelog.1" not in guarded.open.topics(), "the old one is removed")
     finally:
         assert one.stop() == 0
 
 
-def test_d7_a_further_server_needs_less(guarded: Secure, tmp_path: Path) -> None:
-    one, about = started(guarded, tmp_path / "run", "d7-serve"), names("d7-serve")
+def test_d7_a_further_server_needs_less(guarded: SecureBroker, tmp_path: Path) -> None:
+    one, resources = (
+        prepared_livejoin(guarded, tmp_path / "run", "d7-serve"),
+        resource_names("d7-serve"),
+    )
     one.start()
     try:
         one.wait_live()
     finally:
         assert one.stop() == 0
-    inputs = (about["in.users"], about["in.accounts"], about["in.control"])
-    for right in documented("d7-serve", *inputs):
-        take(guarded, right)
-    allow(guarded, documented("d7-serve", *inputs, of="livejoin-serve"))
-    topics = {source: about[f"in.{source}"] for source in ("users", "accounts", "control")}
-    way, folder = guarded.behind("PLAIN"), tmp_path / "serve"
+    inputs = (resources["in.users"], resources["in.accounts"], resources["in.control"])
+    for right in documented_rights("d7-serve", *inputs):
+        revoke_right(guarded, right)
+    grant(guarded, documented_rights("d7-serve", *inputs, of="livejoin-serve"))
+    topics = {source: resources[f"in.{source}"] for source in ("users", "accounts", "control")}
+    way, folder = guarded.kafka_for("PLAIN"), tmp_path / "serve"
     with running(way, folder, command="serve", name="d7-serve", topics=topics) as server:
         server.wait_live()
         assert len(server.table("final_ui")) == 1
-        told_to = (about["in.control"], "d7-serve.audit", "d7-serve.access")
-        before = [written(guarded, topic) for topic in told_to]
-        asked(server)
-        for topic, then in zip(told_to, before, strict=True):
-            until(lambda: written(guarded, topic) > then, f"it is written to {topic}")  # noqa: B023
+        written_topics = (resources["in.control"], "d7-serve.audit", "d7-serve.access")
+        before = [record_count(guarded, topic) for topic in written_topics]
+        request_join(server)
+        for topic, count_before in zip(written_topics, before, strict=True):
+            until(lambda: record_count(guarded, topic) > count_before, f"it is written to {topic}")  # noqa: B023
         assert "lost" not in server.log.read_text()
 
 
-def written(guarded: Secure, topic: str) -> int:
-    """How many records there are in a topic."""
+def record_count(guarded: SecureBroker, topic: str) -> int:
+    """Return the number of records in a topic."""
     found = guarded.open.offsets(guarded.open.describe([topic]).values(), OffsetSpec.latest())
     return sum(found[topic].values())
 
 
-def test_d7_every_documented_right_has_its_case(guarded: Secure) -> None:
-    about = names("d7")
-    rights = documented("d7", about["in.users"], about["in.accounts"], about["in.control"])
-    cases = {(missing.kind, about[missing.resource], missing.what) for missing in MISSING}
+def test_d7_every_documented_right_has_its_case(guarded: SecureBroker) -> None:
+    resources = resource_names("d7")
+    rights = documented_rights(
+        "d7", resources["in.users"], resources["in.accounts"], resources["in.control"]
+    )
+    cases = {(missing.kind, resources[missing.resource], missing.what) for missing in MISSING}
     assert cases == {(right.restype, right.name, right.operation) for right in rights}
 
 
 @pytest.mark.parametrize("missing", MISSING, ids=lambda m: f"{m.operation}-{m.resource}".lower())
-def test_d7_without(missing: Missing, guarded: Secure, tmp_path: Path) -> None:
+def test_d7_without(missing: Missing, guarded: SecureBroker, tmp_path: Path) -> None:
     name = f"d7-{missing.operation}-{missing.resource.replace('.', '-')}".lower()
-    one, about = started(guarded, tmp_path, name), names(name)
-    rights = documented(name, about["in.users"], about["in.accounts"], about["in.control"])
-    wanted = (missing.kind, about[missing.resource], missing.what)
-    found = [one for one in rights if (one.restype, one.name, one.operation) == wanted]
-    take(guarded, found[0])
+    one, resources = prepared_livejoin(guarded, tmp_path, name), resource_names(name)
+    rights = documented_rights(
+        name, resources["in.users"], resources["in.accounts"], resources["in.control"]
+    )
+    wanted = (missing.kind, resources[missing.resource], missing.what)
+    found = [right for right in rights if (right.restype, right.name, right.operation) == wanted]
+    revoke_right(guarded, found[0])
     words = missing.words
-    for key, value in about.items():
+    for key, value in resources.items():
         words = words.replace(f"{{{key}}}", value)
     one.start()
     try:
         if missing.operation == "DELETE":  # it shows once there is something to delete
             one.wait_live()
         if missing.swap:
-            until(lambda: "listening to" in told(one), "it listens")
-            asked(one)
-        until(lambda: words in told(one), f"{words!r} is told", 60)
-        # and once it is given it goes on by itself
-        allow(guarded, [found[0]])
-        until(lambda: words not in status(one), "it is told no more", 60)
+            until(lambda: "listening to" in log_and_status(one), "it listens")
+            request_join(one)
+        until(lambda: words in log_and_status(one), f"{words!r} is reported", 60)
+        # livejoin continues by itself after the right is granted
+        grant(guarded, [found[0]])
+        until(lambda: words not in status(one), "it is no longer reported", 60)
     finally:
-        print(told(one)[-1500:])
-        assert one.stop() == 0, "it hangs"
+        print(log_and_status(one)[-1500:])
+        assert one.stop() == 0, "it did not stop"
 
 
-def asked(one: Running) -> None:
-    """Ask for another join; the answer may be what is looked for."""
+def request_join(livejoin: Running) -> None:
+    """Request another join; the error in the response is appended to the log."""
     json_type = {"content-type": "application/json"}
     request = urllib.request.Request(
-        f"{one.url}api/v1/control", b'{"joinType": "inner"}', json_type
+        f"{livejoin.url}api/v1/control", b'{"joinType": "inner"}', json_type
     )
     try:
         urllib.request.urlopen(request, timeout=30).close()
     except urllib.error.HTTPError as error:
-        with one.log.open("ab") as log:
+        with livejoin.log.open("ab") as log:
             log.write(error.read())
 
 
-def told(one: Running) -> str:
-    """What a person sees: the status, and the log."""
-    return one.log.read_text() + status(one)
+def log_and_status(livejoin: Running) -> str:
+    """The log and the status."""
+    return livejoin.log.read_text() + status(livejoin)
 
 
-def status(one: Running) -> str:
+def status(livejoin: Running) -> str:
     with contextlib.suppress(AssertionError):
-        return json.dumps(one.ask("api/v1/status"), ensure_ascii=False).replace('\\"', '"')
+        return json.dumps(livejoin.request("api/v1/status"), ensure_ascii=False).replace('\\"', '"')
     return ""

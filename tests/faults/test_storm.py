@@ -1,4 +1,4 @@
-"""The storm. `make faults CASE=storm SEED=7 MINUTES=5`; the same seed does the same again."""
+"""The storm: `make faults CASE=storm SEED=7 MINUTES=5`. The same seed repeats the same actions."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ SEED = int(os.environ.get("FAULTS_SEED") or 20261116)
 MINUTES = float(os.environ.get("FAULTS_MINUTES") or 30)
 
 
-@pytest.mark.timeout(3600 + 120 * MINUTES)  # the first of each kind may take longer than that
+@pytest.mark.timeout(3600 + 120 * MINUTES)  # the first action of each kind may take longer
 def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
     case.seeded(SEED)
     print(f"seed {SEED}, {MINUTES:g} min")
@@ -24,7 +24,7 @@ def test_storm_of_everything(tmp_path: Path, case: Figures) -> None:
             f"{done} actions in {MINUTES:g} min, landed: "
             + ", ".join(f"{count} × {kind}" for kind, count in sorted(storm.landed.items()))
             + f"; changelogs at one time: at most {len(storm.sampler.most_changelogs)}"
-            + f"; shown as stale: {len(storm.shown_s)}, within {max(storm.shown_s):.1f} s"
+            + f"; shown as stale: {len(storm.reported_s)}, within {max(storm.reported_s):.1f} s"
             + "; a broker with auto.create.topics.enable"
         )
         print(case.notes[-1])

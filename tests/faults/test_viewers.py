@@ -1,7 +1,7 @@
-"""C3 to C6 and D3: many viewers, slow ones, those that come and go, swaps under all of them.
+"""C3 to C6 and D3: many viewers, slow ones, short-lived ones, and swaps under all of them.
 
-Whoever takes whole frames compares every cell, by the hash that each heartbeat tells; in the end
-also with the hash of what was written. Rows compared are counted once, however many hold them.
+Viewers of full frames compare every cell, by the hash of each heartbeat, and at the end with the
+hash of the written rows. Compared rows are counted once, however many viewers hold them.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from livejoin.core.generation import Generation
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.ingest.decode import schema
 from rig import polling
-from rig.cells import Cells, Checker
+from rig.cells import Checker, PartCache
 from rig.figures import Figures
-from rig.lean import Lean, lean, leave
-from rig.ledgered import DATA, SUBPROTOCOL, Audience, Ledgered, row
+from rig.lean import LightViewer, connect_viewer, disconnect_all
+from rig.ledgered import DATA, SUBPROTOCOL, Audience, FakeLeader, row
 from rig.protocol import header
 from rig.running import Running, memory_kib, until
 from tables.fuzzing import fuzz
@@ -35,10 +35,10 @@ from tables.many_viewers import expect_bounded
 
 LIMIT_S = 120
 ROWS = 100_000
-MANY = 1_000_000
-WIDE = "changed " + 4000 * "x"  # rows of which few fit into a slow one's buffers
-GRAIN_S = 0.02  # two frames: below it nobody differs
-Told = tuple[int, str]  # of a table: how many rows, and their hash
+MANY_ROWS = 1_000_000
+WIDE = "changed " + 4000 * "x"  # large rows, so that few fit into the buffers of a slow viewer
+GRAIN_S = 0.02  # two frames; below that, differences do not count
+TableSum = tuple[int, str]  # of a table: rows and hash
 
 
 def p99(samples: list[float]) -> float:
@@ -53,116 +53,125 @@ def threads(server: Running) -> int:
     return len(list(Path(f"/proc/{server.pid}/task").iterdir()))
 
 
-def expect_written(case: Figures, tables: dict[str, list[Told]], texts: dict[int, str]) -> None:
-    """All who hold a table hold what was written: rows with these texts."""
-    for table, told in tables.items():
+def expect_written(case: Figures, tables: dict[str, list[TableSum]], texts: dict[int, str]) -> None:
+    """Check that all viewers of a table hold the rows that were written, with these texts."""
+    for table, sums in tables.items():
         written = [row(table, number, text) for number, text in texts.items()]
         rows = [{**one.row, "_id": one.id, "_ts": one.ts} for one in written if one.row]
         batches = pa.Table.from_pylist(rows, schema(table)).to_batches()
         total = sum(row_hash.sum_hashes(row_hash.hash_rows(batch)) for batch in batches)
-        wrong = [one for one in told if one != (len(rows), row_hash.to_hex(total))]
-        case.checked(len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong))  # no _id
-        assert told
-        assert not wrong, f"{table}: {len(wrong)} of {len(told)} viewers hold {wrong[0]}"
+        wrong = [one for one in sums if one != (len(rows), row_hash.to_hex(total))]
+        case.checked(
+            len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong)
+        )  # without _id
+        assert sums
+        assert not wrong, f"{table}: {len(wrong)} of {len(sums)} viewers hold {wrong[0]}"
 
 
 def changed(rows: int, count: int, text: str = "changed") -> dict[int, str]:
-    """The texts of a first generation after so many changes."""
+    """Return the texts of the first generation after `count` changes."""
     return dict.fromkeys(range(rows), "generation 1") | dict.fromkeys(range(min(count, 1000)), text)
 
 
 async def send_changes(
-    cluster: Ledgered, count: int, rate: float, text: str = "changed", row_from: int = 0
+    leader: FakeLeader, count: int, rate: float, text: str = "changed", row_from: int = 0
 ) -> list[float]:
-    """Change a thousand rows in turn, at a steady rate; when each was sent."""
+    """Change a thousand rows in turn at a steady rate; returns the time of each change."""
     sent = []
-    began = time.monotonic()
+    started = time.monotonic()
     for number in range(count):
-        await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
+        await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
         sent.append(time.monotonic())
-        # newer than whatever was there
-        cluster.put(1, row("final_ui", row_from + number % 1000, text, cluster.ends[1]))
-        await asyncio.to_thread(cluster.flush)
+        # a higher version than any before
+        leader.write(1, row("final_ui", row_from + number % 1000, text, leader.ends[1]))
+        await asyncio.to_thread(leader.flush)
     return sent
 
 
-async def watched(
-    cluster: Ledgered,
+async def delays_of_changes(
+    leader: FakeLeader,
     audience: Audience,
     count: int,
     rate: float,
     *others: Awaitable[Any],
     **changes: Any,
 ) -> list[float]:
-    """Seconds from sending each change until each viewer of the audience has it."""
-    first = cluster.ends[1]
+    """Return the seconds from sending each change to its arrival at each viewer."""
+    first = leader.ends[1]
     sent, _, *_ = await asyncio.gather(
-        send_changes(cluster, count, rate, **changes),
+        send_changes(leader, count, rate, **changes),
         audience.watch(first + count, count / rate + LIMIT_S),
         *others,
     )
-    return audience.took(first, sent)
+    return audience.delays_s(first, sent)
 
 
-class Checking:
-    """A viewer that notes when which part of the changelog reached it, and checks its cells."""
+class CheckingViewer:
+    """A viewer that records when each part of the changelog arrived, and checks its cells."""
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: PartCache) -> None:
         self.checker = Checker(cells)
-        self.seen: list[tuple[int, float]] = []  # seq and when
+        self.arrivals: list[tuple[int, float]] = []  # seq and time
         self.cutovers: list[int] = []
-        self.viewer: Lean
+        self.viewer: LightViewer
 
     async def join(self, server: Running, tables: tuple[str, ...]) -> None:
-        self.viewer = await lean(server.port, tables, taken=self._take)
-        await self.viewer.until(1, 0, LIMIT_S)
+        self.viewer = await connect_viewer(server.port, tables, on_frame=self._take)
+        await self.viewer.wait_until_at(1, 0, LIMIT_S)
 
-    def _take(self, told: dict[str, Any], parts: list[memoryview]) -> None:
-        self.seen.append((told["seq"], time.monotonic()))
-        self.checker.take(told, parts)
-        if told["type"] == "cutover":
-            self.cutovers.append(told["generation"])
-        if parts:  # no table is of another generation than the frame
-            notes = {held.snapshot.note for held in self.checker.tables.values()} - {None}
-            assert notes == {told["generation"]}
+    def _take(self, sums: dict[str, Any], parts: list[memoryview]) -> None:
+        self.arrivals.append((sums["seq"], time.monotonic()))
+        self.checker.on_frame(sums, parts)
+        if sums["type"] == "cutover":
+            self.cutovers.append(sums["generation"])
+        if parts:  # all tables are of the generation of the frame
+            notes = {
+                checked_table.snapshot.note for checked_table in self.checker.tables.values()
+            } - {None}
+            assert notes == {sums["generation"]}
 
-    async def beat(self, generation: int, seq: int) -> None:
-        """Wait for a heartbeat behind this place, which tells what is held."""
+    async def wait_heartbeat(self, generation: int, seq: int) -> None:
+        """Wait for a heartbeat at or after this position."""
         headers = self.viewer.headers
 
-        def told() -> bool:
+        def arrived() -> bool:
             return headers[-1]["type"] == "heartbeat" and self.viewer.is_at(generation, seq)
 
-        await self.viewer.when(told, LIMIT_S)
+        await self.viewer.wait_for(arrived, LIMIT_S)
 
     @property
     def frames(self) -> int:
-        """How many came, each of which was checked."""
+        """The number of frames received, each of which was checked."""
         return len(self.viewer.headers)
 
-    def told(self) -> dict[str, Told]:
-        """What it holds."""
-        return {table: (held.count, held.hash) for table, held in self.checker.tables.items()}
+    def sums(self) -> dict[str, TableSum]:
+        """Rows and hash of each table held."""
+        return {
+            table: (checked_table.count, checked_table.hash)
+            for table, checked_table in self.checker.tables.items()
+        }
 
 
-def all_told(there: list[Checking]) -> dict[str, list[Told]]:
-    """What all of them hold, by table."""
-    return {table: [one.told()[table] for one in there] for table in there[0].told()}
+def all_sums(connected: list[CheckingViewer]) -> dict[str, list[TableSum]]:
+    """Rows and hashes of all viewers, by table."""
+    return {table: [one.sums()[table] for one in connected] for table in connected[0].sums()}
 
 
-async def joined(server: Running, count: int, tables: tuple[str, ...]) -> list[Checking]:
-    """So many viewers that check every cell; all have their snapshots."""
-    cells = Cells(_generation_of)
-    there: list[Checking] = []
+async def connect_checking(
+    server: Running, count: int, tables: tuple[str, ...]
+) -> list[CheckingViewer]:
+    """Connect viewers that check every cell, and wait for their snapshots."""
+    cells = PartCache(_generation_of)
+    connected: list[CheckingViewer] = []
     for start in range(0, count, 50):
-        some = [Checking(cells) for _ in range(min(50, count - start))]
-        await asyncio.gather(*(one.join(server, tables) for one in some))
-        there += some
-    return there
+        batch = [CheckingViewer(cells) for _ in range(min(50, count - start))]
+        await asyncio.gather(*(one.join(server, tables) for one in batch))
+        connected += batch
+    return connected
 
 
 def _generation_of(_table: str, rows: pa.Table) -> int | None:
-    """Which generation all names are of."""
+    """Return the generation that all names belong to."""
     if "name" not in rows.column_names or not rows.num_rows:
         return None
     number = int(rows.column("name")[0].as_py().rpartition(" ")[2])
@@ -170,47 +179,49 @@ def _generation_of(_table: str, rows: pa.Table) -> int | None:
     return number
 
 
-# All of it goes through this machine's memory, at either end: 1.2 GB and 12 GB.
+# 1.2 GB and 12 GB pass through this machine's memory, at both ends.
 @pytest.mark.parametrize(("rows", "join_s"), [(10_000, 30), (100_000, 120)])
 def test_c3_a_thousand_viewers(
     kafka: Kafka, tmp_path: Path, case: Figures, rows: int, join_s: float
 ) -> None:
-    cluster = Ledgered(kafka, tmp_path, f"c3-{rows}")
-    cluster.lead(cluster.generation(1, rows))
-    with cluster.server() as server:
+    leader = FakeLeader(kafka, tmp_path, f"c3-{rows}")
+    leader.set_live(leader.write_generation(1, rows))
+    with leader.server() as server:
         before = memory_kib(server.pid)
 
-        async def look() -> tuple[float, list[float], int, list[Checking]]:
-            began = time.monotonic()
-            there = await joined(server, 1000, ("final_ui",))
-            took_s = time.monotonic() - began
-            first = cluster.ends[1]
-            sent = await send_changes(cluster, 300, 10)
-            await asyncio.gather(*(one.beat(1, first + 300) for one in there))
+        async def scenario() -> tuple[float, list[float], int, list[CheckingViewer]]:
+            started = time.monotonic()
+            connected = await connect_checking(server, 1000, ("final_ui",))
+            took_s = time.monotonic() - started
+            first = leader.ends[1]
+            sent = await send_changes(leader, 300, 10)
+            await asyncio.gather(*(one.wait_heartbeat(1, first + 300) for one in connected))
             memory = memory_kib(server.pid, "VmHWM")
-            case.viewers_dropped(sum(one.viewer.lost for one in there))
-            await leave([one.viewer for one in there])
-            took = [age for one in there for age in ages(one.seen, first, sent)]
-            return took_s, took, memory, there
+            case.viewers_dropped(sum(one.viewer.lost for one in connected))
+            await disconnect_all([one.viewer for one in connected])
+            took = [age for one in connected for age in ages(one.arrivals, first, sent)]
+            return took_s, took, memory, connected
 
-        joined_s, took, memory, there = asyncio.run(look())
+        joined_s, took, memory, connected = asyncio.run(scenario())
     each = (memory - before) / 1000
-    case.landed(viewers=len(there), changes=300, frames=sum(one.frames for one in there)).note(
+    case.landed(
+        viewers=len(connected), changes=300, frames=sum(one.frames for one in connected)
+    ).note(
         f"{rows:,} rows: joined in {joined_s:.1f} s, p99 {p99(took) * 1000:.0f} ms,"
         f" {each:.0f} KiB each at most,"
-        f" {sum(one.checker.checked for one in there):,} heartbeats checked"
+        f" {sum(one.checker.checked for one in connected):,} heartbeats checked"
     )
     print(case.notes[-1])
-    expect_written(case, all_told(there), changed(rows, 300))
+    expect_written(case, all_sums(connected), changed(rows, 300))
     assert joined_s < join_s
     assert p99(took) < 1
     assert each <= 200
 
 
-def ages(seen: list[tuple[int, float]], first: int, sent: list[float]) -> list[float]:
-    """Seconds from sending each change, from an offset on, until a viewer had it."""
+def ages(arrivals: list[tuple[int, float]], first: int, sent: list[float]) -> list[float]:
+    """Return the seconds from sending each change to its arrival at a viewer."""
     took, known = [], first
-    for seq, at in seen:
+    for seq, at in arrivals:
         took += [at - sent[offset - first] for offset in range(known, seq)]
         known = max(known, seq)
     assert len(took) == len(sent)
@@ -220,61 +231,68 @@ def ages(seen: list[tuple[int, float]], first: int, sent: list[float]) -> list[f
 def test_c4_slow_and_stopped_viewers_delay_nobody(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    cluster = Ledgered(kafka, tmp_path, "c4")
-    cluster.lead(cluster.generation(1, ROWS))
+    leader = FakeLeader(kafka, tmp_path, "c4")
+    leader.set_live(leader.write_generation(1, ROWS))
     count, rate = 1500, 50.0
-    with cluster.server() as server:
+    with leader.server() as server:
 
-        async def look() -> tuple[list[float], list[float], int, int]:
+        async def scenario() -> tuple[list[float], list[float], int, int]:
             audience = Audience(server)
             await audience.join(130, ("final_ui",))
-            alone = await watched(cluster, audience, count, rate, text=WIDE)
-            slow = [await _open(server) for _ in range(70)]  # of which 20 stop: nobody reads them
-            # joining is not what is measured
-            taken = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
-            over, before = asyncio.Event(), memory_kib(server.pid)
+            alone = await delays_of_changes(leader, audience, count, rate, text=WIDE)
+            slow = [await _open_small_buffer(server) for _ in range(70)]  # 20 of them stop reading
+            # joining is not measured
+            frames_by_viewer = [[await _frame(one)] for one in slow[:50]] + [[] for _ in slow[50:]]
+            stop, before = asyncio.Event(), memory_kib(server.pid)
             reading = [
-                asyncio.create_task(_slowly(one, frames, over))
-                for one, frames in zip(slow[:50], taken[:50], strict=True)
+                asyncio.create_task(_read_slowly(one, frames, stop))
+                for one, frames in zip(slow[:50], frames_by_viewer[:50], strict=True)
             ]
-            beside = await watched(cluster, audience, count, rate, text=WIDE)
+            with_others = await delays_of_changes(leader, audience, count, rate, text=WIDE)
             after = memory_kib(server.pid)
-            over.set()
+            stop.set()
             await audience.leave()
             await asyncio.gather(*reading)
-            end = cluster.ends[1]
-            await asyncio.gather(*(_finish(*it, end) for it in zip(slow, taken, strict=True)))
+            end = leader.ends[1]
+            await asyncio.gather(
+                *(_read_to_end(*it, end) for it in zip(slow, frames_by_viewer, strict=True))
+            )
             await asyncio.gather(*(one.close() for one in slow))
-            received.extend(taken)
-            return alone, beside, before, after
+            received.extend(frames_by_viewer)
+            return alone, with_others, before, after
 
         received: list[list[bytes]] = []
-        alone, beside, before, after = asyncio.run(look())
-    resumed = [sum("resumed" in header(one) for one in frames) for frames in received]
-    taken = [len(frames) for frames in received]
-    case.landed(viewers=200, slow=50, stopped=20, changes=2 * count, frames=sum(taken)).note(
-        f"p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(beside) * 1000:.1f} ms;"
-        f" memory {before:,} to {after:,} KiB; a slow one took {min(taken)} to {max(taken)} frames,"
-        f" and was told {min(resumed)} to {max(resumed)} times what it had missed"
+        alone, with_others, before, after = asyncio.run(scenario())
+    resumed = [sum("resumed" in header(frame) for frame in frames) for frames in received]
+    frames_by_viewer = [len(frames) for frames in received]
+    case.landed(
+        viewers=200, slow=50, stopped=20, changes=2 * count, frames=sum(frames_by_viewer)
+    ).note(
+        f"p99 alone {p99(alone) * 1000:.1f} ms, beside slow ones {p99(with_others) * 1000:.1f} ms;"
+        f" memory {before:,} to {after:,} KiB; a slow one took {min(frames_by_viewer)}"
+        f" to {max(frames_by_viewer)} frames, and got {min(resumed)}"
+        f" to {max(resumed)} times only what it had missed"
     )
     print(case.notes[-1])
-    assert min(resumed) >= 1, "somebody was not slow: it has missed nothing"
+    assert min(resumed) >= 1, "a viewer was not slow: it missed nothing"
     expect_written(
-        case, {"final_ui": [_held(frames) for frames in received]}, changed(ROWS, count, WIDE)
+        case, {"final_ui": [_sum_of(frames) for frames in received]}, changed(ROWS, count, WIDE)
     )
-    assert p99(beside) < 1.2 * p99(alone) + 0.005  # below the grain of one frame nobody differs
+    assert (
+        p99(with_others) < 1.2 * p99(alone) + 0.005
+    )  # below the time of one frame, differences do not count
     assert after - before < 70 * 2048
 
 
-async def _open(server: Running) -> ClientConnection:
-    """A viewer whose socket holds little."""
-    narrow = sockets.socket()
-    narrow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
-    narrow.connect(("127.0.0.1", server.port))
-    narrow.setblocking(False)  # noqa: FBT003 - the standard library's
+async def _open_small_buffer(server: Running) -> ClientConnection:
+    """A viewer with small socket buffers."""
+    raw_socket = sockets.socket()
+    raw_socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
+    raw_socket.connect(("127.0.0.1", server.port))
+    raw_socket.setblocking(False)  # noqa: FBT003 - the standard library's
     one = await connect(
         server.url.replace("http", "ws") + "api/v1/live",
-        sock=narrow,
+        sock=raw_socket,
         subprotocols=[SUBPROTOCOL],
         max_size=None,
         max_queue=1,
@@ -291,25 +309,25 @@ async def _frame(one: ClientConnection) -> bytes:
     return frame
 
 
-async def _slowly(one: ClientConnection, frames: list[bytes], over: asyncio.Event) -> None:
-    """Take a frame now and then; looked at later, so that only the server works now."""
-    while not over.is_set():
+async def _read_slowly(one: ClientConnection, frames: list[bytes], stop: asyncio.Event) -> None:
+    """Read a frame now and then; they are checked later, so that only the server works now."""
+    while not stop.is_set():
         await asyncio.sleep(0.5)
         frames.append(await _frame(one))
 
 
-async def _finish(one: ClientConnection, frames: list[bytes], end: int) -> None:
-    """Read on at full speed, to a heartbeat after the last change."""
+async def _read_to_end(one: ClientConnection, frames: list[bytes], end: int) -> None:
+    """Read at full speed up to a heartbeat after the last change."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             frames.append(await _frame(one))
-            told = header(frames[-1])
-            if told["type"] == "heartbeat" and told["seq"] >= end:
+            sums = header(frames[-1])
+            if sums["type"] == "heartbeat" and sums["seq"] >= end:
                 return
 
 
-def _held(frames: list[bytes]) -> Told:
-    """What somebody holds who applied these frames; it is what every heartbeat told of it."""
+def _sum_of(frames: list[bytes]) -> TableSum:
+    """Return the rows and hash of a client with these frames; every heartbeat matched them."""
     session = ClientSession("final_ui")
     session.connected()
     for frame in frames:
@@ -323,70 +341,73 @@ def _held(frames: list[bytes]) -> Told:
 def test_c4_readers_of_a_million_rows_delay_no_viewer(
     kafka: Kafka, tmp_path: Path, case: Figures
 ) -> None:
-    """Whole tables as JSON, Arrow and CSV, sorted and filtered ones: ten readers at a time."""
-    cluster = Ledgered(kafka, tmp_path, "c4-readers")
-    cluster.lead(cluster.generation(1, MANY, ("final_ui",)))
+    """Ten readers of whole tables as JSON, Arrow and CSV, and of sorted and filtered rows."""
+    leader = FakeLeader(kafka, tmp_path, "c4-readers")
+    leader.set_live(leader.write_generation(1, MANY_ROWS, ("final_ui",)))
     count, rate = 3000, 100.0
-    # on another machine they would not take our processors' time: they get what is left
+    # idle priority: on a separate machine, readers would not use this CPU
     idle = ("chrt", "--idle", "0")
-    with cluster.server(viewer_rows=5000) as server:
+    with leader.server(viewer_rows=5000) as server:
 
-        async def look() -> tuple[list[float], list[float], list[polling.Answer]]:
+        async def scenario() -> tuple[list[float], list[float], list[polling.Response]]:
             audience = Audience(server)
             await audience.join(10, ("final_ui",))
-            # the newest rows are those that viewers have
-            newest = {"row_from": MANY - 1000}
-            alone = await watched(cluster, audience, count, rate, **newest)
-            with polling.polling(server.port, "final_ui", MANY, idle) as answers:
-                beside = await watched(cluster, audience, count, rate, **newest)
+            # viewers have the newest rows
+            newest = {"row_from": MANY_ROWS - 1000}
+            alone = await delays_of_changes(leader, audience, count, rate, **newest)
+            with polling.polling(server.port, "final_ui", MANY_ROWS, idle) as answers:
+                with_others = await delays_of_changes(leader, audience, count, rate, **newest)
 
                 def all_answered() -> bool:
-                    return len({one.reader for one in answers}) == polling.READERS
+                    return len({answer.reader for answer in answers}) == polling.READERS
 
-                # what takes longer than the changes has been worked on meanwhile
-                await asyncio.to_thread(until, all_answered, "everybody is answered", LIMIT_S)
+                # a slow response was processed during the changes
+                await asyncio.to_thread(until, all_answered, "every reader has a response", LIMIT_S)
             await audience.leave()
-            return alone, beside, answers
+            return alone, with_others, answers
 
-        alone, beside, answers = asyncio.run(look())
-    each = Counter(one.reader for one in answers)
+        alone, with_others, answers = asyncio.run(scenario())
+    each = Counter(answer.reader for answer in answers)
     slowest = {
-        asked: max(one.took_s for one in answers if one.asked == asked) for asked in polling.ASKED
+        query: max(answer.took_s for answer in answers if answer.query == query)
+        for query in polling.QUERIES
     }
     case.landed(viewers=10, changes=2 * count, readers=len(each), answers=len(answers)).note(
-        f"p99 alone {p99(alone) * 1000:.1f} ms, beside {len(each)} readers of {MANY:,} rows"
-        f" {p99(beside) * 1000:.1f} ms; {len(answers)} answers with"
-        f" {sum(one.rows for one in answers):,} rows; longest, s:"
-        f" {', '.join(f'{asked} {took_s:.1f}' for asked, took_s in slowest.items())}"
+        f"p99 alone {p99(alone) * 1000:.1f} ms, beside {len(each)} readers of {MANY_ROWS:,} rows"
+        f" {p99(with_others) * 1000:.1f} ms; {len(answers)} answers with"
+        f" {sum(answer.rows for answer in answers):,} rows; longest, s:"
+        f" {', '.join(f'{query} {took_s:.1f}' for query, took_s in slowest.items())}"
     )
     print(case.notes[-1])
-    assert p99(beside) <= 2 * max(p99(alone), GRAIN_S)
+    assert p99(with_others) <= 2 * max(p99(alone), GRAIN_S)
 
 
 def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
-    cluster = Ledgered(kafka, tmp_path, "c5")
-    cluster.lead(cluster.generation(1, ROWS))
-    whole: list[Told] = []  # of those who took it all
-    with cluster.server() as server:
+    leader = FakeLeader(kafka, tmp_path, "c5")
+    leader.set_live(leader.write_generation(1, ROWS))
+    full_sums: list[TableSum] = []  # of viewers that received the whole frame
+    with leader.server() as server:
 
         async def come_and_go(count: int) -> None:
-            """Most leave in the middle of their first frame, without a word; few take it all."""
-            cells = Cells(_generation_of)
+            """Most disconnect abruptly in the middle of their first frame; a few read all of it."""
+            cells = PartCache(_generation_of)
             for start in range(0, count, 50):
-                quick = Checking(cells)
-                stay = asyncio.create_task(quick.join(server, ("final_ui",)))
-                some = [
-                    await lean(server.port, ("final_ui",), narrow=True, stop_after=1 << 14)
+                reader = CheckingViewer(cells)
+                stay = asyncio.create_task(reader.join(server, ("final_ui",)))
+                batch = [
+                    await connect_viewer(
+                        server.port, ("final_ui",), small_buffer=True, stop_after=1 << 14
+                    )
                     for _ in range(start, min(start + 49, count))
                 ]
-                await asyncio.gather(*(one.stopped(LIMIT_S) for one in some))
-                await leave(some)
+                await asyncio.gather(*(one.wait_paused(LIMIT_S) for one in batch))
+                await disconnect_all(batch)
                 await stay
-                await quick.beat(1, cluster.ends[1])
-                whole.append(quick.told()["final_ui"])
-                case.landed(connections=1 + len(some), frames=quick.frames)
-                case.viewers_dropped(quick.viewer.lost)
-                await leave([quick.viewer])
+                await reader.wait_heartbeat(1, leader.ends[1])
+                full_sums.append(reader.sums()["final_ui"])
+                case.landed(connections=1 + len(batch), frames=reader.frames)
+                case.viewers_dropped(reader.viewer.lost)
+                await disconnect_all([reader.viewer])
 
         def half_open(count: int) -> None:
             for _ in range(count):
@@ -395,9 +416,9 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
             case.landed(half_open=count)
 
         def nobody_left() -> bool:
-            return bool(server.ask("api/v1/status")["viewers"] == 0)
+            return bool(server.request("api/v1/status")["viewers"] == 0)
 
-        asyncio.run(come_and_go(500))  # the first ones make room that is kept
+        asyncio.run(come_and_go(500))  # the first ones allocate memory that is kept
         until(nobody_left, "no viewer is left", LIMIT_S)
         memory, files, running = memory_kib(server.pid), handles(server), threads(server)
         for _ in range(19):
@@ -411,69 +432,73 @@ def test_c5_viewers_that_come_and_go(kafka: Kafka, tmp_path: Path, case: Figures
         f"memory grew by {grown:,} KiB of {memory:,}; {running} threads and {files} files before"
     )
     print(case.notes[-1])
-    expect_written(case, {"final_ui": whole}, changed(ROWS, 0))
+    expect_written(case, {"final_ui": full_sums}, changed(ROWS, 0))
     assert case.faults["connections"] == 10_000
     assert grown < 0.1 * memory
 
 
 def test_c6_viewers_through_fifty_swaps(kafka: Kafka, tmp_path: Path, case: Figures) -> None:
-    """Ten new generations, each followed by four rollbacks to and fro.
+    """Ten new generations, each followed by four rollbacks.
 
-    Of swaps that follow one another closely a viewer may be shown the last only: the others wait
-    until all viewers have moved.
+    Of swaps in quick succession a viewer may get only the last one. After the others, the test
+    waits until all viewers have got them.
     """
     viewers, builds, moves = 200, 10, 5
-    close = (2, 3)  # of each generation's moves: the next one does not wait
-    cluster = Ledgered(kafka, tmp_path, "c6")
-    old = cluster.generation(1, ROWS)
-    cluster.lead(old)
-    with cluster.server() as server:
+    quick_moves = (2, 3)  # these swaps of each generation are not waited for
+    leader = FakeLeader(kafka, tmp_path, "c6")
+    old = leader.write_generation(1, ROWS)
+    leader.set_live(old)
+    with leader.server() as server:
 
-        async def swap(there: list[Checking]) -> Generation:
+        async def swap(connected: list[CheckingViewer]) -> Generation:
             live = old
             for number in range(2, 2 + builds):
-                new = await asyncio.to_thread(cluster.generation, number, ROWS)
+                new = await asyncio.to_thread(leader.write_generation, number, ROWS)
                 for move in range(moves):
-                    cluster.lead(new, standby=live)
+                    leader.set_live(new, standby=live)
                     live, new = new, live
                     until_s = time.monotonic() + LIMIT_S
-                    while server.ask("api/v1/tables")["generation"] != live.number:
+                    while server.request("api/v1/tables")["generation"] != live.number:
                         assert time.monotonic() < until_s
                         await asyncio.sleep(0.05)
-                    assert not any(one.viewer.lost for one in there)
-                    if move not in close:
-                        await asyncio.gather(*(arrived(one, live) for one in there))
+                    assert not any(one.viewer.lost for one in connected)
+                    if move not in quick_moves:
+                        await asyncio.gather(*(arrived(one, live) for one in connected))
             return live
 
-        async def arrived(one: Checking, live: Generation) -> None:
-            """It has the heartbeat of a generation, and so has compared its rows."""
+        async def arrived(one: CheckingViewer, live: Generation) -> None:
+            """Wait for a heartbeat of this generation, which checks the rows."""
 
-            def told() -> bool:
+            def heartbeat_arrived() -> bool:
                 last = one.viewer.headers[-1]
                 return (last["type"], last["generation"]) == ("heartbeat", live.number)
 
-            await one.viewer.when(told, 4 * LIMIT_S)  # 4 GB, for all of them
+            await one.viewer.wait_for(
+                heartbeat_arrived, 4 * LIMIT_S
+            )  # 4 GB for all viewers together
 
-        async def look() -> tuple[list[Checking], Generation]:
-            there = await joined(server, viewers, DATA)
-            last = await swap(there)
-            case.viewers_dropped(sum(one.viewer.lost for one in there))
-            await leave([one.viewer for one in there])
-            return there, last
+        async def scenario() -> tuple[list[CheckingViewer], Generation]:
+            connected = await connect_checking(server, viewers, DATA)
+            last = await swap(connected)
+            case.viewers_dropped(sum(one.viewer.lost for one in connected))
+            await disconnect_all([one.viewer for one in connected])
+            return connected, last
 
-        there, last = asyncio.run(look())
-    moved = [len(one.cutovers) for one in there]
-    checked = sum(one.checker.checked for one in there)
-    frames = sum(one.frames for one in there)
+        connected, last = asyncio.run(scenario())
+    moved = [len(one.cutovers) for one in connected]
+    checked = sum(one.checker.checked for one in connected)
+    frames = sum(one.frames for one in connected)
     case.landed(viewers=viewers, swaps=builds * moves, frames=frames).note(
         f"cutovers seen by each: {min(moved)} to {max(moved)}; {checked:,} heartbeats checked"
     )
     print(case.notes[-1])
-    for one in there:
-        assert one.cutovers[-1] == last.number  # it may miss some, never the last
-        assert len(one.cutovers) >= builds * (moves - len(close))
+    for one in connected:
+        assert one.cutovers[-1] == last.number  # it may miss some cutovers, but never the last one
+        assert len(one.cutovers) >= builds * (moves - len(quick_moves))
         assert set(one.cutovers) >= set(range(2, 2 + builds)), "each generation was shown"
-    expect_written(case, all_told(there), dict.fromkeys(range(ROWS), f"generation {last.number}"))
+    expect_written(
+        case, all_sums(connected), dict.fromkeys(range(ROWS), f"generation {last.number}")
+    )
 
 
 def test_d3_a_hundred_thousand_fuzzed_frames(case: Figures) -> None:

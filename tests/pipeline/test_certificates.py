@@ -11,11 +11,11 @@ from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.spark_driver import SparkDriver
 from rig.authority import Authority
-from rig.secure import Secure, secure
+from rig.secure import SecureBroker, secure
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """A broker that requires logins."""
     with secure(tmp_path_factory.mktemp("secure"), Authority()) as one:
         yield one
@@ -29,16 +29,16 @@ SHORT = {
 }
 
 
-def wrong(guarded: Secure, folder: Path) -> dict[str, tuple[dict[str, str], str, str]]:
+def wrong(guarded: SecureBroker, folder: Path) -> dict[str, tuple[dict[str, str], str, str]]:
     """Blocks that must be refused, with a part of librdkafka's and Java's error."""
     other = Authority("another authority").file(folder / "other.pem")
-    mutual, plain = guarded.block("SSL"), guarded.block("PLAIN")
+    mutual, plain = guarded.settings_for("SSL"), guarded.settings_for("PLAIN")
     open_door = {"bootstrap.servers": guarded.open.address}
     return {
         "wrong authority": (
             mutual | {"ssl.ca.location": str(other)}, "certificate", "SslAuthentication"),
-        "wrong host": (guarded.badly("ELSEWHERE"), "certificate", "SslAuthentication"),
-        "expired": (guarded.badly("EXPIRED"), "certificate", "SslAuthentication"),
+        "wrong host": (guarded.bad_certificate("ELSEWHERE"), "certificate", "SslAuthentication"),
+        "expired": (guarded.bad_certificate("EXPIRED"), "certificate", "SslAuthentication"),
         "no TLS there": (mutual | open_door, "SSL", "TimeoutException"),
         "no TLS there, with a password": (plain | open_door, "SSL", "TimeoutException"),
         "wrong password": (
@@ -50,7 +50,7 @@ def wrong(guarded: Secure, folder: Path) -> dict[str, tuple[dict[str, str], str,
 
 
 def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
-    guarded: Secure, session: SparkDriver, tmp_path: Path
+    guarded: SecureBroker, session: SparkDriver, tmp_path: Path
 ) -> None:
     guarded.open.create_topic("d5")
     spark = session.spark()
@@ -66,7 +66,7 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
         with pytest.raises((PySparkException, Py4JError)) as died:
             spark.read.format("kafka").options(**options).load().count()
         assert java in str(died.value), case
-    good = Kafka(guarded.block("SSL"))
+    good = Kafka(guarded.settings_for("SSL"))
     good.wait_until_reachable(20)
     assert (
         spark.read.format("kafka").options(**good.spark_options(), subscribe="d5").load().count()

@@ -22,7 +22,7 @@ from livejoin.kafka.records import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
-from rig.examples import SEED, Example, check, examples, fold, small_bundles
+from rig.examples import SEED, Example, build_tables, check, examples, small_bundles
 from rig.produce import Producers
 from rig.running import until
 
@@ -109,7 +109,7 @@ class HistoryRun:
         until(marked, f"the marks of {len(all_of)} records, seed {SEED}", START_S)
 
     def check(self, number: int) -> None:
-        held = fold(self.written(number))
+        held = build_tables(self.written(number))
         check(self.sent.acknowledged, self.owner, "left", held)
         counts = held.progress.counts()
         for source, sent in self.sent.acknowledged.items():
@@ -136,7 +136,7 @@ def test_history_job_then_stream(play: HistoryRun) -> None:
     ready_at = pipeline.catch_up(by_batch, lambda *one: told.append(one), lambda: False)
     assert ready_at is not None
     history = play.written(1)[:ready_at]
-    check(play.sent.acknowledged, play.owner, "left", fold(history))
+    check(play.sent.acknowledged, play.owner, "left", build_tables(history))
     # of each row only the last version was written: no row of the history changed on the way
     keys = [record.key for record in history if not record.key.startswith(b"feed/")]
     assert len(set(keys)) == len(keys) > len(play.owner)

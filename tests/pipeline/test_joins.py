@@ -29,21 +29,21 @@ from livejoin.tables.ingest.catalog import GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 from rig.examples import (
-    MOST,
+    MAX_BUNDLE,
     NOW,
     SEED,
     Example,
     Input,
+    build_tables,
     check,
     examples,
-    fold,
     short,
     small_bundles,
     tables,
 )
 from rig.produce import Producers
 from rig.running import until
-from rig.watching import unjoined
+from rig.watching import join_errors
 
 TURNS = 12
 JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by generation
@@ -112,7 +112,7 @@ class JoinRun:
     @functools.lru_cache  # noqa: B019 - it lives as long as the tests of this file
     def held(self, number: int) -> GenerationTables:
         """What the tables make of a join's changelog."""
-        return fold(self.logs[number].written)
+        return build_tables(self.logs[number].written)
 
     def run(self) -> None:
         try:
@@ -265,7 +265,9 @@ def test_some_rows_were_bundled(play: JoinRun, number: int) -> None:
     # not between "again" and "committed": all is read anew, perhaps the accounts before their users
     for begin, end in (("", "crash"), ("on again", "end")):
         some = [r for r in log.written[log.ends[begin] : log.ends[end]] if r.key.startswith(PREFIX)]
-        assert any(len(json.loads(record.value)["ids"]) == MOST for record in some)  # and a rest
+        assert any(
+            len(json.loads(record.value)["ids"]) == MAX_BUNDLE for record in some
+        )  # and a rest
 
 
 @every_join
@@ -292,7 +294,7 @@ def test_a_follower_of_the_compacted_changelog_gets_the_same_tables(
     for record in play.logs[number].written:
         newest.pop(record.key, None)
         newest[record.key] = record
-    check(play.sent.acknowledged, play.owner, JOINS[number], fold(list(newest.values())))
+    check(play.sent.acknowledged, play.owner, JOINS[number], build_tables(list(newest.values())))
 
 
 @every_join
@@ -396,7 +398,7 @@ def test_a_row_never_goes_back_in_time(play: JoinRun, number: int) -> None:
         for table, delta in deltas:
             viewer.look(table, delta, JOINS[number])
 
-    fold(play.logs[number].written, look)
+    build_tables(play.logs[number].written, look)
     assert not viewer.wrong, f"seed {SEED}: {viewer.wrong[:3]}"
 
 
@@ -409,9 +411,9 @@ def test_rows_before_a_crash_are_always_a_valid_join(play: JoinRun, number: int)
     def look(held: GenerationTables, _deltas: object) -> None:
         found = tables(held)
         wrong.extend(
-            unjoined(found["users_ui"], found["accounts_ui"], found["final_ui"], JOINS[number])
+            join_errors(found["users_ui"], found["accounts_ui"], found["final_ui"], JOINS[number])
         )
 
-    fold(log.written[: log.ends["crash"]], look)
+    build_tables(log.written[: log.ends["crash"]], look)
     assert log.ends["crash"] > 0
     assert not wrong, f"seed {SEED}: {wrong[:3]}"

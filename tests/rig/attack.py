@@ -1,6 +1,6 @@
-"""Those who mean harm, in a process of their own: `python attack.py KIND PORT SECONDS TOKEN`.
+"""Attackers in their own process: `python attack.py KIND PORT SECONDS TOKEN`.
 
-They come from another address of the loopback than everybody else, and print what they did.
+They connect from another loopback address than the other clients, and print what they did.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ from collections.abc import Awaitable, Callable, Sequence
 
 FROM = "127.0.0.2"
 _KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-_BOMB = gzip.compress(bytes(50 << 20))  # 50 KB
+_BOMB = gzip.compress(bytes(50 << 20))  # 50 KB, decompresses to 50 MB
 _TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui", "generations", "control_raw"]
 _TABLES += ["orchestrator_logs", "orchestrator_status"]
-_PARTS = re.compile(rb'"parts":(\[[^\]]+\])')  # of a frame's header
-_SETS = [some for size in range(len(_TABLES)) for some in itertools.combinations(_TABLES, size + 1)]
+_PARTS = re.compile(rb'"parts":(\[[^\]]+\])')  # in the header of a frame
+_SETS = [data for size in range(len(_TABLES)) for data in itertools.combinations(_TABLES, size + 1)]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Attack:
-    """One kind of it, over and over."""
+    """One kind of attack, repeated."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
         self._token = token
         self.done = 0
         self.refused = 0
-        self.served: set[frozenset[str]] = set()  # sets of tables of which a frame has begun
+        self.served: set[frozenset[str]] = set()  # sets of tables of which a frame was begun
         self._numbers = itertools.count()
 
     async def _open(self) -> Streams:
@@ -57,7 +57,7 @@ class Attack:
         return reader, writer
 
     async def handshakes(self) -> None:
-        """A handshake without a token; refused, and again."""
+        """A handshake without a token, repeated after each refusal."""
         reader, writer = await self._open()
         writer.write(self._head("/api/v1/live", upgrade=True, token=False))
         answer = await reader.read(65536)
@@ -65,7 +65,7 @@ class Attack:
         writer.close()
 
     async def loris(self) -> None:
-        """A request that never becomes whole."""
+        """A request that never ends."""
         reader, writer = await self._open()
         writer.write(self._head("/livez", upgrade=False, token=False)[:-2])
         while not reader.at_eof():
@@ -76,7 +76,7 @@ class Attack:
         self.refused += 1
 
     async def frames(self) -> None:
-        """A frame of 64 MB."""
+        """A WebSocket frame of 64 MB."""
         reader, writer = await self._socket()
         writer.write(b"\x82\xff" + struct.pack("!Q", 64 << 20) + b"mask")
         block = os.urandom(1 << 16)
@@ -87,7 +87,7 @@ class Attack:
         self.refused += 1
 
     async def bombs(self) -> None:
-        """Much in few bytes, as a frame and as a body."""
+        """A compression bomb, as a frame and as a request body."""
         reader, writer = await self._socket()
         writer.write(b"\xc1\xfe" + struct.pack("!H", len(_BOMB)) + b"\0\0\0\0" + _BOMB)
         await reader.read()
@@ -101,9 +101,9 @@ class Attack:
         writer.close()
 
     async def subscriptions(self) -> None:
-        """Ten thousand subscriptions over one socket."""
+        """Ten thousand subscriptions on one socket."""
         reader, writer = await self._socket()
-        frame = _asks(["final_ui"])
+        frame = _subscription_frame(["final_ui"])
         reading = asyncio.create_task(reader.read())
         for _ in range(100):
             writer.write(frame * 100)
@@ -112,57 +112,59 @@ class Attack:
         self.refused += 1
 
     async def sets(self) -> None:
-        """One set of tables after the other, of which little is read, or nothing."""
+        """One set of tables after the other, with little or nothing read."""
         number = next(self._numbers)
         reader, writer = await self._socket()
         for tables in itertools.cycle(_SETS[number % len(_SETS) :] + _SETS):
-            writer.write(_asks(tables))
+            writer.write(_subscription_frame(tables))
             if reader.at_eof() or writer.is_closing():
                 break
             if number % 2:
                 with contextlib.suppress(TimeoutError):
-                    some = await asyncio.wait_for(reader.read(1 << 16), 0.1)
-                    self.served |= _served(some)
+                    data = await asyncio.wait_for(reader.read(1 << 16), 0.1)
+                    self.served |= _served(data)
             await asyncio.sleep(0.2)
         writer.close()
         self.refused += 1
 
 
 def _served(data: bytes) -> set[frozenset[str]]:
-    """The sets of tables whose snapshots begin in these bytes."""
-    told = [json.loads(parts) for parts in _PARTS.findall(data)]
-    return {frozenset(part["table"] for part in parts) for parts in told}
+    """Return the sets of tables whose snapshots begin in these bytes."""
+    part_lists = [json.loads(parts) for parts in _PARTS.findall(data)]
+    return {frozenset(part["table"] for part in parts) for parts in part_lists}
 
 
-def _asks(tables: Sequence[str]) -> bytes:
-    """A subscription as a frame."""
+def _subscription_frame(tables: Sequence[str]) -> bytes:
+    """Return a subscription as a WebSocket frame."""
     text = json.dumps({"subscribe": tables}).encode()
     short = len(text) < 126
     length = bytes([0x80 | len(text)]) if short else b"\xfe" + struct.pack("!H", len(text))
     return b"\x81" + length + b"\0\0\0\0" + text
 
 
-async def _over_and_over(one: Attack, what: Callable[[], Awaitable[None]], until: float) -> None:
+async def _repeat(attack: Attack, what: Callable[[], Awaitable[None]], until: float) -> None:
     while time.monotonic() < until:
         try:
             await asyncio.wait_for(what(), max(0.1, until - time.monotonic()))
         except TimeoutError:
-            pass  # it is over
+            pass  # the time is up
         except (OSError, asyncio.IncompleteReadError):
-            one.refused += 1  # it was cut off
+            attack.refused += 1  # disconnected by the server
             await asyncio.sleep(0.01)
-        one.done += 1
+        attack.done += 1
 
 
 async def main(kind: str, port: int, seconds: float, token: str) -> None:
-    """Attack for a while, many at once."""
+    """Run many attacks at once for `seconds`."""
     at_once = {"handshakes": 100, "loris": 3000, "sets": 240}.get(kind, 4)
-    one = Attack(port, token)
+    attack = Attack(port, token)
     until = time.monotonic() + seconds
-    what = getattr(one, kind)
-    await asyncio.gather(*(_over_and_over(one, what, until) for _ in range(at_once)))
-    served = len(one.served)
-    print(json.dumps({"kind": kind, "done": one.done, "refused": one.refused, "served": served}))
+    what = getattr(attack, kind)
+    await asyncio.gather(*(_repeat(attack, what, until) for _ in range(at_once)))
+    served = len(attack.served)
+    print(
+        json.dumps({"kind": kind, "done": attack.done, "refused": attack.refused, "served": served})
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Certificates made in the test: an authority of our own, and what it signs."""
+"""Certificates for tests: a certificate authority and what it signs."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Signed:
-    """A key and its certificate, and who signed it."""
+class SignedCertificate:
+    """A key, its certificate and the certificate of its authority."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -33,28 +33,28 @@ class Signed:
     def key_pem(self, password: str = "", *, traditional: bool = False) -> str:
         old = serialization.PrivateFormat.TraditionalOpenSSL
         plain = serialization.NoEncryption()
-        locked = serialization.BestAvailableEncryption(password.encode()) if password else plain
+        encryption = serialization.BestAvailableEncryption(password.encode()) if password else plain
         form = old if traditional else serialization.PrivateFormat.PKCS8
-        return self.key.private_bytes(serialization.Encoding.PEM, form, locked).decode()
+        return self.key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
 
     def pkcs12(self, path: Path, password: str) -> Path:
-        """A key store with the key and its certificate."""
-        locked = serialization.BestAvailableEncryption(password.encode())
+        """Write a key store with the key and its certificate."""
+        encryption = serialization.BestAvailableEncryption(password.encode())
         path.write_bytes(
             pkcs12.serialize_key_and_certificates(
-                b"own", self.key, self.certificate, [self.ca], locked
+                b"own", self.key, self.certificate, [self.ca], encryption
             )
         )
         return path
 
     def keystore(self, path: Path) -> Path:
-        """Key and chain in one PEM file, as Kafka's brokers read it."""
+        """Write key and chain to one PEM file, as Kafka's brokers read it."""
         path.write_text(self.key_pem() + self.pem + self.ca_pem)
         return path
 
 
 class Authority:
-    """Signs certificates for loopback, or for whom it is told."""
+    """Signs certificates for loopback or for a given host."""
 
     def __init__(self, name: str = "test authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -71,19 +71,21 @@ class Authority:
         path.write_text(self.pem)
         return path
 
-    def sign(self, name: str, *, host: str = "127.0.0.1", life: timedelta = _DAY) -> Signed:
-        """A certificate for a host; one with a negative life has expired."""
+    def sign(
+        self, name: str, *, host: str = "127.0.0.1", life: timedelta = _DAY
+    ) -> SignedCertificate:
+        """Return a certificate for a host; with a negative life it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         try:
-            told: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(host))]
+            names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(host))]
         except ValueError:
-            told = [x509.DNSName(host)]
+            names = [x509.DNSName(host)]
         if host == "127.0.0.1":
-            told.append(x509.DNSName("localhost"))
-        made = self._builder(subject, key.public_key(), life)
-        made = made.add_extension(x509.SubjectAlternativeName(told), critical=False)
-        return Signed(key, made.sign(self._key, hashes.SHA256()), self.certificate)
+            names.append(x509.DNSName("localhost"))
+        builder = self._builder(subject, key.public_key(), life)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return SignedCertificate(key, builder.sign(self._key, hashes.SHA256()), self.certificate)
 
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, life: timedelta

@@ -1,7 +1,7 @@
-"""The brokers of the tests; one that can be killed and started again; topics made anew.
+"""Brokers for tests, one that can be killed and restarted, and topics deleted and recreated.
 
-With `FAULTS_AUTO_CREATE=1`, as `make faults AUTO_CREATE=1` sets it, all of them make the topics
-that somebody names, which is Kafka's default.
+With `FAULTS_AUTO_CREATE=1`, which `make faults AUTO_CREATE=1` sets, all brokers create unknown
+topics automatically, which is Kafka's default.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from livejoin.runtime import broker as brokers
 from rig.running import descendants, is_java, until
 
 AUTO_CREATE = os.environ.get("FAULTS_AUTO_CREATE", "") == "1"
-MAKES_TOPICS = {"auto.create.topics.enable": "true"}
+AUTO_CREATION = {"auto.create.topics.enable": "true"}
 
 
 @contextlib.contextmanager
@@ -28,23 +28,24 @@ def broker(
     more: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
 ) -> Iterator[Kafka]:
-    """A broker with these settings, and with auto-creation where the run asks for it."""
-    chosen = {**(MAKES_TOPICS if AUTO_CREATE else {}), **(more or {})}
+    """Run a broker with these settings, with topic auto-creation if the run asks for it."""
+    chosen = {**(AUTO_CREATION if AUTO_CREATE else {}), **(more or {})}
     with brokers.embedded_broker(folder, port, more=chosen, java_options=java_options) as kafka:
         yield kafka
 
 
 def delete(kafka: Kafka, topic: str) -> None:
-    """Have a topic gone; a broker may have made another one of its name already."""
-    old = kafka.describe([topic])[topic].id
+    """Delete a topic and wait until it is gone; auto-creation may have recreated it already."""
+    old_id = kafka.describe([topic])[topic].id
     kafka.delete([topic])
     until(
-        lambda: all(one.id != old for one in kafka.describe([topic]).values()), "the topic is gone"
+        lambda: all(one.id != old_id for one in kafka.describe([topic]).values()),
+        "the topic is gone",
     )
 
 
-def make_again(kafka: Kafka, topic: str, partitions: int = 2) -> None:
-    """Delete a topic and make it again, empty; a broker may make it first, with one partition."""
+def recreate(kafka: Kafka, topic: str, partitions: int = 2) -> None:
+    """Delete and recreate a topic; auto-creation may recreate it first, with one partition."""
     delete(kafka, topic)
     kafka.create_topic(topic, partitions=partitions)
     if len(kafka.describe([topic])[topic].partitions) < partitions:
@@ -54,30 +55,30 @@ def make_again(kafka: Kafka, topic: str, partitions: int = 2) -> None:
 
 
 class Broker:
-    """Start it, kill it, start it again: it keeps its data."""
+    """A broker that can be killed and restarted with its data."""
 
     def __init__(self, folder: Path, port: int, more: Mapping[str, str] | None = None) -> None:
         self._folder, self._port, self._more = folder, port, more
         self._running = contextlib.ExitStack()
 
     def start(self) -> Kafka:
-        """Run it, and wait until it answers."""
+        """Start it, and wait until it answers."""
         self._running.close()
         started = broker(self._folder, self._port, more=self._more)
         kafka = self._running.enter_context(started)
-        # other JVMs come and go as well
-        (self.pid,) = [pid for pid in descendants(os.getpid()) if self._is_it(pid)]
+        # among other JVMs that come and go
+        (self.pid,) = [pid for pid in descendants(os.getpid()) if self._is_broker(pid)]
         return kafka
 
-    def _is_it(self, pid: int) -> bool:
+    def _is_broker(self, pid: int) -> bool:
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except FileNotFoundError:
-            return False  # one that has just ended
+            return False  # it has just ended
         return str(self._folder / "server.properties").encode() in words and is_java(pid)
 
     def kill(self) -> None:
-        """As by kill -9."""
+        """Kill it with SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The fault cases: what happens in each, where its tests are, and why some have none.
+"""The fault cases: what each does, where its tests are, and why some have none.
 
-The tests of a case are those named after it, `test_a6_…` in tests/faults, and those of `ELSEWHERE`.
-`python -m rig.cases A6` prints them, for pytest.
+The tests of a case are those named after it, `test_a6_…` in tests/faults, and those in `ELSEWHERE`.
+`python -m rig.cases A6` prints them as arguments for pytest.
 """
 
 import re
@@ -60,7 +60,7 @@ CASES = {
     "D8": "floods of handshakes, slow requests, huge frames, many subscriptions",
 }
 
-# Tests outside of tests/faults that are a case, or a part of one. `make test` runs them as well.
+# Tests outside tests/faults that are a case or part of one. `make test` runs them as well.
 _SECRETS = "tests/scenarios/test_secure_kafka.py"
 ELSEWHERE = {
     "tests/core/test_simulation.py::test_whatever_happens_what_must_hold_does": "A3",
@@ -79,7 +79,7 @@ NO_RUN = "no run of it has been recorded yet"
 
 
 def tests_of(case: str) -> list[str]:
-    """What pytest is to run for a case, or for all of them."""
+    """Return the pytest arguments for a case, or for all cases."""
     if not case:
         return [str(_FAULTS), *ELSEWHERE]
     named = re.compile(rf"^def (test_{re.escape(case.lower())}_\w+)", re.MULTILINE)

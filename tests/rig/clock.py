@@ -1,9 +1,9 @@
-"""A wall clock that can be set, for the Python of processes that are started with its `env`."""
+"""A wall clock that can be set, for Python processes started with its `env`."""
 
 import os
 from pathlib import Path
 
-# Python runs this at its start, before anything else. Reading a file of a few bytes takes 10 µs.
+# Python runs this at startup, before anything else. Reading a file of a few bytes takes 10 µs.
 _CLOCK = """
 import pathlib, time
 ahead, real = pathlib.Path({file!r}), time.time
@@ -12,7 +12,7 @@ time.time = lambda: real() + float(ahead.read_text() or 0)
 
 
 class Clock:
-    """Ahead of the real one by some seconds, or behind it."""
+    """A clock that is ahead of the real one by some seconds, or behind it."""
 
     def __init__(self, folder: Path) -> None:
         site = folder / "site"
@@ -24,7 +24,7 @@ class Clock:
         self.env = {"PYTHONPATH": path}
 
     def set(self, ahead_s: float) -> None:
-        """A step, for all that run and all that will."""
-        beside = self._file.with_suffix(".new")
-        beside.write_text(str(ahead_s))
-        beside.replace(self._file)
+        """Step the clock of all running and future processes."""
+        temporary_file = self._file.with_suffix(".new")
+        temporary_file.write_text(str(ahead_s))
+        temporary_file.replace(self._file)

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on this machine, from the scripts that pyspark brings."""
+"""A standalone Spark cluster on this machine, run by the scripts of pyspark."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _PACKAGE = "org.apache.spark.deploy"
 
 
 class Cluster:
-    """One master, and workers that can be killed with all that they run."""
+    """A master, and workers that can be killed with all their executors."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,7 +35,7 @@ class Cluster:
         self.master = f"spark://127.0.0.1:{port}"
         self._page = f"http://127.0.0.1:{page}/"
         self._start("master", "master.Master", "--port", str(port), "--webui-port", str(page))
-        until(self._answers, "the master answers")
+        until(self._answers, "the master responds")
 
     def _start(self, name: str, what: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [_CLASS, f"{_PACKAGE}.{what}", "--host", "127.0.0.1"]
@@ -53,7 +53,7 @@ class Cluster:
         return False
 
     def worker(self, name: str, cores: int) -> subprocess.Popen[bytes]:
-        """Start a worker, and wait until the master knows it."""
+        """Start a worker, and wait until the master has registered it."""
         before = self._workers()
         one = self._start(
             name,
@@ -69,20 +69,20 @@ class Cluster:
             return int(answer.read().count(b'"ALIVE"'))
 
     def command_lines(self) -> str:
-        """How all of its processes were started, executors included: everybody can read that."""
-        mine = [one.pid for one in self._processes if one.poll() is None]
-        pids = [*mine, *(below for pid in mine for below in descendants(pid))]
-        told = ["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))]
-        return subprocess.run(told, capture_output=True, text=True, check=True).stdout
+        """Return all command lines, of executors too: any local user can read them."""
+        own_pids = [process.pid for process in self._processes if process.poll() is None]
+        pids = [*own_pids, *(descendant for pid in own_pids for descendant in descendants(pid))]
+        command = ["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def close(self) -> None:
-        """End everything, the master last."""
-        for one in reversed(self._processes):
-            kill(one)
+        """Stop all processes, the master last."""
+        for process in reversed(self._processes):
+            kill(process)
 
 
 def kill(worker: subprocess.Popen[bytes]) -> None:
-    """kill -9 of a worker and its executors."""
+    """Kill a worker and its executors with SIGKILL."""
     if worker.poll() is None:
         for pid in (worker.pid, *descendants(worker.pid)):
             with contextlib.suppress(ProcessLookupError):
@@ -92,7 +92,7 @@ def kill(worker: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """A master that is gone afterwards, with its workers."""
+    """Run a master; stop it and its workers at the end of the block."""
     folder.mkdir(parents=True, exist_ok=True)
     one = Cluster(folder)
     try:

@@ -1,4 +1,4 @@
-"""Random records of a few keys each, what tables make of a changelog, and whether that is right."""
+"""Random records with few keys each, and a check of the tables that result from their changelog."""
 
 import itertools
 import json
@@ -20,11 +20,14 @@ from rig import oracle
 
 SEED = 20261115
 EXAMPLES = 120
-CROWDS, CROWD = 2, 180  # more of them, with so many records of one key that rows come in bundles
-MANY, MOST = 25, 20  # rows where they do, and in a bundle, instead of hundreds and thousands
+LARGE_EXAMPLES, LARGE_RECORDS = (
+    2,
+    180,
+)  # larger examples, with so many records per key that rows are bundled
+MIN_BUNDLE, MAX_BUNDLE = 25, 20  # lower limits, so that these examples are bundled at all
 NOW = 1_700_000_000_000
 
-# How an example spells its userIds, in JSON; some spellings are one key. N is the example.
+# # The spellings of userIds in JSON; some spellings are one key. N is the number of the example.
 FAMILIES = (
     *((f'"N.{i}"',) for i in range(8)),
     ('"N.a"', '"N.b"', '"N.c"'),
@@ -36,7 +39,7 @@ FAMILIES = (
     (f'"{"x" * 9000}Ny"', f'"{"x" * 9000}Nz"'),
     ('"-users-0 N"', '"=/N+0-1"', '"\\u0000N"', '"]N}"', '"\u202eN\\n\\""'),
 )
-ANYBODY = ('""', "null", "", "true", '"true"')  # keys that examples share; "" leaves the field out
+SHARED_KEYS = ('""', "null", "", "true", '"true"')  # keys shared by examples; "" omits the field
 BROKEN = (
     b'{"userId": "cut', b"[]", b"7", b"", b'{"userId": "\xff"}', b'{"userId": {"a": 1}}',
     b'{"age": "abc", "balance": "abc"}', b'{"age": 30.5, "balance": true}', b'{"userId": "x"} {}',
@@ -55,7 +58,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Example:
-    """A history of a few keys, in four parts: a crash, a commit and a crash come in between."""
+    """The history of a few keys in four parts, separated by a crash, a commit and a crash."""
 
     number: int
     parts: tuple[tuple[Input, ...], ...]
@@ -72,11 +75,13 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """The same ones each time."""
+    """Return the same examples on each call."""
     dice = random.Random(SEED)
     serial = iter(range(10**9))
-    usual = [_example(number, dice, serial) for number in range(EXAMPLES)]
-    return usual + [_crowd(EXAMPLES + number, dice, serial) for number in range(CROWDS)]
+    small = [_example(number, dice, serial) for number in range(EXAMPLES)]
+    return small + [
+        _large_example(EXAMPLES + number, dice, serial) for number in range(LARGE_EXAMPLES)
+    ]
 
 
 def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
@@ -89,10 +94,12 @@ def _example(number: int, dice: random.Random, serial: Iterator[int]) -> Example
     return _in_parts(number, inputs, [dice.randint(0, len(inputs)) for _ in range(3)])
 
 
-def _crowd(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
-    inputs = [_input(dice, [f'"{1000 + number}"'], 0.5, serial) for _ in range(CROWD)]
-    # before the first crash there are many already
-    return _in_parts(number, inputs, [dice.randint(CROWD // 2, CROWD) for _ in range(3)])
+def _large_example(number: int, dice: random.Random, serial: Iterator[int]) -> Example:
+    inputs = [_input(dice, [f'"{1000 + number}"'], 0.5, serial) for _ in range(LARGE_RECORDS)]
+    # many records before the first crash
+    return _in_parts(
+        number, inputs, [dice.randint(LARGE_RECORDS // 2, LARGE_RECORDS) for _ in range(3)]
+    )
 
 
 def _in_parts(number: int, inputs: list[Input], cuts: list[int]) -> Example:
@@ -102,64 +109,67 @@ def _in_parts(number: int, inputs: list[Input], cuts: list[int]) -> Example:
 
 def _input(dice: random.Random, family: list[str], users: float, serial: Iterator[int]) -> Input:
     source = "users" if dice.random() < users else "accounts"
-    # so few times that many are equal, and the newest is seldom the last
+    # few distinct times: many are equal, and the newest record is seldom the last
     at = dice.randrange(2), NOW + dice.randrange(6)
     kind = dice.random()
     if kind < 0.06:
         return Input(source, None, *at)
     if kind < 0.14:
         return Input(source, dice.choice(BROKEN), *at)
-    key = dice.choice(ANYBODY if kind < 0.19 else family)
+    key = dice.choice(SHARED_KEYS if kind < 0.19 else family)
     number = next(serial)
-    # a row tells by these which record it comes from
-    own = (
+    # these values identify the record that a row comes from
+    cells_of_source = (
         {"name": f'"n{number}"', "email": '"e"', "age": dice.choice(["7", '"7"', "7.0", "null"])}
         if source == "users"
         else {"accountType": f'"t{number}"', "balance": f"{number}"}
     )
     if dice.random() < 0.2:
-        own.pop(dice.choice(sorted(own)))
+        cells_of_source.pop(dice.choice(sorted(cells_of_source)))
     if source == "accounts" and dice.random() < 0.03:
-        own = {}
-    cells = ({"userId": key} if key else {}) | own
+        cells_of_source = {}
+    cells = ({"userId": key} if key else {}) | cells_of_source
     text = ", ".join(f'"{name}": {cell}' for name, cell in cells.items())
     return Input(source, f"{{{text}}}".encode(), *at)
 
 
 @contextmanager
 def small_bundles() -> Iterator[None]:
-    """Queries that are started meanwhile bundle what these examples have many of."""
+    """Lower the bundle limits for queries started in this block."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(changelog, "BUNDLE_MIN_ROWS", MANY)
-        patched.setattr(changelog, "BUNDLE_MAX_ROWS", MOST)
+        patched.setattr(changelog, "BUNDLE_MIN_ROWS", MIN_BUNDLE)
+        patched.setattr(changelog, "BUNDLE_MAX_ROWS", MAX_BUNDLE)
         yield
 
 
 Tables = dict[str, dict[str, dict[str, Any]]]
-Looked = Callable[[GenerationTables, list[tuple[str, Delta]]], None]
+DeltaHandler = Callable[[GenerationTables, list[tuple[str, Delta]]], None]
 
 
-def fold(
-    written: Sequence[Record], looked: Looked = lambda _held, _deltas: None
+def build_tables(
+    written: Sequence[Record], on_deltas: DeltaHandler = lambda _held, _deltas: None
 ) -> GenerationTables:
-    """What the tables make of a changelog that comes in runs of any length."""
+    """Apply a changelog in chunks of random size."""
     dice = random.Random(SEED)
-    held = GenerationTables(
+    generation_tables = GenerationTables(
         Generation(1, spec.Choice("", "", "left_outer"), 0.0), rejects_kept=10**6
     )
     at = 0
     while at < len(written):
         size = dice.choice([1, 3, 30, 300])
-        some = [(record.key, record.value) for record in written[at : at + size]]
-        looked(held, held.apply(decode.decode_chunk(1, at + len(some), some)))
+        records = [(record.key, record.value) for record in written[at : at + size]]
+        on_deltas(
+            generation_tables,
+            generation_tables.apply(decode.decode_chunk(1, at + len(records), records)),
+        )
         at += size
-    return held
+    return generation_tables
 
 
-def tables(held: GenerationTables) -> Tables:
-    """All rows of the data tables by identity."""
+def tables(generation_tables: GenerationTables) -> Tables:
+    """Return all rows of the data tables by id."""
     return {
-        name: {row["_id"]: row for row in held.stores[name].snapshot().to_pylist()}
+        name: {row["_id"]: row for row in generation_tables.stores[name].snapshot().to_pylist()}
         for name in DATA_TABLES
     }
 
@@ -168,22 +178,24 @@ Owners = Mapping[changelog.Position, Example]
 Acknowledged = Mapping[str, Sequence[oracle.Sent]]
 
 
-def check(sent: Acknowledged, owner: Owners, join: spec.Join, held: GenerationTables) -> None:
-    """All tables equal what the oracle computes; if not, whose records are shown wrong."""
-    wrong = oracle.differences(tables(held), oracle.expected(sent, join))
+def check(
+    sent: Acknowledged, owner: Owners, join: spec.Join, generation_tables: GenerationTables
+) -> None:
+    """Compare all tables with the oracle; on a difference, name the example it comes from."""
+    wrong = oracle.differences(tables(generation_tables), oracle.expected(sent, join))
     assert not wrong, _explained(owner, wrong)
 
 
 def _explained(owner: Owners, wrong: list[oracle.Difference]) -> str:
-    shown = [f"{len(wrong)} rows are wrong"]
+    lines = [f"{len(wrong)} rows are wrong"]
     for one in wrong[:3]:
         where = one.id.split("/")[-1].split("+")[0]
         source = "accounts" if "accounts" in (one.table + one.id) else "users"
         partition, offset = map(int, where.split("-"))
         found, expected = (short(row) for row in (one.found, one.expected))
-        shown.append(f"{one.table} {one.id} is {found}, should be {expected}")
-        shown.append(str(owner[changelog.Position(source, partition, offset)]))
-    return "\n".join(shown)
+        lines.append(f"{one.table} {one.id} is {found}, should be {expected}")
+        lines.append(str(owner[changelog.Position(source, partition, offset)]))
+    return "\n".join(lines)
 
 
 def short(row: dict[str, Any] | None) -> str:

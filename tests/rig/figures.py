@@ -1,7 +1,7 @@
-"""What one test has done and checked, in figures: faults that landed, rows and cells compared.
+"""Figures of one test: faults injected, rows and cells compared.
 
-The rig counts by itself what goes through it: kills, swaps, comparisons with the oracle. A test
-adds what only it knows, by the fixture `case`.
+The rig counts what it does itself: kills, swaps, comparisons with the oracle. A test adds its own
+figures by the fixture `case`.
 """
 
 from collections import Counter
@@ -12,30 +12,30 @@ from typing import Any, Self
 
 @dataclass
 class Figures:
-    """Of one test. Everything is a sum but the seed and the worst recovery."""
+    """Figures of one test. All are sums except the seed and the worst recovery."""
 
     seed: int | None = None
-    faults: Counter[str] = field(default_factory=Counter)  # that landed, by their kind
-    rows: int = 0  # compared with the oracle, cell by cell
+    faults: Counter[str] = field(default_factory=Counter)  # faults injected, by kind
+    rows: int = 0  # rows compared with the oracle, cell by cell
     cells: int = 0
-    lost: int = 0  # rows that should have been there
-    wrong: int = 0  # cells that were not what they should have been, and rows that were too many
-    dropped: int = 0  # viewers that lost their connection to a server that lived
+    lost: int = 0  # rows missing
+    wrong: int = 0  # wrong cells, and all cells of unexpected rows
+    dropped: int = 0  # viewers disconnected by a running server
     worst_recovery_s: float | None = None
     notes: list[str] = field(default_factory=list)
 
     def seeded(self, seed: int) -> Self:
-        """The seed of all that was random."""
+        """Record the seed of everything random."""
         self.seed = seed
         return self
 
     def landed(self, **kinds: int) -> Self:
-        """Faults, or other things that were done: kills, swaps, messages."""
+        """Count faults or other actions: kills, swaps, messages."""
         self.faults.update(kinds)
         return self
 
     def checked(self, rows: int, cells: int, lost: int = 0, wrong: int = 0) -> Self:
-        """A comparison of tables with what they should be."""
+        """Count a comparison of tables with the expected ones."""
         self.rows += rows
         self.cells += cells
         self.lost += lost
@@ -43,22 +43,22 @@ class Figures:
         return self
 
     def recovered(self, seconds: float) -> Self:
-        """How long it took after a fault until everything was as before."""
+        """Record the time from a fault until everything was as before."""
         self.worst_recovery_s = max(self.worst_recovery_s or 0.0, seconds)
         return self
 
     def viewers_dropped(self, count: int) -> Self:
-        """Viewers that a living server let go of."""
+        """Count viewers that were disconnected by a running server."""
         self.dropped += count
         return self
 
     def note(self, text: str) -> Self:
-        """A measured figure that has no column."""
+        """Add a measured figure that has no column."""
         self.notes.append(text)
         return self
 
     def as_json(self) -> dict[str, Any]:
-        """As it is kept. What is zero is kept too: it was looked for."""
+        """As stored. Zeros are stored too, since they were checked."""
         worst = self.worst_recovery_s
         return {
             "seed": self.seed,
@@ -77,17 +77,17 @@ _now: list[Figures] = [Figures()]
 
 
 def now() -> Figures:
-    """Of the test that runs."""
+    """The figures of the running test."""
     return _now[-1]
 
 
 def begin() -> Figures:
-    """Another test begins."""
+    """Start the figures of another test."""
     _now[:] = [Figures()]
     return now()
 
 
 def cells_of(tables: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> tuple[int, int]:
-    """How many rows some tables have, and how many cells."""
+    """Return the numbers of rows and cells of some tables."""
     rows = [row for table in tables.values() for row in table.values()]
     return len(rows), sum(map(len, rows))

@@ -1,6 +1,6 @@
-"""Viewers that read the headers of frames and let the rows pass: hundreds fit into one process.
+"""Lightweight viewers that read only frame headers: hundreds fit into one process.
 
-WebSocket from its description alone, as much of it as a server of ours sends.
+Implements WebSocket from its specification, as far as a livejoin server uses it.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 _PING, _CLOSE = 9, 8
-_HEADER = 64 << 10  # more than any header of a frame takes
+_HEADER = 64 << 10  # larger than the header of any frame
 
 
-Taken = Callable[[dict[str, Any], list[memoryview]], object]
+FrameHandler = Callable[[dict[str, Any], list[memoryview]], object]
 
 
-class Lean(asyncio.Protocol):
-    """One viewer. What it has seen is in `headers`; it may read slowly, or not at all."""
+class LightViewer(asyncio.Protocol):
+    """One viewer. `headers` has the headers received; it may read slowly, or not at all."""
 
     transport: asyncio.Transport
-    taken: Taken | None = None  # is handed every frame, header and payloads
-    answers = True  # whether it answers a ping
+    on_frame: FrameHandler | None = None  # called with the header and payloads of every frame
+    answers_pings = True  # whether it answers pings
 
     def __init__(self, port: int, tables: Sequence[str], stop_after: int | None = None) -> None:
         self._port = port
@@ -33,19 +33,19 @@ class Lean(asyncio.Protocol):
         self._tables = tables
         self._data = bytearray()
         self._opened = False
-        self._left = 0  # bytes of this WebSocket frame that are still to come
+        self._remaining = 0  # bytes of the current WebSocket frame not received yet
         self._opcode = 0
         self._final = True
-        self._message = bytearray()  # the beginning of this message
-        self._size = 0  # of this message so far
+        self._message = bytearray()  # the beginning of the current message
+        self._size = 0  # bytes of the current message received so far
         self.headers: list[dict[str, Any]] = []
         self.received = 0
         self.lost = False
         self.failed: AssertionError | None = None
-        self.closed: tuple[int, str] | None = None  # code and reason
-        self._something = asyncio.Event()
+        self.closed: tuple[int, str] | None = None  # close code and reason
+        self._changed = asyncio.Event()
 
-    # --- asyncio's side
+    # --- # --- callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -65,9 +65,9 @@ class Lean(asyncio.Protocol):
                 return
             assert b" 101 " in head.splitlines()[0], head
             self._opened, self._data = True, bytearray(rest)
-            self.ask(*self._tables)
+            self.subscribe(*self._tables)
         try:
-            while self._take():
+            while self._process():
                 pass
         except AssertionError as error:
             self.failed = error
@@ -75,111 +75,111 @@ class Lean(asyncio.Protocol):
         if self._stop_after is not None and self.received >= self._stop_after:
             self._stop_after = None
             self.transport.pause_reading()
-        self._something.set()
+        self._changed.set()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.lost = True
-        self._something.set()
+        self._changed.set()
 
     # --- WebSocket
 
     def _send(self, opcode: int, payload: bytes) -> None:
         size = len(payload)
         length = struct.pack("!B", 0x80 | size) if size < 126 else struct.pack("!BH", 0xFE, size)
-        self.transport.write(bytes([0x80 | opcode]) + length + bytes(4) + payload)  # masked by 0
+        self.transport.write(bytes([0x80 | opcode]) + length + bytes(4) + payload)  # masked with 0
 
-    def _take(self) -> bool:
-        """Take one step; whether there is more to take."""
-        if not self._left and not self._begin():
+    def _process(self) -> bool:
+        """Process one step; whether there may be another."""
+        if not self._remaining and not self._read_frame_header():
             return False
-        some = min(self._left, len(self._data))
+        chunk_size = min(self._remaining, len(self._data))
         if self._opcode in (_PING, _CLOSE):
-            if some < self._left:
+            if chunk_size < self._remaining:
                 return False
-            if self._opcode == _PING and self.answers:
-                self._send(10, bytes(self._data[:some]))
+            if self._opcode == _PING and self.answers_pings:
+                self._send(10, bytes(self._data[:chunk_size]))
             elif self._opcode == _CLOSE:
                 (code,) = struct.unpack_from("!H", self._data)
-                self.closed = code, self._data[2:some].decode()
+                self.closed = code, self._data[2:chunk_size].decode()
         else:
-            if self.taken is not None or len(self._message) < _HEADER:
-                self._message += self._data[:some]
-            self._size += some
-        del self._data[:some]
-        self._left -= some
-        if self._left:
+            if self.on_frame is not None or len(self._message) < _HEADER:
+                self._message += self._data[:chunk_size]
+            self._size += chunk_size
+        del self._data[:chunk_size]
+        self._remaining -= chunk_size
+        if self._remaining:
             return False
         if self._opcode < _CLOSE and self._final:
-            self._end()
+            self._finish_message()
         return bool(self._data)
 
-    def _begin(self) -> bool:
-        if len(self._data) < 10 and not _whole(self._data):
+    def _read_frame_header(self) -> bool:
+        if len(self._data) < 10 and not _has_frame_header(self._data):
             return False
         first, length = self._data[0], self._data[1]
         at = 2
         if length >= 126:
             at = 4 if length == 126 else 10
             (length,) = struct.unpack("!H" if at == 4 else "!Q", self._data[2:at])
-        self._opcode, self._left = first & 15, length
+        self._opcode, self._remaining = first & 15, length
         if self._opcode < _CLOSE:
             self._final = bool(first & 128)
         del self._data[:at]
         return True
 
-    def _end(self) -> None:
+    def _finish_message(self) -> None:
         (size,) = struct.unpack_from(">I", self._message)
-        told = json.loads(self._message[4 : 4 + size])
-        assert 4 + size + sum(part["bytes"] for part in told["parts"]) == self._size
-        self.headers.append(told)
-        if self.taken is not None:
-            self.taken(told, _payloads(told, memoryview(self._message)[4 + size :]))
+        header = json.loads(self._message[4 : 4 + size])
+        assert 4 + size + sum(part["bytes"] for part in header["parts"]) == self._size
+        self.headers.append(header)
+        if self.on_frame is not None:
+            self.on_frame(header, _payloads(header, memoryview(self._message)[4 + size :]))
         self._message, self._size = bytearray(), 0
 
-    # --- the test's side
+    # --- # --- interface for tests
 
-    def ask(self, *tables: str) -> None:
-        """Subscribe to these."""
+    def subscribe(self, *tables: str) -> None:
+        """Subscribe to these tables."""
         self._send(1, json.dumps({"subscribe": tables}).encode())
 
-    async def until(self, generation: int, seq: int, limit_s: float) -> None:
-        """Wait until a frame has told this place."""
-        await self.when(lambda: self.is_at(generation, seq), limit_s)
+    async def wait_until_at(self, generation: int, seq: int, limit_s: float) -> None:
+        """Wait for a frame at or after this position."""
+        await self.wait_for(lambda: self.is_at(generation, seq), limit_s)
 
-    async def opened(self, limit_s: float) -> None:
+    async def wait_opened(self, limit_s: float) -> None:
         """Wait until the socket is open and the subscription sent."""
-        await self.when(lambda: self._opened, limit_s)
+        await self.wait_for(lambda: self._opened, limit_s)
 
-    async def stopped(self, limit_s: float) -> None:
-        """Wait until it has read as much as it should before it stops."""
-        await self.when(lambda: not self.transport.is_reading(), limit_s)
+    async def wait_paused(self, limit_s: float) -> None:
+        """Wait until it has stopped reading, after `stop_after` bytes."""
+        await self.wait_for(lambda: not self.transport.is_reading(), limit_s)
 
-    async def when(self, true: Callable[[], bool], limit_s: float) -> None:
-        """Wait until something holds that changes when something comes."""
+    async def wait_for(self, condition: Callable[[], bool], limit_s: float) -> None:
+        """Wait for a condition that can only change when data arrives."""
         async with asyncio.timeout(limit_s):
-            while not true():
+            while not condition():
                 if self.failed is not None:
                     raise self.failed
-                assert not self.lost, "the server has cut it off"
-                self._something.clear()
-                await self._something.wait()
+                assert not self.lost, "the server has closed the connection"
+                self._changed.clear()
+                await self._changed.wait()
 
-    async def until_or_gone(self, generation: int, seq: int, limit_s: float) -> None:
-        """The same, or until the server has cut it off."""
+    async def wait_until_at_or_closed(self, generation: int, seq: int, limit_s: float) -> None:
+        """Wait for this position or for the end of the connection."""
         async with asyncio.timeout(limit_s):
             while not (self.lost or self.is_at(generation, seq)):
-                self._something.clear()
-                await self._something.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
-    async def gone(self, limit_s: float) -> None:
-        """Wait until the server has cut it off."""
+    async def wait_closed(self, limit_s: float) -> None:
+        """Wait until the server has closed the connection."""
         async with asyncio.timeout(limit_s):
             while not self.lost:
-                self._something.clear()
-                await self._something.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
     def is_at(self, generation: int, seq: int) -> bool:
-        """Whether a frame has told this place, or a later one."""
+        """Whether a frame at or after this position was received."""
         last = self.headers[-1] if self.headers else {"generation": None}
         return last["generation"] is not None and (last["generation"], last["seq"]) >= (
             generation,
@@ -192,44 +192,44 @@ def _payloads(header: dict[str, Any], data: memoryview) -> list[memoryview]:
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _whole(data: bytearray) -> bool:
-    """Whether a frame's own header is there."""
+def _has_frame_header(data: bytearray) -> bool:
+    """Whether the header of a WebSocket frame is complete."""
     if len(data) < 2:
         return False
     length = data[1] & 127
     return len(data) >= (2 if length < 126 else 4 if length == 126 else 10)
 
 
-async def lean(
+async def connect_viewer(
     port: int,
     tables: Sequence[str],
     *,
-    narrow: bool = False,
+    small_buffer: bool = False,
     stop_after: int | None = None,
-    taken: Taken | None = None,
-) -> Lean:
-    """Connect one; a narrow one's socket holds little; it may stop reading after so many bytes."""
-    made = sockets.socket()
-    if narrow:
-        made.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
-    made.setblocking(False)  # noqa: FBT003 - the standard library's
+    on_frame: FrameHandler | None = None,
+) -> LightViewer:
+    """Connect a viewer: `narrow` gives it a small buffer, `stop_after` lets it stop reading."""
+    raw_socket = sockets.socket()
+    if small_buffer:
+        raw_socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 8192)
+    raw_socket.setblocking(False)  # noqa: FBT003 - the standard library's
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(made, ("127.0.0.1", port))
-    viewer = Lean(port, tables, stop_after)
-    viewer.taken = taken
-    await loop.create_connection(lambda: viewer, sock=made)
+    await loop.sock_connect(raw_socket, ("127.0.0.1", port))
+    viewer = LightViewer(port, tables, stop_after)
+    viewer.on_frame = on_frame
+    await loop.create_connection(lambda: viewer, sock=raw_socket)
     return viewer
 
 
-async def leave(viewers: Sequence[Lean], limit_s: float = 10) -> None:
-    """Have them all gone."""
-    for one in viewers:
-        one.transport.abort()
-    await asyncio.gather(*(one.gone(limit_s) for one in viewers))
+async def disconnect_all(viewers: Sequence[LightViewer], limit_s: float = 10) -> None:
+    """Disconnect these viewers."""
+    for viewer in viewers:
+        viewer.transport.abort()
+    await asyncio.gather(*(viewer.wait_closed(limit_s) for viewer in viewers))
 
 
-async def read_slowly(viewer: Lean, every_s: float) -> None:
-    """Take what has come now and then, for ever."""
+async def read_slowly(viewer: LightViewer, every_s: float) -> None:
+    """Read what has arrived every `every_s`, until disconnected."""
     while not viewer.lost:
         viewer.transport.pause_reading()
         await asyncio.sleep(every_s)

@@ -1,6 +1,6 @@
-"""A livejoin that nobody leads: ledger and changelogs written by hand, a real `livejoin serve`.
+"""A fake leader: ledger and changelogs written by the test, served by a real `livejoin serve`.
 
-So the table server is tried alone, with as many rows, swaps and viewers as one likes.
+Tests the table server alone, with any number of rows, swaps and viewers.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ SUBPROTOCOL = Subprotocol("livejoin.v1")
 DATA = ("users_ui", "accounts_ui", "final_ui")
 
 
-class Ledgered:
-    """Kafka with the ledger and changelogs of a livejoin that nobody leads."""
+class FakeLeader:
+    """Writes the ledger and changelogs of a livejoin that has no real leader."""
 
     def __init__(self, kafka: Kafka, folder: Path, name: str, *, led: bool = True) -> None:
         self.kafka = kafka
@@ -44,24 +44,24 @@ class Ledgered:
             kafka.create_topic(self._names.leader)
         self.ends: dict[int, int] = {}
 
-    def generation(self, number: int, count: int, tables: Sequence[str] = DATA) -> Generation:
-        """A changelog with so many rows in each of these tables."""
+    def write_generation(self, number: int, count: int, tables: Sequence[str] = DATA) -> Generation:
+        """Write a changelog with `count` rows in each of these tables."""
         topic = self._names.changelog(number)
         self.kafka.create_topic(topic, {"cleanup.policy": "compact"})
         for n in range(count):
             for table in tables:
-                self.put(number, row(table, n, f"generation {number}"))
+                self.write(number, row(table, n, f"generation {number}"))
         self.flush()
-        return self.described(number)
+        return self.generation_entry(number)
 
-    def described(self, number: int) -> Generation:
-        """A generation as the ledger tells of it, complete with what was written of it so far."""
+    def generation_entry(self, number: int) -> Generation:
+        """Return a generation as the ledger has it, ready at what was written so far."""
         reading = {s.name: Reading(s.name, "", {0: 0}, {0: -1}) for s in spec.SOURCES}
         choice = spec.Choice("users", "accounts")
         return Generation(number, choice, 0.0, sources=reading, ready_at=self.ends.get(number, 0))
 
-    def put(self, number: int, change: changelog.ChangelogRecord) -> None:
-        """Write one record of a changelog."""
+    def write(self, number: int, change: changelog.ChangelogRecord) -> None:
+        """Write one record to a changelog."""
         topic = self._names.changelog(number)
         while True:
             try:
@@ -73,11 +73,11 @@ class Ledgered:
                 return
 
     def flush(self) -> None:
-        """Have everything written."""
+        """Wait until all records are written."""
         assert self._producer.flush(120) == 0
 
-    def lead(self, live: Generation, standby: Generation | None = None) -> None:
-        """Say what is live, as a leader would."""
+    def set_live(self, live: Generation, standby: Generation | None = None) -> None:
+        """Write to the ledger what is live, as a leader would."""
         state = State(last_number=live.number, live=live, standby=standby)
         status = {"state": "live", "generation": live.number, "message": ""}
         for key, value in ((STATE_KEY, to_json(state)), (STATUS_KEY, status)):
@@ -86,7 +86,7 @@ class Ledgered:
 
     @contextlib.contextmanager
     def server(self, **settings: Any) -> Iterator[Running]:
-        """A table server that shows what is live."""
+        """Run a table server."""
         folder = self._folder / f"serve-{time.monotonic_ns()}"
         settings = {"viewer_rows": 10**9, **settings}
         with running(self.kafka, folder, command="serve", name=self._name, **settings) as server:
@@ -108,20 +108,20 @@ def row(
 
 
 class Audience:
-    """Viewers in one event loop; each notes when which part of the changelog reached it."""
+    """Viewers in one event loop; each records when each part of the changelog arrived."""
 
     def __init__(self, server: Running) -> None:
         self._headers = server.headers
         self._uri = server.url.replace("http", "ws") + "api/v1/live"
-        self.seen: list[list[tuple[int, float]]] = []  # by viewer: seq and when
+        self.arrivals: list[list[tuple[int, float]]] = []  # by viewer: seq and time
         self.sockets: list[ClientConnection] = []
 
     async def join(self, count: int, tables: tuple[str, ...]) -> None:
-        """Connect so many viewers, and wait until each has its snapshot."""
+        """Connect `count` viewers, and wait until each has its snapshot."""
         for start in range(0, count, 50):
-            await asyncio.gather(*(self._one(tables) for _ in range(min(50, count - start))))
+            await asyncio.gather(*(self._connect(tables) for _ in range(min(50, count - start))))
 
-    async def _one(self, tables: tuple[str, ...]) -> None:
+    async def _connect(self, tables: tuple[str, ...]) -> None:
         socket = await connect(
             self._uri,
             subprotocols=[SUBPROTOCOL],
@@ -135,8 +135,8 @@ class Audience:
         self.sockets.append(socket)
 
     async def watch(self, until_seq: int, limit_s: float) -> None:
-        """Take frames until each viewer has read this far."""
-        self.seen = [[] for _ in self.sockets]
+        """Read frames until each viewer has reached this seq."""
+        self.arrivals = [[] for _ in self.sockets]
         async with asyncio.timeout(limit_s):
             await asyncio.gather(
                 *(self._follow(s, n, until_seq) for n, s in enumerate(self.sockets))
@@ -147,19 +147,19 @@ class Audience:
             frame = await socket.recv()
             assert isinstance(frame, bytes)
             found = header(frame)
-            self.seen[number].append((found["seq"], time.monotonic()))
+            self.arrivals[number].append((found["seq"], time.monotonic()))
             if found["seq"] >= until_seq:
                 return
 
-    def took(self, first: int, sent: Sequence[float]) -> list[float]:
-        """Seconds from sending each change, from an offset on, until each viewer had it."""
+    def delays_s(self, first: int, sent: Sequence[float]) -> list[float]:
+        """Return the seconds from sending each change to its arrival at each viewer."""
         took: list[float] = []
-        for seen in self.seen:
+        for viewer_arrivals in self.arrivals:
             known = first
-            for seq, at in seen:
+            for seq, at in viewer_arrivals:
                 took += [at - sent[offset - first] for offset in range(known, seq)]
                 known = max(known, seq)
-        assert len(took) == len(sent) * len(self.seen)
+        assert len(took) == len(sent) * len(self.arrivals)
         return took
 
     async def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Which sockets processes listen on, as the kernel lists them."""
+"""The sockets that processes listen on, as listed by the kernel."""
 
 import contextlib
 import ipaddress
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-_LISTENS = "0A"  # the state, as /proc/net/tcp has it
+_LISTENS = "0A"  # the state LISTEN in /proc/net/tcp
 
 
 class Listening(NamedTuple):
-    """One socket that somebody may connect to."""
+    """A listening socket."""
 
     pid: int
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -19,13 +19,13 @@ class Listening(NamedTuple):
 
     @property
     def loopback(self) -> bool:
-        """Whether nobody but this machine can reach it."""
+        """Whether only this machine can connect."""
         mapped = getattr(self.address, "ipv4_mapped", None)
         return (mapped or self.address).is_loopback
 
 
 def listening(pids: Iterable[int]) -> list[Listening]:
-    """The listening TCP sockets of these processes."""
+    """Return the listening TCP sockets of these processes."""
     places = _places()
     return [
         Listening(pid, *places[inode]) for pid in pids for inode in _sockets(pid) if inode in places
@@ -33,7 +33,7 @@ def listening(pids: Iterable[int]) -> list[Listening]:
 
 
 def _places() -> dict[str, tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]]:
-    """Address and port of every listening socket, by inode."""
+    """Return address and port of every listening socket, by inode."""
     found = {}
     for file in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
@@ -45,14 +45,14 @@ def _places() -> dict[str, tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, 
 
 
 def _address(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]:
-    """From the kernel's form: words of four bytes, each in the machine's order."""
+    """Parse the kernel's format: words of four bytes, each in native byte order."""
     digits, _, port = text.partition(":")
     raw = b"".join(bytes.fromhex(word)[::-1] for word in re.findall(".{8}", digits))
     return ipaddress.ip_address(raw), int(port, 16)
 
 
 def _sockets(pid: int) -> set[str]:
-    """The inodes of a process's sockets; none where it has ended meanwhile."""
+    """Return the inodes of a process's sockets; none if it has ended."""
     found = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():

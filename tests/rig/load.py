@@ -1,7 +1,7 @@
-"""Records by the thousand: a producer that remembers them in columns, and what they must give.
+"""Records by the thousand: a producer that remembers them in columns, and the expected tables.
 
-Every value follows from the record's number, so that what the broker acknowledged (number, place,
-time) is enough to compute all tables, with polars instead of row by row.
+Every value follows from the record's number, so number, offset and time as acknowledged by the
+broker suffice to compute all tables, with polars instead of row by row.
 """
 
 import threading
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message
 
 from livejoin.kafka.cluster import Kafka
 
-_SPREAD = 7919  # prime: consecutive accounts are of users far apart
+_SPREAD = 7919  # prime, so that consecutive accounts belong to distant users
 _TICK_S = 0.01
 Frame = pl.DataFrame
 TYPES = ("current", "savings", "joint")
@@ -26,12 +26,12 @@ class Load:
 
     def __init__(self, kafka: Kafka, topics: dict[str, str]) -> None:
         self._topics = topics
-        # a batch takes some ms to fill at these rates, and saves the broker most of its work
+        # at these rates a batch fills in some ms, which saves the broker most of its work
         self._producer = kafka.producer(**{"linger.ms": 5, "queue.buffering.max.messages": 10**6})
         self._failed: list[str] = []
-        self.users = 0  # how many were sent
+        self.users = 0  # number sent
         self.accounts = 0
-        self.at = array("d")  # when each account was sent, monotonic
+        self.sent_at = array("d")  # monotonic time at which each account was sent
         self._columns = {
             source: {name: array("q") for name in ("number", "partition", "offset", "time")}
             for source in topics
@@ -40,16 +40,16 @@ class Load:
     def user(self) -> None:
         """Send one more user."""
         number, self.users = self.users, self.users + 1
-        whose = f'"userId":"u{number}","name":"Name {number}","email":"{number}@b.example"'
-        self._send("users", number, f'{{{whose},"age":{number % 90}}}')
+        fields = f'"userId":"u{number}","name":"Name {number}","email":"{number}@b.example"'
+        self._send("users", number, f'{{{fields},"age":{number % 90}}}')
 
     def account(self) -> None:
-        """Send one more account, of a user that there is."""
+        """Send one more account of an existing user."""
         number, self.accounts = self.accounts, self.accounts + 1
         user = number * _SPREAD % self.users
         kind = TYPES[number % 3]
-        self.at.append(time.monotonic())
-        # whose it is depends on how many users there were: it is in the key, to be remembered
+        self.sent_at.append(time.monotonic())
+        # the owner depends on the number of users so far, so it is stored in the number
         value = f'{{"userId":"u{user}","accountType":"{kind}","balance":{number}}}'
         self._send("accounts", number << 32 | user, value)
 
@@ -68,12 +68,12 @@ class Load:
         self._producer.produce(self._topics[source], value, on_delivery=delivered)
 
     def flush(self, limit_s: float = 120) -> None:
-        """Wait until all is acknowledged."""
+        """Wait until all records are acknowledged."""
         assert self._producer.flush(limit_s) == 0
         assert not self._failed, self._failed[:3]
 
     def fill(self, users: int, accounts: int = 0) -> None:
-        """Users, then accounts, as fast as the broker takes them."""
+        """Send users, then accounts, as fast as the broker accepts them."""
         for send, count in ((self.user, users), (self.account, accounts)):
             for number in range(count):
                 send()
@@ -85,8 +85,8 @@ class Load:
     def acknowledged(self) -> int:
         return sum(len(columns["number"]) for columns in self._columns.values())
 
-    def at_rate(self, users: float, accounts: float, seconds: float) -> float:
-        """Send at these rates for so long; the seconds that it took."""
+    def send_at_rate(self, users: float, accounts: float, seconds: float) -> float:
+        """Send at these rates for `seconds`; returns the seconds it took."""
         began = time.monotonic()
         sent = {"users": 0, "accounts": 0}
         while (passed := time.monotonic() - began) < seconds:
@@ -97,14 +97,14 @@ class Load:
                 self.account()
                 sent["accounts"] += 1
             self._producer.poll(0)
-            time.sleep(_TICK_S)  # the clock of the load
+            time.sleep(_TICK_S)  # the tick of the load
         self.flush()
         return time.monotonic() - began
 
-    def truth(self, most: int | None = None) -> dict[str, Frame]:
-        """The tables that all acknowledged records give, by `_id`; `final_ui` as of a left join.
+    def expected_tables(self, max_rows: int | None = None) -> dict[str, Frame]:
+        """Return the tables that all acknowledged records give; `final_ui` is a left join.
 
-        Of each so many rows of the highest rank.
+        With a limit, each table has only its rows of the highest rank.
         """
         users = self._frame("users").with_columns(
             userId=pl.format("u{}", "number"),
@@ -112,27 +112,27 @@ class Load:
             email=pl.format("{}@b.example", "number"),
             age=pl.col("number") % 90,
         )
-        own = pl.col("number") // (1 << 32)
+        account_number = pl.col("number") // (1 << 32)
         accounts = self._frame("accounts").with_columns(
             userId=pl.format("u{}", pl.col("number") % (1 << 32)),
-            accountType=pl.lit(pl.Series(TYPES)).gather(own % 3),
-            balance=own.cast(pl.Float64),
+            accountType=pl.lit(pl.Series(TYPES)).gather(account_number % 3),
+            balance=account_number.cast(pl.Float64),
         )
         newest = accounts.sort("time", "partition", "offset").group_by("userId").last()
         latest = newest.select("userId", "accountType", "balance", of_account="time")
         final = users.join(latest, "userId", "left")
         final = final.with_columns(time=pl.max_horizontal("time", "of_account"))
-        if most is not None:
+        if max_rows is not None:
             rank = ("time", "partition", "offset")
             users, accounts, final = (
-                one.sort(*rank).tail(most) for one in (users, accounts, final)
+                one.sort(*rank).tail(max_rows) for one in (users, accounts, final)
             )
-        shaped = pl.col("time").cast(pl.Datetime("ms", "UTC")).alias("_ts")
+        ts = pl.col("time").cast(pl.Datetime("ms", "UTC")).alias("_ts")
         of_user, of_account = ("name", "email", "age"), ("accountType", "balance")
         return {
-            "users_ui": users.select("_id", "userId", *of_user, shaped),
-            "accounts_ui": accounts.select("_id", "userId", *of_account, shaped),
-            "final_ui": final.select("_id", "userId", *of_user, *of_account, shaped),
+            "users_ui": users.select("_id", "userId", *of_user, ts),
+            "accounts_ui": accounts.select("_id", "userId", *of_account, ts),
+            "final_ui": final.select("_id", "userId", *of_user, *of_account, ts),
         }
 
     def _frame(self, source: str) -> Frame:
@@ -141,7 +141,7 @@ class Load:
 
 
 def differences(found: Frame, truth: Frame) -> tuple[int, int, int]:
-    """Rows that are lost, cells that are wrong (all of a row too many), and rows compared."""
+    """Return the numbers of missing rows, wrong cells (unexpected rows: all) and compared rows."""
     found = found.select(truth.columns)
     lost = truth.join(found, "_id", "anti").height
     extra = found.join(truth, "_id", "anti").height
@@ -154,18 +154,18 @@ def differences(found: Frame, truth: Frame) -> tuple[int, int, int]:
     return lost, wrong + extra * len(truth.columns), truth.height
 
 
-class Feed:
-    """A thread that looks at something every second, and remembers it."""
+class PeriodicSampler:
+    """A thread that takes a sample every second."""
 
-    def __init__(self, look: Any) -> None:
-        self._look = look
+    def __init__(self, sample: Any) -> None:
+        self._sample = sample
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        self.seen: list[Any] = []
+        self.samples: list[Any] = []
 
     def _run(self) -> None:
         while not self._stop.wait(1):
-            self.seen.append(self._look())
+            self.samples.append(self._sample())
 
     def __enter__(self) -> Self:
         self._thread.start()

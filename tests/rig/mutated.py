@@ -1,4 +1,4 @@
-"""Broken control messages over the real broker: each ends in `control_raw` with its reason."""
+"""Invalid control messages on a real broker: each is in `control_raw` with its reason."""
 
 import json
 import random
@@ -13,59 +13,61 @@ from livejoin.core.state import row_id
 from rig.running import until
 from rig.world import World
 
-PORTION = 2000  # `control_raw` keeps 10,000
+BATCH = 2000  # `control_raw` keeps 10,000
 _OWN = re.compile(r"(\S+) is (?:the control topic|one of livejoin's own)")
 
 
-def broken(seed: int, rules: control_messages.TopicRules) -> Iterator[tuple[bytes, str]]:
-    """Messages that cannot be obeyed, and the core's reason; none, where topics are not there."""
+def invalid_messages(seed: int, rules: control_messages.TopicRules) -> Iterator[tuple[bytes, str]]:
+    """Yield invalid messages, each with the core's reason; empty if only its topics are missing."""
     dice, ids = random.Random(seed), set[str]()
     own = f"{rules.names.prefix}.".encode()
     while True:
-        # those that name topics of a livejoin are to name those of the one that runs
+        # messages that name own topics must name those of the running livejoin
         raw = mutated(dice).replace(b"livejoin.", own)
         raw = raw.replace(b'"control"', json.dumps(rules.control).encode())
         try:
-            asked = control_messages.parse_message(raw, rules)
+            request = control_messages.parse_message(raw, rules)
         except control_messages.InvalidMessage as error:
             yield raw, str(error)
             continue
-        # nothing is to be built: so of these only those that name topics, which are not there;
-        # and an id that comes again is another case
-        if asked.topics and asked.id not in ids:
-            ids |= {asked.id} if asked.id else set()
+        # Nothing must be built: of the valid messages only those with missing topics are sent,
+        # and each id only once, since a repeated id is another case.
+        if request.topics and request.id not in ids:
+            ids |= {request.id} if request.id else set()
             yield raw, ""
 
 
-def expect_rejected(one: World, count: int, seed: int) -> Counter[str]:
-    """Send so many; each is rejected with a reason, and no generation is built.
+def expect_rejected(world: World, count: int, seed: int) -> Counter[str]:
+    """Send `count` messages; each is rejected with a reason, and no generation is built.
 
-    How many were rejected for a topic of this livejoin's own, by topic.
+    Returns how often each of livejoin's own topics was the reason.
     """
-    named = Counter[str]()
-    before = max(row["generation"] for row in one.generations())
-    made = broken(seed, control_messages.TopicRules(Names(one.name), f"{one.name}.control"))
-    for start in range(0, count, PORTION):
-        sent = [next(made) for _ in range(min(PORTION, count - start))]
-        rows = _answers(one, [raw for raw, _ in sent])
+    topics_named = Counter[str]()
+    before = max(row["generation"] for row in world.generations())
+    messages = invalid_messages(
+        seed, control_messages.TopicRules(Names(world.name), f"{world.name}.control")
+    )
+    for start in range(0, count, BATCH):
+        sent = [next(messages) for _ in range(min(BATCH, count - start))]
+        rows = _control_rows(world, [raw for raw, _ in sent])
         for (raw, reason), row in zip(sent, rows, strict=True):
             assert row["outcome"] == "rejected", (seed, raw, row)
             assert row["reason"], (seed, raw, row)
             assert not reason or row["reason"] == reason, (seed, raw, row, reason)
-            named.update(_OWN.findall(row["reason"]))
-    assert max(row["generation"] for row in one.generations()) == before, "something was built"
-    return named
+            topics_named.update(_OWN.findall(row["reason"]))
+    assert max(row["generation"] for row in world.generations()) == before, "something was built"
+    return topics_named
 
 
-def _answers(one: World, raws: list[bytes]) -> list[dict[str, str]]:
-    """What `control_raw` says of each, in their order."""
+def _control_rows(world: World, raws: list[bytes]) -> list[dict[str, str]]:
+    """Return the rows of `control_raw` for these messages, in order."""
     offsets: list[int] = []
     for raw in raws:
-        one.control.produce(
-            f"{one.name}.control", raw, on_delivery=lambda _, sent: offsets.append(sent.offset())
+        world.control.produce(
+            f"{world.name}.control", raw, on_delivery=lambda _, sent: offsets.append(sent.offset())
         )
-    assert one.control.flush(60) == 0
+    assert world.control.flush(60) == 0
     last = row_id(offsets[-1])
-    until(lambda: last in one.live.table("control_raw"), "all are answered", 600)
-    rows = one.live.table("control_raw")
+    until(lambda: last in world.live.table("control_raw"), "all are answered", 600)
+    rows = world.live.table("control_raw")
     return [rows[row_id(offset)] for offset in offsets]

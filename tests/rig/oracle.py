@@ -1,4 +1,4 @@
-"""The truth, computed plainly: which rows and rejects input records must give.
+"""The oracle: a plain computation of the rows and rejects that input records must give.
 
 Shares no code with livejoin.
 """
@@ -19,12 +19,12 @@ FIELDS = {
 }
 Row = dict[str, Any]
 Position = tuple[int, int]
-Version = tuple[int, Position, Row]  # of an account: the newest is the highest
+Version = tuple[int, Position, Row]  # of an account; the highest is the newest
 
 
 @dataclass(frozen=True)
 class Sent:
-    """An input record as the broker acknowledged it."""
+    """An input record as acknowledged by the broker."""
 
     partition: int
     offset: int
@@ -33,17 +33,17 @@ class Sent:
 
 
 class Rejected(Exception):
-    """Why a record is no row."""
+    """The reason why a record gives no row."""
 
 
 class _Number(str):
-    """A JSON number, as it is spelt."""
+    """A JSON number as written."""
 
     __slots__ = ()
 
 
 def parse(source: str, value: bytes) -> Row:
-    """A row, or Rejected."""
+    """Return a row, or raise Rejected."""
     if len(value) > 1 << 20:
         raise Rejected(f"value: larger than 1 MiB, {len(value)} bytes")
     try:
@@ -117,14 +117,14 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """All tables, rows by identity, and what could not be read."""
+    """The expected tables, rows by id, and the number of tombstones."""
 
     tables: Mapping[str, Mapping[str, Row]]
     tombstones: Mapping[str, int]
 
 
 class Difference(NamedTuple):
-    """A row that is not what it should be; None where it is not there, or should not be."""
+    """A row that differs from the expected one; None if missing or not expected."""
 
     table: str
     id: str
@@ -133,43 +133,50 @@ class Difference(NamedTuple):
 
 
 def differences(found: Mapping[str, Mapping[str, Row]], truth: Expected) -> list[Difference]:
-    """Where tables are not the true ones, in the columns that the oracle knows."""
+    """Return the differing rows, in the columns known to the oracle."""
     wrong = []
     for table, rows in truth.tables.items():
-        there = found[table]
-        for row_id in {**rows, **there}:
-            row, its = there.get(row_id), rows.get(row_id)
-            if row is None or its is None or known(row, its) != known(its, its):
-                wrong.append(Difference(table, row_id, row, its))
+        found_rows = found[table]
+        for row_id in {**rows, **found_rows}:
+            row, expected_row = found_rows.get(row_id), rows.get(row_id)
+            if (
+                row is None
+                or expected_row is None
+                or comparable(row, expected_row) != comparable(expected_row, expected_row)
+            ):
+                wrong.append(Difference(table, row_id, row, expected_row))
     return wrong
 
 
 def lost(wrong: Iterable[Difference]) -> int:
-    """How many rows are missing."""
+    """Return the number of missing rows."""
     return sum(one.found is None for one in wrong)
 
 
 def wrong_cells(wrong: Iterable[Difference]) -> int:
-    """How many cells are not what they should be; of a row too many, all."""
+    """Return the number of wrong cells; all of a row that is not expected."""
     count = 0
-    for _, _, row, its in wrong:
-        if row is not None and its is not None:
-            mine, true = known(row, its), known(its, its)
-            count += sum(mine[name] != true[name] for name in true)
+    for _, _, row, expected_row in wrong:
+        if row is not None and expected_row is not None:
+            row_cells, expected_cells = (
+                comparable(row, expected_row),
+                comparable(expected_row, expected_row),
+            )
+            count += sum(row_cells[name] != expected_cells[name] for name in expected_cells)
         elif row is not None:
             count += len(row)
     return count
 
 
 @functools.lru_cache(maxsize=1 << 18)
-def parsed(source: str, value: bytes) -> Row:
-    """Compared again and again, parsed once."""
+def parse_cached(source: str, value: bytes) -> Row:
+    """Cached: the same records are compared many times."""
     return parse(source, value)
 
 
-def known(row: Row, its: Row) -> Row:
-    """A row's cells in the columns of another one, as the oracle writes them."""
-    cells = {name: row.get(name) for name in its}
+def comparable(row: Row, expected_row: Row) -> Row:
+    """Return the cells of a row in the columns of the expected one, in the oracle's form."""
+    cells = {name: row.get(name) for name in expected_row}
     if "_ts" in cells:
         cells["_ts"] = milliseconds(cells["_ts"])
     if "reason" in cells:
@@ -177,39 +184,39 @@ def known(row: Row, its: Row) -> Row:
     return cells
 
 
-def milliseconds(at: Any) -> Any:
-    """A time as Kafka has it, of one as JSON or Arrow tell it."""
-    if isinstance(at, str):
-        at = datetime.fromisoformat(at)
-    return round(at.timestamp() * 1000) if isinstance(at, datetime) else at
+def milliseconds(position: Any) -> Any:
+    """Return a time of JSON or Arrow in milliseconds, as Kafka has it."""
+    if isinstance(position, str):
+        position = datetime.fromisoformat(position)
+    return round(position.timestamp() * 1000) if isinstance(position, datetime) else position
 
 
 def _plain_reason(reason: str) -> str:
-    """What was found is cut; of a value that is broken as a whole only the kind is known."""
+    """Truncate long values; of an unreadable value only the kind is compared."""
     return reason.partition(", got ")[0] if reason.startswith("value") else reason[:60]
 
 
 def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected:
-    """What the tables must show once all of these records have been read.
+    """Return the tables that result from all of these records.
 
-    `_ts` is the time of the newest record that shaped a row, in milliseconds.
+    `_ts` is the time of the newest record that contributed to a row, in milliseconds.
     """
     rows: dict[str, dict[Position, tuple[Row, int]]] = {"users": {}, "accounts": {}}
     rejects: dict[str, Row] = {}
     tombstones = {"users": 0, "accounts": 0}
     for source, records in sent.items():
         for record in records:
-            at = (record.partition, record.offset)
+            position = (record.partition, record.offset)
             if record.value is None:
                 tombstones[source] += 1
                 continue
             try:
-                rows[source][at] = (parsed(source, record.value), record.timestamp)
+                rows[source][position] = (parse_cached(source, record.value), record.timestamp)
             except Rejected as error:
-                rejects[f"{source}/{row_name(at)}"] = {
+                rejects[f"{source}/{row_name(position)}"] = {
                     "source": source,
-                    "partition": at[0],
-                    "offset": at[1],
+                    "partition": position[0],
+                    "offset": position[1],
                     "reason": str(error),
                     "raw": record.value[:4096].decode(errors="backslashreplace"),
                     "_ts": record.timestamp,
@@ -217,8 +224,12 @@ def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected
     users, accounts = rows["users"], rows["accounts"]
     return Expected(
         {
-            "users_ui": {row_name(at): {**row, "_ts": ts} for at, (row, ts) in users.items()},
-            "accounts_ui": {row_name(at): {**row, "_ts": ts} for at, (row, ts) in accounts.items()},
+            "users_ui": {
+                row_name(position): {**row, "_ts": ts} for position, (row, ts) in users.items()
+            },
+            "accounts_ui": {
+                row_name(position): {**row, "_ts": ts} for position, (row, ts) in accounts.items()
+            },
             "final_ui": _joined(users, accounts, join),
             "rejects_ui": rejects,
         },
@@ -227,13 +238,13 @@ def expected(sent: Mapping[str, Iterable[Sent]], join: str = "left") -> Expected
 
 
 def rows_of(source: str, records: Iterable[Sent]) -> dict[Position, tuple[Row, int]]:
-    """The records that are rows, with their time."""
+    """Return the records that give rows, with their times."""
     rows = {}
     for record in records:
         if record.value is None:
             continue
         try:
-            row = parsed(source, record.value)
+            row = parse_cached(source, record.value)
         except Rejected:
             continue
         rows[record.partition, record.offset] = (row, record.timestamp)
@@ -246,32 +257,32 @@ def _joined(
     join: str,
 ) -> dict[str, Row]:
     by_user: dict[str, list[Version]] = {}
-    for at, (row, ts) in accounts.items():
+    for position, (row, ts) in accounts.items():
         if row["userId"] is not None:
-            by_user.setdefault(row["userId"], []).append((ts, at, row))
+            by_user.setdefault(row["userId"], []).append((ts, position, row))
     final = {}
-    for at, (user, own) in users.items():
-        mine = by_user.get(user["userId"], []) if user["userId"] is not None else []
-        if join == "left" or (join == "left_outer" and not mine):
-            newest = max(mine, key=lambda one: one[:2], default=no_account(own))
-            final[row_name(at)] = joined(user, own, newest)
+    for position, (user, own) in users.items():
+        row_cells = by_user.get(user["userId"], []) if user["userId"] is not None else []
+        if join == "left" or (join == "left_outer" and not row_cells):
+            newest = max(row_cells, key=lambda one: one[:2], default=no_account(own))
+            final[row_name(position)] = joined(user, own, newest)
             continue
-        for account in mine:
-            final[f"{row_name(at)}+{row_name(account[1])}"] = joined(user, own, account)
+        for account in row_cells:
+            final[f"{row_name(position)}+{row_name(account[1])}"] = joined(user, own, account)
     return final
 
 
 def joined(user: Row, ts: int, account: Version) -> Row:
-    """A row of `final_ui`."""
+    """Return a row of `final_ui`."""
     of_account = {name: account[2][name] for name in ("accountType", "balance")}
     return {**user, **of_account, "_ts": max(ts, account[0])}
 
 
 def no_account(ts: int) -> Version:
-    """What a user without accounts is joined with."""
+    """The null account that a user without accounts is joined with."""
     return ts, (-1, -1), {"accountType": None, "balance": None}
 
 
-def row_name(at: Position) -> str:
-    """The identity of the row of a record."""
-    return f"{at[0]}-{at[1]}"
+def row_name(position: Position) -> str:
+    """Return the `_id` of the row of a record."""
+    return f"{position[0]}-{position[1]}"

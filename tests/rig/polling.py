@@ -1,7 +1,7 @@
-"""Ten who read a table over HTTP again and again, in a process of their own, checking each answer.
+"""Ten HTTP clients in their own process that poll a table and check each response.
 
-`python polling.py PORT TABLE ROWS [WHAT ...]` prints a line per answer. It ends, with what was
-wrong, at the first answer that is not whole; `polling` then fails.
+`python polling.py PORT TABLE ROWS [QUERY ...]` prints a line per response. It exits with the error
+at the first incomplete response; `polling` then fails.
 """
 
 import contextlib
@@ -16,52 +16,52 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-EVERY_S = 0.5  # after an answer, until the same reader asks again
+EVERY_S = 0.5  # from a response to the reader's next request
 _BLOCK = 1 << 20
 _CELL = b'"_id":'  # once in each row of JSON
 Line = TypeVar("Line")
 
 
-class Answer(NamedTuple):
-    """One whole answer."""
+class Response(NamedTuple):
+    """A complete response."""
 
     reader: int
-    asked: str
+    query: str
     rows: int
     took_s: float
 
 
-# What is asked for, by two readers each, and how many rows that must give; None: all.
-ASKED: dict[str, int | None] = {
+# The queries, of two readers each, and the expected number of rows; None: all rows.
+QUERIES: dict[str, int | None] = {
     "format=json": None,
     "format=arrow": None,
     "format=csv&columns=_id,balance": None,
     "sort=-balance&limit=100": 100,
     "filter=age>=30&limit=1000": 1000,
 }
-READERS = 2 * len(ASKED)
+READERS = 2 * len(QUERIES)
 
 
 def polling(
-    port: int, table: str, rows: int, before: Sequence[str] = ()
-) -> contextlib.AbstractContextManager[list[Answer]]:
-    """Have a table of so many rows read meanwhile; the answers so far."""
-    command = [*before, sys.executable, __file__, str(port), table, str(rows)]
-    return beside(command, lambda line: Answer(*json.loads(line)))
+    port: int, table: str, rows: int, command_prefix: Sequence[str] = ()
+) -> contextlib.AbstractContextManager[list[Response]]:
+    """Poll a table of `rows` rows during the block; yields the responses so far."""
+    command = [*command_prefix, sys.executable, __file__, str(port), table, str(rows)]
+    return running_process(command, lambda line: Response(*json.loads(line)))
 
 
 @contextlib.contextmanager
-def beside(command: Sequence[str], read: Callable[[str], Line]) -> Iterator[list[Line]]:
-    """Another process meanwhile: what it prints, line by line. It must not end by itself."""
+def running_process(command: Sequence[str], read: Callable[[str], Line]) -> Iterator[list[Line]]:
+    """Run a process during the block; yields its output, line by line. It must not exit early."""
     found: list[Line] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = process.stdout
 
-        def note() -> None:
+        def collect() -> None:
             found.extend(map(read, lines))
 
-        thread = threading.Thread(target=note)
+        thread = threading.Thread(target=collect)
         thread.start()
         try:
             yield found
@@ -72,17 +72,17 @@ def beside(command: Sequence[str], read: Callable[[str], Line]) -> Iterator[list
     assert ended is None, f"{command} has ended with {ended}"
 
 
-# --- the program
+# --- # --- the program
 
 
-def _count(asked: str, answer: http.client.HTTPResponse) -> int:
-    """The rows of an answer, which must have an end."""
-    if asked.startswith("format=arrow"):
-        import pyarrow as pa  # noqa: PLC0415 - whoever only starts the program does without
+def _count(query: str, answer: http.client.HTTPResponse) -> int:
+    """Return the number of rows of a response, and check that it is complete."""
+    if query.startswith("format=arrow"):
+        import pyarrow as pa  # noqa: PLC0415 - only the program needs it
 
         with pa.ipc.open_stream(answer.read()) as stream:
             return sum(batch.num_rows for batch in stream)
-    mark = b"\n" if asked.startswith("format=csv") else _CELL
+    mark = b"\n" if query.startswith("format=csv") else _CELL
     count, tail, end = 0, b"", b""
     for block in iter(lambda: answer.read(_BLOCK), b""):
         data = tail + block
@@ -96,35 +96,35 @@ def _count(asked: str, answer: http.client.HTTPResponse) -> int:
     return count - 1  # the first line is the header
 
 
-def _poll(reader: int, asked: str, port: int, table: str, rows: int) -> None:
-    wanted = ASKED.get(asked)
+def _poll(reader: int, query: str, port: int, table: str, rows: int) -> None:
+    expected = QUERIES.get(query)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     while True:
-        began = time.monotonic()
-        connection.request("GET", f"/api/v1/tables/{table}?{asked}")
+        started = time.monotonic()
+        connection.request("GET", f"/api/v1/tables/{table}?{query}")
         answer = connection.getresponse()
         assert answer.status == http.HTTPStatus.OK, answer.read()
-        found = _count(asked, answer)
-        assert found == (rows if wanted is None else wanted), f"{asked}: {found} rows"
-        line = json.dumps([reader, asked, found, time.monotonic() - began])
-        os.write(1, f"{line}\n".encode())  # at once: other threads write too
+        found = _count(query, answer)
+        assert found == (rows if expected is None else expected), f"{query}: {found} rows"
+        line = json.dumps([reader, query, found, time.monotonic() - started])
+        os.write(1, f"{line}\n".encode())  # one write per line, since other threads write too
         time.sleep(EVERY_S)
 
 
-def _read(reader: int, asked: str, port: int, table: str, rows: int) -> None:
+def _read(reader: int, query: str, port: int, table: str, rows: int) -> None:
     try:
-        _poll(reader, asked, port, table, rows)
+        _poll(reader, query, port, table, rows)
     except BaseException:  # noqa: BLE001 - one that fails ends them all
         traceback.print_exc()
         os._exit(1)
 
 
 def main() -> None:
-    """Read until somebody ends it."""
-    port, table, rows, *some = sys.argv[1:]
-    for reader, asked in enumerate(2 * (some or list(ASKED))):
-        given = reader, asked, int(port), table, int(rows)
-        threading.Thread(target=_read, args=given).start()
+    """Poll until killed."""
+    port, table, rows, *queries = sys.argv[1:]
+    for reader, query in enumerate(2 * (queries or list(QUERIES))):
+        arguments = reader, query, int(port), table, int(rows)
+        threading.Thread(target=_read, args=arguments).start()
 
 
 if __name__ == "__main__":

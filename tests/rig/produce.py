@@ -16,35 +16,35 @@ from rig.running import until
 
 
 class Producers:
-    """Feeds the topics of the sources."""
+    """Produces to the topics of the sources."""
 
     def __init__(self, kafka: Kafka, topics: dict[str, str], tag: str = "t") -> None:
         self._kafka = kafka
         self._topics = topics
-        self._tag = tag  # of every userId, so that topics share none
-        self._producer = self._made()
+        self._tag = tag  # prefix of every userId, so that topic pairs share none
+        self._producer = self._new_producer()
         self._failed: list[str] = []
-        self.people = 50  # that random records are about
+        self.user_count = 50  # number of users in random records
         self.acknowledged: dict[str, list[Sent]] = defaultdict(list)
-        self.rows: Counter[str] = Counter()  # of them those that are rows for sure
+        self.rows: Counter[str] = Counter()  # valid rows among the acknowledged records
 
-    def _made(self) -> Producer:
+    def _new_producer(self) -> Producer:
         return self._kafka.producer(
             **{
                 "message.max.bytes": 8 << 20,
                 "topic.metadata.refresh.interval.ms": 1000,  # partitions may be added
-                "delivery.timeout.ms": 600_000,  # and brokers be away
+                "delivery.timeout.ms": 600_000,  # brokers may be down
             }
         )
 
-    def made_again(self, source: str) -> None:
-        """Its topic is another one now: nothing is in it, and a client that knew it may hang."""
+    def topic_recreated(self, source: str) -> None:
+        """Start again after the topic was recreated: it is empty, and the old client may hang."""
         self.acknowledged[source].clear()
         self.rows[source] = 0
-        self._producer = self._made()
+        self._producer = self._new_producer()
 
-    def sees_partitions(self, source: str, count: int) -> None:
-        """Wait until the client knows that a topic has so many."""
+    def wait_for_partitions(self, source: str, count: int) -> None:
+        """Wait until the client knows this number of partitions."""
         topic = self._topics[source]
 
         def known() -> bool:
@@ -83,18 +83,18 @@ class Producers:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until all is acknowledged."""
+        """Wait until all records are acknowledged."""
         assert self._producer.flush(60) == 0
         assert not self._failed, self._failed[:3]
 
     @property
     def count(self) -> int:
-        """How many records were acknowledged."""
+        """The number of acknowledged records."""
         return sum(map(len, self.acknowledged.values()))
 
-    def one(self, dice: random.Random, users: float = 0.2) -> None:
-        """Send a random record: one of the users with this probability, or an account."""
-        user = f"{self._tag}-{dice.randrange(self.people)}"
+    def send_random(self, dice: random.Random, users: float = 0.2) -> None:
+        """Send a random record: a user with probability `users`, otherwise an account."""
+        user = f"{self._tag}-{dice.randrange(self.user_count)}"
         if dice.random() < users:
             self.send("users", {"userId": user, "name": f"N{dice.random()}", "age": 7})
         else:
@@ -102,13 +102,13 @@ class Producers:
 
     @contextlib.contextmanager
     def traffic(self, per_second: float, seed: int) -> Iterator[None]:
-        """Users and accounts at a steady rate, in the background."""
+        """Send users and accounts at a steady rate in the background."""
         stop = threading.Event()
         dice = random.Random(seed)
 
         def work() -> None:
             while not stop.wait(1 / per_second):
-                self.one(dice)
+                self.send_random(dice)
 
         thread = threading.Thread(target=work)
         thread.start()

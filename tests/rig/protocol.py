@@ -1,4 +1,4 @@
-"""`livejoin.v1` a second time, from its description alone: frames taken apart, rows kept, hashed.
+"""A second implementation of `livejoin.v1`, from its documentation: frames, rows and hashes.
 
 Shares no code with the server. Slow, and easy to compare with docs/live-protocol.md.
 """
@@ -15,63 +15,63 @@ Row = dict[str, Any]
 
 
 class Replica:
-    """What a client makes of the frames that it is sent."""
+    """The tables of a client, built from the frames it receives."""
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[str, Row]] = {}
         self.header: dict[str, Any] = {}  # of the last frame
-        self.checked = 0  # heartbeats that told what we hold
+        self.checked = 0  # heartbeats that matched
 
-    def take(self, frame: bytes) -> dict[str, Any]:
-        """Apply the next frame; its header. A heartbeat must tell just what is held."""
-        told = header(frame)
-        for part, payload in zip(told["parts"], payloads(frame), strict=True):
+    def on_frame(self, frame: bytes) -> dict[str, Any]:
+        """Apply the next frame and return its header. A heartbeat must match the rows held."""
+        frame_header = header(frame)
+        for part, payload in zip(frame_header["parts"], payloads(frame), strict=True):
             self._apply(part["table"], part["kind"], rows(payload))
-        self.header = told
-        if told["type"] == "heartbeat":
-            self._check(told)
-        return told
+        self.header = frame_header
+        if frame_header["type"] == "heartbeat":
+            self._check(frame_header)
+        return frame_header
 
-    def _apply(self, table: str, kind: str, some: list[Row]) -> None:
+    def _apply(self, table: str, kind: str, table_rows: list[Row]) -> None:
         if kind == "snapshot":
             self.tables[table] = {}
-        held = self.tables[table]
-        for row in some:
+        replica_rows = self.tables[table]
+        for row in table_rows:
             if kind == "remove":
                 assert list(row) == ["_id"]
-                held.pop(row["_id"], None)
+                replica_rows.pop(row["_id"], None)
             else:
-                held.pop(row["_id"], None)  # the order is that of the last change
-                held[row["_id"]] = row
+                replica_rows.pop(row["_id"], None)  # in the order of the last change
+                replica_rows[row["_id"]] = row
 
     def _check(self, header: dict[str, Any]) -> None:
-        for name, held in self.tables.items():
-            told = header["tables"][name]
-            assert told["rows"] == len(held), name
-            assert told["hash"] == table_hash(held.values()), name
+        for name, replica_rows in self.tables.items():
+            frame_header = header["tables"][name]
+            assert frame_header["rows"] == len(replica_rows), name
+            assert frame_header["hash"] == table_hash(replica_rows.values()), name
         self.checked += 1
 
     @property
     def resume(self) -> dict[str, int]:
-        """What a client says when it comes back."""
+        """The resume position of a reconnecting client."""
         return {"generation": self.header["generation"], "seq": self.header["seq"]}
 
 
 def header(frame: bytes) -> dict[str, Any]:
-    """What a frame says of itself."""
-    found: dict[str, Any] = json.loads(frame[4 : _begin(frame)].decode())
-    return found
+    """Return the header of a frame."""
+    table: dict[str, Any] = json.loads(frame[4 : _begin(frame)].decode())
+    return table
 
 
 def payloads(frame: bytes) -> list[bytes]:
-    """The payloads of its parts, which fill the rest of it."""
-    at, found = _begin(frame), []
+    """Return the payloads of the parts, which fill the rest of the frame."""
+    at, table = _begin(frame), []
     for part in header(frame)["parts"]:
-        found.append(frame[at : at + part["bytes"]])
-        assert len(found[-1]) == part["bytes"], "the frame ends in mid-part"
+        table.append(frame[at : at + part["bytes"]])
+        assert len(table[-1]) == part["bytes"], "the frame ends in mid-part"
         at += part["bytes"]
     assert at == len(frame), "bytes are left over"
-    return found
+    return table
 
 
 class Part(NamedTuple):
@@ -99,19 +99,19 @@ def _begin(frame: bytes) -> int:
 
 
 def rows(payload: bytes) -> list[Row]:
-    """The rows of an Arrow IPC stream; times as milliseconds."""
-    found = pa.ipc.open_stream(payload).read_all()
-    for place, field in enumerate(found.schema):
+    """Return the rows of an Arrow IPC stream, with times in milliseconds."""
+    table = pa.ipc.open_stream(payload).read_all()
+    for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             assert str(field.type) == "timestamp[ms, tz=UTC]"
-            found = found.set_column(place, field.name, found.column(place).cast(pa.int64()))
-    listed: list[Row] = found.to_pylist()
-    return listed
+            table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
+    row_list: list[Row] = table.to_pylist()
+    return row_list
 
 
-def table_hash(some: Any) -> str:
-    """The hash of rows in any order."""
-    return f"{sum(_row(list(row.values())) for row in some) % _WORD:016x}"
+def table_hash(table_rows: Any) -> str:
+    """Return the hash of rows, which does not depend on their order."""
+    return f"{sum(_row(list(row.values())) for row in table_rows) % _WORD:016x}"
 
 
 def _row(cells: list[Any]) -> int:

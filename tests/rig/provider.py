@@ -1,4 +1,4 @@
-"""A real identity provider: tokens by client credentials over TLS, stopped and started at will."""
+"""A real identity provider: tokens by client credentials over TLS; it can be restarted."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ AUDIENCE = "kafka"
 
 
 class Provider:
-    """One provider at one address, whatever becomes of its process."""
+    """A provider at a fixed address, across restarts of its process."""
 
     def __init__(self, folder: Path, authority: Authority, *, subject: str, life_s: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class Provider:
             },
             log=self.folder / "provider.log",
         )
-        until(self._answers, "the provider answers", 60)
+        until(self._answers, "the provider responds", 60)
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -81,7 +81,7 @@ class Provider:
         return False
 
     def rotate(self) -> None:
-        """Sign with another key from the next start on."""
+        """Use another signing key from the next start on."""
         numbers = rsa.generate_private_key(65537, 2048).private_numbers()
         public = numbers.public_numbers
         parts = {"n": public.n, "e": public.e, "d": numbers.d, "p": numbers.p, "q": numbers.q}
@@ -93,12 +93,12 @@ class Provider:
         }
 
     def keys(self) -> str:
-        """The public keys that tokens can be checked with."""
+        """Return the public keys that verify tokens."""
         with urllib.request.urlopen(self.keys_url, timeout=5, context=self._trusted) as answer:
             return str(answer.read(), "utf-8")
 
     def stop(self) -> None:
-        """End it; twice is fine."""
+        """Stop it; may be called twice."""
         if self._process is not None:
             self._process.close(grace_s=5)
             self._process = None
@@ -113,7 +113,7 @@ def _base64(number: int) -> str:
 def provider(
     folder: Path, authority: Authority, *, subject: str = "livejoin", life_s: int = 3600
 ) -> Iterator[Provider]:
-    """A provider that is gone afterwards."""
+    """Run a provider until the end of the block."""
     one = Provider(folder, authority, subject=subject, life_s=life_s)
     one.start()
     try:

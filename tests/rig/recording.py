@@ -1,11 +1,11 @@
-"""Topics as records in a JSON file: written by one livejoin, put back for a later one to take over.
+"""Recordings of topics as JSON: written by one version of livejoin, restored for a later version.
 
-Run as a program it makes the fixture of the format that this code writes:
+As a program, it writes the fixture for the current format:
 
     python tests/rig/recording.py tests/fixtures/format-N.json
 
-Topic ids cannot travel. Where the ledger names those of source and control topics, `restore` puts
-in the ids of the topics that it has made, as if they had been there all the time.
+Topic ids cannot be restored. Where the ledger names the ids of source and control topics, `restore`
+replaces them by those of the topics it created.
 """
 
 import json
@@ -34,24 +34,26 @@ Recording = Mapping[str, Any]
 
 
 def record(kafka: Kafka, name: str) -> dict[str, Any]:
-    """All topics of one livejoin, its inputs too, with what stands in them."""
-    mine = [topic for topic in kafka.topics() if topic.startswith(f"{name}.")]
-    found = kafka.describe(mine)
+    """Return all topics of a livejoin, its inputs included, with their records."""
+    own_topics = [topic for topic in kafka.topics() if topic.startswith(f"{name}.")]
+    found = kafka.describe(own_topics)
     return {
         topic: {
             "id": found[topic].id,
             "partitions": len(found[topic].partitions),
             "config": _config(kafka, topic),
-            "records": [_plain(one) for one in _records(kafka, topic, found[topic].partitions)],
+            "records": [
+                _plain(message) for message in _records(kafka, topic, found[topic].partitions)
+            ],
         }
-        for topic in mine
+        for topic in own_topics
     }
 
 
 def restore(kafka: Kafka, topics: Recording) -> None:
-    """Make the topics of a recording, each record at the offset that it had where that counts."""
+    """Create the topics of a recording, with records at their original offsets if that matters."""
     for name, topic in topics.items():
-        # the records are old by now, and must stay
+        # the records are old and must not expire
         kafka.create_topic(name, {"retention.ms": "-1", **topic["config"]}, topic["partitions"])
     found = kafka.describe(topics)
     ids = {topic["id"]: found[name].id for name, topic in topics.items()}
@@ -72,12 +74,12 @@ def restore(kafka: Kafka, topics: Recording) -> None:
 
 
 def _config(kafka: Kafka, topic: str) -> dict[str, str]:
-    """What was asked for when it was made."""
-    asked = ConfigResource(ResourceType.TOPIC, topic)
-    (future,) = kafka.admin.describe_configs([asked]).values()
+    """Return the settings given at the topic's creation."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    (future,) = kafka.admin.describe_configs([resource]).values()
     entries: dict[str, Any] = future.result(10)
-    mine = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return {name: entry.value for name, entry in entries.items() if entry.source == mine}
+    own_topics = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: entry.value for name, entry in entries.items() if entry.source == own_topics}
 
 
 def _records(kafka: Kafka, topic: str, partitions: Iterable[int]) -> list[Message]:
@@ -85,38 +87,40 @@ def _records(kafka: Kafka, topic: str, partitions: Iterable[int]) -> list[Messag
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         records: list[Message] = []
-        while some := poll_batch(consumer, 10_000, 10 * _READ_S if not records else _READ_S):
-            records += some
+        while batch := poll_batch(consumer, 10_000, 10 * _READ_S if not records else _READ_S):
+            records += batch
     finally:
         consumer.close()
-    return sorted(records, key=lambda one: (one.partition() or 0, one.offset() or 0))
+    return sorted(records, key=lambda message: (message.partition() or 0, message.offset() or 0))
 
 
-def _plain(one: Message) -> list[Any]:
+def _plain(message: Message) -> list[Any]:
     """Partition, offset, timestamp, key, value, headers; all that livejoin writes is UTF-8."""
-    headers: Any = one.headers() or []
-    texts = [None if part is None else part.decode() for part in (one.key(), one.value())]
+    headers: Any = message.headers() or []
+    texts = [None if part is None else part.decode() for part in (message.key(), message.value())]
     pairs = [[name, value.decode()] for name, value in headers]
-    return [one.partition(), one.offset(), one.timestamp()[1], *texts, pairs]
+    return [message.partition(), message.offset(), message.timestamp()[1], *texts, pairs]
 
 
 def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
-    """A first choice, a swap with a history by batch, and back: one live, one standing by."""
+    """A first generation, a swap with a batch job, and a rollback: one live, one standby."""
     names, dice = Names(NAME), random.Random(1)
     for pair, count in (("a", 24), ("b", 40)):
         for topic in TOPICS[pair].values():
             kafka.create_topic(topic, partitions=2)
         producers = Producers(kafka, TOPICS[pair], tag=pair)
         for _ in range(count):
-            producers.one(dice, users=0.4)
+            producers.send_random(dice, users=0.4)
         producers.send("users", b"no JSON")
         producers.send("accounts", None)
         producers.flush()
     access_topics.create_topics(kafka, names)
     text = access_topics.create_token(kafka, names, "operator", "recorded", None)
     access_topics.create_token(kafka, names, "viewer", "revoked", None)
-    gone = next(t for t in access_topics.read_tokens(kafka, names).values() if t.label == "revoked")
-    access_topics.revoke(kafka, names, gone.id)
+    revoked = next(
+        t for t in access_topics.read_tokens(kafka, names).values() if t.label == "revoked"
+    )
+    access_topics.revoke(kafka, names, revoked.id)
     live = Running(
         kafka,
         folder,
@@ -129,10 +133,12 @@ def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
     live.start()
     try:
         live.wait_live()
-        live.ask("api/v1/control", {f"{s}Topic": t for s, t in TOPICS["b"].items()} | {"id": "b"})
-        until(lambda: live.ask("api/v1/status")["generation"] == 2, "the swap")
-        live.ask("api/v1/rollback", {"id": "back"})
-        until(lambda: live.ask("api/v1/status")["generation"] == 1, "the rollback")
+        live.request(
+            "api/v1/control", {f"{s}Topic": t for s, t in TOPICS["b"].items()} | {"id": "b"}
+        )
+        until(lambda: live.request("api/v1/status")["generation"] == 2, "the swap")
+        live.request("api/v1/rollback", {"id": "back"})
+        until(lambda: live.request("api/v1/status")["generation"] == 1, "the rollback")
         assert live.stop() == 0
     except BaseException:
         live.stop()
@@ -142,9 +148,9 @@ def _make(kafka: Kafka, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        with broker.embedded_broker(Path(made) / "broker") as own:
-            written = _make(own, Path(made) / "livejoin")
+    with tempfile.TemporaryDirectory() as folder_name:
+        with broker.embedded_broker(Path(folder_name) / "broker") as broker_kafka:
+            written = _make(broker_kafka, Path(folder_name) / "livejoin")
         for one_topic, what in written["topics"].items():
             print(one_topic, len(what["records"]))
     Path(sys.argv[1]).write_text(json.dumps(written, separators=(",", ":")) + "\n")

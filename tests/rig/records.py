@@ -1,4 +1,4 @@
-"""Raw records of livejoin's own topics: what stands there, and what a late writer adds."""
+"""Raw records of livejoin's own topics: reading them, and adding those of a late writer."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ from rig.world import World
 
 
 def records(kafka: Kafka, topic: str) -> list[Record]:
-    """All committed records of a topic with one partition, from its first to its end."""
+    """Return all committed records of a single-partition topic."""
     consumer = kafka.reader(f"{topic}.test")
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -25,9 +25,9 @@ def records(kafka: Kafka, topic: str) -> list[Record]:
 
 
 def expect_one_writer(kafka: Kafka, name: str) -> int:
-    """Each line of the log was written once, and in the order of its number; how many there are.
+    """Check that each log line was written once and in order; returns the number of lines.
 
-    A leader numbers its lines on from the ledger: a second one would write numbers again.
+    A leader continues the numbers of the ledger, so a second leader would repeat numbers.
     """
     prefix = f"{spec.LOGS}/".encode()
     written = [r.key for r in records(kafka, Names(name).logs) if r.key.startswith(prefix)]
@@ -37,42 +37,44 @@ def expect_one_writer(kafka: Kafka, name: str) -> int:
 
 
 def expect_one_order(numbers: list[int]) -> None:
-    """Numbers of lines, as they stand in the log, are those of one writer at a time."""
+    """Check that the line numbers, in log order, are those of one writer at a time."""
     twice = [number for number, count in Counter(numbers).items() if count > 1]
     assert not twice, f"lines {twice[:5]} were written more than once"
-    assert numbers == sorted(numbers), "two wrote in turns"
-    assert numbers, "nobody wrote a line"
+    assert numbers == sorted(numbers), "two writers in turns"
+    assert numbers, "no line was written"
 
 
-def changelog(one: World) -> str:
-    """Of the generation that is live."""
-    return Names(one.name).changelog(one.status()["generation"])
+def changelog(world: World) -> str:
+    """The changelog topic of the live generation."""
+    return Names(world.name).changelog(world.status()["generation"])
 
 
-def last_of(one: World, key: bytes) -> ChangelogRecord:
-    """The last record of a key in the live generation's changelog: what compaction keeps."""
-    found = [record for record in records(one.kafka, changelog(one)) if record.key == key]
+def last_of(world: World, key: bytes) -> ChangelogRecord:
+    """The last record of a key in the live changelog, which is what compaction keeps."""
+    found = [record for record in records(world.kafka, changelog(world)) if record.key == key]
     return read_record(found[-1].key, found[-1].value)
 
 
-def write_late(one: World, change: ChangelogRecord) -> None:
-    """Write what a leader that stood still would write now."""
-    one.control.produce(changelog(one), change.value(), change.key())
-    assert one.control.flush(10) == 0
+def write_late(world: World, change: ChangelogRecord) -> None:
+    """Write a record as a leader would that was frozen and resumes."""
+    world.control.produce(changelog(world), change.value(), change.key())
+    assert world.control.flush(10) == 0
 
 
-def overtake(one: World) -> ChangelogRecord:
-    """Have an older record follow a row's newest one, until that is written again behind it."""
-    table = one.live.table("final_ui")
+def write_late_record(world: World) -> ChangelogRecord:
+    """Write an older record after a row's winner, and wait until the winner is written again."""
+    table = world.live.table("final_ui")
     row_id = next(i for i, row in table.items() if row["balance"] is not None)
-    winner = last_of(one, f"final_ui/{row_id}".encode())
+    winner = last_of(world, f"final_ui/{row_id}".encode())
     assert winner.version is not None
-    before = len(records(one.kafka, changelog(one)))
+    before = len(records(world.kafka, changelog(world)))
     older = ChangelogRecord(
         "final_ui", row_id, {"userId": "of another time"}, winner.ts - 1, (0, 0, 0)
     )
-    write_late(one, older)
-    until(lambda: last_of(one, winner.key()) == winner, "the winner stands last again")
-    added = [r.value for r in records(one.kafka, changelog(one))[before:] if r.key == winner.key()]
+    write_late(world, older)
+    until(lambda: last_of(world, winner.key()) == winner, "the winner is last again")
+    added = [
+        r.value for r in records(world.kafka, changelog(world))[before:] if r.key == winner.key()
+    ]
     assert added[0] == older.value(), "the late record is not there"
     return winner

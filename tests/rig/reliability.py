@@ -1,4 +1,4 @@
-"""docs/reliability.md: drawn from docs/reliability.json, one line per fault case.
+"""docs/reliability.md, generated from docs/reliability.json: one line per fault case.
 
 `make faults REPORT=1` writes both. The page alone: `PYTHONPATH=tests python
 tests/docs/test_reliability_page.py`.
@@ -17,27 +17,27 @@ OTHER = "other"
 
 HEAD = """# What livejoin has been put through
 
-Drawn from [reliability.json](reliability.json), which `make faults REPORT=1` updates case by case
-(`CASE=A6` runs one). Each line says on which commit and machine it was run, and when; a + behind
-the commit: with changes that were not committed. *Landed* is what was done, counted as it was done;
-a test that fails may have done less than it should. *Rows* and *cells* were compared with what they
-must be: what a batch join over the acknowledged records gives or, where the table server is tried
-alone, what was written to its changelog; over HTTP, at a viewer's socket, or both. The figures of
-the first table are of tests that passed, but for rows lost, cells wrong and viewers dropped, which
-are of all.
+Generated from [reliability.json](reliability.json), which `make faults REPORT=1` updates case by
+case (`CASE=A6` runs one). Each line gives commit, machine and date of its run; a + after the
+commit means uncommitted changes. *Landed* counts the faults and actions that were carried out; a
+test that fails may have carried out fewer. *Rows* and *cells* were compared with the expected
+ones: the result of a batch join over the acknowledged records or, where the table server is
+tested alone, the records of its changelog; over HTTP, at a viewer's socket, or both. The totals
+in the first table are of tests that passed, except rows lost, cells wrong and viewers dropped,
+which are of all tests.
 """
 
 NOT_PROMISED = """## What is not promised
 
-- **No transaction across topics.** Tables show what has been read of each source so far; a user
-  and an account that were produced together may come one after the other.
+- **No transaction across topics.** Tables show the records read from each source so far; a
+  user and an account that were produced together may appear one after the other.
 - **A frozen leader that writes late.** If nobody leads for longer than a changelog's
   `min.compaction.lag.ms` (an hour), compaction may keep the late write of a leader that was frozen.
-- **The changelog is at least once.** After a restart records come again; whoever reads it goes by
-  the version that each row carries, as livejoin's own table servers do.
-- **Disk.** The state of a join on disk grows with the number of records that were read.
+- **The changelog is at least once.** After a restart records are repeated; readers must go by the
+  version in each row, as livejoin's own table servers do.
+- **Disk.** The state of a join on disk grows with the number of records read.
 - **A rebuild reads what Kafka still has.** After retention or compaction of a source topic, a
-  generation that is built anew has fewer rows than the one before it.
+  rebuilt generation has fewer rows than the previous one.
 """
 _COLUMNS = (
     *("case", "what happens", "result", "seed", "landed", "rows", "cells", "lost", "wrong"),
@@ -52,7 +52,7 @@ _GROUPS = {
 
 
 def case_of(nodeid: str) -> str | None:
-    """The case that a test is a part of; those of tests/faults without one are kept as well."""
+    """Return the case of a test; tests in tests/faults without a case belong to OTHER."""
     named = next((case for start, case in ELSEWHERE.items() if nodeid.startswith(start)), None)
     if named is None and nodeid.startswith("tests/faults/"):
         return results.case_of(nodeid.rpartition("::")[2]) or OTHER
@@ -60,17 +60,17 @@ def case_of(nodeid: str) -> str | None:
 
 
 def write() -> None:
-    """Draw the page anew."""
+    """Write the page."""
     PAGE.write_text(page(results.load()))
 
 
 def page(kept: Results) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [HEAD, _totals(kept)]
     for title, starts in _GROUPS.items():
-        mine = [case for case in CASES if case.startswith(starts)]
-        lines = [_line(case, CASES[case], kept.get(case, {})) for case in mine]
-        parts.append(_section(title, lines, _notes(mine, kept)))
+        group_cases = [case for case in CASES if case.startswith(starts)]
+        lines = [_line(case, CASES[case], kept.get(case, {})) for case in group_cases]
+        parts.append(_section(title, lines, _notes(group_cases, kept)))
     if others := kept.get(OTHER, {}):
         lines = [_line("", f"`{test}`", {test: one}) for test, one in others.items()]
         parts.append(_section("Further fault tests", lines, _notes([OTHER], kept)))
@@ -83,14 +83,16 @@ def _section(title: str, lines: Sequence[str], notes: Sequence[str]) -> str:
 
 
 def _totals(kept: Results) -> str:
-    """What all recorded runs come to; what was done counts where the test passed."""
-    all_tests = [one for tests in kept.values() for one in tests.values()]
-    outcomes = Counter(one["outcome"] for one in all_tests)
-    passed = [one for one in all_tests if one["outcome"] == "passed"]
+    """Totals of all recorded runs; actions count only where the test passed."""
+    all_tests = [test for tests in kept.values() for test in tests.values()]
+    outcomes = Counter(all_test["outcome"] for all_test in all_tests)
+    passed = [all_test for all_test in all_tests if all_test["outcome"] == "passed"]
     landed = _landed(passed)
     sums = {what: sum(one[what] for one in passed) for what in ("rows", "cells")}
-    # what went wrong counts wherever it did
-    sums |= {what: sum(one[what] for one in all_tests) for what in ("lost", "wrong", "dropped")}
+    # errors count in failed tests too
+    sums |= {
+        what: sum(all_test[what] for all_test in all_tests) for what in ("lost", "wrong", "dropped")
+    }
     run = sum(
         any(one["outcome"] != "skipped" for one in kept.get(case, {}).values()) for case in CASES
     )
@@ -136,15 +138,15 @@ def _landed(ran: Iterable[Result]) -> Counter[str]:
 
 
 def _sum(ran: Sequence[Result], what: str) -> str:
-    """What was not looked at is left blank: a zero says that it was."""
+    """Blank if nothing was compared: a zero says that it was."""
     compared = any(one["rows"] or one["dropped"] or one["lost"] or one["wrong"] for one in ran)
     return f"{sum(one[what] for one in ran):,}" if compared else ""
 
 
 def _result(tests: dict[str, Result]) -> str:
-    counts = Counter(one["outcome"] for one in tests.values())
+    counts = Counter(test["outcome"] for test in tests.values())
     text = ", ".join(f"{counts[o]} {o}" for o in ("passed", "failed", "skipped") if counts[o])
-    whys = dict.fromkeys(one["why"] for one in tests.values() if one["why"])
+    whys = dict.fromkeys(test["why"] for test in tests.values() if test["why"])
     return "; ".join([text, *map(_escaped, whys)])
 
 

@@ -1,7 +1,7 @@
-"""Hooks of pytest that keep what a test of a case came to; `tests/conftest.py` takes them in.
+"""Hooks of pytest that store the results of the fault cases; imported by `tests/conftest.py`.
 
-With `FAULTS_REPORT=1`, as `make faults REPORT=1` sets it, results go to docs/reliability.json and
-the page is drawn anew after every test: a long run that is stopped leaves what it has.
+With `FAULTS_REPORT=1`, which `make faults REPORT=1` sets, results are written to
+docs/reliability.json and the page after every test, so an interrupted run keeps its results.
 """
 
 import os
@@ -17,14 +17,14 @@ _outcomes = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 @pytest.fixture
 def case() -> figures.Figures:
-    """The figures of this test, for what only it knows."""
+    """The figures of this test, for those that only the test knows."""
     return figures.now()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     figures.begin()
-    results.commit()  # as the test begins: somebody may commit while it runs
+    results.commit()  # at the start of the test, since somebody may commit while it runs
     item.stash[_outcomes] = {}
 
 
@@ -48,17 +48,17 @@ def pytest_runtest_makereport(
 
 
 def _result(reports: dict[str, pytest.TestReport], now: figures.Figures) -> results.Result:
-    """Failed if any phase did; skipped only if nothing was done."""
-    seconds = sum(one.duration for one in reports.values())
+    """Failed if any phase failed; skipped only if nothing was run."""
+    seconds = sum(phase_report.duration for phase_report in reports.values())
     for outcome in ("failed", "skipped"):
-        for one in reports.values():
-            if one.outcome == outcome:
-                return results.result(outcome, _why(one), seconds, now)
+        for phase_report in reports.values():
+            if phase_report.outcome == outcome:
+                return results.result(outcome, _why(phase_report), seconds, now)
     return results.result("passed", "", seconds, now)
 
 
 def _why(report: pytest.TestReport) -> str:
-    """The first line that says what was wrong."""
+    """Return the first line of the failure."""
     if report.skipped and isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)

@@ -1,6 +1,6 @@
-"""The file of results, docs/reliability.json: what each test of a case came to, when, on what.
+"""The file of results, docs/reliability.json: outcome, date, commit and machine of each test.
 
-Each test's result carries its own commit, date and machine, so that cases may be run one by one.
+Each result has its own commit, date and machine, so that cases can be run one by one.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ Results = dict[str, dict[str, Result]]  # by case, then by test
 
 
 def case_of(test: str) -> str | None:
-    """The case that a test's name says it belongs to."""
+    """Return the case in the name of a test."""
     named = _NAMED.match(test)
     if named is None:
         return None
@@ -33,30 +33,32 @@ def case_of(test: str) -> str | None:
 
 
 def load() -> Results:
-    """All that was kept."""
+    """Return all stored results."""
     found: Results = json.loads(DATA.read_text()) if DATA.exists() else {}
     return found
 
 
 def keep(case: str, test: str, result: Result) -> None:
-    """Put a test's newest result in the place of the one before."""
+    """Replace the stored result of a test."""
     folder = os.open(DATA.parent, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # another part of the cases may be running
-        kept = load()
-        kept.setdefault(case, {})[test] = result
-        beside = DATA.with_suffix(".new")  # somebody may stop us in mid-write
-        beside.write_text(_text(kept))
-        beside.replace(DATA)
+        fcntl.flock(folder, fcntl.LOCK_EX)  # other cases may be running in parallel
+        stored = load()
+        stored.setdefault(case, {})[test] = result
+        temporary_file = DATA.with_suffix(".new")  # in case of an interrupted write
+        temporary_file.write_text(_text(stored))
+        temporary_file.replace(DATA)
     finally:
         os.close(folder)
 
 
-def _text(kept: Results) -> str:
-    """One test, one line: a run that changes one changes one line."""
+def _text(stored: Results) -> str:
+    """One line per test, so that a run of one test changes one line."""
     cases = []
-    for case, tests in sorted(kept.items()):
-        lines = [f"  {_json(test)}: {_json(of)}" for test, of in sorted(tests.items())]
+    for case, tests in sorted(stored.items()):
+        lines = [
+            f"  {_json(test)}: {_json(test_result)}" for test, test_result in sorted(tests.items())
+        ]
         cases.append(f" {_json(case)}: {{\n" + ",\n".join(lines) + "\n }")
     return "{\n" + ",\n".join(cases) + "\n}\n"
 
@@ -66,7 +68,7 @@ def _json(value: Any) -> str:
 
 
 def result(outcome: str, why: str, seconds: float, figures: Figures) -> Result:
-    """A test's result as it is kept."""
+    """Return the result of a test as it is stored."""
     return {
         "outcome": outcome,
         "why": why,
@@ -80,7 +82,7 @@ def result(outcome: str, why: str, seconds: float, figures: Figures) -> Result:
 
 @functools.cache
 def commit() -> str:
-    """What is checked out, as of the first call; with a + if code was changed since."""
+    """Return the commit as of the first call, with a + if code was changed since."""
     if not shutil.which("git") or not (ROOT / ".git").exists():
         return "unknown"
     head = _git("rev-parse", "--short=9", "HEAD")
@@ -89,12 +91,14 @@ def commit() -> str:
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    test_result = subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return test_result.stdout.strip()
 
 
 def machine() -> str:
-    """As far as it matters for figures."""
-    told = Path("/proc/meminfo").read_text()
-    kib = int(told.partition("MemTotal:")[2].split()[0])
+    """Return cores and memory."""
+    meminfo = Path("/proc/meminfo").read_text()
+    kib = int(meminfo.partition("MemTotal:")[2].split()[0])
     return f"{os.cpu_count()} cores, {kib / (1 << 20):.0f} GiB"

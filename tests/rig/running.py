@@ -1,4 +1,4 @@
-"""A real `livejoin run` or `serve` process: started, asked, killed in parts, started again."""
+"""A real `livejoin run` or `serve` process: start, request, kill in parts, restart."""
 
 import contextlib
 import http.client
@@ -21,29 +21,29 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import failpoints
 from livejoin.runtime.broker import free_port
 
-START_S = 180  # 12 s on a quiet machine, 55 s on one with five other busy processes
+START_S = 180  # 12 s on an idle machine, 55 s on one with five other busy processes
 SAME_S = 120
-# A short test runs code that is cold: what HotSpot's second compiler makes of it is hardly used,
-# and takes a third of the processors' time. Whoever measures leaves it on.
+# In a short test, code compiled by HotSpot's second compiler is hardly used, and the compilation
+# takes a third of the CPU time. Measurements leave it enabled.
 COLD = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-conf: dict[str, str] = {}  # of Spark, for all that are started
+conf: dict[str, str] = {}  # Spark settings for all processes started
 LIVEJOIN = Path(sys.executable).with_name("livejoin")
 
 
-def until(true: Callable[[], Any], what: str, limit_s: float = SAME_S) -> Any:
-    """Wait for a condition, and fail with its name."""
+def until(condition: Callable[[], Any], what: str, limit_s: float = SAME_S) -> Any:
+    """Wait for a condition; on timeout, fail with its description."""
     deadline = time.monotonic() + limit_s
     while True:
-        found = true()
-        if found:
-            return found
+        output = condition()
+        if output:
+            return output
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {limit_s} s: {what}")
         time.sleep(0.05)
 
 
 class Running:
-    """One livejoin over a folder; the same settings for every start."""
+    """A livejoin in a folder, with the same settings for every start."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Running:
         **settings: Any,
     ) -> None:
         self._env = {**(env or {})}
-        # where one is asked for
+        # where a token is required
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.folder = folder
         self.command = command
@@ -65,22 +65,22 @@ class Running:
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "livejoin.log"
         folder.mkdir(parents=True, exist_ok=True)
-        chosen = {
+        config = {
             "kafka": dict(kafka.properties),
             "checkpoints": str(folder / "checkpoints"),
             **settings,
-            # who may do what is tried elsewhere
+            # access rights are tested elsewhere
             "http": {"port": self.port, "insecure": True, **settings.get("http", {})},
         }
         spark = settings.get("spark", {})
-        chosen["spark"] = {**spark, "conf": {**conf, **spark.get("conf", {})}}
-        if "topics" in chosen:  # the broker is shared: each has a control topic of its own
+        config["spark"] = {**spark, "conf": {**conf, **spark.get("conf", {})}}
+        if "topics" in config:  # the broker is shared, so each livejoin has its own control topic
             own = {"control": f"{settings['name']}.control"}
-            chosen["topics"] = own | settings["topics"]
-        (folder / "livejoin.yaml").write_text(yaml.safe_dump(chosen))
+            config["topics"] = own | settings["topics"]
+        (folder / "livejoin.yaml").write_text(yaml.safe_dump(config))
 
     def start(self, fail_at: str = "") -> None:
-        """Start the process; it need not be ready yet. It dies at a fail point if one is named."""
+        """Start the process, but do not wait until it is ready. It dies at the fail point."""
         env = {**os.environ, **self._env, failpoints.VARIABLE: fail_at}
         with self.log.open("ab") as log:
             command = [str(LIVEJOIN), self.command, "-c", str(self.folder / "livejoin.yaml")]
@@ -97,12 +97,12 @@ class Running:
         assert self._process is not None
         assert self._process.poll() is None, self.log.read_text()[-3000:]
         with contextlib.suppress(AssertionError):
-            self.ask("readyz")
-            return bool(self.ask("api/v1/status")["state"] == "live")
+            self.request("readyz")
+            return bool(self.request("api/v1/status")["state"] == "live")
         return False
 
-    def ask(self, path: str, message: Any = None) -> Any:
-        """GET, or POST a message; the answer as JSON, that of a rejection too."""
+    def request(self, path: str, message: Any = None) -> Any:
+        """GET, or POST a message; returns the JSON of the response, also of a rejection."""
         body = None if message is None else json.dumps(message).encode()
         headers = {"content-type": "application/json", **self.headers}
         request = urllib.request.Request(self.url + path, body, headers)
@@ -118,12 +118,12 @@ class Running:
             raise AssertionError(f"{path}: {error}") from error
 
     def table(self, name: str) -> dict[str, dict[str, Any]]:
-        """A table's rows by identity."""
-        return {row["_id"]: row for row in self.ask(f"api/v1/tables/{name}")["rows"]}
+        """Return the rows of a table by id."""
+        return {row["_id"]: row for row in self.request(f"api/v1/tables/{name}")["rows"]}
 
-    def read(self) -> int:
-        """How many input records the live generation has read."""
-        sources = self.ask("api/v1/status")["sources"].values()
+    def records_read(self) -> int:
+        """Return the number of input records that the live generation has read."""
+        sources = self.request("api/v1/status")["sources"].values()
         assert all(s["read"] == s["rows"] + s["rejected"] + s["tombstones"] for s in sources)
         return sum(source["read"] for source in sources)
 
@@ -134,7 +134,7 @@ class Running:
         return self._process.pid
 
     def jvms(self) -> list[int]:
-        """Spark's JVM while this one leads, otherwise none."""
+        """Spark's JVM if this process leads, otherwise none."""
         return [pid for pid in descendants(self.pid) if is_java(pid)]
 
     def jvm(self) -> int:
@@ -142,7 +142,7 @@ class Running:
         return self.jvms()[0]
 
     def kill(self, *pids: int) -> None:
-        """kill -9, all at once, and wait for our own child."""
+        """Kill all of these processes at once with SIGKILL, and wait for the child process."""
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         if self.pid in pids:
@@ -150,22 +150,22 @@ class Running:
             self._process.wait(10)
 
     @property
-    def ended(self) -> int | None:
+    def exit_code(self) -> int | None:
         """The exit code, once there is one."""
         assert self._process is not None
         return self._process.poll()
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Stop as a person or a service manager would; the exit code."""
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int:
+        """Stop it as a person or a service manager would; returns the exit code."""
         assert self._process is not None
         if self._process.poll() is None:
-            self._process.send_signal(how)
+            self._process.send_signal(stop_signal)
         return self._process.wait(30)
 
 
 @contextlib.contextmanager
 def running(kafka: Kafka, folder: Path, **settings: Any) -> Iterator[Running]:
-    """A started livejoin that is gone afterwards."""
+    """Run a livejoin until the end of the block."""
     one = Running(kafka, folder, **settings)
     one.start()
     try:
@@ -175,18 +175,18 @@ def running(kafka: Kafka, folder: Path, **settings: Any) -> Iterator[Running]:
 
 
 def memory_kib(pid: int, what: str = "VmRSS") -> int:
-    """The resident size of a process, or its highest one (`VmHWM`)."""
+    """Resident memory of a process, or its peak (`VmHWM`)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition(f"{what}:")[2].split()[0])
 
 
-def held_kib(jvm: int) -> int:
-    """What a JVM holds: its heap after a collection, and all that is resident outside of it.
+def jvm_memory_kib(jvm: int) -> int:
+    """Memory in use by a JVM: its heap after a collection, and all memory outside the heap.
 
-    The rest of the heap is garbage that nobody had a reason to collect.
+    The rest of the heap is uncollected garbage.
     """
-    _told(jvm, "GC.run")
-    heap = _told(jvm, "GC.heap_info").partition("Metaspace")[0]
+    _jcmd(jvm, "GC.run")
+    heap = _jcmd(jvm, "GC.heap_info").partition("Metaspace")[0]
     used = sum(int(kib) for kib in re.findall(r"Gen\s+total \d+K, used (\d+)K", heap))
     assert used, f"another collector than ours: {heap}"
     places = [int(place, 16) for place in re.findall(r"0x[0-9a-f]+", heap)]
@@ -199,7 +199,7 @@ def held_kib(jvm: int) -> int:
     return used + outside
 
 
-def _told(jvm: int, command: str) -> str:
+def _jcmd(jvm: int, command: str) -> str:
     done = subprocess.run(
         [Path(f"/proc/{jvm}/exe").resolve().with_name("jcmd"), str(jvm), command],
         capture_output=True,
@@ -210,31 +210,31 @@ def _told(jvm: int, command: str) -> str:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one."""
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    children = [int(line) for line in found.stdout.split()]
-    return children + [below for child in children for below in descendants(child)]
+    """All descendants of a process."""
+    output = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    children = [int(line) for line in output.stdout.split()]
+    return children + [descendant for child in children for descendant in descendants(child)]
 
 
 def is_java(pid: int) -> bool:
-    """Whether a process is a JVM that runs something of ours."""
-    found = subprocess.run(
+    """Whether a process is a JVM."""
+    output = subprocess.run(
         ["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
-    return bool(found.stdout) and "java" in found.stdout.split()[0]
+    return bool(output.stdout) and "java" in output.stdout.split()[0]
 
 
-def frozen(pid: int) -> bool:
-    """Whether a process was stopped in its tracks."""
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped (SIGSTOP)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except (FileNotFoundError, ProcessLookupError):
-        return False  # it is gone
+        return False  # it has ended
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, zombies aside."""
-    found = subprocess.run(
+    """Whether a process exists and is no zombie."""
+    output = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
-    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")
+    return bool(output.stdout.strip()) and not output.stdout.startswith("Z")

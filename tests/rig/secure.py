@@ -1,6 +1,6 @@
-"""A broker that lets nobody in without a login: one listener per way, certificates of our own.
+"""A broker that requires a login: one listener per mechanism, certificates of a test authority.
 
-The listener without any is the test's own, for what a test prepares and looks up.
+The PLAINTEXT listener is for the test itself, to prepare and to check.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from livejoin.kafka import properties
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import broker
 from rig import brokers
-from rig.authority import Authority, Signed
+from rig.authority import Authority, SignedCertificate
 from rig.provider import AUDIENCE, Provider
 
 USER, PASSWORD = "livejoin", "canary-password-7d1f"
@@ -33,18 +33,18 @@ _LISTENERS = {"PLAIN": "PLAIN", "SCRAM-SHA-256": "SCRAM", "SCRAM-SHA-512": "SCRA
 
 
 @dataclass(frozen=True)
-class Secure:
-    """The broker, and how to get in."""
+class SecureBroker:
+    """The broker and the credentials for it."""
 
     open: Kafka
     authority: Authority
     ports: Mapping[str, int]
     provider: Provider | None
-    own: Signed
+    own: SignedCertificate
     folder: Path = field(default=Path())
 
-    def block(self, way: str) -> dict[str, str]:
-        """The settings' block for one way to log in."""
+    def settings_for(self, way: str) -> dict[str, str]:
+        """Return the Kafka settings for one mechanism."""
         port = self.ports[_LISTENERS[way]]
         found = {
             "bootstrap.servers": f"127.0.0.1:{port}",
@@ -70,13 +70,13 @@ class Secure:
             "https.ca.location": str(self.folder / "ca.pem"),
         }
 
-    def behind(self, way: str, **more: str) -> Kafka:
-        """The test's own way in; a livejoin that is started with it has only the one named.
+    def kafka_for(self, way: str, **more: str) -> Kafka:
+        """Return Kafka for the test itself; a livejoin started with it gets only this mechanism.
 
-        Secrets stand in files of their own.
+        Secrets are in their own files.
         """
         one, written = Kafka(self.open.properties), {}
-        for name, value in {**self.block(way), **more}.items():
+        for name, value in {**self.settings_for(way), **more}.items():
             written[name] = value
             if properties.is_secret(name):
                 file = self.folder / name
@@ -85,9 +85,9 @@ class Secure:
         one.properties = written
         return one
 
-    def badly(self, how: str) -> dict[str, str]:
-        """A block for a listener whose certificate is not right: `EXPIRED` or `ELSEWHERE`."""
-        return self.block("SSL") | {"bootstrap.servers": f"127.0.0.1:{self.ports[how]}"}
+    def bad_certificate(self, how: str) -> dict[str, str]:
+        """Return settings for a listener with a wrong certificate: `EXPIRED` or `ELSEWHERE`."""
+        return self.settings_for("SSL") | {"bootstrap.servers": f"127.0.0.1:{self.ports[how]}"}
 
 
 @contextlib.contextmanager
@@ -97,8 +97,8 @@ def secure(
     provider: Provider | None = None,
     *,
     more: Mapping[str, str] | None = None,
-) -> Iterator[Secure]:
-    """A broker with all listeners; OAUTHBEARER where there is a provider."""
+) -> Iterator[SecureBroker]:
+    """Run a broker with all listeners; OAUTHBEARER only with a provider."""
     folder.mkdir(parents=True, exist_ok=True)
     authority.file(folder / "ca.pem")
     ports = {name: broker.free_port() for name in ("PLAIN", "SCRAM", "MUTUAL", *_WRONG)}
@@ -118,11 +118,11 @@ def secure(
     with brokers.broker(folder / "broker", more=settings, java_options=options) as kafka:
         _make_scram_users(kafka)
         own = authority.sign(USER)
-        yield Secure(kafka, authority, ports, provider, own, folder)
+        yield SecureBroker(kafka, authority, ports, provider, own, folder)
 
 
 def _wrong(folder: Path, authority: Authority) -> dict[str, str]:
-    """Listeners whose certificate has expired, or is that of another host."""
+    """Listeners with an expired certificate, and with that of another host."""
     signed = {
         "expired": authority.sign("broker", life=-timedelta(days=1)),
         "elsewhere": authority.sign("broker", host="kafka.example"),
@@ -153,7 +153,7 @@ def _common(folder: Path, authority: Authority) -> dict[str, str]:
 
 
 def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
-    # the broker logs in nowhere, but its module wants a name once it is given any option
+    # the broker itself does not log in, but its module requires a name if any option is given
     jaas = (
         f"{_OAUTH}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=broker"
         f' ssl.truststore.type=PEM ssl.truststore.location="{folder / "ca.pem"}";'
@@ -164,7 +164,7 @@ def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
         f"{one}.jaas.config": jaas,
         f"{one}.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
         "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
-        # by default an hour; sooner only for a key id that is new, and this provider's never is
+        # the default is an hour, or less for a new key id, which this provider never has
         "sasl.oauthbearer.jwks.endpoint.refresh.ms": "5000",
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "sasl.oauthbearer.expected.issuer": provider.issuer,
@@ -174,6 +174,6 @@ def _oauth(folder: Path, provider: Provider) -> dict[str, str]:
 def _make_scram_users(kafka: Kafka) -> None:
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, 4096)
-        made = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-        for done in kafka.admin.alter_user_scram_credentials([made]).values():
+        upsertion = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        for done in kafka.admin.alter_user_scram_credentials([upsertion]).values():
             done.result(10)

@@ -1,7 +1,7 @@
-"""A TCP proxy that can be made slow, as a process of its own: `python slow_proxy.py LISTEN TARGET`.
+"""A TCP proxy that can be slowed down, in its own process: `python slow_proxy.py LISTEN TARGET`.
 
-It takes lines on its standard input, `DELAY_S BYTES_PER_S` (0 0: as fast as it can), and answers
-each with how many portions it has delayed so far. Started by `Proxy`.
+It reads lines `DELAY_S BYTES_PER_S` from standard input (0 0: full speed), and answers with the
+number of chunks delayed so far. Started by `Proxy`.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ import threading
 from types import TracebackType
 from typing import Self
 
-_PORTION = 64 << 10
+_CHUNK = 64 << 10
 
 
 class Proxy:
-    """To a port of this machine; other processes connect to `port`."""
+    """A proxy to a local port; other processes connect to `port`."""
 
     def __init__(self, port: int, target: int) -> None:
         self.port = port
@@ -24,14 +24,14 @@ class Proxy:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.delayed = self._ask(0, 0)  # it listens now
+        self.delayed = self._ask(0, 0)  # it is listening now
 
     def slow(self, delay_s: float, bytes_per_s: int) -> None:
-        """Each portion waits so long, and so many bytes pass in a second."""
+        """Delay each chunk, and limit the rate."""
         self.delayed = self._ask(delay_s, bytes_per_s)
 
     def fast(self) -> int:
-        """As fast as it can again; how many portions were delayed since `slow`."""
+        """Return to full speed; returns the number of chunks delayed since `slow`."""
         before, self.delayed = self.delayed, self._ask(0, 0)
         return self.delayed - before
 
@@ -52,14 +52,14 @@ class Proxy:
         at: TracebackType | None,
     ) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()  # it ends with its input
+        self._process.stdin.close()  # the process ends at the end of its input
         assert self._process.stdout is not None
         self._process.wait(10)
         self._process.stdout.close()
 
 
-class _Slowness:
-    """What is asked for now, and how often it was done."""
+class _Limits:
+    """The current delay and rate, and the number of chunks delayed."""
 
     def __init__(self) -> None:
         self.delay_s = 0.0
@@ -73,43 +73,43 @@ class _Slowness:
             await asyncio.sleep(self.delay_s + passing)
 
 
-async def _pass_on(
-    source: asyncio.StreamReader, to: asyncio.StreamWriter, slowness: _Slowness
-) -> None:
+async def _forward(source: asyncio.StreamReader, to: asyncio.StreamWriter, limits: _Limits) -> None:
     try:
-        while data := await source.read(_PORTION):
-            await slowness.wait(len(data))
+        while data := await source.read(_CHUNK):
+            await limits.wait(len(data))
             to.write(data)
             await to.drain()
     except OSError:
-        pass  # one side is gone: the other is let go of below
+        pass  # one side has closed; the other is closed below
     finally:
         to.close()
 
 
 async def _serve(port: int, target: int) -> None:
-    slowness, over = _Slowness(), asyncio.Event()
+    limits, done = _Limits(), asyncio.Event()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there, away = await asyncio.open_connection("127.0.0.1", target)
-        except OSError:  # as without a proxy: nobody is there
+            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", target)
+        except OSError:  # the target is down: refuse, as it would without a proxy
             writer.transport.abort()
             return
-        await asyncio.gather(_pass_on(reader, away, slowness), _pass_on(there, writer, slowness))
+        await asyncio.gather(
+            _forward(reader, target_writer, limits), _forward(target_reader, writer, limits)
+        )
 
-    def obey(loop: asyncio.AbstractEventLoop) -> None:
+    def read_commands(loop: asyncio.AbstractEventLoop) -> None:
         for line in sys.stdin:
             delay, rate = line.split()
-            slowness.delay_s, slowness.bytes_per_s = float(delay), int(rate)
-            print(slowness.delayed, flush=True)
-        loop.call_soon_threadsafe(over.set)
+            limits.delay_s, limits.bytes_per_s = float(delay), int(rate)
+            print(limits.delayed, flush=True)
+        loop.call_soon_threadsafe(done.set)
 
     server = await asyncio.start_server(connected, "127.0.0.1", port)
-    threading.Thread(target=obey, args=[asyncio.get_running_loop()], daemon=True).start()
-    await over.wait()
+    threading.Thread(target=read_commands, args=[asyncio.get_running_loop()], daemon=True).start()
+    await done.wait()
     server.close()
-    os._exit(0)  # connections that are open end with us, without a word about each
+    os._exit(0)  # end without a log line for each open connection
 
 
 if __name__ == "__main__":

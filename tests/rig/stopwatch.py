@@ -1,4 +1,4 @@
-"""A viewer of `final_ui` that measures how old each account is when its row is shown."""
+"""A viewer of `final_ui` that measures the age of each account when its row arrives."""
 
 import json
 import threading
@@ -17,14 +17,14 @@ from rig import protocol
 
 
 class Stopwatch:
-    """`balance` is the number of the record, and `sent` when that was handed to the producer."""
+    """`balance` is the number of the record, and `sent` the time it was handed to the producer."""
 
     def __init__(self, url: str, sent: Sequence[float]) -> None:
         self._address, self._sent = url.replace("http", "ws") + "api/v1/live", sent
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stopwatch")
-        self._took: list[np.ndarray] = []
-        self._seen = np.zeros(1 << 16, bool)  # by number
+        self._ages: list[np.ndarray] = []
+        self._measured = np.zeros(1 << 16, bool)  # by record number
         self.read = 0  # records, as of the last heartbeat
         self.dropped = 0
 
@@ -54,9 +54,9 @@ class Stopwatch:
                     self.dropped += 1
                     return
                 assert isinstance(data, bytes)
-                self._take(data, time.monotonic())
+                self._on_frame(data, time.monotonic())
 
-    def _take(self, data: bytes, now: float) -> None:
+    def _on_frame(self, data: bytes, now: float) -> None:
         header, parts = protocol.parse_frame(data)
         if header["type"] == "heartbeat":
             self.read = sum(source["read"] for source in header["sources"].values())
@@ -67,23 +67,23 @@ class Stopwatch:
                 self._measure(numbers.astype(np.int64), now)
 
     def _measure(self, numbers: np.ndarray, now: float) -> None:
-        """Each account counts the first time that it is seen, however late that is."""
-        most = int(numbers.max(initial=-1))
-        if most >= len(self._seen):
-            self._seen = np.concatenate([self._seen, np.zeros(most + 1, bool)])
-        new = numbers[~self._seen[numbers]]
+        """Measure each account at its first arrival, however late that is."""
+        highest = int(numbers.max(initial=-1))
+        if highest >= len(self._measured):
+            self._measured = np.concatenate([self._measured, np.zeros(highest + 1, bool)])
+        new = numbers[~self._measured[numbers]]
         if len(new):
-            self._seen[new] = True
-            self._took.append(now - np.array([self._sent[number] for number in new]))
+            self._measured[new] = True
+            self._ages.append(now - np.array([self._sent[number] for number in new]))
 
-    def forget(self) -> None:
-        """What was measured so far was the start."""
-        self._took.clear()
+    def reset(self) -> None:
+        """Discard the measurements so far."""
+        self._ages.clear()
 
     def percentile(self, share: float) -> float:
-        """Seconds; all samples of a frame are as late as the frame."""
-        return float(np.percentile(np.concatenate(self._took), share))
+        """Return seconds; all samples of a frame have the delay of the frame."""
+        return float(np.percentile(np.concatenate(self._ages), share))
 
     @property
     def samples(self) -> int:
-        return sum(map(len, self._took))
+        return sum(map(len, self._ages))

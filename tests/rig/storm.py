@@ -1,8 +1,8 @@
-"""A storm: a seeded list of actions, faults among them, over one livejoin with its own broker.
+"""A storm: a seeded list of actions, faults included, on a livejoin with its own broker.
 
-The same seed gives the same list. It begins with every kind of action once, in any order, and goes
-on by weight; every few actions everything has to become quiet and is compared (`Validate`).
-What an action does is in `rig/storm_actions.py`, what is compared in `rig/storm_validate.py`.
+The same seed gives the same list. It begins with every kind of action once, in random order, and
+continues by weight; every few actions the system must settle and is compared (`Validate`). The
+actions are in `rig/storm_actions.py`, the comparison in `rig/storm_validate.py`.
 """
 
 import contextlib
@@ -19,50 +19,54 @@ from typing import Any, Protocol
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import broker
 from rig import figures
-from rig.brokers import MAKES_TOPICS, Broker
+from rig.brokers import AUTO_CREATION, Broker
 from rig.clock import Clock
 from rig.running import until
 from rig.sampling import Resources, Sampler, Staleness
 from rig.slow_proxy import Proxy
 from rig.watching import Watcher
-from rig.world import PAIRS, World, world
+from rig.world import PAIRS, World, run_world
 
 NAME = "storm"
-EVERY = 6  # actions, then everything is compared
-PER_SECOND = 10  # records of each pair beside the actions
-PEOPLE = 5000  # an inner join has pairs by the square of how often each is named
-SHOWN_S = 15  # a fault is shown by then
-SETTLED_S = 240  # four deaths of everything in a row, on a busy machine
+EVERY = 6  # actions between comparisons
+PER_SECOND = 10  # records of each pair, besides those of the actions
+PEOPLE = 5000  # the size of an inner join grows with the square of the records per user
+SHOWN_S = 15  # limit for reporting a fault
+SETTLED_S = 240  # four crashes of everything in a row, on a busy machine
 Choice = tuple[str, str]  # pair, join
 
 
 @dataclass
 class Storm:
-    """What the actions act upon, and what must be true in the end."""
+    """The parts that actions work on, and the expected state."""
 
     world: World
     broker: Broker
-    to_broker: Proxy  # livejoin's way
-    to_server: Proxy  # the way of one viewer
+    to_broker: Proxy  # livejoin's connection
+    to_server: Proxy  # the connection of one viewer
     sampler: Sampler
     staleness: Staleness
-    clock: Clock  # of livejoin's Python
-    wanted: Choice = ("a", "left")
+    clock: Clock  # of livejoin's Python process
+    choice: Choice = ("a", "left")
     landed: Counter[str] = field(default_factory=Counter)
     viewers: list[Watcher] = field(default_factory=list)
-    good: list[int] = field(default_factory=list)  # offsets of control messages that are valid
-    bad: list[int] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)  # generations whose topic was deleted
-    feeding: threading.Lock = field(default_factory=threading.Lock)
-    fed: int = 0  # records that came beside the actions
-    to_show: list[tuple[str, float]] = field(default_factory=list)  # faults, and when they came
-    shown_s: list[float] = field(default_factory=list)  # how long it took until they were shown
-    held: dict[int, Resources] = field(default_factory=dict)  # by process, when first compared
-    groups: int | None = None  # consumer groups, likewise
+    valid_offsets: list[int] = field(default_factory=list)  # offsets of valid control messages
+    invalid_offsets: list[int] = field(default_factory=list)
+    broken_generations: set[int] = field(default_factory=set)  # generations whose topic was deleted
+    traffic_lock: threading.Lock = field(default_factory=threading.Lock)
+    background_records: int = 0  # records sent besides those of the actions
+    to_report: list[tuple[str, float]] = field(
+        default_factory=list
+    )  # faults to be reported, with times
+    reported_s: list[float] = field(default_factory=list)  # seconds until they were reported
+    resources_by_pid: dict[int, Resources] = field(
+        default_factory=dict
+    )  # by process, at its first comparison
+    groups: int | None = None  # consumer groups at the first comparison
 
     @property
     def dice(self) -> random.Random:
-        """Of the action that runs."""
+        """The random numbers of the current action."""
         return self.world.dice
 
     @property
@@ -70,69 +74,73 @@ class Storm:
         return [self.world.watcher, *self.viewers]
 
     def fault(self, kind: str, **counted: int) -> None:
-        """A fault has landed; how long it takes to recover is counted from the last one on."""
+        """Record a fault; the recovery time is measured from the last one."""
         self.landed[kind] += 1
         self.world.broken_at = None
         self.world.fault(**counted)
-        for one in self.viewers:
-            one.replaying = True
+        for viewer in self.viewers:
+            viewer.replaying = True
 
-    def must_show(self, what: str, at: float) -> None:
-        """From this moment on a viewer has to be told soon that rows may be old (O6)."""
-        self.to_show.append((what, at))
+    def must_report(self, what: str, at: float) -> None:
+        """Require that a viewer is told about stale rows soon after this moment (O6)."""
+        self.to_report.append((what, at))
 
-    def expect_shown(self) -> None:
-        """All that must have been shown was, in time."""
-        for what, at in self.to_show:
+    def expect_reported(self) -> None:
+        """Check that all required reports came in time."""
+        for what, at in self.to_report:
             left_s = max(1.0, at + SHOWN_S - time.monotonic())
-            until(partial(self._shown, at), f"{what} is shown", left_s)
-            after = self.staleness.told_after(at)
+            until(partial(self._is_reported, at), f"{what} is reported", left_s)
+            after = self.staleness.reported_after(at)
             assert after is not None
             assert after <= SHOWN_S, f"{what} was shown after {after:.1f} s"
-            self.shown_s.append(after)
-        self.to_show.clear()
+            self.reported_s.append(after)
+        self.to_report.clear()
 
-    def _shown(self, at: float) -> bool:
-        return self.staleness.told_after(at) is not None
+    def _is_reported(self, at: float) -> bool:
+        return self.staleness.reported_after(at) is not None
 
-    def expect_fed(self) -> None:
-        """Records still come beside the actions: nobody would notice if their thread had died."""
-        before = self.fed
-        until(lambda: self.fed > before, "records come", 30)
+    def expect_background_records(self) -> None:
+        """Check that background records still arrive, so their thread is alive."""
+        before = self.background_records
+        until(lambda: self.background_records > before, "records arrive", 30)
 
     @contextlib.contextmanager
-    def quiet(self) -> Iterator[None]:
-        """No records come meanwhile, and all that were sent are acknowledged."""
-        with self.feeding:
+    def paused_traffic(self) -> Iterator[None]:
+        """Pause the background records; all records sent so far are acknowledged."""
+        with self.traffic_lock:
             for pair in PAIRS:
                 self.world.producers[pair].flush()
             yield
 
     def settled(self) -> bool:
-        """Whether what was asked for last is live, and nothing is under way."""
+        """Whether the last choice is live and nothing is pending."""
         status = self.world.status()
-        if status["state"] != "live" or status["stale"] or status["generation"] in self.broken:
+        if (
+            status["state"] != "live"
+            or status["stale"]
+            or status["generation"] in self.broken_generations
+        ):
             return False
-        pair, join = self.wanted
+        pair, join = self.choice
         names = self.world.topics(pair)
         found = (status["usersTopic"], status["accountsTopic"], status["joinType"])
         return found == (names["users"], names["accounts"], join)
 
     def settle(self) -> None:
-        """Wait for that."""
+        """Wait until `settled`."""
         try:
-            until(self.settled, f"{self.wanted} is live", SETTLED_S)
+            until(self.settled, f"{self.choice} is live", SETTLED_S)
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.world.status()}") from error
 
     def join(self, url: str) -> None:
-        """Another viewer."""
+        """Add a viewer."""
         ours = self.world.watcher
-        one = Watcher(url, ours.least, ours.pid, replaying=True)
+        one = Watcher(url, ours.min_rows, ours.pid, replaying=True)
         self.viewers.append(one.__enter__())
 
     def leave(self, one: Watcher) -> None:
-        """One goes, and has seen nothing wrong."""
+        """Remove a viewer, which must have found no errors."""
         self.viewers.remove(one)
         one.__exit__()
         assert not one.wrong, one.wrong[:3]
@@ -140,20 +148,20 @@ class Storm:
         assert not one.dropped, f"a viewer was dropped with {one.closed}"
 
     def close(self) -> None:
-        """All viewers go."""
-        for one in self.viewers:
-            one.__exit__()
+        """Stop all viewers."""
+        for viewer in self.viewers:
+            viewer.__exit__()
 
 
 class StormAction(Protocol):
-    """One action."""
+    """An action."""
 
     def do(self, storm: Storm) -> None: ...
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of action: how often it comes, and how one is made."""
+    """A kind of action: its weight, and how to make one."""
 
     weight: int
     make: Callable[[random.Random], StormAction]
@@ -162,7 +170,7 @@ class Kind:
 def plan(
     seed: int, kinds: dict[str, Kind], validate: StormAction
 ) -> Iterator[tuple[str, StormAction]]:
-    """The list of a seed, without an end."""
+    """Yield the endless list of actions of a seed."""
     dice = random.Random(seed)
     names = list(kinds)
     first = dice.sample(names, len(names))
@@ -178,36 +186,38 @@ def plan(
 
 @contextlib.contextmanager
 def storm_world(folder: Path, seed: int, **settings: Any) -> Iterator[Storm]:
-    """A broker, a livejoin behind a proxy, steady traffic, three viewers, and who counts topics."""
+    """Run a broker, a livejoin behind a proxy, steady traffic, three viewers and the samplers."""
     port, inner, outer = broker.free_port(), broker.free_port(), broker.free_port()
     more = {
-        **MAKES_TOPICS,  # as brokers do unless told otherwise
+        **AUTO_CREATION,  # the default of brokers
         "listeners": f"PROXIED://127.0.0.1:{inner}",
         "advertised.listeners": f"PROXIED://127.0.0.1:{outer}",
         "listener.security.protocol.map": (
             "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT"
         ),
     }
-    here = Broker(folder / "broker", port, more)
+    own_broker = Broker(folder / "broker", port, more)
     with contextlib.ExitStack() as stack:
-        stack.callback(here.close)
-        kafka = here.start()
+        stack.callback(own_broker.close)
+        kafka = own_broker.start()
         to_broker = stack.enter_context(Proxy(outer, inner))
-        behind = Kafka({"bootstrap.servers": f"127.0.0.1:{outer}"})
-        # a build may meet several deaths of everything: that is no build without progress
+        proxied = Kafka({"bootstrap.servers": f"127.0.0.1:{outer}"})
+        # a build may survive several crashes of everything, which is no stalled build
         clock = Clock(folder / "clock")
-        way = broker.free_port()  # of one viewer
-        named = {"hosts": [f"127.0.0.1:{way}"]}
-        chosen = {"build_stall_s": SETTLED_S, "env": clock.env, "http": named, **settings}
-        made = world(kafka, folder / "run", NAME, seed=seed, through=behind, **chosen)
-        one = stack.enter_context(made)
-        to_server = stack.enter_context(Proxy(way, one.live.port))
+        viewer_port = broker.free_port()  # the port of one viewer
+        http = {"hosts": [f"127.0.0.1:{viewer_port}"]}
+        chosen = {"build_stall_s": SETTLED_S, "env": clock.env, "http": http, **settings}
+        scenario_world = run_world(
+            kafka, folder / "run", NAME, seed=seed, through=proxied, **chosen
+        )
+        one = stack.enter_context(scenario_world)
+        to_server = stack.enter_context(Proxy(viewer_port, one.live.port))
         sampler = stack.enter_context(Sampler(kafka, NAME))
         staleness = stack.enter_context(Staleness(one.status))
-        storm = Storm(one, here, to_broker, to_server, sampler, staleness, clock)
+        storm = Storm(one, own_broker, to_broker, to_server, sampler, staleness, clock)
         stack.callback(storm.close)
         for pair in PAIRS:
-            one.producers[pair].people = PEOPLE
+            one.producers[pair].user_count = PEOPLE
         storm.join(one.live.url)
         storm.join(f"http://127.0.0.1:{to_server.port}/")
         stack.enter_context(_traffic(storm, seed))
@@ -216,15 +226,15 @@ def storm_world(folder: Path, seed: int, **settings: Any) -> Iterator[Storm]:
 
 @contextlib.contextmanager
 def _traffic(storm: Storm, seed: int) -> Iterator[None]:
-    """A few records all the time, but while it is quiet."""
+    """Send a few records all the time, except in `quiet` blocks."""
     over, dice = threading.Event(), random.Random(seed)
 
     def work() -> None:
         while not over.wait(1 / PER_SECOND):
-            with storm.feeding:
+            with storm.traffic_lock:
                 for pair in PAIRS:
-                    storm.world.producers[pair].one(dice)
-                    storm.fed += 1
+                    storm.world.producers[pair].send_random(dice)
+                    storm.background_records += 1
 
     thread = threading.Thread(target=work, name="traffic")
     thread.start()
@@ -238,25 +248,25 @@ def _traffic(storm: Storm, seed: int) -> Iterator[None]:
 def run(
     storm: Storm, seed: int, minutes: float, kinds: dict[str, Kind], validate: StormAction
 ) -> int:
-    """Do what the seed's list says for so long, and at least each kind once; how many were done."""
+    """Run the seed's list for `minutes`, and each kind at least once; returns the count."""
     done: list[str] = []
-    ends = time.monotonic() + 60 * minutes
+    deadline = time.monotonic() + 60 * minutes
     for name, action in plan(seed, kinds, validate):
         once = len(done) - done.count("validate") >= len(kinds)
-        if once and time.monotonic() > ends:
+        if once and time.monotonic() > deadline:
             break
         began = time.monotonic()
         try:
-            # dice of its own: what one does must not depend on how long another took
+            # own random numbers, so that an action does not depend on the duration of others
             storm.world.dice = random.Random(f"{seed}/{len(done)}")
             action.do(storm)
-            wrong = [said for one in storm.watchers for said in one.wrong]
+            wrong = [message for watcher in storm.watchers for message in watcher.wrong]
             assert not wrong, wrong[:3]
-            storm.expect_fed()
+            storm.expect_background_records()
         except AssertionError as error:
             log = storm.world.live.log.read_text()[-6000:]
-            said = f"seed {seed}, action {len(done)}, {action}: {error}"
-            raise AssertionError(f"{said}\nbefore: {done}\n{log}") from error
+            message = f"seed {seed}, action {len(done)}, {action}: {error}"
+            raise AssertionError(f"{message}\nbefore: {done}\n{log}") from error
         print(f"{len(done)} {action} {time.monotonic() - began:.1f} s", flush=True)
         done.append(name)
     validate.do(storm)

@@ -1,4 +1,4 @@
-"""What a storm is made of: one small class per kind of action."""
+"""The actions of a storm: one small class per kind."""
 
 import contextlib
 import os
@@ -31,23 +31,23 @@ MOST_VIEWERS = 5
 
 
 @dataclass(frozen=True)
-class Produced:
+class ProduceRecords:
     pair: str
     count: int
 
     def do(self, storm: Storm) -> None:
-        with storm.feeding:
+        with storm.traffic_lock:
             Produce(self.pair, self.count).do(storm.world)
         storm.landed["produce"] += 1
 
 
 @dataclass(frozen=True)
-class Garbled:
+class ProduceGarbage:
     pair: str
     count: int
 
     def do(self, storm: Storm) -> None:
-        with storm.feeding:
+        with storm.traffic_lock:
             for _ in range(self.count):
                 storm.world.producers[self.pair].send(
                     storm.dice.choice(SOURCES), storm.dice.choice(GARBAGE)
@@ -61,7 +61,7 @@ class Tombstones:
     count: int
 
     def do(self, storm: Storm) -> None:
-        with storm.feeding:
+        with storm.traffic_lock:
             for number in range(self.count):
                 to = storm.world.producers[self.pair]
                 to.send(storm.dice.choice(SOURCES), None, key=f"{self.pair}-{number}")
@@ -70,7 +70,7 @@ class Tombstones:
 
 @dataclass(frozen=True)
 class Swap:
-    """To other topics, another join, or both; nobody waits for it."""
+    """A swap to other topics, another join, or both; nothing waits for it."""
 
     pair: str | None
     join: str | None
@@ -80,9 +80,9 @@ class Swap:
         if self.pair:
             names = topics(storm.world.name, self.pair)
             message |= {"usersTopic": names["users"], "accountsTopic": names["accounts"]}
-        storm.wanted = self.pair or storm.wanted[0], self.join or storm.wanted[1]
+        storm.choice = self.pair or storm.choice[0], self.join or storm.choice[1]
         Send(message).do(storm.world)
-        storm.good.append(storm.world.offset)
+        storm.valid_offsets.append(storm.world.offset)
         storm.landed["swap"] += 1
 
 
@@ -90,44 +90,44 @@ class Swap:
 class BadControl:
     def do(self, storm: Storm) -> None:
         Send(storm.dice.choice(BAD)).do(storm.world)
-        storm.bad.append(storm.world.offset)
+        storm.invalid_offsets.append(storm.world.offset)
         storm.landed["bad control"] += 1
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """To the generation that stands by; if there is none, there is one first."""
+    """A rollback to the standby generation; if there is none, one is built first."""
 
     def do(self, storm: Storm) -> None:
         storm.settle()
         if not self._standby(storm):
-            pair, join = storm.wanted
+            pair, join = storm.choice
             Swap(pair, "inner" if join == "left" else "left").do(storm)
             storm.settle()
-        standby = until(lambda: self._standby(storm), "one stands by", SETTLED_S)
+        standby = until(lambda: self._standby(storm), "there is a standby", SETTLED_S)
         Send({"action": "rollback"}).do(storm.world)
         at = storm.world.offset
         until(lambda: self._outcome(storm, at) in ("live", "rejected"), "rolled back", SETTLED_S)
         row = storm.world.outcome(at)
         assert row is not None
-        if row["outcome"] == "rejected":  # it broke down just now
+        if row["outcome"] == "rejected":  # the standby failed just now
             assert row["reason"], row
             return
-        storm.wanted = standby
-        storm.good.append(at)
+        storm.choice = standby
+        storm.valid_offsets.append(at)
         storm.landed["rollback"] += 1
 
     def _standby(self, storm: Storm) -> Choice | None:
         try:
             rows = [row for row in storm.world.generations() if row["state"] == "standby"]
         except AssertionError:
-            return None  # it is being started
+            return None  # livejoin is starting
         pairs = {storm.world.topics(pair)["users"]: pair for pair in PAIRS}
-        mine = [row for row in rows if row["generation"] not in storm.broken]
-        return (pairs[mine[0]["usersTopic"]], mine[0]["joinType"]) if mine else None
+        usable = [row for row in rows if row["generation"] not in storm.broken_generations]
+        return (pairs[usable[0]["usersTopic"]], usable[0]["joinType"]) if usable else None
 
     def _outcome(self, storm: Storm, offset: int) -> str:
-        with contextlib.suppress(AssertionError):  # it is being started
+        with contextlib.suppress(AssertionError):  # livejoin is starting
             row = storm.world.outcome(offset)
             return str(row["outcome"]) if row else ""
         return ""
@@ -135,7 +135,7 @@ class Rollback:
 
 @dataclass(frozen=True)
 class Kill:
-    """kill -9 of one or more processes, all at once; they are started again at once."""
+    """SIGKILL for one or more processes at once, and an immediate restart."""
 
     who: tuple[str, ...]
 
@@ -149,7 +149,7 @@ class Kill:
             storm.broker.kill()
         live.kill(*(pids[one] for one in self.who if one != "broker"))
         if self.who == ("jvm",):
-            storm.must_show(str(self), time.monotonic())
+            storm.must_report(str(self), time.monotonic())
         if "broker" in self.who:
             storm.broker.start()
         if "python" in self.who:
@@ -158,8 +158,8 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class BrokerAway:
-    """The broker is killed and stays away for a while."""
+class BrokerOutage:
+    """The broker is killed and stays down for a while."""
 
     seconds: float
 
@@ -167,14 +167,14 @@ class BrokerAway:
         storm.fault("broker away", kills=1)
         storm.broker.kill()
         if self.seconds >= SHOWN_S:
-            storm.must_show(str(self), time.monotonic())
+            storm.must_report(str(self), time.monotonic())
         time.sleep(self.seconds)  # the length of the outage
         storm.broker.start()
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """SIGTERM, as by a service manager, and a new start."""
+class Restart:
+    """SIGTERM, as by a service manager, and a restart."""
 
     def do(self, storm: Storm) -> None:
         storm.fault("stop", stops=1)
@@ -183,8 +183,8 @@ class Stopped:
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """The JVM stands still for a while."""
+class FreezeJvm:
+    """The JVM is stopped (SIGSTOP) for a while."""
 
     seconds: float
 
@@ -199,27 +199,27 @@ class Frozen:
 
 
 @dataclass(frozen=True)
-class TopicAgain:
-    """A source topic is deleted and made again, empty."""
+class RecreateTopic:
+    """A source topic is deleted and recreated, empty."""
 
     pair: str
     source: str
 
     def do(self, storm: Storm) -> None:
         one = storm.world
-        storm.settle()  # a build that loses its topic may fail, and that is right
-        with storm.quiet():
-            topic, began = one.topics(self.pair)[self.source], time.monotonic()
+        storm.settle()  # a build that loses its topic may rightly fail
+        with storm.paused_traffic():
+            topic, started_at = one.topics(self.pair)[self.source], time.monotonic()
             column = f"{self.source}Topic"
-            theirs = [row for row in one.generations() if row[column] == topic]
-            brokers.make_again(one.kafka, topic)
-            if any(row["state"] == "live" for row in theirs):
-                storm.must_show(str(self), began)
-            one.producers[self.pair].made_again(self.source)
+            generations = [row for row in one.generations() if row[column] == topic]
+            brokers.recreate(one.kafka, topic)
+            if any(row["state"] == "live" for row in generations):
+                storm.must_report(str(self), started_at)
+            one.producers[self.pair].topic_recreated(self.source)
             for _, counts in one.floors:
                 counts[self.pair, self.source] = 0
             storm.fault("topic again", topics_made_again=1)
-            storm.broken |= {row["generation"] for row in theirs}
+            storm.broken_generations |= {row["generation"] for row in generations}
 
 
 @dataclass(frozen=True)
@@ -229,41 +229,45 @@ class MorePartitions:
 
     def do(self, storm: Storm) -> None:
         kafka, topic = storm.world.kafka, storm.world.topics(self.pair)[self.source]
-        there = len(kafka.describe([topic])[topic].partitions)
-        if there >= MOST_PARTITIONS:
+        partitions = len(kafka.describe([topic])[topic].partitions)
+        if partitions >= MOST_PARTITIONS:
             return
-        for done in kafka.admin.create_partitions([NewPartitions(topic, there + 1)]).values():
+        for done in kafka.admin.create_partitions([NewPartitions(topic, partitions + 1)]).values():
             done.result(15)
         storm.fault("partitions", partitions_added=1)
 
 
 @dataclass(frozen=True)
-class ViewersCome:
+class AddViewers:
     count: int
 
     def do(self, storm: Storm) -> None:
-        come = min(self.count, MOST_VIEWERS - len(storm.viewers))
-        for _ in range(come):
+        added = min(self.count, MOST_VIEWERS - len(storm.viewers))
+        for _ in range(added):
             storm.join(storm.world.live.url)
-        until(lambda: all(one.connects for one in storm.viewers), "they are let in", START_S)
-        storm.landed["viewers come"] += come
+        until(
+            lambda: all(viewer.connects for viewer in storm.viewers), "they are connected", START_S
+        )
+        storm.landed["viewers come"] += added
 
 
 @dataclass(frozen=True)
-class ViewersGo:
-    """Not the one behind the proxy."""
+class RemoveViewers:
+    """Removes viewers, except the one behind the proxy."""
 
     count: int
 
     def do(self, storm: Storm) -> None:
-        for one in [one for one in storm.viewers if one.url == storm.world.live.url][: self.count]:
+        for one in [viewer for viewer in storm.viewers if viewer.url == storm.world.live.url][
+            : self.count
+        ]:
             storm.leave(one)
             storm.landed["viewers go"] += 1
 
 
 @dataclass(frozen=True)
 class SlowNetwork:
-    """Between one viewer and its server, or between livejoin and Kafka."""
+    """A slow network between one viewer and its server, or between livejoin and Kafka."""
 
     to: str
     seconds: float
@@ -273,16 +277,16 @@ class SlowNetwork:
     def do(self, storm: Storm) -> None:
         proxy = storm.to_server if self.to == "server" else storm.to_broker
         proxy.slow(self.delay_s, self.bytes_per_s)
-        with storm.feeding:
-            Produce(storm.wanted[0], 200).do(storm.world)  # something that has to pass
-        time.sleep(self.seconds)  # how long it is slow
+        with storm.traffic_lock:
+            Produce(storm.choice[0], 200).do(storm.world)  # some data to delay
+        time.sleep(self.seconds)  # the length of the slowdown
         if proxy.fast():
             storm.fault(f"slow {self.to}", slow_networks=1)
 
 
 @dataclass(frozen=True)
 class ClockStep:
-    """The wall clock of livejoin's Python is set: to this, or right if it shows this already."""
+    """Steps the wall clock of livejoin's Python process; a repeated step sets it right again."""
 
     ahead_s: int
 
@@ -303,8 +307,8 @@ def _swap(dice: random.Random) -> Swap:
 
 
 KINDS = {
-    "produce": Kind(10, lambda d: Produced(_pair(d), d.randint(50, 400))),
-    "garbage": Kind(4, lambda d: Garbled(_pair(d), d.randint(5, 40))),
+    "produce": Kind(10, lambda d: ProduceRecords(_pair(d), d.randint(50, 400))),
+    "garbage": Kind(4, lambda d: ProduceGarbage(_pair(d), d.randint(5, 40))),
     "tombstones": Kind(4, lambda d: Tombstones(_pair(d), d.randint(5, 40))),
     "swap": Kind(12, _swap),
     "bad control": Kind(5, lambda _: BadControl()),
@@ -313,13 +317,13 @@ KINDS = {
     "kill jvm": Kind(3, lambda _: Kill(("jvm",))),
     "kill python jvm": Kind(3, lambda _: Kill(("python", "jvm"))),
     "kill python jvm broker": Kind(2, lambda _: Kill(("python", "jvm", "broker"))),
-    "broker away": Kind(2, lambda d: BrokerAway(round(d.uniform(0, 24), 1))),
-    "stop": Kind(2, lambda _: Stopped()),
-    "freeze": Kind(2, lambda d: Frozen(round(d.uniform(1, 12), 1))),
-    "topic again": Kind(2, lambda d: TopicAgain(_pair(d), d.choice(SOURCES))),
+    "broker away": Kind(2, lambda d: BrokerOutage(round(d.uniform(0, 24), 1))),
+    "stop": Kind(2, lambda _: Restart()),
+    "freeze": Kind(2, lambda d: FreezeJvm(round(d.uniform(1, 12), 1))),
+    "topic again": Kind(2, lambda d: RecreateTopic(_pair(d), d.choice(SOURCES))),
     "partitions": Kind(2, lambda d: MorePartitions(_pair(d), d.choice(SOURCES))),
-    "viewers come": Kind(4, lambda d: ViewersCome(d.randint(1, 3))),
-    "viewers go": Kind(3, lambda d: ViewersGo(d.randint(1, 2))),
+    "viewers come": Kind(4, lambda d: AddViewers(d.randint(1, 3))),
+    "viewers go": Kind(3, lambda d: RemoveViewers(d.randint(1, 2))),
     "slow server": Kind(2, lambda d: SlowNetwork("server", round(d.uniform(2, 8), 1), 0.2, 50_000)),
     "clock step": Kind(2, lambda d: ClockStep(d.choice((-86_400, -3600, 3600, 86_400)))),
     "slow broker": Kind(2, lambda d: SlowNetwork("broker", round(d.uniform(2, 8), 1), 0.05, 10**6)),

@@ -1,4 +1,4 @@
-"""What must hold each time that a storm has become quiet: O1 to O7."""
+"""The comparison each time that a storm has settled: O1 to O7."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ from rig.sampling import Resources, resources
 from rig.storm import SETTLED_S, Storm
 from rig.world import ExpectNothingLeft
 
-# Viewers come and go, and a generation more or less has consumers and producers of its own.
+# Viewers come and go, and each generation has its own consumers and producers.
 MORE_HELD = Resources(threads=30, handles=40, processes=0)
 RETURNED_S = 60
 
 
 @dataclass(frozen=True)
 class Validate:
-    """Everything becomes quiet, and is compared: O1 to O7."""
+    """Waits until the system has settled, and checks O1 to O7."""
 
     def do(self, storm: Storm) -> None:
         one = storm.world
-        storm.expect_shown()  # first: what nobody has noticed yet looks settled
-        with storm.quiet():
+        storm.expect_reported()  # first, since an unnoticed fault looks settled
+        with storm.paused_traffic():
             storm.settle()
-            pair, join = storm.wanted
+            pair, join = storm.choice
             comparing.expect_equal(one.live, one.watcher, one.producers[pair], join, SETTLED_S)
-            one.over()
+            one.mark_recovered()
             truth = oracle.expected(one.producers[pair].acknowledged, join)
             for viewer in storm.viewers:
                 comparing.expect_seen(viewer, truth)
@@ -34,17 +34,17 @@ class Validate:
             ExpectNothingLeft().do(one)
             self._expect_outcomes(storm)
             self._expect_no_more_held(storm)
-        most = storm.sampler.most_changelogs
-        assert len(most) <= 3, f"at one time there were changelogs of {sorted(most)}"
+        changelogs = storm.sampler.most_changelogs
+        assert len(changelogs) <= 3, f"at one time there were changelogs of {sorted(changelogs)}"
         dropped = sum(viewer.dropped for viewer in storm.watchers)
         assert not dropped, [viewer.closed for viewer in storm.watchers]
         for viewer in storm.watchers:
             viewer.replaying = False
 
     def _expect_no_more_held(self, storm: Storm) -> None:
-        """Not more than at the first comparison of this process; what ends may take a moment."""
+        """Compare with the first check of this process; releasing resources may take a moment."""
         pid = storm.world.live.pid
-        first = storm.held.setdefault(pid, resources(pid))
+        first = storm.resources_by_pid.setdefault(pid, resources(pid))
         until(
             lambda: not resources(pid).exceeds(first, MORE_HELD),
             f"{resources(pid)} are those of before, {first}",
@@ -59,8 +59,8 @@ class Validate:
     def _expect_outcomes(self, storm: Storm) -> None:
         rows = storm.world.live.table("control_raw").values()
         found = {row["offset"]: row for row in rows}
-        for offset in storm.bad:
+        for offset in storm.invalid_offsets:
             assert found[offset]["outcome"] == "rejected", found[offset]
             assert found[offset]["reason"], found[offset]
-        for offset in storm.good:
+        for offset in storm.valid_offsets:
             assert found[offset]["outcome"] not in ("rejected", "failed"), found[offset]

@@ -1,4 +1,4 @@
-"""The rig can fail: a viewer or an oracle that sees one wrong cell says so. And its parts work."""
+"""The rig detects errors: a viewer or the oracle reports one wrong cell. Also tests its parts."""
 
 import contextlib
 import itertools
@@ -37,8 +37,8 @@ from rig.slow_proxy import Proxy
 from rig.storm import EVERY, plan
 from rig.storm_actions import KINDS
 from rig.storm_validate import Validate
-from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, unjoined
-from rig.world import watched
+from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, join_errors
+from rig.world import run_watcher
 from tables.live_server import run_server
 from tables.samples import chunk, live
 
@@ -59,7 +59,7 @@ Tables = dict[str, dict[str, dict[str, Any]]]
 
 
 def tables(join: str = "left") -> Tables:
-    """As livejoin would show them, with the columns that the oracle does not know."""
+    """Return the tables as livejoin shows them, with the columns unknown to the oracle."""
     more = {"topic": "t", "ts": NOW}
     return {
         name: {row_id: {**row, **more, "_id": row_id} for row_id, row in rows.items()}
@@ -67,16 +67,18 @@ def tables(join: str = "left") -> Tables:
     }
 
 
-def viewer(shown: Tables) -> Watcher:
-    """A viewer that was sent these rows in a frame."""
+def viewer(server_tables: Tables) -> Watcher:
+    """Return a viewer that has received these rows in a frame."""
     one = Watcher("http://nowhere/", lambda *_: 0)
-    one._take(frames.encode_frame({"type": "cutover", "generation": 1, "seq": 9}, parts(shown)))
+    one._on_frame(
+        frames.encode_frame({"type": "cutover", "generation": 1, "seq": 9}, parts(server_tables))
+    )
     return one
 
 
-def parts(shown: Tables) -> list[frames.EncodedPart]:
+def parts(server_tables: Tables) -> list[frames.EncodedPart]:
     return [
-        frames.encode_rows(name, "snapshot", batch(name, shown.get(name, {})))
+        frames.encode_rows(name, "snapshot", batch(name, server_tables.get(name, {})))
         for name in (*OF_A_GENERATION, *SYSTEM)
     ]
 
@@ -85,46 +87,48 @@ def batch(name: str, rows: dict[str, dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows.values()), schema(name))
 
 
-def heartbeat(shown: Tables) -> bytes:
-    """What the server that has these rows says of them."""
-    told = {}
+def heartbeat(server_tables: Tables) -> bytes:
+    """Return the heartbeat of a server with these rows."""
+    header = {}
     for name in (*OF_A_GENERATION, *SYSTEM):
-        rows = batch(name, shown.get(name, {}))
-        total = sum(row_hash.sum_hashes(row_hash.hash_rows(one)) for one in rows.to_batches())
-        told[name] = {"rows": rows.num_rows, "hash": row_hash.to_hex(total)}
-    return frames.encode_frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": told})
+        rows = batch(name, server_tables.get(name, {}))
+        total = sum(
+            row_hash.sum_hashes(row_hash.hash_rows(to_batche)) for to_batche in rows.to_batches()
+        )
+        header[name] = {"rows": rows.num_rows, "hash": row_hash.to_hex(total)}
+    return frames.encode_frame({"type": "heartbeat", "generation": 1, "seq": 9, "tables": header})
 
 
-def one_cell(shown: Tables) -> None:
-    shown["final_ui"]["0-0"]["accountType"] = "old"
+def one_cell(server_tables: Tables) -> None:
+    server_tables["final_ui"]["0-0"]["accountType"] = "old"
 
 
-def one_number(shown: Tables) -> None:
-    shown["accounts_ui"]["0-1"]["balance"] = 2.0000001
+def one_number(server_tables: Tables) -> None:
+    server_tables["accounts_ui"]["0-1"]["balance"] = 2.0000001
 
 
-def a_null(shown: Tables) -> None:
-    shown["users_ui"]["1-0"]["email"] = ""
+def a_null(server_tables: Tables) -> None:
+    server_tables["users_ui"]["1-0"]["email"] = ""
 
 
-def a_time(shown: Tables) -> None:
-    shown["final_ui"]["0-0"]["_ts"] += 1
+def a_time(server_tables: Tables) -> None:
+    server_tables["final_ui"]["0-0"]["_ts"] += 1
 
 
-def a_time_of_a_user(shown: Tables) -> None:
-    shown["users_ui"]["1-0"]["_ts"] -= 1
+def a_time_of_a_user(server_tables: Tables) -> None:
+    server_tables["users_ui"]["1-0"]["_ts"] -= 1
 
 
-def a_row_less(shown: Tables) -> None:
-    del shown["users_ui"]["1-0"]
+def a_row_less(server_tables: Tables) -> None:
+    del server_tables["users_ui"]["1-0"]
 
 
-def a_row_more(shown: Tables) -> None:
-    shown["final_ui"]["9-9"] = {**shown["final_ui"]["0-0"], "_id": "9-9"}
+def a_row_more(server_tables: Tables) -> None:
+    server_tables["final_ui"]["9-9"] = {**server_tables["final_ui"]["0-0"], "_id": "9-9"}
 
 
-def a_reason(shown: Tables) -> None:
-    shown["rejects_ui"]["users/1-1"]["reason"] = "value: empty"
+def a_reason(server_tables: Tables) -> None:
+    server_tables["rejects_ui"]["users/1-1"]["reason"] = "value: empty"
 
 
 ROWS = [one_cell, one_number, a_null, a_time, a_time_of_a_user, a_row_less, a_row_more]
@@ -132,60 +136,60 @@ CHANGES = [*ROWS, a_reason]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_oracle_notices(change: Callable[[Tables], None]) -> None:
-    truth, shown = oracle.expected(RECORDS), tables()
-    assert oracle.differences(shown, truth) == []
-    change(shown)
-    (found,) = oracle.differences(shown, truth)
+def test_the_oracle_detects(change: Callable[[Tables], None]) -> None:
+    truth, server_tables = oracle.expected(RECORDS), tables()
+    assert oracle.differences(server_tables, truth) == []
+    change(server_tables)
+    (found,) = oracle.differences(server_tables, truth)
     assert oracle.lost([found]) + oracle.wrong_cells([found]) >= 1
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_heartbeats_hash_tells_what_a_viewer_holds_wrongly(
+def test_a_heartbeat_hash_reveals_wrong_rows_of_a_viewer(
     change: Callable[[Tables], None],
 ) -> None:
-    shown = tables()
-    one = viewer(shown)
-    one._take(heartbeat(shown))
+    server_tables = tables()
+    one = viewer(server_tables)
+    one._on_frame(heartbeat(server_tables))
     assert (one.wrong, one.hashed) == ([], 1)
-    change(shown)  # at the server alone: the viewer was not told
-    one._take(heartbeat(shown))
-    (said,) = one.wrong
-    assert "seq 9" in said
+    change(server_tables)  # change at the server only; the viewer got no frame
+    one._on_frame(heartbeat(server_tables))
+    (message,) = one.wrong
+    assert "seq 9" in message
 
 
 def test_the_hash_follows_changes_and_removals() -> None:
-    shown = tables()
-    one = viewer(shown)
-    one_cell(shown)
-    changed = batch("final_ui", {"0-0": shown["final_ui"]["0-0"]})
-    gone = shown["final_ui"].pop("1-0")["_id"]
-    told = {"type": "data", "generation": 1, "seq": 9}
+    server_tables = tables()
+    one = viewer(server_tables)
+    one_cell(server_tables)
+    changed = batch("final_ui", {"0-0": server_tables["final_ui"]["0-0"]})
+    removed_id = server_tables["final_ui"].pop("1-0")["_id"]
+    header = {"type": "data", "generation": 1, "seq": 9}
     more = [
         frames.encode_rows("final_ui", "upsert", changed),
-        frames.encode_removal("final_ui", [gone]),
+        frames.encode_removal("final_ui", [removed_id]),
     ]
-    one._take(frames.encode_frame(told, more))
-    one.wrong.clear()  # the rows are none that a join gives
-    one._take(heartbeat(shown))
+    one._on_frame(frames.encode_frame(header, more))
+    one.wrong.clear()  # these rows result from no join
+    one._on_frame(heartbeat(server_tables))
     assert (one.wrong, one.hashed) == ([], 1)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_a_viewer_was_shown_is_compared_cell_by_cell(
+def test_the_rows_of_a_viewer_are_compared_cell_by_cell(
     change: Callable[[Tables], None],
 ) -> None:
-    truth, shown = oracle.expected(RECORDS), tables()
-    change(shown)
+    truth, server_tables = oracle.expected(RECORDS), tables()
+    change(server_tables)
     before = figures.begin()
     with pytest.raises(AssertionError, match="at the viewer"):
-        comparing.expect_seen(viewer(shown), truth, limit_s=0)
+        comparing.expect_seen(viewer(server_tables), truth, limit_s=0)
     assert before.lost + before.wrong >= 1
     assert before.rows == 7
 
 
-class Produced:
-    """What was acknowledged, of producers."""
+class RecordedProducers:
+    """The acknowledged records, as of producers."""
 
     acknowledged = RECORDS
 
@@ -195,29 +199,36 @@ class Produced:
 def test_under_traffic_a_viewer_is_compared_cell_by_cell(
     change: Callable[[Tables], None], join: str
 ) -> None:
-    shown, sent = tables(join), Produced()
-    counted = figures.begin()
-    comparing.expect_consistent(viewer(shown), sent, join, 1, limit_s=0)
+    server_tables, sent = tables(join), RecordedProducers()
+    counts = figures.begin()
+    comparing.expect_consistent(viewer(server_tables), sent, join, 1, limit_s=0)
     final = {"left": 2, "inner": 2, "left_outer": 3}[join]
-    assert (counted.rows, counted.cells) == (2 + 2 + final, 2 * 5 + 2 * 4 + final * 7)
+    assert (counts.rows, counts.cells) == (2 + 2 + final, 2 * 5 + 2 * 4 + final * 7)
     if join != "left" and change in (one_cell, a_time, a_row_more):
-        shown["final_ui"]["0-0"] = shown["final_ui"].pop("0-0+0-1")  # the row that these change
-    change(shown)
-    if join != "left" and "0-0" in shown["final_ui"]:
-        shown["final_ui"]["0-0+0-1"] = {**shown["final_ui"].pop("0-0"), "_id": "0-0+0-1"}
+        server_tables["final_ui"]["0-0"] = server_tables["final_ui"].pop(
+            "0-0+0-1"
+        )  # the row to change
+    change(server_tables)
+    if join != "left" and "0-0" in server_tables["final_ui"]:
+        server_tables["final_ui"]["0-0+0-1"] = {
+            **server_tables["final_ui"].pop("0-0"),
+            "_id": "0-0+0-1",
+        }
     with pytest.raises(AssertionError, match="at the viewer"):
-        comparing.expect_consistent(viewer(shown), sent, join, 1, limit_s=0)
+        comparing.expect_consistent(viewer(server_tables), sent, join, 1, limit_s=0)
     with pytest.raises(AssertionError, match="generation 1 is shown"):
         comparing.expect_consistent(viewer(tables(join)), sent, join, 2, limit_s=0)
 
 
 def test_every_cell_of_a_joined_row_counts() -> None:
-    shown = tables()
-    users, accounts, final = (shown[f"{name}_ui"] for name in ("users", "accounts", "final"))
-    assert unjoined(users, accounts, final, "left") == []
+    server_tables = tables()
+    users, accounts, final = (
+        server_tables[f"{name}_ui"] for name in ("users", "accounts", "final")
+    )
+    assert join_errors(users, accounts, final, "left") == []
     for column in ("userId", "name", "email", "age"):
         changed = {**final, "0-0": {**final["0-0"], column: "x"}}
-        assert unjoined(users, accounts, changed, "left")
+        assert join_errors(users, accounts, changed, "left")
 
 
 # --- the storm
@@ -239,25 +250,25 @@ def test_a_storm_begins_with_every_kind_of_action(seed: int) -> None:
     assert first.count("validate") == len(KINDS) // EVERY
 
 
-def test_a_proxy_passes_on_and_can_be_slow() -> None:
+def test_a_proxy_forwards_and_can_be_slowed_down() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_echo, args=[server]).start()
         with (
             Proxy(free_port(), server.getsockname()[1]) as proxy,
             socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as one,
         ):
-            assert _asked(one) < 5
+            assert _round_trip_s(one) < 5
             assert proxy.fast() == 0
             proxy.slow(0.2, 10**6)
-            assert _asked(one) > 0.4  # there and back
+            assert _round_trip_s(one) > 0.4  # request and response
             assert proxy.fast() == 2
 
 
 def test_a_clock_can_be_set_while_a_process_runs(tmp_path: Path) -> None:
     clock = Clock(tmp_path / "clock")
-    told = "import time\nfor _ in range(2): input(); print(time.time(), flush=True)"
+    header = "import time\nfor _ in range(2): input(); print(time.time(), flush=True)"
     with subprocess.Popen(
-        [sys.executable, "-c", told],
+        [sys.executable, "-c", header],
         env={**os.environ, **clock.env},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -279,7 +290,7 @@ def _echo(server: socket.socket) -> None:
             one.sendall(data)
 
 
-def _asked(one: socket.socket) -> float:
+def _round_trip_s(one: socket.socket) -> float:
     began = time.monotonic()
     one.sendall(b"hello")
     assert one.recv(1000) == b"hello"
@@ -289,16 +300,16 @@ def _asked(one: socket.socket) -> float:
 # --- load
 
 
-def test_a_frame_that_differs_in_one_cell_is_noticed() -> None:
+def test_a_difference_in_one_cell_of_a_frame_is_detected() -> None:
     truth = pl.DataFrame({"_id": ["a", "b", "c"], "x": [1, None, 3], "y": ["p", "q", None]})
     other = pl.DataFrame({"y": ["p", "q", "r"], "x": [1, 2, 3], "_id": ["a", "b", "d"]})
     assert load.differences(truth.reverse(), truth) == (0, 0, 3)
     lost, wrong, rows = load.differences(other, truth)
-    assert (lost, wrong, rows) == (1, 1 + 3, 3)  # c is lost; b's x; all of d
+    assert (lost, wrong, rows) == (1, 1 + 3, 3)  # c is missing; x of b is wrong; d is not expected
 
 
 class FakeKafka:
-    """Acknowledges at once; remembers records for the slow oracle."""
+    """Acknowledges at once and remembers the records for the slow oracle."""
 
     def __init__(self) -> None:
         self.sent: dict[str, list[Sent]] = {"users": [], "accounts": []}
@@ -307,10 +318,14 @@ class FakeKafka:
         return self
 
     def produce(self, topic: str, value: str, on_delivery: Callable[..., None]) -> None:
-        of = self.sent[topic]
-        place = len(of) % 2, len(of) // 2, NOW + len(of) * 7919 % 50  # not in order of time
-        of.append(Sent(*place, value.encode()))
-        on_delivery(None, FakeMessage(*place))
+        records = self.sent[topic]
+        position = (
+            len(records) % 2,
+            len(records) // 2,
+            NOW + len(records) * 7919 % 50,
+        )  # not in order of time
+        records.append(Sent(*position, value.encode()))
+        on_delivery(None, FakeMessage(*position))
 
     def poll(self, _: float) -> int:
         return 0
@@ -322,20 +337,20 @@ class FakeKafka:
 @dataclass
 class FakeMessage:
     at: int
-    place: int
+    position: int
     time: int
 
     def partition(self) -> int:
         return self.at
 
     def offset(self) -> int:
-        return self.place
+        return self.position
 
     def timestamp(self) -> tuple[int, int]:
         return 1, self.time
 
 
-def test_the_quick_truth_is_the_slow_one() -> None:
+def test_the_fast_oracle_agrees_with_the_slow_one() -> None:
     kafka = FakeKafka()
     one = load.Load(kafka, {"users": "users", "accounts": "accounts"})  # type: ignore[arg-type]
     one.fill(40)
@@ -345,47 +360,47 @@ def test_the_quick_truth_is_the_slow_one() -> None:
             one.user()
     assert one.acknowledged == 40 + 300 + 10
     slow = oracle.expected(kafka.sent)
-    for name, quick in one.truth().items():
+    for name, quick in one.expected_tables().items():
         rows = {row.pop("_id"): row for row in quick.to_dicts()}
         times = {i: {**row, "_ts": oracle.milliseconds(row["_ts"])} for i, row in rows.items()}
         assert times == slow.tables[name], name
 
 
-# --- readers
+# --- # --- polling
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """A server of 2,000 rows, most of them older than thirty."""
-    host = Catalog(logs_kept=10, rejects_kept=10)
-    host.apply_state(live(1))
+    """A server with 2,000 rows, most of them with an age above thirty."""
+    catalog = Catalog(logs_kept=10, rejects_kept=10)
+    catalog.apply_state(live(1))
     rows = (row("final_ui", number, "generation 1", 0) for number in range(2000))
-    host.apply(chunk(1, 2000, *rows))
-    with run_server(host) as serving:
-        yield serving.port
+    catalog.apply(chunk(1, 2000, *rows))
+    with run_server(catalog) as server:
+        yield server.port
 
 
-def test_readers_read_again_and_again(port: int) -> None:
+def test_polling_repeats_every_query(port: int) -> None:
     with polling.polling(port, "final_ui", 2000) as answers:
-        until(lambda: len({one.reader for one in answers}) == polling.READERS, "all read", 20)
-    asked = Counter(one.asked for one in answers)
-    assert all(asked[one] >= 2 for one in polling.ASKED)
-    assert {one.rows for one in answers} == {100, 1000, 2000}
+        until(lambda: len({answer.reader for answer in answers}) == polling.READERS, "all read", 20)
+    query_counts = Counter(answer.query for answer in answers)
+    assert all(query_counts[query] >= 2 for query in polling.QUERIES)
+    assert {answer.rows for answer in answers} == {100, 1000, 2000}
 
 
-@pytest.mark.parametrize("asked", ["json", "arrow", "csv"])
-def test_a_reader_whose_answer_lacks_a_row_ends_them_all(port: int, asked: str) -> None:
-    command = [sys.executable, polling.__file__, str(port), "final_ui", "2001", f"format={asked}"]
+@pytest.mark.parametrize("form", ["json", "arrow", "csv"])
+def test_a_response_with_a_missing_row_ends_the_polling_process(port: int, form: str) -> None:
+    command = [sys.executable, polling.__file__, str(port), "final_ui", "2001", f"format={form}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
     assert "2000 rows" in done.stderr
 
 
-def test_a_process_that_ends_beside_a_test_fails_it() -> None:
+def test_a_process_that_exits_early_fails_the_test() -> None:
     command = [sys.executable, "-c", "print('hello'); raise SystemExit(3)"]
     with (
         pytest.raises(AssertionError, match="has ended with 3"),
-        polling.beside(command, str.strip) as lines,
+        polling.running_process(command, str.strip) as lines,
     ):
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
     assert lines == ["hello"]
@@ -394,7 +409,7 @@ def test_a_process_that_ends_beside_a_test_fails_it() -> None:
 # --- results
 
 
-def test_results_are_kept_test_by_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_stored_per_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "results.json"
     monkeypatch.setattr(results, "DATA", file)
     for test, outcome in (
@@ -409,7 +424,7 @@ def test_results_are_kept_test_by_test(tmp_path: Path, monkeypatch: pytest.Monke
         "test_a1_y": "passed",
     }
     assert kept["test_a1_x"]["landed"] == {"kills": 1}
-    assert len(file.read_text().splitlines()) == 2 + 2 + 2, "one test, one line"
+    assert len(file.read_text().splitlines()) == 2 + 2 + 2, "one line per test"
     assert json.loads(file.read_text())
 
 
@@ -426,10 +441,10 @@ def test_a_test_belongs_to_the_case_in_its_name(test: str, case: str | None) -> 
     assert results.case_of(test) == case
 
 
-# --- viewers that are dropped
+# --- # --- dropped viewers
 
 
-def test_a_viewer_that_a_living_server_lets_go_of_is_dropped(
+def test_a_viewer_disconnected_by_a_running_server_counts_as_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "_GONE_S", 0.2)
@@ -438,48 +453,48 @@ def test_a_viewer_that_a_living_server_lets_go_of_is_dropped(
         _closing(1011) as url,
         Watcher(url, lambda *_: 0, lambda: process.pid) as one,
     ):
-        until(lambda: one.dropped, "it is noticed", 20)
+        until(lambda: one.dropped, "it is detected", 20)
     with _closing(1011) as url, Watcher(url, lambda *_: 0, lambda: process.pid) as one:
         until(lambda: len(one.closed) > 2, "the server is gone", 20)
     assert one.dropped == 0
 
 
-def test_a_world_fails_whose_viewer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if that was the last thing that happened."""
+def test_a_world_fails_if_its_viewer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if that is the last event."""
     monkeypatch.setattr(watching, "_GONE_S", 0.2)
-    counted = figures.begin()
+    counts = figures.begin()
     with (
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
         _closing(1011) as url,
-        pytest.raises(AssertionError, match=r"let go of its viewer: .*1011"),
-        watched(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
+        pytest.raises(AssertionError, match=r"disconnected its viewer: .*1011"),
+        run_watcher(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
     ):
         until(lambda: one.closed, "the connection is lost", 20)
-    assert counted.dropped >= 1
+    assert counts.dropped >= 1
 
 
-def test_a_server_that_stands_still_does_not_drop_its_viewers(
+def test_a_frozen_server_does_not_count_as_dropping_its_viewers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "_GONE_S", 0.2)
-    let_go = threading.Event()
+    closing = threading.Event()
     with (
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
-        _closing(1011, let_go) as url,
-        watched(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
+        _closing(1011, closing) as url,
+        run_watcher(Watcher(url, lambda *_: 0, lambda: process.pid)) as one,
     ):
-        until(lambda: one.connects, "it is let in", 20)
+        until(lambda: one.connects, "it is connected", 20)
         process.send_signal(signal.SIGSTOP)
-        until(lambda: one._frozen, "it is noticed", 20)
+        until(lambda: one._frozen, "it is detected", 20)
         assert not one.closed
         process.send_signal(signal.SIGCONT)
-        let_go.set()
-        until(lambda: one.connects == 2, "the connection is lost, and it has come back", 20)
+        closing.set()
+        until(lambda: one.connects == 2, "the connection is lost and opened again", 20)
 
 
 @contextlib.contextmanager
 def _closing(code: int, when: threading.Event | None = None) -> Iterator[str]:
-    """A server that sends everybody away; or, at a word, whoever has come before it."""
+    """Run a server that closes every connection; with `when`, those opened before the event."""
 
     def close(connection: ServerConnection) -> None:
         if when is not None and when.is_set():

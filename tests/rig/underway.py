@@ -1,4 +1,4 @@
-"""What must hold of tables while records come: each row is what the records that it names give.
+"""Checks of tables under traffic: each row has the cells of the records it names.
 
 Shares no code with livejoin.
 """
@@ -11,42 +11,45 @@ from rig.oracle import FIELDS, Difference, Rejected, Row, Sent, Version
 Found = Mapping[str, Mapping[str, Row]]
 
 
-def unlike_their_records(found: Found, sent: Mapping[str, Iterable[Sent]]) -> list[Difference]:
-    """Rows whose cells are not those of the record that they name.
+def rows_unlike_records(found: Found, sent: Mapping[str, Iterable[Sent]]) -> list[Difference]:
+    """Return rows with other cells than the record they name.
 
-    For tables that are read while records come: a record that is not known yet is left alone.
+    For tables read under traffic: rows of records not known yet are skipped.
     """
     wrong = []
     for source in FIELDS:
-        there = found[f"{source}_ui"]
+        found_rows = found[f"{source}_ui"]
         for record in sent[source]:
             row_id = oracle.row_name((record.partition, record.offset))
-            row = there.get(row_id)
+            row = found_rows.get(row_id)
             if row is None or record.value is None:
                 continue
             try:
-                its: Row | None = {**oracle.parsed(source, record.value), "_ts": record.timestamp}
+                expected_row: Row | None = {
+                    **oracle.parse_cached(source, record.value),
+                    "_ts": record.timestamp,
+                }
             except Rejected:
-                its = None  # such a row must not be
-            if its is None or oracle.known(row, its) != its:
-                wrong.append(Difference(f"{source}_ui", row_id, row, its))
+                expected_row = None  # there must be no such row
+            if expected_row is None or oracle.comparable(row, expected_row) != expected_row:
+                wrong.append(Difference(f"{source}_ui", row_id, row, expected_row))
     return wrong
 
 
-def unlike_their_pairs(found: Found, sent: Mapping[str, Iterable[Sent]], join: str) -> list[str]:
-    """Rows of `final_ui` that are not the join of the records that they name.
+def rows_unlike_pairs(found: Found, sent: Mapping[str, Iterable[Sent]], join: str) -> list[str]:
+    """Return rows of `final_ui` that are not the join of the records they name.
 
-    The account of a left join is the newest that is shown, or a newer one: `final_ui` may know an
-    account before its own table does. Rows of records that are not known are left alone.
+    In a left join the account is the newest one shown or newer: `final_ui` may have an account
+    before its own table does. Rows of unknown records are skipped.
     """
     users, accounts = (oracle.rows_of(source, sent[source]) for source in FIELDS)
-    shown = found["accounts_ui"].keys()
+    shown_ids = found["accounts_ui"].keys()
     of_user: dict[str, list[Version]] = {}
     for at, (row, ts) in accounts.items():
         of_user.setdefault(row["userId"], []).append((ts, at, row))
     by_id = {oracle.row_name(at): (ts, at, row) for at, (row, ts) in accounts.items()}
     owners = {oracle.row_name(at): of for at, of in users.items()}
-    wrong, unknown = [], set(without_records(found, sent))
+    wrong, unknown = [], set(unknown_rows(found, sent))
     for row_id, row in found["final_ui"].items():
         user_id, _, account_id = row_id.partition("+")
         if ("final_ui", row_id) in unknown:
@@ -55,25 +58,27 @@ def unlike_their_pairs(found: Found, sent: Mapping[str, Iterable[Sent]], join: s
             wrong.append(f"final_ui {row_id} is of a record that is no row")
             continue
         user, user_ts = owners[user_id]
-        may = [by_id[account_id]] if account_id else [oracle.no_account(user_ts)]
+        allowed = [by_id[account_id]] if account_id else [oracle.no_account(user_ts)]
         if join == "left" and user["userId"] is not None:
-            may = _may_show(of_user.get(user["userId"], []), shown, user_ts)
-        rows = [oracle.joined(user, user_ts, one) for one in may]
-        if oracle.known(row, rows[0]) not in rows:
+            allowed = _possible_accounts(of_user.get(user["userId"], []), shown_ids, user_ts)
+        rows = [oracle.joined(user, user_ts, one) for one in allowed]
+        if oracle.comparable(row, rows[0]) not in rows:
             wrong.append(f"final_ui {row_id} is {row}, not one of {rows[:3]}")
     return wrong
 
 
-def _may_show(accounts: list[Version], shown: Collection[str], user_ts: int) -> list[Version]:
-    """The newest account that is shown and those after it; or none, while none is shown."""
-    there = [one[:2] for one in accounts if oracle.row_name(one[1]) in shown]
-    if not there:
+def _possible_accounts(
+    accounts: list[Version], shown_ids: Collection[str], user_ts: int
+) -> list[Version]:
+    """Return the newest shown account and all newer ones, or all and none if none is shown."""
+    found_rows = [account[:2] for account in accounts if oracle.row_name(account[1]) in shown_ids]
+    if not found_rows:
         return [oracle.no_account(user_ts), *accounts]
-    return [one for one in accounts if one[:2] >= max(there)]
+    return [account for account in accounts if account[:2] >= max(found_rows)]
 
 
-def without_records(found: Found, sent: Mapping[str, Iterable[Sent]]) -> list[tuple[str, str]]:
-    """Rows that name a record which nobody has sent: table and identity."""
+def unknown_rows(found: Found, sent: Mapping[str, Iterable[Sent]]) -> list[tuple[str, str]]:
+    """Return rows whose record was never sent: table and id."""
     users, accounts = (
         {oracle.row_name((one.partition, one.offset)) for one in sent[source]} for source in FIELDS
     )

@@ -1,8 +1,8 @@
-"""Scenarios: lists of actions over a real broker, real livejoins, producers and a watcher.
+"""Scenarios: lists of actions on a real broker, with real livejoins, producers and a watcher.
 
     play(world, [Produce("a", users=100), Send(joinType="inner"), WaitLive(), ExpectOracle()])
 
-Two pairs of topics, `a` and `b`, share no userId.
+The two pairs of topics, `a` and `b`, share no userId.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ from rig.running import SAME_S, Running, alive, until
 from rig.watching import Watcher
 
 PAIRS = ("a", "b")
-# when a message was sent, and how many records of each pair and source were acknowledged by then
+# when a message was sent, and the number of records acknowledged by then, by pair and source
 Floors = list[tuple[datetime, dict[tuple[str, str], int]]]
 _STAGES = ("accepted", "building", "caught-up", "live")
 
 
 @dataclass
 class World:
-    """What a scenario acts upon."""
+    """The parts that a scenario works on."""
 
     kafka: Kafka
     name: str
@@ -44,45 +44,45 @@ class World:
     stack: contextlib.ExitStack
     control: Any
     floors: Floors
-    offset: int = -1  # of the control message that was sent last
+    offset: int = -1  # of the last control message
     notes: dict[str, Any] = field(default_factory=dict)
-    broken_at: float | None = None  # when the fault came that is not over yet
-    ahead_s: float = 0.0  # livejoin's wall clock, of ours
+    broken_at: float | None = None  # time of the first fault not recovered yet
+    ahead_s: float = 0.0  # of livejoin's wall clock, relative to the real one
 
     def fault(self, **kinds: int) -> None:
-        """A fault has landed: what was read since the last batch is read again."""
+        """Record a fault: the records since the last batch will be read again."""
         figures.now().landed(**kinds)
         self.watcher.replaying = True
         self.broken_at = self.broken_at or time.monotonic()
 
-    def over(self) -> None:
-        """All is as it was before the fault."""
+    def mark_recovered(self) -> None:
+        """Record the recovery: everything is as before the fault."""
         if self.broken_at is not None:
             figures.now().recovered(time.monotonic() - self.broken_at)
             self.broken_at = None
 
     @contextlib.contextmanager
     def viewer(self) -> Iterator[Watcher]:
-        """One who watches the livejoin that is acted upon: ours, or one for now."""
+        """Yield a viewer of the current livejoin: the usual watcher, or a temporary one."""
         if self.watcher.url == self.live.url and self.watcher.connects:
             yield self.watcher
             return
-        with watched(Watcher(self.live.url, lambda *_: 0, lambda: self.live.pid)) as for_now:
-            yield for_now
-        assert not for_now.wrong, for_now.wrong[:3]
+        with run_watcher(Watcher(self.live.url, lambda *_: 0, lambda: self.live.pid)) as temporary:
+            yield temporary
+        assert not temporary.wrong, temporary.wrong[:3]
 
     def topics(self, pair: str) -> dict[str, str]:
         return topics(self.name, pair)
 
     def status(self) -> dict[str, Any]:
-        """What livejoin says of itself; nothing while it cannot be asked."""
+        """Return the status; empty while the server is unreachable."""
         try:
-            return dict(self.live.ask("api/v1/status"))
+            return dict(self.live.request("api/v1/status"))
         except AssertionError:
             return {"state": "", "message": "", "generation": None, "stale": None}
 
     def generations(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.live.ask("api/v1/generations")["generations"]
+        found: list[dict[str, Any]] = self.live.request("api/v1/generations")["generations"]
         return found
 
     def outcome(self, offset: int) -> dict[str, Any] | None:
@@ -96,7 +96,7 @@ class Action(Protocol):
 
 
 def play(world: World, actions: Sequence[Action]) -> None:
-    """Do one thing after the other, and fail with the action that failed."""
+    """Run actions in order; a failure names its action."""
     for number, action in enumerate(actions):
         try:
             action.do(world)
@@ -113,7 +113,7 @@ def topics(name: str, pair: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def world(
+def run_world(
     kafka: Kafka,
     folder: Path,
     name: str,
@@ -123,9 +123,9 @@ def world(
     through: Kafka | None = None,
     **settings: Any,
 ) -> Iterator[World]:
-    """Topics with a few records, a livejoin over pair `a`, and a watcher.
+    """Create topics with a few records, a livejoin on pair `a`, and a watcher.
 
-    livejoin may reach the broker `through` another address.
+    livejoin may connect to the broker `through` another address.
     """
     producers = {}
     for pair in PAIRS:
@@ -135,21 +135,21 @@ def world(
     chosen = {
         "name": name,
         "topics": {**topics(name, "a"), "control": f"{name}.control"},
-        "viewer_rows": 2_000_000,  # all: an inner join under traffic has many on a slow machine
+        "viewer_rows": 2_000_000,  # all rows; an inner join under traffic may have many
         **settings,
-        # the first generation finds too few records for a batch job, and most later ones enough
+        # the first generation has too few records for a batch job, and most later ones enough
         "spark": {"history_records": 100, **settings.get("spark", {})},
     }
     live = Running(through or kafka, folder, **chosen)
     figures.now().seeded(seed)
     floors: Floors = []
 
-    def least(tag: str, source: str, asked: datetime) -> int:
-        """What was acknowledged before a generation was asked for is there at its cutover."""
-        before = [counts for at, counts in floors if at <= asked]
+    def min_rows(tag: str, source: str, requested_at: datetime) -> int:
+        """Rows that a cutover must have: those acknowledged before the request."""
+        before = [counts for at, counts in floors if at <= requested_at]
         return before[-1].get((tag, source), 0) if before else 0
 
-    watcher = Watcher(live.url, least, lambda: live.pid)
+    watcher = Watcher(live.url, min_rows, lambda: live.pid)
     with contextlib.ExitStack() as stack:
         dice = random.Random(seed)
         one = World(kafka, name, live, producers, watcher, dice, stack, kafka.producer(), floors)
@@ -157,40 +157,40 @@ def world(
         stack.callback(live.stop, signal.SIGKILL)
         if start:
             live.start()
-            stack.enter_context(watched(watcher))
+            stack.enter_context(run_watcher(watcher))
             live.wait_live()
         yield one
 
 
 @contextlib.contextmanager
-def watched(watcher: Watcher) -> Iterator[Watcher]:
-    """Somebody watches, and is never let go of by a server that lives."""
+def run_watcher(watcher: Watcher) -> Iterator[Watcher]:
+    """Run a watcher, which must not be disconnected by a running server."""
     try:
         with watcher:
             yield watcher
-    finally:  # the first generation that it is shown is no swap
+    finally:  # the first generation is no swap
         swaps = max(0, len(watcher.cutovers) - 1)
         figures.now().landed(swaps=swaps).viewers_dropped(watcher.dropped)
-    assert not watcher.dropped, f"a server that lived let go of its viewer: {watcher.closed}"
+    assert not watcher.dropped, f"a running server disconnected its viewer: {watcher.closed}"
 
 
-def beside(one: World, folder: Path, command: str = "run") -> Running:
-    """Another livejoin with the same settings but for its port."""
-    other = Running(one.kafka, folder)
+def start_second(world: World, folder: Path, command: str = "run") -> Running:
+    """Start another livejoin with the same settings except its port."""
+    other = Running(world.kafka, folder)
     other.command = command
-    settings = (one.live.folder / "livejoin.yaml").read_text()
-    ports = f"port: {one.live.port}", f"port: {other.port}"
+    settings = (world.live.folder / "livejoin.yaml").read_text()
+    ports = f"port: {world.live.port}", f"port: {other.port}"
     (folder / "livejoin.yaml").write_text(settings.replace(*ports))
     other.start()
     return other
 
 
-# --- what is done
+# --- # --- actions
 
 
 @dataclass(frozen=True)
 class Produce:
-    """Records of a pair, users and accounts mixed, all acknowledged."""
+    """Produces records of a pair, users and accounts mixed, and waits for the acknowledgements."""
 
     pair: str
     count: int
@@ -198,22 +198,22 @@ class Produce:
     def do(self, world: World) -> None:
         to = world.producers[self.pair]
         for _ in range(self.count):
-            to.one(world.dice, users=0.4)
+            to.send_random(world.dice, users=0.4)
         to.flush()
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Records of both pairs at a steady rate, until the world ends or StopTraffic."""
+    """Produces records of both pairs at a steady rate, until the world ends or StopTraffic."""
 
     per_second: float
-    people: int = 50  # an inner join has pairs by the square of how often each is named
+    user_count: int = 50  # the size of an inner join grows with the square of the records per user
 
     def do(self, world: World) -> None:
         flows = world.notes["flows"] = contextlib.ExitStack()
         for pair in PAIRS:
             seed = world.dice.randrange(10**6)
-            world.producers[pair].people = self.people
+            world.producers[pair].user_count = self.user_count
             flows.enter_context(world.producers[pair].traffic(self.per_second, seed))
         world.stack.push(flows)
 
@@ -226,7 +226,7 @@ class StopTraffic:
 
 @dataclass(frozen=True)
 class Send:
-    """A control message, written by a plain producer."""
+    """Sends a control message by a plain producer."""
 
     message: Any
 
@@ -252,23 +252,23 @@ def _raw(message: Any) -> bytes:
     return message if isinstance(message, bytes) else json.dumps(message).encode()
 
 
-def to_pair(world_name: str, pair: str, **more: Any) -> Send:
-    """Ask for a pair."""
+def request_pair(world_name: str, pair: str, **more: Any) -> Send:
+    """Return a request for a pair."""
     names = topics(world_name, pair)
     return Send({"usersTopic": names["users"], "accountsTopic": names["accounts"], **more})
 
 
-def moved(world: World, request: Send, limit_s: float = SAME_S) -> float:
-    """How many seconds it takes from writing a message to the frame in which the names moved."""
-    before, began = len(world.watcher.cutovers), time.monotonic()
+def cutover_seconds(world: World, request: Send, limit_s: float = SAME_S) -> float:
+    """Return the seconds from writing a message to the frame with the cutover."""
+    before, started = len(world.watcher.cutovers), time.monotonic()
     request.do(world)
     until(lambda: len(world.watcher.cutovers) > before, "the cutover", limit_s)
-    return world.watcher.cutovers[before].at - began
+    return world.watcher.cutovers[before].at - started
 
 
 @dataclass(frozen=True)
 class Do:
-    """Anything else."""
+    """Any other function."""
 
     what: Callable[[World], Any]
 
@@ -278,7 +278,7 @@ class Do:
 
 @dataclass(frozen=True)
 class KillDash9:
-    """Of Python, the JVM or both; livejoin is started again unless told otherwise."""
+    """Kills Python, the JVM or both with SIGKILL, and restarts livejoin by default."""
 
     who: str = "python"
     restart: bool = True
@@ -296,7 +296,7 @@ class KillDash9:
 
 @dataclass(frozen=True)
 class Pause:
-    """Stop the JVM in its tracks until something is true, then let it go on."""
+    """Stops the JVM (SIGSTOP) until a condition holds."""
 
     until: Callable[[World], Any]
     what: str
@@ -311,12 +311,12 @@ class Pause:
             os.kill(jvm, signal.SIGCONT)
 
 
-# --- what is waited for, and expected
+# --- # --- conditions and checks
 
 
 @dataclass(frozen=True)
 class WaitOutcome:
-    """Wait until the last message came to this, or further; its reason holds these words."""
+    """Waits until the last message has this outcome or a later one, with `words` in its reason."""
 
     outcome: str
     words: str = ""
@@ -330,7 +330,7 @@ class WaitOutcome:
             try:
                 row = world.outcome(at)
             except AssertionError:
-                return False  # livejoin is being started
+                return False  # livejoin is starting
             return row is not None and row["outcome"] in self._enough()
 
         until(reached, f"message {at} is {self.outcome}", self.limit_s)
@@ -357,12 +357,12 @@ class WaitState:
 
         until(reached, f"state {self.state} {self.words}", self.limit_s)
         if self.state == "live":
-            world.over()
+            world.mark_recovered()
 
 
 @dataclass(frozen=True)
 class ExpectOracle:
-    """All tables equal what the records of a pair give, cell by cell, once they are read."""
+    """All tables equal the records of a pair, cell by cell, once they are read."""
 
     pair: str
     join: str = "left"
@@ -371,12 +371,12 @@ class ExpectOracle:
         with world.viewer() as watcher:
             comparing.expect_equal(world.live, watcher, world.producers[self.pair], self.join)
         world.watcher.replaying = False
-        world.over()
+        world.mark_recovered()
 
 
 @dataclass(frozen=True)
 class ExpectLive:
-    """What is live, by status and by every cell at the viewer; records may come meanwhile."""
+    """The live choice by status and by every cell of the viewer, also under traffic."""
 
     pair: str
     join: str = "left"
@@ -389,16 +389,16 @@ class ExpectLive:
         with world.viewer() as watcher:
             sent, number = world.producers[self.pair], status["generation"]
             comparing.expect_consistent(watcher, sent, self.join, number)
-        world.over()
+        world.mark_recovered()
 
 
 @dataclass(frozen=True)
 class ExpectNothingLeft:
-    """Changelogs and checkpoints exist of the generations that exist, and of no other (O7)."""
+    """Changelogs and checkpoints exist for exactly the existing generations (O7)."""
 
     def do(self, world: World) -> None:
         try:
-            until(lambda: not self._left(world), "what is retired is removed", 60)
+            until(lambda: not self._left(world), "retired generations are removed", 60)
         except AssertionError as error:
             raise AssertionError(f"{error}: {sorted(self._left(world))}") from error
 
@@ -414,7 +414,7 @@ class ExpectNothingLeft:
 
 @dataclass(frozen=True)
 class ExpectAtMost:
-    """No more generations than this exist now."""
+    """At most this number of generations exists now."""
 
     count: int
 

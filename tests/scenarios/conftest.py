@@ -1,4 +1,4 @@
-"""What is started here runs for a short time."""
+"""Scenarios are short, so their JVMs start without the second compiler."""
 
 from rig import running
 

@@ -1,4 +1,4 @@
-"""The embedded broker, and what livejoin does when it goes away."""
+"""The embedded broker, and livejoin during an outage of its broker."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ with broker.embedded_broker(Path(sys.argv[1])) as kafka:
 """
 
 
-def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
+def test_the_broker_ends_with_its_parent_process_and_keeps_its_data(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -34,11 +34,11 @@ def test_it_dies_with_its_parent_and_keeps_its_data(tmp_path: Path) -> None:
     os.kill(parent.pid, signal.SIGKILL)
     parent.communicate()
     until(lambda: not alive(jvm), "no orphan JVM")
-    with broker.embedded_broker(tmp_path) as again:
-        assert set(again.describe(["kept", "other"])) == {"kept"}
+    with broker.embedded_broker(tmp_path) as restarted:
+        assert set(restarted.describe(["kept", "other"])) == {"kept"}
 
 
-def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
+def test_an_outage_is_reported_and_survived(tmp_path: Path) -> None:
     port = broker.free_port()
     first = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"})
     with broker.embedded_broker(tmp_path / "broker", port):
@@ -47,20 +47,22 @@ def test_an_outage_is_said_and_survived(tmp_path: Path) -> None:
         producers = Producers(first, TOPICS)
         producers.send("users", {"userId": "a", "name": "before"})
         producers.flush()
-        live = running(first, tmp_path / "run", name="outage", topics=TOPICS)
-        one = live.__enter__()
-        one.wait_live()
+        context = running(first, tmp_path / "run", name="outage", topics=TOPICS)
+        livejoin = context.__enter__()
+        livejoin.wait_live()
     try:
-        until(lambda: one.ask("api/v1/status")["stale"], "the outage is said")
-        assert "cannot be reached" in one.ask("api/v1/status")["stale"]
-        assert [row["name"] for row in one.table("final_ui").values()] == ["before"]
+        until(lambda: livejoin.request("api/v1/status")["stale"], "the outage is reported")
+        assert "cannot be reached" in livejoin.request("api/v1/status")["stale"]
+        assert [row["name"] for row in livejoin.table("final_ui").values()] == ["before"]
         with broker.embedded_broker(tmp_path / "broker", port):
             producers.send("users", {"userId": "b", "name": "after"})
             producers.flush()
-            until(lambda: one.read() == producers.count, "the new record")
-            until(lambda: not one.ask("api/v1/status")["stale"], "the repair is said")
+            until(lambda: livejoin.records_read() == producers.count, "the new record")
+            until(
+                lambda: not livejoin.request("api/v1/status")["stale"], "the recovery is reported"
+            )
             expected = oracle.expected(producers.acknowledged).tables["final_ui"]
-            assert one.table("final_ui").keys() == expected.keys()
-            assert one.stop() == 0
+            assert livejoin.table("final_ui").keys() == expected.keys()
+            assert livejoin.stop() == 0
     finally:
-        live.__exit__(None, None, None)
+        context.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""A livejoin that finds a filled control topic, and one that gets hundreds of broken messages."""
+"""A control topic filled before the first start, and one with hundreds of invalid messages."""
 
 import json
 import random
@@ -16,7 +16,7 @@ from rig.oracle import Sent
 from rig.produce import Producers
 from rig.running import Running, running, until
 from rig.watching import Watcher
-from rig.world import ExpectLive, ExpectOracle, World, play, world
+from rig.world import ExpectLive, ExpectOracle, World, play, run_world
 
 SEED = 20261116
 HISTORY = 400
@@ -26,8 +26,8 @@ NOTHING: dict[str, str] = {}
 
 
 @dataclass
-class Fold:
-    """A history as it is written, and what it comes to, by rules written down here once more."""
+class History:
+    """A control history and its expected choice, by a second implementation of the rules."""
 
     topics: dict[str, dict[str, str]]
     raws: list[bytes] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Fold:
     ids: set[str] = field(default_factory=set)
 
     def add(self, raw: bytes, effect: dict[str, str] | None, identity: str = "") -> None:
-        """A message with its effect; None: it is invalid."""
+        """Add a message with its effect; None if it is invalid."""
         self.raws.append(raw)
         if effect is None:
             self.outcomes.append("rejected")
@@ -48,7 +48,7 @@ class Fold:
             self.ids |= {identity} - {""}
 
     def good(self, dice: random.Random, fields: tuple[str, ...]) -> None:
-        """Some fields, with spaces and nulls, as people and programs write them."""
+        """Add a message with some fields, with spaces and nulls as programs write them."""
         effect = {name: self._value(dice, name) for name in fields}
         message: dict[str, Any] = {name: f" {value} " for name, value in effect.items()}
         message |= dict.fromkeys(set(FIELDS) - set(fields), dice.choice((None, "", "  ")))
@@ -73,21 +73,21 @@ BAD = (
 IGNORED = (b'{"action": "rollback"}', b'{"action": "preview", "joinType": "inner"}')
 
 
-def history(dice: random.Random, topics: dict[str, dict[str, str]], count: int) -> Fold:
-    """Good and bad messages; topics that are not there are named early, and replaced later."""
-    fold = Fold(topics)
+def history(dice: random.Random, topics: dict[str, dict[str, str]], count: int) -> History:
+    """Valid and invalid messages; early ones name missing topics, which are replaced later."""
+    expected = History(topics)
     for number in range(count):
         kind = dice.random()
         if kind < 0.4:
-            fold.add(dice.choice(BAD), None)
+            expected.add(dice.choice(BAD), None)
         elif kind < 0.5:
-            fold.add(dice.choice(IGNORED), NOTHING)
+            expected.add(dice.choice(IGNORED), NOTHING)
         elif kind < 0.6 and number < count // 2:
             name = dice.choice(FIELDS[:2])
-            fold.add(json.dumps({name: "no-such-topic"}).encode(), {name: "no-such-topic"})
+            expected.add(json.dumps({name: "no-such-topic"}).encode(), {name: "no-such-topic"})
         else:
-            fold.good(dice, tuple(dice.sample(FIELDS, dice.randint(1, 3))))
-    return fold
+            expected.good(dice, tuple(dice.sample(FIELDS, dice.randint(1, 3))))
+    return expected
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 @dataclass
 class Chosen:
-    """What was sent to the topics of a choice."""
+    """The acknowledged records of the chosen topics."""
 
     acknowledged: dict[str, list[Sent]]
 
@@ -113,39 +113,41 @@ def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path
             kafka.create_topic(topic, partitions=2)
         producers[pair] = Producers(kafka, names)  # any pair may be joined with any other
         for _ in range(60):
-            producers[pair].one(dice, users=0.4)
+            producers[pair].send_random(dice, users=0.4)
         producers[pair].flush()
     topics = {f"{source}Topic": {pair: f"filled.{source}.{pair}" for pair in PAIRS}
               for source in sources}  # fmt: skip
-    fold = history(random.Random(SEED), topics, HISTORY)
-    assert set(fold.choice) == set(FIELDS)
-    assert "no-such-topic" not in fold.choice.values()
-    _fill(kafka, fold)
-    # by default it would be the other topics
-    other = {source: next(topic for topic in topics[f"{source}Topic"].values()
-             if topic != fold.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
-    with running(kafka, tmp_path, name="filled", topics=other) as live:
+    expected = history(random.Random(SEED), topics, HISTORY)
+    assert set(expected.choice) == set(FIELDS)
+    assert "no-such-topic" not in expected.choice.values()
+    _fill(kafka, expected)
+    # the configured topics are the other ones
+    other_topics = {source: next(topic for topic in topics[f"{source}Topic"].values()
+             if topic != expected.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
+    with running(kafka, tmp_path, name="filled", topics=other_topics) as live:
         live.wait_live()
-        status = live.ask("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == fold.choice
-        assert [row["generation"] for row in live.ask("api/v1/generations")["generations"]] == [1]
-        _expect_rows(live, producers, topics, fold)
+        status = live.request("api/v1/status")
+        assert {name: status[name] for name in FIELDS} == expected.choice
+        assert [row["generation"] for row in live.request("api/v1/generations")["generations"]] == [
+            1
+        ]
+        _expect_rows(live, producers, topics, expected)
         rows = sorted(live.table("control_raw").values(), key=lambda row: int(row["offset"]))
-        assert [row["outcome"] for row in rows] == fold.outcomes
+        assert [row["outcome"] for row in rows] == expected.outcomes
         assert all(row["reason"] for row in rows if row["outcome"] == "rejected")
-        # it goes on behind the history, which a restart does not read again
+        # it continues after the history, which is not read again after a restart
         assert live.stop() == 0
         live.start()
         live.wait_live()
-        status = live.ask("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == fold.choice
+        status = live.request("api/v1/status")
+        assert {name: status[name] for name in FIELDS} == expected.choice
         assert status["generation"] == 1
 
 
-def _fill(kafka: Kafka, fold: Fold) -> None:
+def _fill(kafka: Kafka, expected: History) -> None:
     kafka.create_topic("filled.control", {"retention.ms": "-1"})
     producer = kafka.producer()
-    for raw in fold.raws:
+    for raw in expected.raws:
         producer.produce("filled.control", raw)
     assert producer.flush(30) == 0
 
@@ -154,26 +156,26 @@ def _expect_rows(
     live: Running,
     producers: dict[str, Producers],
     topics: dict[str, dict[str, str]],
-    fold: Fold,
+    expected: History,
 ) -> None:
-    """The rows are those of the topics that the fold came to."""
+    """Check that the rows are those of the chosen topics."""
     sent = {}
     for source in ("users", "accounts"):
-        of = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
-        pair = of[fold.choice[f"{source}Topic"]]
+        pairs_by_topic = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
+        pair = pairs_by_topic[expected.choice[f"{source}Topic"]]
         sent[source] = producers[pair].acknowledged[source]
     with Watcher(live.url, lambda *_: 0, lambda: live.pid) as watcher:
-        until(lambda: watcher.generation == 1, "the viewer is let in")
-        comparing.expect_equal(live, watcher, Chosen(sent), fold.choice["joinType"])
+        until(lambda: watcher.generation == 1, "the viewer is connected")
+        comparing.expect_equal(live, watcher, Chosen(sent), expected.choice["joinType"])
         assert not watcher.wrong, watcher.wrong[:3]
 
 
 @pytest.fixture
-def one(kafka: Kafka, tmp_path: Path) -> Iterator[World]:
-    with world(kafka, tmp_path, "mutated", seed=SEED) as made:
-        yield made
+def world(kafka: Kafka, tmp_path: Path) -> Iterator[World]:
+    with run_world(kafka, tmp_path, "mutated", seed=SEED) as started:
+        yield started
 
 
-def test_hundreds_of_broken_messages_change_nothing(one: World) -> None:
-    expect_rejected(one, MUTATED, SEED)
-    play(one, [ExpectLive("a"), ExpectOracle("a")])
+def test_hundreds_of_invalid_messages_change_nothing(world: World) -> None:
+    expect_rejected(world, MUTATED, SEED)
+    play(world, [ExpectLive("a"), ExpectOracle("a")])

@@ -1,4 +1,4 @@
-"""One livejoin over a real broker and Spark: every table equals what the oracle computes."""
+"""One livejoin with a real broker and Spark: every table equals the oracle."""
 
 import json
 import signal
@@ -63,7 +63,7 @@ def feed(to: Producers) -> None:
         to.send("users", value, partition=partition % 3, timestamp=NOW)
     for partition, (value, _) in enumerate(BAD.values()):
         to.send("users", value, partition=partition % 3, timestamp=NOW)
-    # many accounts of one user in several partitions, the newest not the last to arrive
+    # many accounts of one user in several partitions; the newest does not arrive last
     for age in (5, 1, 9, 3, 9, 7):
         for partition in (2, 0, 1):
             account = {"userId": "a", "accountType": f"at {age}", "balance": age + partition / 10}
@@ -89,9 +89,9 @@ def topics(kafka: Kafka) -> None:
 
 @pytest.fixture(scope="module")
 def producers(kafka: Kafka, topics: None) -> Producers:
-    made = Producers(kafka, TOPICS)
-    feed(made)
-    return made
+    new_producers = Producers(kafka, TOPICS)
+    feed(new_producers)
+    return new_producers
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +105,15 @@ def live(
 
 
 def assert_equal(live: Running, producers: Producers) -> None:
-    until(lambda: live.read() == producers.count, "all records are read")
+    until(lambda: live.records_read() == producers.count, "all records are read")
     truth = oracle.expected(producers.acknowledged)
     found = {name: live.table(name) for name in truth.tables}
     wrong = oracle.differences(found, truth)
     assert not wrong, wrong[:3]
-    for name, rows in found.items():  # and the oracle knows all columns but these
+    for name, rows in found.items():  # the oracle knows all columns except these
         columns = [{*row} - {"_id", "topic", "ts"} for row in rows.values()]
         assert all(one == {*truth.tables[name][i]} for i, one in zip(rows, columns, strict=True))
-    sources = live.ask("api/v1/status")["sources"]
+    sources = live.request("api/v1/status")["sources"]
     assert {name: counts["tombstones"] for name, counts in sources.items()} == truth.tombstones
 
 
@@ -122,7 +122,7 @@ def test_tables_equal_the_oracle(live: Running, producers: Producers) -> None:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_record_says_why(kind: str, live: Running, producers: Producers) -> None:
+def test_a_reject_has_its_reason(kind: str, live: Running, producers: Producers) -> None:
     value, reason = BAD[kind]
     sent = [one for one in producers.acknowledged["users"] if one.value == value]
     assert len(sent) == 1
@@ -132,12 +132,12 @@ def test_a_bad_record_says_why(kind: str, live: Running, producers: Producers) -
     assert reject["ts"] == "2023-11-14T22:13:20.000Z"
 
 
-def test_a_row_carries_the_time_of_the_newest_input_that_shaped_it(live: Running) -> None:
+def test_a_row_has_the_time_of_the_newest_input_record_it_contains(live: Running) -> None:
     newest = [row["_ts"] for row in live.table("final_ui").values() if row["userId"] == "a"]
     assert newest == ["2023-11-14T22:13:20.009Z"] * 2
 
 
-def test_what_arrives_later_is_joined_too(live: Running, producers: Producers) -> None:
+def test_later_records_are_joined_too(live: Running, producers: Producers) -> None:
     producers.send(
         "accounts", {"userId": "extremes", "accountType": "late", "balance": 2}, partition=1
     )
@@ -150,19 +150,21 @@ def test_what_arrives_later_is_joined_too(live: Running, producers: Producers) -
     assert_equal(live, producers)
 
 
-def test_status_is_one_row_and_names_what_is_live(live: Running) -> None:
+def test_the_status_is_one_row_with_the_live_choice(live: Running) -> None:
     (row,) = live.table("orchestrator_status").values()
     assert (row["usersTopic"], row["accountsTopic"]) == tuple(TOPICS.values())
     assert (row["joinType"], row["generation"], row["state"]) == ("left", 1, "live")
 
 
-def test_the_log_tells_the_story_in_order(live: Running) -> None:
-    said = [row["msg"].split(":")[0] for _, row in sorted(live.table("orchestrator_logs").items())]
+def test_the_log_lists_the_steps_in_order(live: Running) -> None:
+    steps = [row["msg"].split(":")[0] for _, row in sorted(live.table("orchestrator_logs").items())]
     listening = "listening to e2e.control from offset 0"
-    assert said == ["ready", "building", listening, "building", "caught up", "live"]
+    assert steps == ["ready", "building", listening, "building", "caught up", "live"]
 
 
-def test_stopping_is_clean_and_starting_again_goes_on(live: Running, producers: Producers) -> None:
+def test_a_clean_stop_and_a_restart_continue_the_generation(
+    live: Running, producers: Producers
+) -> None:
     jvm = live.jvm()
     assert live.stop(signal.SIGTERM) == 0
     until(lambda: not _exists(jvm), "no orphan JVM", 10)
@@ -171,7 +173,7 @@ def test_stopping_is_clean_and_starting_again_goes_on(live: Running, producers: 
     live.start()
     live.wait_live()
     assert_equal(live, producers)
-    assert live.ask("api/v1/status")["generation"] == 1
+    assert live.request("api/v1/status")["generation"] == 1
     assert live.stop(signal.SIGINT) == 130
 
 
@@ -184,19 +186,19 @@ def test_a_missing_topic_is_waited_for(kafka: Kafka, tmp_path: Path) -> None:
     kafka.create_topic(topics["accounts"])
     with running(kafka, tmp_path, name="late", topics=topics) as one:
         until(lambda: _state(one) == "waiting", "waiting", 90)
-        assert 'topic "late.users" does not exist' in one.ask("api/v1/status")["message"]
+        assert 'topic "late.users" does not exist' in one.request("api/v1/status")["message"]
         kafka.create_topic(topics["users"])
-        one.wait_live()  # empty topics have nothing to wait for
+        one.wait_live()  # empty topics have nothing to catch up with
         to = Producers(kafka, topics)
         to.send("users", {"userId": "a", "name": "n"})
         to.flush()
-        until(lambda: one.read() == 1, "the row")
+        until(lambda: one.records_read() == 1, "the row")
         assert [row["name"] for row in one.table("final_ui").values()] == ["n"]
         assert json.dumps(one.table("rejects_ui")) == "{}"
 
 
-def _state(one: Running) -> str:
+def _state(livejoin: Running) -> str:
     try:
-        return str(one.ask("api/v1/status")["state"])
+        return str(livejoin.request("api/v1/status")["state"])
     except AssertionError:
         return ""

@@ -1,4 +1,4 @@
-"""An older record that comes late: compaction would keep it, so the winner is written behind it."""
+"""A late older record: compaction would keep it, so the winner is written again after it."""
 
 from collections.abc import Iterator
 
@@ -6,42 +6,42 @@ import pytest
 
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.kafka.cluster import Kafka
-from rig.records import last_of, overtake, write_late
+from rig.records import last_of, write_late, write_late_record
 from rig.running import COLD, until
-from rig.world import ExpectOracle, Produce, Send, WaitOutcome, World, play, world
+from rig.world import ExpectOracle, Produce, Send, WaitOutcome, World, play, run_world
 
 NAME = "late-writer"
 
 
 @pytest.fixture(scope="module")
-def one(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(kafka, tmp_path_factory.mktemp(NAME), NAME, spark={"conf": COLD}) as made:
-        made.producers["a"].people = 10  # so that many have an account
-        play(made, [Produce("a", 60), ExpectOracle("a")])
-        yield made
+def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with run_world(kafka, tmp_path_factory.mktemp(NAME), NAME, spark={"conf": COLD}) as started:
+        started.producers["a"].user_count = 10  # few users, so that many have an account
+        play(started, [Produce("a", 60), ExpectOracle("a")])
+        yield started
 
 
-def test_an_older_account_is_followed_by_the_newer_one(one: World) -> None:
-    overtake(one)
-    play(one, [ExpectOracle("a")])
+def test_an_older_account_is_followed_by_the_newer_one(world: World) -> None:
+    write_late_record(world)
+    play(world, [ExpectOracle("a")])
 
 
-def test_a_row_without_an_account_is_followed_by_its_removal(one: World) -> None:
+def test_a_row_without_an_account_is_followed_by_its_removal(world: World) -> None:
     play(
-        one,
+        world,
         [Send({"joinType": "left_outer"}), WaitOutcome("live"), ExpectOracle("a", "left_outer")],
     )
-    pair = next(i for i in one.live.table("final_ui") if "+" in i)
+    pair = next(i for i in world.live.table("final_ui") if "+" in i)
     user = pair.partition("+")[0]
-    removal = last_of(one, f"final_ui/{user}".encode())
+    removal = last_of(world, f"final_ui/{user}".encode())
     assert removal.row is None
     assert removal.version is not None
-    before = removal.version  # there may be a newer one before it, which then wins
-    write_late(one, ChangelogRecord("final_ui", user, {"userId": "a phantom"}, removal.ts))
+    before = removal.version  # the winner may be a newer removal
+    write_late(world, ChangelogRecord("final_ui", user, {"userId": "a phantom"}, removal.ts))
 
-    def gone() -> bool:
-        last = last_of(one, removal.key())
+    def removal_is_last() -> bool:
+        last = last_of(world, removal.key())
         return last.row is None and last.version is not None and last.version >= before
 
-    until(gone, "the removal stands last again")
-    play(one, [ExpectOracle("a", "left_outer")])
+    until(removal_is_last, "the removal is last again")
+    play(world, [ExpectOracle("a", "left_outer")])

@@ -1,4 +1,4 @@
-"""Nothing of ours can be reached from another machine, unless somebody says so."""
+"""No process of livejoin can be reached from another machine by default."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.runtime.broker import free_port
 from rig.listening import Listening, listening
 from rig.running import LIVEJOIN, START_S, descendants, is_java, until
-from rig.world import world
+from rig.world import run_world
 
 
 def _reachable(pids: list[int]) -> list[Listening]:
@@ -19,13 +19,13 @@ def _reachable(pids: list[int]) -> list[Listening]:
 
 def test_run_its_spark_and_the_broker_listen_on_loopback_only(kafka: Kafka, tmp_path: Path) -> None:
     spark = {"conf": {"spark.ui.enabled": "true"}}
-    with world(kafka, tmp_path, "loopback", spark=spark) as one:
+    with run_world(kafka, tmp_path, "loopback", spark=spark) as world:
         pids = [os.getpid(), *descendants(os.getpid())]
-        (jvm,) = one.live.jvms()
+        (jvm,) = world.live.jvms()
         own = listening([jvm])
-        # the gateway of Python, the driver, its block manager, its pages, and the query's shuffle
+        # the Python gateway, the driver, its block manager, its UI, and the query's shuffle
         assert len(own) >= 5, own
-        assert listening([one.live.pid])
+        assert listening([world.live.pid])
         assert _reachable(pids) == []
 
 

@@ -1,6 +1,6 @@
-"""As it is without a word: tokens in Kafka, known to every server, and gone everywhere at once.
+"""Access control with the default settings: tokens in Kafka, known to and revoked at every server.
 
-A hand-written ledger and real `livejoin serve` processes; no Spark.
+With a fake leader and real `livejoin serve` processes; without Spark.
 """
 
 import json
@@ -35,7 +35,7 @@ from livejoin.tables.auth.access_topics import (
     read_tokens,
     revoke,
 )
-from rig.ledgered import Ledgered
+from rig.ledgered import FakeLeader
 from rig.running import LIVEJOIN, Running, running, until
 
 NAME = "secure"
@@ -44,12 +44,12 @@ CLOSED_S = 5  # D1
 
 
 class Tokens:
-    """`livejoin token`, as a person runs it."""
+    """`livejoin token`, run as a command."""
 
     def __init__(self, folder: Path, kafka: Kafka) -> None:
         self.file = folder / "tokens.yaml"
         self.file.write_text(json.dumps({"name": NAME, "kafka": kafka.properties}))
-        self.made: list[str] = []
+        self.tokens: list[str] = []
 
     def run(self, *arguments: str) -> Any:
         command = [str(LIVEJOIN), "token", *arguments, "-c", str(self.file), "--output", "json"]
@@ -57,10 +57,10 @@ class Tokens:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def make(self, role: str, *more: str) -> dict[str, str]:
-        made: dict[str, str] = self.run("make", "--role", role, *more)
-        self.made.append(made["token"])
-        return made
+    def create(self, role: str, *more: str) -> dict[str, str]:
+        token: dict[str, str] = self.run("make", "--role", role, *more)
+        self.tokens.append(token["token"])
+        return token
 
 
 def status(server: Running, path: str, token: str = "", context: Any = None) -> int:
@@ -80,9 +80,9 @@ def answers(server: Running, path: str, token: str = "") -> bool:
 
 
 @pytest.fixture(scope="module")
-def ledgered(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Ledgered:
-    one = Ledgered(kafka, tmp_path_factory.mktemp("ledgered"), NAME)
-    one.lead(one.generation(1, 10))
+def leader(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> FakeLeader:
+    one = FakeLeader(kafka, tmp_path_factory.mktemp("ledgered"), NAME)
+    one.set_live(one.write_generation(1, 10))
     return one
 
 
@@ -92,8 +92,8 @@ def tokens(kafka: Kafka, tmp_path: Path) -> Tokens:
 
 
 @pytest.fixture
-def servers(kafka: Kafka, tmp_path: Path, ledgered: Ledgered) -> Iterator[list[Running]]:
-    """Two of them, which ask for tokens."""
+def servers(kafka: Kafka, tmp_path: Path, leader: FakeLeader) -> Iterator[list[Running]]:
+    """Two servers that require tokens."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -103,26 +103,28 @@ def servers(kafka: Kafka, tmp_path: Path, ledgered: Ledgered) -> Iterator[list[R
         ]
 
 
-def test_a_token_counts_at_every_server_until_it_is_revoked(
+def test_a_token_is_valid_at_every_server_until_it_is_revoked(
     servers: list[Running], tokens: Tokens, kafka: Kafka
 ) -> None:
     for server in servers:
-        until(partial(answers, server, "livez"), "it answers")
-    operator, viewer = tokens.make("operator"), tokens.make("viewer", "--label", "wall")
-    brief = tokens.make("viewer", "--expires", "1s")
+        until(partial(answers, server, "livez"), "it responds")
+    operator, viewer = tokens.create("operator"), tokens.create("viewer", "--label", "wall")
+    brief = tokens.create("viewer", "--expires", "1s")
     for server in servers:
         until(partial(answers, server, "readyz?verbose", viewer["token"]), "the token is known")
         assert status(server, "api/v1/tables/final_ui") == 401
         assert status(server, "api/v1/tables/audit", viewer["token"]) == 403
         assert status(server, "api/v1/tables/audit", operator["token"]) == 200
     until(lambda: status(servers[0], "api/v1/status", brief["token"]) == 401, "it expires")
-    _ends_everywhere(servers, tokens, viewer)
-    _can_be_listed(tokens, viewer, operator)
-    _left_traces_and_no_secret(servers, tokens, operator, kafka)
+    _expect_revoked_everywhere(servers, tokens, viewer)
+    _expect_listed(tokens, viewer, operator)
+    _expect_audited_without_secrets(servers, tokens, operator, kafka)
 
 
-def _ends_everywhere(servers: list[Running], tokens: Tokens, viewer: dict[str, str]) -> None:
-    """A revoked token's sockets close in time, wherever they are."""
+def _expect_revoked_everywhere(
+    servers: list[Running], tokens: Tokens, viewer: dict[str, str]
+) -> None:
+    """Check that the sockets of a revoked token are closed in time at every server."""
     with ExitStack() as stack:
         sockets = [
             stack.enter_context(
@@ -141,13 +143,13 @@ def _ends_everywhere(servers: list[Running], tokens: Tokens, viewer: dict[str, s
         tokens.run("revoke", viewer["id"])
         revoked = time.monotonic()
         for socket in sockets:
-            assert _closed(socket) == 4401
+            assert _close_code(socket) == 4401
         assert time.monotonic() - revoked < CLOSED_S
     for server in servers:
         assert status(server, "api/v1/status", viewer["token"]) == 401
 
 
-def _closed(socket: Any) -> int:
+def _close_code(socket: Any) -> int:
     try:
         while True:
             socket.recv(10)
@@ -155,24 +157,24 @@ def _closed(socket: Any) -> int:
         return closed.rcvd.code if closed.rcvd else 0
 
 
-def _can_be_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
-    listed = {one["id"]: one for one in tokens.run("list")["tokens"]}
-    assert listed["console"]["state"] == "counts"
-    assert listed[viewer["id"]]["state"] == "revoked"
-    assert listed[viewer["id"]]["label"] == "wall"
-    assert listed[operator["id"]]["state"] == "counts"
-    assert not [text for text in tokens.made if text in json.dumps(listed)]
+def _expect_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
+    tokens_by_id = {one["id"]: one for one in tokens.run("list")["tokens"]}
+    assert tokens_by_id["console"]["state"] == "counts"
+    assert tokens_by_id[viewer["id"]]["state"] == "revoked"
+    assert tokens_by_id[viewer["id"]]["label"] == "wall"
+    assert tokens_by_id[operator["id"]]["state"] == "counts"
+    assert not [text for text in tokens.tokens if text in json.dumps(tokens_by_id)]
 
 
-def _left_traces_and_no_secret(
+def _expect_audited_without_secrets(
     servers: list[Running], tokens: Tokens, operator: dict[str, str], kafka: Kafka
 ) -> None:
-    """What was done is in the audit of every server; no token is in a topic or a log."""
-    with client.connect(servers[1].url, operator["token"]) as here:
-        rows = here.table("audit").to_arrow().to_pylist()
+    """Check that the audit table has the actions, and that no topic or log contains a token."""
+    with client.connect(servers[1].url, operator["token"]) as connection:
+        rows = connection.table("audit").to_arrow().to_pylist()
         actions = [row["action"] for row in rows]
-        assert [one.split()[0] for one in actions[:3]] == ["make"] * 3
-        assert any(one.startswith("revoke token") for one in actions)
+        assert [action.split()[0] for action in actions[:3]] == ["make"] * 3
+        assert any(action.startswith("revoke token") for action in actions)
         refused = [row for row in rows if (row["outcome"] or "").startswith("refused")]
         assert {row["outcome"] for row in refused} == {"refused: 401", "refused: 403"}
         assert {row["address"] for row in refused} == {"127.0.0.1"}
@@ -182,9 +184,9 @@ def _left_traces_and_no_secret(
     written = b"".join(_all(kafka, topic) for topic in (names.tokens, names.audit))
     written += b"".join(server.log.read_bytes() for server in servers)
     assert b'"hash"' in written
-    for text in tokens.made:
+    for text in tokens.tokens:
         assert text.encode() not in written
-        assert text.split("_", 2)[2].encode() not in written  # a secret may hold one more
+        assert text.split("_", 2)[2].encode() not in written  # a secret may contain an underscore
 
 
 def _all(kafka: Kafka, topic: str) -> bytes:
@@ -197,12 +199,12 @@ def _all(kafka: Kafka, topic: str) -> bytes:
 
 
 class Browser:
-    """Signs in, is copied, and signs out; at any server that it is told."""
+    """A browser session, which can be copied and used at any server."""
 
     def __init__(self, cookie: str = "") -> None:
-        self.cookie = cookie  # without its name, which carries the port
+        self.cookie = cookie  # without its name, which contains the port
 
-    def ask(self, server: Running, path: str, method: str = "GET", body: Any = None) -> int:
+    def request(self, server: Running, path: str, method: str = "GET", body: Any = None) -> int:
         headers = {
             "Origin": server.url.rstrip("/"),
             "content-type": "application/json",
@@ -221,83 +223,83 @@ class Browser:
             return 0
 
     def sign_in(self, server: Running, **given: Any) -> None:
-        assert self.ask(server, "api/v1/session", "POST", given) == 200
+        assert self.request(server, "api/v1/session", "POST", given) == 200
 
     def known(self, server: Running) -> bool:
-        return self.ask(server, "api/v1/whoami") == 200
+        return self.request(server, "api/v1/whoami") == 200
 
     def refused(self, server: Running) -> bool:
-        return self.ask(server, "api/v1/whoami") == 401
+        return self.request(server, "api/v1/whoami") == 401
 
 
-def test_a_session_that_was_signed_out_of_ends_everywhere_and_for_good(
+def test_a_signed_out_session_ends_at_every_server_for_good(
     servers: list[Running], tokens: Tokens
 ) -> None:
     first, second = servers
-    viewer = tokens.make("viewer")["token"]
+    viewer = tokens.create("viewer")["token"]
     for server in servers:
         until(partial(answers, server, "readyz?verbose", viewer), "the token is known")
     browser, other = Browser(), Browser()
     browser.sign_in(first, token=viewer)
     other.sign_in(first, token=viewer)
     copies = [Browser(browser.cookie)]
-    browser.sign_in(second, renew=True)  # behind a balancer
+    browser.sign_in(second, renew=True)  # behind a load balancer
     copies.append(Browser(browser.cookie))
     assert all(copy.known(server) for copy in copies for server in servers)
-    assert browser.ask(first, "api/v1/session", "DELETE") == 204
+    assert browser.request(first, "api/v1/session", "DELETE") == 204
     for copy in copies:
         for server in servers:
-            until(partial(copy.refused, server), "it is over at every server", CLOSED_S)
+            until(partial(copy.refused, server), "the session has ended at every server", CLOSED_S)
     second.stop()
     second.start()
     until(partial(other.known, second), "other sessions go on")
     assert [copy.refused(second) for copy in copies] == [True, True]
     for copy in copies:
-        assert copy.ask(second, "api/v1/session", "POST", {"renew": True}) == 401
+        assert copy.request(second, "api/v1/session", "POST", {"renew": True}) == 401
 
 
 def test_the_consoles_sessions_can_be_revoked(servers: list[Running], tokens: Tokens) -> None:
     first, second = servers
-    tokens.run("list")  # the topics are there
-    until(partial(answers, first, "livez"), "it answers")
+    tokens.run("list")  # the topics exist now
+    until(partial(answers, first, "livez"), "it responds")
     key = sessions_and_codes.load_session_key(processes.state_folder() / NAME / "session")
     browser = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
-    until(partial(browser.known, first), "the console's session counts")
+    until(partial(browser.known, first), "the console session is valid")
     assert tokens.run("revoke", "console")["state"].startswith("revoked before ")
     for server in servers:
-        until(partial(browser.refused, server), "it is over", CLOSED_S)
+        until(partial(browser.refused, server), "the session has ended", CLOSED_S)
     second.stop()
     second.start()
-    until(partial(browser.refused, second), "it is over after a restart")
-    (listed,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
-    assert listed["state"].startswith("revoked before ")
+    until(partial(browser.refused, second), "the session has ended after a restart")
+    (tokens_by_id,) = [one for one in tokens.run("list")["tokens"] if one["id"] == "console"]
+    assert tokens_by_id["state"].startswith("revoked before ")
     later = Browser(sessions_and_codes.Sessions(key).start(sessions_and_codes.CONSOLE))
     assert later.known(first)
 
 
-def test_the_first_leader_makes_one_of_each_and_the_next_ones_none(
+def test_the_first_leader_creates_one_token_of_each_role_and_later_leaders_none(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = Names("first")
     create_topics(kafka, names)
-    made = create_first_tokens(kafka, names)
-    assert [role for role, _ in made] == ["viewer", "operator"]
-    app._print_tokens(made)
+    token = create_first_tokens(kafka, names)
+    assert [role for role, _ in token] == ["viewer", "operator"]
+    app._print_tokens(token)
     printed = capsys.readouterr()
-    assert [text in printed.out for _, text in made] == [True, True]
+    assert [text in printed.out for _, text in token] == [True, True]
     assert printed.err == ""
     assert create_first_tokens(kafka, names) == []
     known_ones = read_tokens(kafka, names)
     for token_id in known_ones:
         revoke(kafka, names, token_id)
-    assert create_first_tokens(kafka, names) == []  # whoever revokes all wants none
-    assert [one.revoked for one in read_tokens(kafka, names).values()] == [True, True]
+    assert create_first_tokens(kafka, names) == []  # revoked tokens count as existing
+    assert [read_token.revoked for read_token in read_tokens(kafka, names).values()] == [True, True]
     with pytest.raises(AskError, match="there is no token"):
         revoke(kafka, names, "nope")
 
 
-def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
-    kafka: Kafka, tmp_path: Path, ledgered: Ledgered, tokens: Tokens
+def test_with_tls_all_traffic_is_encrypted_and_the_host_name_is_checked(
+    kafka: Kafka, tmp_path: Path, leader: FakeLeader, tokens: Tokens
 ) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
@@ -305,7 +307,7 @@ def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate)]
     subprocess.run(command, capture_output=True, check=True, timeout=60)
     http = {**SECURE, "host": "0.0.0.0", "tls": {"certificate": str(certificate), "key": str(key)}}
-    viewer = tokens.make("viewer")["token"]
+    viewer = tokens.create("viewer")["token"]
     trusting = ssl.create_default_context(cafile=str(certificate))
     folder = tmp_path / "tls"
     with running(kafka, folder, command="serve", name=NAME, http=http) as server:
@@ -313,12 +315,12 @@ def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
         until(lambda: status(server, "readyz?verbose", viewer, trusting) == 200, "it serves")
         assert status(server, "api/v1/status", "", trusting) == 401
         assert status(server, "api/v1/status", viewer, ssl.create_default_context()) == 0
-        plain = server.url.replace("https:", "http:")
+        http_url = server.url.replace("https:", "http:")
         with pytest.raises(OSError, match=r"reset|closed|Remote"):
-            urllib.request.urlopen(plain, timeout=10)
+            urllib.request.urlopen(http_url, timeout=10)
         assert f"https://127.0.0.1:{server.port}/" in server.log.read_text()
         env = {**os.environ, "SSL_CERT_FILE": str(certificate), "LIVEJOIN_TOKEN": viewer}
-        shown = subprocess.run(
+        result = subprocess.run(
             [LIVEJOIN, "tables", "--url", server.url],
             capture_output=True,
             text=True,
@@ -326,4 +328,4 @@ def test_with_tls_everything_is_encrypted_and_the_name_is_checked(
             timeout=60,
             env=env,
         )
-        assert "final_ui" in shown.stdout, shown.stderr
+        assert "final_ui" in result.stdout, result.stderr

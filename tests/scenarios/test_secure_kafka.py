@@ -1,4 +1,4 @@
-"""Kafka behind logins and TLS: a swap over OAUTHBEARER that shows no secret (D6), and refusals."""
+"""Kafka with logins and TLS: a swap over OAUTHBEARER exposes no secret (D6); failed logins."""
 
 import contextlib
 import os
@@ -17,16 +17,25 @@ from livejoin.runtime.broker import free_port
 from rig.authority import Authority
 from rig.provider import provider
 from rig.running import LIVEJOIN, Running, descendants, until
-from rig.secure import CLIENT_SECRET, PASSWORD, Secure, secure
-from rig.world import ExpectLive, ExpectOracle, Produce, WaitOutcome, World, play, to_pair, world
+from rig.secure import CLIENT_SECRET, PASSWORD, SecureBroker, secure
+from rig.world import (
+    ExpectLive,
+    ExpectOracle,
+    Produce,
+    WaitOutcome,
+    World,
+    play,
+    request_pair,
+    run_world,
+)
 
 DATA = "canary-name-in-the-data-51ce"
 TABLES = ("orchestrator_logs", "control_raw", "generations", "orchestrator_status")
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    """A broker behind logins, and a provider that it believes."""
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """A broker that requires logins, and an identity provider it trusts."""
     folder, authority = tmp_path_factory.mktemp("secure"), Authority()
     with (
         provider(folder / "provider", authority) as identities,
@@ -35,60 +44,64 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         yield one
 
 
-# --- the whole product over OAUTHBEARER, with everything at DEBUG: D6
+# --- # --- D6: everything over OAUTHBEARER, logged at DEBUG
 
 
-def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(guarded: Secure, tmp_path: Path) -> None:
-    page = free_port()
-    conf = {"spark.log.level": "DEBUG", "spark.ui.enabled": "true", "spark.ui.port": str(page)}
+def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
+    guarded: SecureBroker, tmp_path: Path
+) -> None:
+    ui_port = free_port()
+    conf = {"spark.log.level": "DEBUG", "spark.ui.enabled": "true", "spark.ui.port": str(ui_port)}
     own = guarded.own
     mutual = {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem()}
-    kafka = guarded.behind("OAUTHBEARER", debug="all", **mutual)
-    with world(kafka, tmp_path, "secure", spark={"conf": conf}) as one:
-        one.producers["b"].send("users", {"userId": "b-canary", "name": DATA})
-        play(one, [
-            Produce("b", 20), to_pair("secure", "b"), WaitOutcome("live"), ExpectLive("b"),
+    kafka = guarded.kafka_for("OAUTHBEARER", debug="all", **mutual)
+    with run_world(kafka, tmp_path, "secure", spark={"conf": conf}) as world:
+        world.producers["b"].send("users", {"userId": "b-canary", "name": DATA})
+        play(world, [
+            Produce("b", 20), request_pair("secure", "b"), WaitOutcome("live"), ExpectLive("b"),
             ExpectOracle("b"),
         ])  # fmt: skip
         key = own.key_pem().splitlines()[1]
         canaries = (CLIENT_SECRET, key)
-        assert shown(one, page, canaries) == []
-        assert shown_of_the_data(one, page) == []
-        assert one.live.stop() == 0
-        texts = [one.live.log.read_text(), (tmp_path / "checkpoints/spark.log").read_text()]
+        assert places_of_secrets(world, ui_port, canaries) == []
+        assert places_of_data(world, ui_port) == []
+        assert world.live.stop() == 0
+        texts = [world.live.log.read_text(), (tmp_path / "checkpoints/spark.log").read_text()]
         assert min(map(len, texts)) > 10_000, "nothing was logged"
-        assert "SASL" in texts[0], "librdkafka was not at its most talkative"
+        assert "SASL" in texts[0], "librdkafka did not log at DEBUG"
         assert [canary for canary in (*canaries, DATA) if any(canary in t for t in texts)] == []
-        assert tokens(texts) == []
+        assert logged_tokens(texts) == []
 
 
-def shown(one: World, page: int, canaries: tuple[str, ...]) -> list[str]:
-    """Where a secret is seen: what is served, topics, checkpoints, processes, Spark's page."""
-    places = {f"GET {path}": text.encode() for path, text in served(one, page).items()}
-    places |= {f"topic {name}": data for name, data in topics(one).items()}
-    found = (file for file in (one.live.folder / "checkpoints").rglob("*") if file.is_file())
+def places_of_secrets(world: World, ui_port: int, canaries: tuple[str, ...]) -> list[str]:
+    """Return where a secret appears: HTTP, topics, checkpoints, command lines, Spark's UI."""
+    places = {f"GET {path}": text.encode() for path, text in http_texts(world, ui_port).items()}
+    places |= {f"topic {name}": data for name, data in topic_contents(world).items()}
+    found = (file for file in (world.live.folder / "checkpoints").rglob("*") if file.is_file())
     for file in found:
-        with contextlib.suppress(FileNotFoundError):  # queries go on
+        with contextlib.suppress(FileNotFoundError):  # queries are running
             places[str(file)] = file.read_bytes()
-    for pid in (one.live.pid, *descendants(one.live.pid)):
+    for pid in (world.live.pid, *descendants(world.live.pid)):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             places[f"process {pid}"] = Path(f"/proc/{pid}/cmdline").read_bytes()
-    config = [str(LIVEJOIN), "config", "-c", str(one.live.folder / "livejoin.yaml")]
+    config = [str(LIVEJOIN), "config", "-c", str(world.live.folder / "livejoin.yaml")]
     places["config"] = subprocess.run(config, capture_output=True, check=True).stdout
     assert len(places) > 30, places.keys()
-    return [where for where, text in places.items() for one in canaries if one.encode() in text]
+    return [
+        where for where, text in places.items() for canarie in canaries if canarie.encode() in text
+    ]
 
 
-def shown_of_the_data(one: World, page: int) -> list[str]:
-    """Where rows are seen that are not tables of rows."""
-    return [where for where, text in served(one, page).items() if DATA in text]
+def places_of_data(world: World, ui_port: int) -> list[str]:
+    """Return where data appears outside the data tables."""
+    return [where for where, text in http_texts(world, ui_port).items() if DATA in text]
 
 
-def served(one: World, page: int) -> dict[str, str]:
-    ours = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
-    ours += [f"api/v1/tables/{name}" for name in TABLES]
-    found = {path: _read(one.live.url + path) for path in ours}
-    spark = f"http://127.0.0.1:{page}/"
+def http_texts(world: World, ui_port: int) -> dict[str, str]:
+    api_paths = ["api/v1/status", "metrics", "readyz?verbose", "livez", "api/v1/generations"]
+    api_paths += [f"api/v1/tables/{name}" for name in TABLES]
+    found = {path: _read(world.live.url + path) for path in api_paths}
+    spark = f"http://127.0.0.1:{ui_port}/"
     paths = ["environment/", "jobs/", "stages/", "SQL/", "StreamingQuery/", "executors/"]
     queries = re.findall(r"SQL/execution/\?id=\d+", _read(f"{spark}SQL/"))
     assert "Hadoop Properties" in _read(f"{spark}environment/")
@@ -100,14 +113,14 @@ def _read(url: str) -> str:
         return str(answer.read().decode())
 
 
-def topics(one: World) -> dict[str, bytes]:
-    """What stands in livejoin's own topics."""
+def topic_contents(world: World) -> dict[str, bytes]:
+    """Return the content of livejoin's own topics."""
     found = {}
-    for name in one.kafka.topics():
+    for name in world.kafka.topics():
         if name.startswith("secure."):
-            consumer = one.kafka.reader("looking")
+            consumer = world.kafka.reader("looking")
             try:
-                places = one.kafka.describe([name])[name].partitions
+                places = world.kafka.describe([name])[name].partitions
                 found[name] = b"".join(_all(consumer, name, p) for p in places)
             finally:
                 consumer.close()
@@ -119,36 +132,38 @@ def _all(consumer: Consumer, name: str, partition: int) -> bytes:
     return b"".join(record.key + record.value for record in read_to_end(consumer, name))
 
 
-def tokens(texts: list[str]) -> list[str]:
-    """Tokens that were logged: three parts, the first of which begins a JSON object."""
+def logged_tokens(texts: list[str]) -> list[str]:
+    """Return logged tokens: three parts, the first of which is a JSON object in Base64."""
     return [t for text in texts for t in re.findall(r"eyJ[\w-]{20,}\.[\w-]{20,}\.[\w-]{20,}", text)]
 
 
-# --- who is refused says why
+# --- # --- failed logins
 
 
-def test_a_livejoin_that_is_refused_says_why(guarded: Secure, tmp_path: Path) -> None:
-    block = guarded.block("PLAIN") | {"sasl.password": "canary-wrong"}
+def test_a_failed_login_is_reported(guarded: SecureBroker, tmp_path: Path) -> None:
+    block = guarded.settings_for("PLAIN") | {"sasl.password": "canary-wrong"}
     kafka = Kafka(guarded.open.properties)
     kafka.properties = block
     one = Running(kafka, tmp_path / "run", name="d5")
     one.start()
     try:
-        until(lambda: _waits(one), "a named status", 30)  # 15 once it has started
+        until(
+            lambda: _reports_failed_login(one), "the status has the reason", 30
+        )  # 15 s after the start
         assert one.stop() == 0
     finally:
         one.stop()
     assert "canary-wrong" not in one.log.read_text()
 
 
-def _waits(one: Running) -> bool:
+def _reports_failed_login(livejoin: Running) -> bool:
     with contextlib.suppress(AssertionError):
-        status = one.ask("api/v1/status")
+        status = livejoin.request("api/v1/status")
         return status["state"] == "waiting" and "uthentication" in status["message"]
     return False
 
 
-def test_a_block_whose_password_would_travel_in_the_clear_does_not_start(tmp_path: Path) -> None:
+def test_settings_that_would_send_the_password_in_clear_text_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "livejoin.yaml"
     file.write_text(f"kafka: {{bootstrap.servers: x, sasl.username: u, sasl.password: {PASSWORD}}}")
     env = {**os.environ, "NO_COLOR": "1"}

@@ -1,4 +1,4 @@
-"""Further table servers over one Kafka: they wait, show the same, and outlive `run`."""
+"""Further table servers on one Kafka wait for a ledger, serve equal tables, outlive `run`."""
 
 import json
 import signal
@@ -16,14 +16,14 @@ from livejoin.kafka.cluster import Kafka
 from rig.protocol import Part, parse_frame
 from rig.running import Running, until
 from rig.watching import DATA
-from rig.world import ExpectOracle, KillDash9, Produce, World, beside, play, world
+from rig.world import ExpectOracle, KillDash9, Produce, World, play, run_world, start_second
 
 STALE_S = 15  # O6
 RECEIVE_S = 10
 
 
 def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[Part]]]:
-    """What somebody is sent who subscribes to the data tables."""
+    """Yield the frames of a subscription to the data tables."""
     address = server.url.replace("http", "ws") + "api/v1/live"
     protocols = [Subprotocol("livejoin.v1")]
     with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
@@ -35,55 +35,57 @@ def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[
 
 
 def heartbeat(server: Running) -> dict[str, Any]:
-    """The next heartbeat: generation, seq, and row count and hash of each data table."""
+    """Return the next heartbeat: generation, seq, and row count and hash of each data table."""
     header = next(header for header, _ in frames(server) if header["type"] == "heartbeat")
-    # it may name tables of other viewers too
+    # it may contain tables of other viewers too
     return {**header, "tables": {table: header["tables"][table] for table in DATA}}
 
 
-def same(servers: Sequence[Running], generation: int) -> bool:
-    """Whether all are at the same place. Where two are, their tables must be equal."""
-    beats = [heartbeat(server) for server in servers]
-    places = [(beat["generation"], beat["seq"]) for beat in beats]
-    for place, beat in zip(places, beats, strict=True):
-        assert place != places[0] or beat["tables"] == beats[0]["tables"], beats
-    return set(places) == {places[0]} and beats[0]["generation"] == generation
+def at_same_position(servers: Sequence[Running], generation: int) -> bool:
+    """Whether all servers are at one position. Tables at the same position must be equal."""
+    heartbeats = [heartbeat(server) for server in servers]
+    places = [(beat["generation"], beat["seq"]) for beat in heartbeats]
+    for place, beat in zip(places, heartbeats, strict=True):
+        assert place != places[0] or beat["tables"] == heartbeats[0]["tables"], heartbeats
+    return set(places) == {places[0]} and heartbeats[0]["generation"] == generation
 
 
-def waits(server: Running) -> bool:
-    """Whether it says that there is no ledger; not while it is being started."""
+def reports_missing_ledger(server: Running) -> bool:
+    """Whether it reports a missing ledger; false while it is starting."""
     try:
-        return "there is no ledger serve.ledger" in server.ask("api/v1/status")["message"]
+        return "there is no ledger serve.ledger" in server.request("api/v1/status")["message"]
     except AssertionError:
         return False
 
 
 def stale(server: Running) -> str:
-    return str(server.ask("api/v1/status")["stale"] or "")
+    return str(server.request("api/v1/status")["stale"] or "")
 
 
 def fresh(server: Running) -> bool:
     return not stale(server)
 
 
-def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_path: Path) -> None:
-    with world(kafka, tmp_path / "one", "serve", start=False) as one:
-        servers = [beside(one, tmp_path / f"server-{n}", "serve") for n in (1, 2)]
+def test_servers_show_equal_tables_and_outlive_the_orchestrator(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    with run_world(kafka, tmp_path / "one", "serve", start=False) as world:
+        servers = [start_second(world, tmp_path / f"server-{n}", "serve") for n in (1, 2)]
         try:
             _wait_for_a_ledger(servers)
-            one.live.start()
-            one.stack.enter_context(one.watcher)
-            one.live.wait_live()
+            world.live.start()
+            world.stack.enter_context(world.watcher)
+            world.live.wait_live()
             for server in servers:
                 server.wait_live()
                 assert not server.jvms()
-            everybody = [one.live, *servers]
-            play(one, [Produce("a", 40), ExpectOracle("a")])
-            until(partial(same, everybody, 1), "all show generation 1, equal")
-            _move(one, servers, everybody)
-            _swap_by_a_server(one, servers, everybody)
-            _outlive(one, servers)
-            _go_on(one, servers, everybody)
+            all_servers = [world.live, *servers]
+            play(world, [Produce("a", 40), ExpectOracle("a")])
+            until(partial(at_same_position, all_servers, 1), "all show generation 1, equal")
+            _expect_resume_elsewhere(world, servers, all_servers)
+            _swap_by_a_server(world, servers, all_servers)
+            _expect_outlived(world, servers)
+            _expect_new_leader_followed(world, servers, all_servers)
         finally:
             for server in servers:
                 assert server.stop(signal.SIGTERM) == 0, server.log.read_text()[-3000:]
@@ -91,25 +93,27 @@ def test_servers_show_the_same_and_outlive_the_orchestrator(kafka: Kafka, tmp_pa
 
 def _wait_for_a_ledger(servers: Sequence[Running]) -> None:
     for server in servers:
-        until(partial(waits, server), "it says that it waits")
+        until(partial(reports_missing_ledger, server), "it reports that it is waiting")
         assert "waiting for a ledger" in server.log.read_text()
-        assert server.ask("livez")["status"] == "alive"
+        assert server.request("livez")["status"] == "alive"
 
 
-def _move(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
-    """A viewer goes on at another server: it is told what it missed, and then holds all of it."""
-    held = {table: servers[0].table(table).keys() for table in DATA}
+def _expect_resume_elsewhere(
+    world: World, servers: Sequence[Running], all_servers: Sequence[Running]
+) -> None:
+    """Check that a viewer can resume at another server and gets exactly what it missed."""
+    rows_before = {table: servers[0].table(table).keys() for table in DATA}
     header, _ = next(frames(servers[0]))
-    play(one, [Produce("a", 20), ExpectOracle("a")])  # the first of everybody has read on
-    until(partial(same, everybody, 1), "and so have the others")
-    there = {table: servers[1].table(table).keys() for table in DATA}
+    play(world, [Produce("a", 20), ExpectOracle("a")])  # the first server has caught up
+    until(partial(at_same_position, all_servers, 1), "the others have too")
+    rows_after = {table: servers[1].table(table).keys() for table in DATA}
     resume = {name: header[name] for name in ("generation", "seq")}
-    again, parts = next(frames(servers[1], resume=resume))
-    assert again["resumed"]
+    resumed_header, parts = next(frames(servers[1], resume=resume))
+    assert resumed_header["resumed"]
     assert {part.kind for part in parts} == {"upsert"}
-    missed = {part.table: _ids(part) for part in parts}
+    received = {part.table: _ids(part) for part in parts}
     for table in DATA:
-        assert there[table] - held[table] <= missed[table] < there[table]
+        assert rows_after[table] - rows_before[table] <= received[table] < rows_after[table]
 
 
 def _ids(part: Part) -> set[str]:
@@ -117,43 +121,47 @@ def _ids(part: Part) -> set[str]:
         return set(stream.read_all()["_id"].to_pylist())
 
 
-def _swap_by_a_server(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
-    """A swap that was asked for at one server reaches all of them."""
-    topics = one.topics("b")
-    asked = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
-    answer = servers[0].ask("api/v1/control", asked)
+def _swap_by_a_server(
+    world: World, servers: Sequence[Running], all_servers: Sequence[Running]
+) -> None:
+    """Check that a swap requested at one server reaches all of them."""
+    topics = world.topics("b")
+    request = {"usersTopic": topics["users"], "accountsTopic": topics["accounts"]}
+    answer = servers[0].request("api/v1/control", request)
     assert answer["generation"] == 2, answer
     assert answer["outcome"] in ("accepted", "building", "caught-up", "live"), answer
-    until(partial(same, everybody, 2), "all show generation 2, equal")
+    until(partial(at_same_position, all_servers, 2), "all show generation 2, equal")
     for server in servers:
-        play(World(**{**vars(one), "live": server}), [ExpectOracle("b")])
+        play(World(**{**vars(world), "live": server}), [ExpectOracle("b")])
     rows = servers[1].table("control_raw").values()
     assert [row["by"].split()[0] for row in rows] == ["http"]
 
 
-def _outlive(one: World, servers: Sequence[Running]) -> None:
-    """Without an orchestrator they go on serving, and say that it is stale, in time."""
+def _expect_outlived(world: World, servers: Sequence[Running]) -> None:
+    """Check that servers without an orchestrator go on serving, and report stale rows in time."""
     before = [server.table("final_ui") for server in servers]
     for server in servers:
         until(partial(fresh, server), "an orchestrator leads")
-    play(one, [KillDash9(restart=False)])
+    play(world, [KillDash9(restart=False)])
     killed = time.monotonic()
     for server in servers:
         limit_s = STALE_S - (time.monotonic() - killed)
-        until(partial(stale, server), "stale is said", limit_s)
+        until(partial(stale, server), "the rows are reported as stale", limit_s)
         assert stale(server).startswith("no orchestrator leads since ")
         assert heartbeat(server)["stale"].startswith("no orchestrator leads since ")
-        checks = {check["name"]: check for check in server.ask("readyz?verbose")["checks"]}
+        checks = {check["name"]: check for check in server.request("readyz?verbose")["checks"]}
         assert not checks["leader"]["ok"]
         assert checks["kafka"]["ok"]
     assert [server.table("final_ui") for server in servers] == before
 
 
-def _go_on(one: World, servers: Sequence[Running], everybody: Sequence[Running]) -> None:
-    """The next orchestrator is followed without being told."""
-    one.live.start()
-    play(one, [Produce("b", 30)])
+def _expect_new_leader_followed(
+    world: World, servers: Sequence[Running], all_servers: Sequence[Running]
+) -> None:
+    """Check that servers follow the next orchestrator by themselves."""
+    world.live.start()
+    play(world, [Produce("b", 30)])
     for server in servers:
         until(partial(fresh, server), "no longer stale")
-        play(World(**{**vars(one), "live": server}), [ExpectOracle("b")])
-    until(partial(same, everybody, 2), "all are equal again")
+        play(World(**{**vars(world), "live": server}), [ExpectOracle("b")])
+    until(partial(at_same_position, all_servers, 2), "all are equal again")

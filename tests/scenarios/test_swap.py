@@ -1,4 +1,4 @@
-"""Hot swaps under traffic, watched on every frame: one livejoin, one scenario after the other."""
+"""Hot swaps under traffic, checked on every frame: one livejoin, one scenario after the other."""
 
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -27,34 +27,34 @@ from rig.world import (
     WaitState,
     World,
     play,
-    to_pair,
+    request_pair,
+    run_world,
     topics,
-    world,
 )
 
 NAME = "swap"
-TO_A, TO_B = to_pair(NAME, "a", joinType="left"), to_pair(NAME, "b", joinType="left")
+TO_A, TO_B = request_pair(NAME, "a", joinType="left"), request_pair(NAME, "b", joinType="left")
 STALL_S = 15
 BURST = 50
 
 
 @pytest.fixture(scope="module")
-def one(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder: Path = tmp_path_factory.mktemp("swap")
-    with world(kafka, folder, NAME, build_stall_s=STALL_S) as made:
-        play(made, [Traffic(40)])
-        yield made
-        assert made.watcher.frames > 100
-        assert not made.watcher.wrong
+    with run_world(kafka, folder, NAME, build_stall_s=STALL_S) as started:
+        play(started, [Traffic(40)])
+        yield started
+        assert started.watcher.frames > 100
+        assert not started.watcher.wrong
 
 
 def burst(world: World) -> None:
-    """Fifty messages, half of them broken, the last valid one for pair b inner."""
+    """Fifty messages, half of them invalid; the last valid one requests pair b, inner."""
     for number in range(BURST):
-        good = to_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
-        (good if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
+        request = request_pair(NAME, "ab"[number % 2], joinType=("left", "inner")[number // 2 % 2])
+        (request if number % 3 else Send(b'{"usersTopic": 1}')).do(world)
         ExpectAtMost(3).do(world)
-    to_pair(NAME, "b", joinType="inner").do(world)
+    request_pair(NAME, "b", joinType="inner").do(world)
     last = world.offset
     Send({"joinType": "sideways"}).do(world)
     world.offset = last
@@ -65,24 +65,24 @@ def note_next(world: World) -> None:
 
 
 def break_next_changelog(world: World) -> None:
-    """The changelog that was just made takes no record: its query dies at every write."""
+    """Make the new changelog reject every record, so that its query dies at every write."""
     changelog = Names(NAME).changelog(world.notes["next"])
     until(lambda: changelog in world.kafka.topics(), "it is made")
     assert world.kafka.ensure_topic_config(changelog, "max.message.bytes", "1")
 
 
 def fill_big(world: World) -> None:
-    """A pair of topics that takes a while to read."""
+    """Fill a pair of topics that takes a while to read."""
     for topic in topics(NAME, "big").values():
         world.kafka.create_topic(topic)
     to = Producers(world.kafka, topics(NAME, "big"), tag="big")
     for _ in range(30_000):
-        to.one(world.dice, users=0.5)
+        to.send_random(world.dice, users=0.5)
     to.flush()
 
 
-def reads(world: World) -> None:
-    """The build has read something, and not everything."""
+def wait_build_reads(world: World) -> None:
+    """Wait until the build has read some records, but not all."""
     until(lambda: 0 < world.status()["progress"] < 100, "the build reads")
 
 
@@ -90,13 +90,13 @@ def one_connection(world: World) -> None:
     assert world.watcher.connects == 1, "the viewer was dropped"
 
 
-def command(*words: str, code: int = 0, said: str = "") -> Do:
-    """What a person types, its exit code, and what is said."""
+def command(*words: str, code: int = 0, output: str = "") -> Do:
+    """Run a command, and check its exit code and output."""
 
     def run(world: World) -> None:
-        typed = [str(LIVEJOIN), *words, "--url", world.live.url]
-        done = subprocess.run(typed, capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+        arguments = [str(LIVEJOIN), *words, "--url", world.live.url]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, output in done.stdout + done.stderr) == (code, True), done
 
     return Do(run)
 
@@ -114,11 +114,11 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         Send({"joinType": "inner"}), WaitOutcome("live"), ExpectLive("b", "inner"),
     ],
     "people ask from the command line": [
-        command("send", "--join", "left", said="live: generation"), ExpectLive("b"),
-        command("preview", "--join", "inner", said="builds       generation"), ExpectLive("b"),
-        command("rollback", said="(rolled back)"), ExpectLive("b", "inner"),
-        command("send", "--join", "sideways", code=1, said="rejected: joinType: unknown join"),
-        command("send", "--users-topic", "nope", code=1, said="does not exist"),
+        command("send", "--join", "left", output="live: generation"), ExpectLive("b"),
+        command("preview", "--join", "inner", output="builds       generation"), ExpectLive("b"),
+        command("rollback", output="(rolled back)"), ExpectLive("b", "inner"),
+        command("send", "--join", "sideways", code=1, output="rejected: joinType: unknown join"),
+        command("send", "--users-topic", "nope", code=1, output="does not exist"),
     ],
     "the same again is a heartbeat": [
         Send({"joinType": " INNER "}), WaitOutcome("live", "no change"), ExpectLive("b", "inner"),
@@ -144,7 +144,7 @@ SCENARIOS: dict[str, Sequence[Action]] = {
         ExpectLive("b"), ExpectNothingLeft(),
     ],
     "a build that stalls leaves the live one alone": [
-        Do(fill_big), to_pair(NAME, "big"), WaitOutcome("building"), Do(reads),
+        Do(fill_big), request_pair(NAME, "big"), WaitOutcome("building"), Do(wait_build_reads),
         Pause(lambda w: (w.outcome(w.offset) or {}).get("outcome") == "failed", "it failed"),
         ExpectLive("b"), ExpectNothingLeft(),
     ],
@@ -167,17 +167,19 @@ SCENARIOS: dict[str, Sequence[Action]] = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: str, one: World) -> None:
-    play(one, SCENARIOS[scenario])
+def test_scenario(scenario: str, world: World) -> None:
+    play(world, SCENARIOS[scenario])
 
 
-def test_every_message_left_its_trace(one: World) -> None:
-    rows = one.live.table("control_raw")
+def test_every_message_is_recorded(world: World) -> None:
+    rows = world.live.table("control_raw")
     assert [row["offset"] for _, row in sorted(rows.items())] == list(range(len(rows)))
     assert {row["by"] for row in rows.values()} == {"kafka", "cli 127.0.0.1"}
     assert all(row["reason"] for row in rows.values() if row["outcome"] == "rejected")
-    said = [row["msg"] for _, row in sorted(one.live.table("orchestrator_logs").items())]
+    messages = [row["msg"] for _, row in sorted(world.live.table("orchestrator_logs").items())]
     for offset in range(len(rows)):
-        mine = [msg for msg in said if f"control {offset} " in msg or f"control {offset}:" in msg]
-        assert len(mine) >= 3, (offset, mine)
-    until(lambda: one.status()["state"] == "live", "live")
+        own_messages = [
+            msg for msg in messages if f"control {offset} " in msg or f"control {offset}:" in msg
+        ]
+        assert len(own_messages) >= 3, (offset, own_messages)
+    until(lambda: world.status()["state"] == "live", "live")

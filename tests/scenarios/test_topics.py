@@ -1,4 +1,4 @@
-"""Topics and peeks over a real broker: what only Kafka itself can answer. No Spark runs here."""
+"""The topic list and peeks on a real broker: what only Kafka can answer. Without Spark."""
 
 import json
 from collections.abc import Iterator
@@ -26,28 +26,30 @@ def producers(kafka: Kafka) -> Producers:
     kafka.create_topic(TOPICS["accounts"], FOREVER)
     for name in ("peek.control", "peek.ledger", "peek.empty", "elsewhere.users"):
         kafka.create_topic(name)
-    made = Producers(kafka, TOPICS)
+    new_producers = Producers(kafka, TOPICS)
     for number in range(30):
         user = {"userId": f"u{number}"}
-        made.send("users", user, partition=number % 3, timestamp=NOW + number, key=f"k{number}")
-    made.flush()
-    return made
+        new_producers.send(
+            "users", user, partition=number % 3, timestamp=NOW + number, key=f"k{number}"
+        )
+    new_producers.flush()
+    return new_producers
 
 
 @pytest.fixture(scope="module")
-def shown(kafka: Kafka, producers: Producers) -> Iterator[RunningServer]:
-    with run_server(kafka=kafka, rules=RULES) as serving:
-        yield serving
+def server(kafka: Kafka, producers: Producers) -> Iterator[RunningServer]:
+    with run_server(kafka=kafka, rules=RULES) as running_server:
+        yield running_server
 
 
-def _topics(shown: RunningServer) -> dict[str, dict[str, Any]]:
-    answer = shown.request("/api/v1/topics")
+def _topics(server: RunningServer) -> dict[str, dict[str, Any]]:
+    answer = server.request("/api/v1/topics")
     assert answer.status == 200
     return {one["name"]: one for one in answer.json()["topics"]}
 
 
-def _peek(shown: RunningServer, topic: str, count: int = 10) -> list[dict[str, Any]]:
-    answer = shown.request(f"/api/v1/topics/{topic}/peek?count={count}")
+def _peek(server: RunningServer, topic: str, count: int = 10) -> list[dict[str, Any]]:
+    answer = server.request(f"/api/v1/topics/{topic}/peek?count={count}")
     assert answer.status == 200
     body = answer.json()
     assert body["complete"] is True
@@ -55,8 +57,8 @@ def _peek(shown: RunningServer, topic: str, count: int = 10) -> list[dict[str, A
     return messages
 
 
-def test_topics_are_listed_with_what_the_broker_knows(shown: RunningServer) -> None:
-    topics = _topics(shown)
+def test_topics_are_listed_with_the_brokers_data(server: RunningServer) -> None:
+    topics = _topics(server)
     assert topics["peek.users"] == {
         "name": "peek.users",
         "kind": "data",
@@ -72,9 +74,9 @@ def test_topics_are_listed_with_what_the_broker_knows(shown: RunningServer) -> N
     assert not any(name.startswith("__") for name in topics)
 
 
-def test_a_peek_gives_the_newest_over_all_partitions(shown: RunningServer) -> None:
-    messages = _peek(shown, "peek.users", 4)
-    assert [one["parsed"]["userId"] for one in messages] == ["u29", "u28", "u27", "u26"]
+def test_a_peek_returns_the_newest_records_of_all_partitions(server: RunningServer) -> None:
+    messages = _peek(server, "peek.users", 4)
+    assert [message["parsed"]["userId"] for message in messages] == ["u29", "u28", "u27", "u26"]
     assert messages[0] == {
         "partition": 2,
         "offset": 9,
@@ -85,17 +87,17 @@ def test_a_peek_gives_the_newest_over_all_partitions(shown: RunningServer) -> No
         "parsed": {"userId": "u29"},
         "reason": None,
     }
-    assert len(_peek(shown, "peek.users", 100)) == 30
+    assert len(_peek(server, "peek.users", 100)) == 30
 
 
-def test_a_topic_without_records_has_none(shown: RunningServer) -> None:
-    assert _peek(shown, "peek.empty") == []
+def test_a_peek_at_an_empty_topic_is_empty(server: RunningServer) -> None:
+    assert _peek(server, "peek.empty") == []
 
 
-def test_records_of_transactions_are_found_behind_their_markers(
-    kafka: Kafka, shown: RunningServer
+def test_a_peek_finds_the_records_before_transaction_markers(
+    kafka: Kafka, server: RunningServer
 ) -> None:
-    """Many markers and aborted records stand at the end; the record before them is the newest."""
+    """The topic ends with many markers and aborted records; the newest record is before them."""
     kafka.create_topic("peek.transactions", FOREVER)
     producer = kafka.producer(**{"transactional.id": "peek.transactions"})
     producer.init_transactions(30)
@@ -107,11 +109,11 @@ def test_records_of_transactions_are_found_behind_their_markers(
         producer.produce("peek.transactions", b'{"a": 2}')
         producer.flush(30)
         producer.abort_transaction(30)
-    (one,) = _peek(shown, "peek.transactions", 3)
+    (one,) = _peek(server, "peek.transactions", 3)
     assert one["parsed"] == {"a": 1}
 
 
-def test_any_bytes_can_be_peeked_at(shown: RunningServer, producers: Producers) -> None:
+def test_any_bytes_can_be_peeked_at(server: RunningServer, producers: Producers) -> None:
     values: list[bytes | None] = [
         b"\xff\x00",
         None,
@@ -123,7 +125,7 @@ def test_any_bytes_can_be_peeked_at(shown: RunningServer, producers: Producers) 
     for number, value in enumerate(values):
         producers.send("accounts", value, timestamp=NOW + number)
     producers.flush()
-    found = _peek(shown, "peek.accounts", len(values))[::-1]
+    found = _peek(server, "peek.accounts", len(values))[::-1]
     assert [one["value"] for one in found[:3]] == ["\\xff\x00", None, ""]
     assert [one["valueBytes"] for one in found] == [2, None, 0, 100_000, 15, 3]
     assert len(found[3]["value"]) == 4096
@@ -138,22 +140,22 @@ def test_any_bytes_can_be_peeked_at(shown: RunningServer, producers: Producers) 
 
 
 @pytest.mark.parametrize("topic", ["peek.usres", "elsewhere.users"])
-def test_what_is_not_there_or_not_allowed_is_not_found(shown: RunningServer, topic: str) -> None:
-    answer = shown.request(f"/api/v1/topics/{topic}/peek")
+def test_missing_or_forbidden_topics_are_not_found(server: RunningServer, topic: str) -> None:
+    answer = server.request(f"/api/v1/topics/{topic}/peek")
     assert answer.status == 404
     assert f'topic "{topic}" does not exist. Did you mean peek.users?' in answer.json()["detail"]
 
 
-def test_a_peek_leaves_nothing_behind(kafka: Kafka, shown: RunningServer) -> None:
+def test_a_peek_leaves_no_topic_or_group_behind(kafka: Kafka, server: RunningServer) -> None:
     before = kafka.topics()
-    _peek(shown, "peek.users")
+    _peek(server, "peek.users")
     assert kafka.topics() == before
     groups = kafka.admin.list_consumer_groups(request_timeout=15).result()
     assert [one.group_id for one in groups.valid if one.group_id == "peek.peek"] == []
 
 
-def test_the_commands_print_them(shown: RunningServer) -> None:
-    url = ["--url", f"http://127.0.0.1:{shown.port}"]
+def test_the_commands_print_topics_and_messages(server: RunningServer) -> None:
+    url = ["--url", f"http://127.0.0.1:{server.port}"]
     listed = CliRunner().invoke(main.cli, ["topics", *url])
     lines = [line.split() for line in listed.stdout.splitlines()]
     assert ["peek.users", "data", "3", "30", "2023-11-14T22:13:20.029Z"] in lines
@@ -161,8 +163,10 @@ def test_the_commands_print_them(shown: RunningServer) -> None:
     assert len(json.loads(peeked.stdout)["messages"]) == 10
 
 
-def test_an_outage_is_said() -> None:
-    with run_server(kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES) as serving:
-        answer = serving.request("/api/v1/topics")
+def test_an_outage_is_reported() -> None:
+    with run_server(
+        kafka=Kafka({"bootstrap.servers": "127.0.0.1:1"}), rules=RULES
+    ) as running_server:
+        answer = running_server.request("/api/v1/topics")
     assert answer.status == 503
     assert "cannot be reached" in answer.json()["detail"]

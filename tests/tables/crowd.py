@@ -1,13 +1,13 @@
-"""A program that serves large tables, and does what it is told on standard input, line by line.
+"""A server of large tables that takes commands on standard input, one per line.
 
     python crowd.py ROWS
 
-    swap       show another generation, whose rows differ
+    swap       serve another generation with different rows
     change     change some rows
-    beat       print the memory
+    beat       report memory only
 
-Each line is answered by one of JSON: the port, the generation and seq, and the resident bytes, now
-and at most. A process of its own: those who watch are not in the figures.
+It answers each line with a line of JSON: the port, generation and seq, and the resident bytes,
+current and peak. It runs in its own process, so that its memory does not include the viewers.
 """
 
 import json
@@ -22,13 +22,13 @@ from tables.live_server import RunningServer, run_server
 from tables.samples import live
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
-_RUN = 10_000  # as many as the follower takes at once
+_RUN = 10_000  # chunk size of the follower
 _CHANGED = 100
-_FIRST = 10_000_000  # all numbers are equally long
+_FIRST = 10_000_000  # all numbers have the same length
 
 
 def row(table: str, number: int, generation: int, version: int = 0) -> ChangelogRecord:
-    """A row as large as they are: 100 bytes or so."""
+    """Return a row of a typical size, about 100 bytes."""
     cells: dict[str, object] = {"userId": f"u{number}"}
     if table != "accounts_ui":
         name = f"Name {number}, generation {generation}, version {version}"
@@ -39,9 +39,9 @@ def row(table: str, number: int, generation: int, version: int = 0) -> Changelog
 
 
 def pairs(table: str, numbers: range, generation: int) -> list[tuple[bytes, bytes]]:
-    """Rows as records; a tenth of the time of one by one."""
-    one = row(table, _FIRST, generation)
-    key, value, old = one.key(), one.value(), b"%d" % _FIRST
+    """Return rows as records, ten times faster than one by one."""
+    sample = row(table, _FIRST, generation)
+    key, value, old = sample.key(), sample.value(), b"%d" % _FIRST
     new = [b"%d" % (_FIRST + number) for number in numbers]
     return [(key.replace(old, text), value.replace(old, text)) for text in new]
 
@@ -55,17 +55,17 @@ def memory() -> dict[str, int]:
     }
 
 
-class Crowd:
-    """The tables that are watched."""
+class Commands:
+    """Commands on the served tables."""
 
-    def __init__(self, serving: RunningServer, rows: int) -> None:
-        self._serving = serving
+    def __init__(self, server: RunningServer, rows: int) -> None:
+        self._serving = server
         self._rows = rows
         self.generation = 0
         self.seq = 0
 
     def swap(self) -> None:
-        """Build another generation and show it; the one before goes."""
+        """Build another generation and serve it instead of the current one."""
         number = self.generation + 1
         self._serving.follow(live(self.generation, next_one=number))
         seq = 0
@@ -78,36 +78,38 @@ class Crowd:
         self.generation, self.seq = number, seq
 
     def change(self) -> None:
-        """Change the same rows of all tables once more."""
+        """Change the same rows of all tables again."""
         for table in TABLES:
             self.seq += _CHANGED
             numbers = range(_FIRST, _FIRST + _CHANGED)
             changed = [row(table, number, self.generation, self.seq) for number in numbers]
-            self._apply(self.generation, self.seq, [(one.key(), one.value()) for one in changed])
+            self._apply(
+                self.generation, self.seq, [(record.key(), record.value()) for record in changed]
+            )
 
     def beat(self) -> None:
-        """Nothing but tell."""
+        """Report memory only."""
 
-    def _apply(self, generation: int, end: int, some: list[tuple[bytes, bytes]]) -> None:
-        chunk = decode.decode_chunk(generation, end, some)
-        self._serving.run_on_loop(lambda host: host.apply(chunk))
+    def _apply(self, generation: int, end: int, records: list[tuple[bytes, bytes]]) -> None:
+        chunk = decode.decode_chunk(generation, end, records)
+        self._serving.run_on_loop(lambda catalog: catalog.apply(chunk))
 
 
 def main(rows: int) -> None:
     """Serve until standard input ends."""
-    with run_server(Catalog(logs_kept=100, rejects_kept=100)) as serving:
-        crowd = Crowd(serving, rows)
-        crowd.swap()
-        told: dict[str, Callable[[], None]]
-        told = {"swap": crowd.swap, "change": crowd.change, "beat": crowd.beat}
-        place = {"port": serving.port}
+    with run_server(Catalog(logs_kept=100, rejects_kept=100)) as server:
+        commands = Commands(server, rows)
+        commands.swap()
+        by_name: dict[str, Callable[[], None]]
+        by_name = {"swap": commands.swap, "change": commands.change, "beat": commands.beat}
+        position = {"port": server.port}
         while True:
-            place |= {"generation": crowd.generation, "seq": crowd.seq}
-            print(json.dumps(place | memory()), flush=True)
+            position |= {"generation": commands.generation, "seq": commands.seq}
+            print(json.dumps(position | memory()), flush=True)
             line = sys.stdin.readline()
             if not line:
                 return
-            told[line.strip()]()
+            by_name[line.strip()]()
 
 
 if __name__ == "__main__":

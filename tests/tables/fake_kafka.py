@@ -63,9 +63,9 @@ class FakeConsumer:
     def assign(self, places: Iterable[TopicPartition]) -> None:
         self._pending = []
         for place in places:
-            there = self.topics[place.topic][place.partition]
-            self._pending += [one for one in there if one.at_offset >= place.offset]
-            end = self.ends.get(place.partition, there[-1].at_offset + 1 if there else 0)
+            messages = self.topics[place.topic][place.partition]
+            self._pending += [one for one in messages if one.at_offset >= place.offset]
+            end = self.ends.get(place.partition, messages[-1].at_offset + 1 if messages else 0)
             self._pending.append(Message(place.partition, end, eof=True))
 
     def poll(self, _wait_s: float) -> Message | None:
@@ -106,8 +106,8 @@ class FakeKafka(Kafka):
 
     def offsets(self, topics: Iterable[Topic], spec: OffsetSpec) -> dict[str, dict[int, int]]:
         return {
-            one.name: {p: self._offset(one.name, p, spec).offset for p in one.partitions}
-            for one in topics
+            topic.name: {p: self._offset(topic.name, p, spec).offset for p in topic.partitions}
+            for topic in topics
         }
 
     def reader(self, *_given: Any, **_options: Any) -> Any:
@@ -117,9 +117,9 @@ class FakeKafka(Kafka):
     def admin(self) -> Any:
         return self
 
-    def list_offsets(self, asked: Mapping[TopicPartition, OffsetSpec], **_options: Any) -> Any:
+    def list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec], **_options: Any) -> Any:
         futures: dict[TopicPartition, Future[ListOffsetsResultInfo]] = {}
-        for place, spec in asked.items():
+        for place, spec in specs.items():
             future = futures[place] = Future()
             if place.topic in self._broken:
                 error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
@@ -129,12 +129,12 @@ class FakeKafka(Kafka):
         return futures
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> ListOffsetsResultInfo:
-        there = self._topics[topic][partition]
-        if not there:
+        messages = self._topics[topic][partition]
+        if not messages:
             return ListOffsetsResultInfo(0, -1, -1)
         if isinstance(spec, type(OffsetSpec.earliest())):
-            return ListOffsetsResultInfo(there[0].at_offset, -1, -1)
+            return ListOffsetsResultInfo(messages[0].at_offset, -1, -1)
         if isinstance(spec, type(OffsetSpec.latest())):
-            return ListOffsetsResultInfo(there[-1].at_offset + 1, -1, -1)
-        newest = max(there, key=Message.timestamp)
+            return ListOffsetsResultInfo(messages[-1].at_offset + 1, -1, -1)
+        newest = max(messages, key=Message.timestamp)
         return ListOffsetsResultInfo(newest.at_offset, newest.timestamp_ms, -1)

@@ -1,6 +1,6 @@
-"""Many viewers of large tables, each with tables of its own, slow ones among them: bounded memory.
+"""Many viewers of large tables with different subscriptions, some slow, take bounded memory.
 
-The server is a process of its own (`crowd.py`); its memory is watched all the time.
+The server runs in its own process (`crowd.py`), whose memory is watched all the time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 
 from livejoin.client.protocol import ClientSession
 from livejoin.core import spec
-from rig.lean import Lean, lean, leave, read_slowly
+from rig.lean import LightViewer, connect_viewer, disconnect_all, read_slowly
 from rig.running import memory_kib
 
 TESTS = Path(__file__).parents[1]
@@ -29,37 +29,41 @@ DATA = ("users_ui", "accounts_ui", "final_ui")
 
 
 def subscriptions(count: int) -> list[tuple[str, ...]]:
-    """So many different sets of tables, those with few and with many in turn."""
+    """Return distinct sets of tables, small and large ones in turn."""
     sizes = range(1, len(spec.TABLES) + 1)
-    found = [some for size in sizes for some in itertools.combinations(spec.TABLES, size)]
-    chosen = [one for pair in zip(found, reversed(found), strict=True) for one in pair]
-    return list(dict.fromkeys(chosen))[:count]
+    combinations = [
+        tables for size in sizes for tables in itertools.combinations(spec.TABLES, size)
+    ]
+    alternating = [
+        tables for pair in zip(combinations, reversed(combinations), strict=True) for tables in pair
+    ]
+    return list(dict.fromkeys(alternating))[:count]
 
 
-class Serving:
-    """The server's process."""
+class ServerProcess:
+    """The server process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
-        self.told: dict[str, int] = {}
+        self.figures: dict[str, int] = {}
 
-    async def do(self, what: str = "") -> None:
-        """Have something done; the answer says where the tables are."""
+    async def send(self, command: str = "") -> None:
+        """Send a command, if any, and wait for the server's figures."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if what:
-            self._process.stdin.write(what.encode() + b"\n")
+        if command:
+            self._process.stdin.write(command.encode() + b"\n")
         async with asyncio.timeout(LIMIT_S):
-            self.told = json.loads(await self._process.stdout.readline())
+            self.figures = json.loads(await self._process.stdout.readline())
 
     @property
-    def place(self) -> tuple[int, int]:
-        return self.told["generation"], self.told["seq"]
+    def position(self) -> tuple[int, int]:
+        return self.figures["generation"], self.figures["seq"]
 
 
 @contextlib.asynccontextmanager
-async def serving(rows: int) -> AsyncIterator[Serving]:
+async def start_server(rows: int) -> AsyncIterator[ServerProcess]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     program = str(TESTS / "tables" / "crowd.py")
     process = await asyncio.create_subprocess_exec(
@@ -68,36 +72,40 @@ async def serving(rows: int) -> AsyncIterator[Serving]:
         stdout=asyncio.subprocess.PIPE,
         env=env,
     )
-    server = Serving(process)
+    server = ServerProcess(process)
     try:
-        await server.do()
+        await server.send()
         yield server
     finally:
         process.kill()
         await process.wait()
 
 
-async def below(pid: int, most: int) -> None:
-    """Watch a process for ever; raises when it takes more memory than it may."""
+async def watch_memory(pid: int, max_bytes: int) -> None:
+    """Watch the peak memory of a process until it exceeds the limit."""
     while True:
-        taken = memory_kib(pid, "VmHWM") << 10
-        assert taken <= most, f"{taken >> 20} MiB, of which {most >> 20} are allowed"
+        used_bytes = memory_kib(pid, "VmHWM") << 10
+        assert used_bytes <= max_bytes, (
+            f"{used_bytes >> 20} MiB, of which {max_bytes >> 20} are allowed"
+        )
         await asyncio.sleep(0.05)
 
 
-async def beside(watching: Awaitable[None], work: Awaitable[None]) -> None:
-    """Do something while something else is watched."""
+async def run_while(watching: Awaitable[None], work: Awaitable[None]) -> None:
+    """Run `work` and fail as soon as `watching` fails."""
     tasks = [asyncio.ensure_future(watching), asyncio.ensure_future(work)]
     done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for one in left:
-        one.cancel()
+    for task in left:
+        task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-    for one in done:
-        one.result()
+    for task in done:
+        task.result()
 
 
-async def checked(port: int, server: Serving, over: asyncio.Event) -> ClientSession:
-    """A viewer that holds all rows, and compares their hashes with those of every heartbeat."""
+async def run_checked_viewer(
+    port: int, server: ServerProcess, finished: asyncio.Event
+) -> ClientSession:
+    """Run a viewer that holds all rows and compares their hashes with those of every heartbeat."""
     session = ClientSession(*DATA)
     protocols = [Subprotocol("livejoin.v1")]
     uri = f"ws://127.0.0.1:{port}/api/v1/live"
@@ -107,97 +115,101 @@ async def checked(port: int, server: Serving, over: asyncio.Event) -> ClientSess
             data = await socket.recv()
             assert isinstance(data, bytes)
             session.receive(data, time.monotonic())
-            if over.is_set() and (session.generation, session.seq) == server.place:
+            if finished.is_set() and (session.generation, session.seq) == server.position:
                 return session
 
 
-class Crowd:
-    """All who watch: two in three take what comes, one in six slowly, one in six nothing."""
+class Viewers:
+    """The viewers: two in three read at full speed, one in six slowly, one in six not at all."""
 
-    def __init__(self, server: Serving) -> None:
+    def __init__(self, server: ServerProcess) -> None:
         self._server = server
-        self._port = server.told["port"]
-        self.quick: list[Lean] = []
-        self.slow: list[Lean] = []
+        self._port = server.figures["port"]
+        self.fast: list[LightViewer] = []
+        self.slow: list[LightViewer] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def join(self, some: list[tuple[str, ...]]) -> None:
-        for number, tables in enumerate(some):
+    async def join(self, subscriptions: list[tuple[str, ...]]) -> None:
+        for number, tables in enumerate(subscriptions):
             if number % 3:
-                self.quick.append(await lean(self._port, tables))
+                self.fast.append(await connect_viewer(self._port, tables))
                 continue
-            one = await lean(self._port, tables, narrow=True)
-            self.slow.append(one)
+            viewer = await connect_viewer(self._port, tables, small_buffer=True)
+            self.slow.append(viewer)
             if number % 6:
-                self._tasks.append(asyncio.create_task(read_slowly(one, 0.2)))
+                self._tasks.append(asyncio.create_task(read_slowly(viewer, 0.2)))
             else:
-                await one.opened(LIMIT_S)
-                one.transport.pause_reading()
+                await viewer.wait_opened(LIMIT_S)
+                viewer.transport.pause_reading()
 
-    async def all_there(self, viewers: list[Lean]) -> None:
-        await asyncio.gather(*(one.until(*self._server.place, LIMIT_S) for one in viewers))
+    async def all_up_to_date(self, viewers: list[LightViewer]) -> None:
+        await asyncio.gather(
+            *(viewer.wait_until_at(*self._server.position, LIMIT_S) for viewer in viewers)
+        )
 
-    async def hurry(self) -> int:
-        """The slow ones read on as fast as they can; how many were not cut off, and come through.
+    async def release_slow(self) -> int:
+        """Let the slow viewers read at full speed; return how many were not disconnected.
 
-        Whoever takes nothing and answers no ping for a minute may be gone.
+        A viewer that reads nothing and answers no ping for a minute is disconnected.
         """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for one in self.slow:
-            one.transport.resume_reading()
-        place = self._server.place
-        await asyncio.gather(*(one.until_or_gone(*place, LIMIT_S) for one in self.slow))
-        return sum(one.is_at(*place) for one in self.slow)
+        for viewer in self.slow:
+            viewer.transport.resume_reading()
+        position = self._server.position
+        await asyncio.gather(
+            *(viewer.wait_until_at_or_closed(*position, LIMIT_S) for viewer in self.slow)
+        )
+        return sum(viewer.is_at(*position) for viewer in self.slow)
 
     async def leave(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await leave(self.quick + self.slow)
+        await disconnect_all(self.fast + self.slow)
 
 
-async def _watched(rows: int, viewers: int, most: int) -> dict[str, Any]:
-    async with serving(rows) as server:
-        await server.do("swap")  # what that takes is no viewer's doing
-        base, port = server.told["most"], server.told["port"]
-        crowd, over = Crowd(server), asyncio.Event()
-        told: dict[str, Any] = {}
+async def _run_viewers(rows: int, viewers: int, max_bytes: int) -> dict[str, Any]:
+    async with start_server(rows) as server:
+        await server.send("swap")  # the memory of the first generation is the baseline
+        base, port = server.figures["most"], server.figures["port"]
+        crowd, finished = Viewers(server), asyncio.Event()
+        result: dict[str, Any] = {}
 
         async def work() -> None:
-            checking = asyncio.create_task(checked(port, server, over))
-            asked = subscriptions(viewers)
+            checked_viewer = asyncio.create_task(run_checked_viewer(port, server, finished))
+            subscribed = subscriptions(viewers)
             for start in range(0, viewers, viewers // GROUPS):
-                await crowd.join(asked[start : start + viewers // GROUPS])
-                await crowd.all_there(crowd.quick)
-                await server.do("change")
-            for what in ("swap", "change", "swap", "change"):
-                await server.do(what)
-                await crowd.all_there(crowd.quick)
-            told["left"] = await crowd.hurry()
-            over.set()
-            session = await asyncio.wait_for(checking, LIMIT_S)
+                await crowd.join(subscribed[start : start + viewers // GROUPS])
+                await crowd.all_up_to_date(crowd.fast)
+                await server.send("change")
+            for command in ("swap", "change", "swap", "change"):
+                await server.send(command)
+                await crowd.all_up_to_date(crowd.fast)
+            result["left"] = await crowd.release_slow()
+            finished.set()
+            session = await asyncio.wait_for(checked_viewer, LIMIT_S)
             assert session.mismatches == 0
             assert session.heartbeat_at is not None
-            told["slow"] = len(crowd.slow)
+            result["slow"] = len(crowd.slow)
 
         try:
-            await beside(below(server.pid, base + most), work())
-            assert not any(one.lost for one in crowd.quick)
+            await run_while(watch_memory(server.pid, base + max_bytes), work())
+            assert not any(viewer.lost for viewer in crowd.fast)
         finally:
             await crowd.leave()
-        await server.do("beat")
-        return told | {"grown": server.told["most"] - base, "base": base}
+        await server.send("beat")
+        return result | {"grown": server.figures["most"] - base, "base": base}
 
 
-def expect_bounded(rows: int, most: int) -> None:
-    """Many viewers come, stay through two swaps, and take no more memory than this together."""
+def expect_bounded(rows: int, max_bytes: int) -> None:
+    """Many viewers stay through two swaps, and together take at most `max_bytes`."""
     assert len(set(subscriptions(VIEWERS))) == VIEWERS
-    began = time.monotonic()
-    told = asyncio.run(_watched(rows, VIEWERS, most))
+    started = time.monotonic()
+    result = asyncio.run(_run_viewers(rows, VIEWERS, max_bytes))
     print(
-        f"\n{VIEWERS} subscriptions to {rows} rows: memory grew by {told['grown'] >> 20} MiB"
-        f" over {told['base'] >> 20}; {told['left']} of {told['slow']} slow viewers were never cut"
-        f" off; {time.monotonic() - began:.0f} s"
+        f"\n{VIEWERS} subscriptions to {rows} rows: memory grew by {result['grown'] >> 20} MiB"
+        f" over {result['base'] >> 20}; {result['left']} of {result['slow']} slow viewers were"
+        f" never disconnected; {time.monotonic() - started:.0f} s"
     )
-    assert told["left"]  # some have come through
+    assert result["left"]  # some were not disconnected

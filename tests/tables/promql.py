@@ -68,16 +68,19 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
             yield str(match.lastgroup), match.group()
 
 
-def find_faults(expression: str, exported: Exported, shown: str = "") -> list[str]:
-    """Return metrics and labels that an expression or its legend names but nobody exports."""
-    it = parse_names(expression)
-    faults = [f"no metric {name}" for name in sorted(it.metrics - exported.keys())]
+def find_faults(expression: str, exported: Exported, legend: str = "") -> list[str]:
+    """Return metrics and labels that an expression or its legend names but no server exports."""
+    names = parse_names(expression)
+    faults = [f"no metric {name}" for name in sorted(names.metrics - exported.keys())]
     labels = {
-        key for name in it.metrics for one in exported.get(name, ()) for key in one
+        key
+        for name in names.metrics
+        for sample_labels in exported.get(name, ())
+        for key in sample_labels
     } | SCRAPE_LABELS
-    for name, label, op, value in it.matchers:
-        values = {one.get(label) for one in exported.get(name, ())}
+    for name, label, op, value in names.matchers:
+        values = {sample_labels.get(label) for sample_labels in exported.get(name, ())}
         if label not in SCRAPE_LABELS and (values <= {None} or (op == "=" and value not in values)):
             faults.append(f"{name} has no {label}{op}{value}")
-    named = it.grouped | set(re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", shown))
+    named = names.grouped | set(re.findall(r"{{\s*(?:\$labels\.)?(\w+)\s*}}", legend))
     return faults + [f"no label {label}" for label in sorted(named - labels)]

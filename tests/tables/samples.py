@@ -1,4 +1,4 @@
-"""What fills a host: records as the follower decodes them, states as the ledger holds them."""
+"""Sample data for a catalog: decoded changelog records, and states of the ledger."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: e
 
 
 def chunk(generation: int, end: int, *changes: ChangelogRecord) -> Chunk:
-    """A run of records, the last of which stands just before `end`."""
+    """A chunk of records that ends just before `end`."""
     return decode.decode_chunk(
         generation, end, [(change.key(), change.value()) for change in changes]
     )
@@ -28,7 +28,7 @@ def user(offset: int, name: str = "Ada", ts: int = 1000, **cells: Any) -> Change
 
 
 def final(offset: int, name: str | None, version: int | None = None) -> ChangelogRecord:
-    """A joined row, or its removal where there is no name."""
+    """A joined row, or its removal if the name is None."""
     row = None if name is None else {"userId": f"u{offset}", "name": name}
     at = None if version is None else (version, 0, 0)
     return ChangelogRecord("final_ui", f"0-{offset}", row, 1000, at)
@@ -54,8 +54,8 @@ def live(
     max_rows: int = Generation.max_rows,
 ) -> State:
     building = None if next_one is None else Generation(next_one, CHOICE, 0.0)
-    shown = Generation(number, CHOICE, 0.0, ready_at=ready_at, max_rows=max_rows)
-    return State(live=shown, building=building)
+    generation = Generation(number, CHOICE, 0.0, ready_at=ready_at, max_rows=max_rows)
+    return State(live=generation, building=building)
 
 
 def line(number: int, msg: str = "hello", level: Level = "INFO") -> dict[str, Any]:
@@ -64,11 +64,11 @@ def line(number: int, msg: str = "hello", level: Level = "INFO") -> dict[str, An
 
 
 def plain(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as dictionaries, with timestamps as milliseconds."""
-    whole = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    """Rows as dictionaries, with timestamps in milliseconds."""
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     numbers = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for column in whole.columns
+        for column in table.columns
     ]
-    cells: list[dict[str, Any]] = pa.table(numbers, whole.column_names).to_pylist()
+    cells: list[dict[str, Any]] = pa.table(numbers, table.column_names).to_pylist()
     return cells

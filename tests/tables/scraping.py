@@ -1,4 +1,4 @@
-"""A table server with a value in every metric, and its scrape as a dictionary."""
+"""A catalog with a value for every metric, and a parsed scrape of its server."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -20,31 +20,33 @@ LIVE = Generation(
 TALLY = {"live": 3, "failed": 1, "rolled-back": 2, "restarted": 4}
 
 
-def scraped(serving: RunningServer) -> dict[Sample, float]:
-    """All samples of a scrape by name and labels."""
-    answer = serving.request("/metrics")
+def scrape(server: RunningServer) -> dict[Sample, float]:
+    """All samples of a scrape, by name and labels."""
+    answer = server.request("/metrics")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    samples = [
+    parsed = [
         sample
         for family in text_string_to_metric_families(answer.body.decode())
         for sample in family.samples
     ]
-    found = {(one.name, tuple(sorted(one.labels.items()))): one.value for one in samples}
-    assert len(found) == len(samples), "a sample comes twice"
-    return found
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in parsed
+    }
+    assert len(samples) == len(parsed), "duplicate sample"
+    return samples
 
 
-def full() -> Catalog:
-    """A host that has something to tell in every family."""
-    host = Catalog(logs_kept=100, rejects_kept=100)
-    host.apply_state(State(live=LIVE, tally=TALLY))
-    host.set_status({"state": "live", "progress": 100, "message": "m"})
-    host.liveness.record_leader(1_700_000_000_000)
-    host.liveness.record_read()
-    host.apply(chunk(7, 5, user(0), user(1), reject("users", 2), tombstone("accounts", 3)))
-    host.apply(chunk(7, 6, final(0, "Ada")))
-    shown = host.served
-    assert shown is not None
-    host.lag.record_ends(shown, {"users": {0: 13}, "accounts": {0: 4}})
-    return host
+def full_catalog() -> Catalog:
+    """Return a catalog with a value for every metric."""
+    catalog = Catalog(logs_kept=100, rejects_kept=100)
+    catalog.apply_state(State(live=LIVE, tally=TALLY))
+    catalog.set_status({"state": "live", "progress": 100, "message": "m"})
+    catalog.liveness.record_leader(1_700_000_000_000)
+    catalog.liveness.record_read()
+    catalog.apply(chunk(7, 5, user(0), user(1), reject("users", 2), tombstone("accounts", 3)))
+    catalog.apply(chunk(7, 6, final(0, "Ada")))
+    served = catalog.served
+    assert served is not None
+    catalog.lag.record_ends(served, {"users": {0: 13}, "accounts": {0: 4}})
+    return catalog

@@ -1,8 +1,8 @@
-"""A program that swaps again and again under a viewer, and prints its memory after each swap.
+"""A program that swaps generations while a viewer is connected, and prints its memory after each.
 
     python swapping.py SWAPS [keep]    `keep` holds on to every generation, as a leak would
 
-A process of its own: what other tests have used is not in the figures.
+It runs in its own process, so that its memory does not include other tests.
 """
 
 import json
@@ -18,48 +18,48 @@ from tables.live_server import LIMIT_S, run_server
 from tables.samples import final, live
 
 ROWS = 100_000
-_RUN = 10_000  # as many as the follower takes at once
+_RUN = 10_000  # chunk size of the follower
 
 
 def rss() -> int:
     """Resident bytes of this process."""
-    said = subprocess.run(
+    result = subprocess.run(
         ["ps", "-o", "rss=", "-p", str(os.getpid())], capture_output=True, text=True, check=True
     )
-    return int(said.stdout) * 1024
+    return int(result.stdout) * 1024
 
 
-def _pair(change: ChangelogRecord) -> tuple[bytes, bytes]:
+def _record_pair(change: ChangelogRecord) -> tuple[bytes, bytes]:
     return change.key(), change.value()
 
 
 def main(swaps: int, *, keep: bool) -> None:
     """Swap, and print one JSON line per swap."""
-    records = [_pair(final(number, f"name {number}")) for number in range(ROWS)]
+    records = [_record_pair(final(number, f"name {number}")) for number in range(ROWS)]
     kept: list[object] = []
-    with run_server() as serving, serving.viewer("final_ui") as viewer:
+    with run_server() as server, server.viewer("final_ui") as viewer:
         for generation in range(1, swaps + 1):
-            serving.follow(live(generation - 1, next_one=generation))
+            server.follow(live(generation - 1, next_one=generation))
             for start in range(0, ROWS, _RUN):
-                some = records[start : start + _RUN]
-                chunk = decode.decode_chunk(generation, start + len(some), some)
-                serving.run_on_loop(lambda host, chunk=chunk: host.apply(chunk))  # type: ignore[misc]
-            serving.follow(live(generation, ready_at=ROWS))
+                batch = records[start : start + _RUN]
+                chunk = decode.decode_chunk(generation, start + len(batch), batch)
+                server.run_on_loop(lambda catalog, chunk=chunk: catalog.apply(chunk))  # type: ignore[misc]
+            server.follow(live(generation, ready_at=ROWS))
             if keep:
-                serving.run_on_loop(lambda host: kept.append(host._served))
-            shown = 0
-            while shown != generation:
+                server.run_on_loop(lambda catalog: kept.append(catalog._served))
+            served = 0
+            while served != generation:
                 data = viewer.connection.recv(timeout=LIMIT_S)
                 assert isinstance(data, bytes)
                 header, parts = protocol.parse_frame(data)
-                shown = header["generation"] if parts else shown
-            serving.run_on_loop(_check)
+                served = header["generation"] if parts else served
+            server.run_on_loop(_check)
             print(json.dumps({"generation": generation, "rss": rss()}), flush=True)
 
 
-def _check(host: Catalog) -> None:
-    assert len(host.store("final_ui")) == ROWS
-    assert len(host._generations) == 1
+def _check(catalog: Catalog) -> None:
+    assert len(catalog.store("final_ui")) == ROWS
+    assert len(catalog._generations) == 1
 
 
 if __name__ == "__main__":

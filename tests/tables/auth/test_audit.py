@@ -112,7 +112,7 @@ def test_a_refusal_is_audited_without_the_credentials(
 def test_a_refusal_for_the_role_names_the_caller(server: RunningServer, auth: AuthFixture) -> None:
     server.request("/api/v1/control", "POST", b"{}", **JSON, **auth.bearer("viewer"))
     server.request("/api/v1/tables/audit", **auth.bearer("viewer"))
-    assert [(one["who"], one["role"], one["outcome"]) for one in auth.audit.rows] == [
+    assert [(row["who"], row["role"], row["outcome"]) for row in auth.audit.rows] == [
         ("viewer", "viewer", "refused: 403")
     ] * 2
 

@@ -27,9 +27,9 @@ PATHS = ["/", "/api/v1/tables/users_ui", "/api/v1/status", "/readyz", "/static/p
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    host = Catalog(logs_kept=100, rejects_kept=100)
-    host.apply_state(live(1))
-    with run_server(host) as running:
+    catalog = Catalog(logs_kept=100, rejects_kept=100)
+    catalog.apply_state(live(1))
+    with run_server(catalog) as running:
         yield running
 
 
@@ -120,8 +120,8 @@ def test_a_site_that_is_named_is_answered_by_its_name(configured: RunningServer,
 
 
 def test_it_may_ask_beforehand_and_nobody_else_may(configured: RunningServer) -> None:
-    asked = {"Access-Control-Request-Method": "POST"}
-    response = configured.request("/api/v1/control", "OPTIONS", Origin=OTHER, **asked)
+    preflight_headers = {"Access-Control-Request-Method": "POST"}
+    response = configured.request("/api/v1/control", "OPTIONS", Origin=OTHER, **preflight_headers)
     assert (response.status, response.body) == (204, b"")
     assert response.headers["access-control-allow-origin"] == OTHER
     assert "authorization" in response.headers["access-control-allow-headers"]

@@ -25,11 +25,11 @@ from tables.samples import chunk, final, live, user
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"userId": "canary-of-a-topic"}', 5)]}})
-NOBODY = ("none", "malformed", "empty", "basic", "wrong", "expired", "revoked")
+INVALID_CREDENTIALS = ("none", "malformed", "empty", "basic", "wrong", "expired", "revoked")
 SECRETS = (b"canary", b"livejoin_", b"final_ui", b"Ada")
 
 
-def _served() -> list[tuple[str, str]]:
+def _application_routes() -> list[tuple[str, str]]:
     """Return every method and path of the application."""
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
     producer = ControlProducer(
@@ -50,7 +50,7 @@ def _served() -> list[tuple[str, str]]:
 
 
 RIGHTS = Rights(ROUTES)
-HTTP = [(method, path) for method, path in _served() if method != "SOCKET"]
+HTTP = [(method, path) for method, path in _application_routes() if method != "SOCKET"]
 GUARDED = [
     (m, p) for m, p in HTTP if RIGHTS.required_role(m, p.replace("{name}", "users")) != "public"
 ]
@@ -86,11 +86,11 @@ def _headers(auth: AuthFixture, kind: str) -> dict[str, str]:
 
 
 def _request(server: RunningServer, method: str, path: str, **headers: str) -> HttpResponse:
-    there = path.replace("{name}", "users" if "topics" in path else "final_ui")
+    url = path.replace("{name}", "users" if "topics" in path else "final_ui")
     if path in ("/static", "/engine"):
-        there = {"/static": "/static/page.js", "/engine": "/engine/perspective-anywidget.css"}[path]
+        url = {"/static": "/static/page.js", "/engine": "/engine/perspective-anywidget.css"}[path]
     body = b"{}" if method == "POST" else None
-    return server.request(there, method, body, **{"content-type": "application/json", **headers})
+    return server.request(url, method, body, **{"content-type": "application/json", **headers})
 
 
 # --- the roles of routes
@@ -108,7 +108,7 @@ def test_a_request_needs_the_role_of_its_route(route: ApiRoute) -> None:
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
-    listed = sorted((method, path) for method, path in _served() if method != "HEAD")
+    listed = sorted((method, path) for method, path in _application_routes() if method != "HEAD")
     assert listed == sorted((route.method, route.path) for route in ROUTES)
     assert len(set(listed)) == len(listed)
 
@@ -120,7 +120,7 @@ def test_what_has_no_rule_needs_the_most() -> None:
     assert RIGHTS.required_role("POST", "/static/page.js") == "operator"
 
 
-@pytest.mark.parametrize("kind", NOBODY)
+@pytest.mark.parametrize("kind", INVALID_CREDENTIALS)
 @pytest.mark.parametrize(("method", "path"), GUARDED)
 def test_nobody_gets_anything(
     server: RunningServer, auth: AuthFixture, method: str, path: str, kind: str
@@ -129,7 +129,7 @@ def test_nobody_gets_anything(
     assert response.status == 401
     assert response.headers["www-authenticate"].startswith("Bearer")
     assert response.headers["content-type"] == "application/problem+json"
-    assert not [one for one in SECRETS if one in response.body]
+    assert not [secret for secret in SECRETS if secret in response.body]
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
@@ -145,7 +145,7 @@ def test_a_role_gets_what_it_may_and_nothing_else(
     else:
         assert response.status == 403
         assert response.headers["content-type"] == "application/problem+json"
-        assert not [one for one in SECRETS if one in response.body]
+        assert not [secret for secret in SECRETS if secret in response.body]
         assert f"role {need} is required" in response.body.decode() or method == "HEAD"
 
 
@@ -155,13 +155,13 @@ def test_what_is_public_needs_no_token(server: RunningServer, path: str) -> None
 
 
 def test_the_checks_of_readiness_are_for_viewers(server: RunningServer, auth: AuthFixture) -> None:
-    for spelt in (
+    for path in (
         "/readyz?verbose",
         "/readyz?%76erbose",
         "/readyz%0A?verbose",
         "/readyz?a&verbose",
     ):
-        assert server.request(spelt).status == 401
+        assert server.request(path).status == 401
     assert server.request("/readyz?verbose", **auth.bearer("viewer")).status == 200
 
 
@@ -203,7 +203,7 @@ def test_over_the_socket_it_is_for_operators_too(server: RunningServer, auth: Au
 # --- the socket
 
 
-@pytest.mark.parametrize("kind", NOBODY)
+@pytest.mark.parametrize("kind", INVALID_CREDENTIALS)
 def test_nobody_gets_a_socket(server: RunningServer, auth: AuthFixture, kind: str) -> None:
     headers = _headers(auth, kind)
     with (

@@ -114,7 +114,7 @@ def test_connections_over_the_rate_are_delayed_then_refused() -> None:
     assert waits[: connection_limits.NEW_CONNECTION_BURST] == pytest.approx(
         [0.0] * connection_limits.NEW_CONNECTION_BURST
     )
-    come = [one for one in waits if one is not None]
+    come = [wait for wait in waits if wait is not None]
     assert come == sorted(come)
     assert 4.9 < come[-1] <= 5
     assert len(come) == pytest.approx(connection_limits.NEW_CONNECTION_BURST + 5 * 100, abs=1)
@@ -296,5 +296,5 @@ def test_refused_handshakes_log_nothing(
         raw.sendall(_head(server, more).replace(b"/livez", b"/api/v1/live"))
         assert read_until_closed(raw).startswith(b"HTTP/1.1 403")
     assert server.request("/livez").status == 200
-    assert [one.message for one in caplog.records] == []
+    assert [record.message for record in caplog.records] == []
     assert "ASGI" not in capfd.readouterr().err

@@ -67,7 +67,7 @@ def decide_next(
             **Reply(origin, outcome, 1.0, reason, 7).control_raw_row(),
             "_id": f"{origin.offset:012d}",
         }
-        server.run_on_loop(lambda host: host.system.put_control_messages([row]))
+        server.run_on_loop(lambda catalog: catalog.system.put_control_messages([row]))
 
     thread = threading.Thread(target=decide_on)
     thread.start()
@@ -170,7 +170,7 @@ def test_the_schema_of_control_messages_is_served(server: RunningServer) -> None
 
 def test_generations_are_listed_newest_first(server: RunningServer) -> None:
     rows = {n: {"generation": n, "state": "live", "requestedAt": 1000} for n in (9, 10)}
-    server.run_on_loop(lambda host: host.system.put_generations(rows))
+    server.run_on_loop(lambda catalog: catalog.system.put_generations(rows))
     messages = server.request("/api/v1/generations").json()["generations"]
     assert [row["generation"] for row in messages][:2] == [10, 9]
     assert messages[0]["requestedAt"] == "1970-01-01T00:00:01.000Z"

@@ -110,7 +110,7 @@ def test_csv_escapes_spreadsheet_formulas(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"filter": "agee=1"}, "Did you mean age?"),
         ({"filter": "(" * 4000}, "nested more than 32 levels deep"),
@@ -124,12 +124,12 @@ def test_csv_escapes_spreadsheet_formulas(server: RunningServer) -> None:
     ],
 )
 def test_an_invalid_query_is_a_problem_with_the_reason(
-    server: RunningServer, parameters: dict[str, str], said: str
+    server: RunningServer, parameters: dict[str, str], message: str
 ) -> None:
     response = ask(server, **parameters)
     assert response.status == 400
     assert response.headers["content-type"] == "application/problem+json"
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
 
 
 def test_a_repeated_parameter_is_refused(server: RunningServer) -> None:

@@ -71,7 +71,7 @@ def _resolved(reference: str) -> Any:
 
 def test_every_reference_resolves_and_every_schema_is_used() -> None:
     references = {node["$ref"] for node in _nodes(DOCUMENT) if "$ref" in node}
-    assert all(isinstance(_resolved(one), dict) for one in references)
+    assert all(isinstance(_resolved(reference), dict) for reference in references)
     schemas = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
     assert references == schemas
 

@@ -318,14 +318,14 @@ def test_the_limits_of_a_filter_are_exact() -> None:
     _fails("larger than 4 KiB: 4097 bytes", filter=" " * blank + one + " ")
 
 
-def _fails(said: str, **parameters: str) -> None:
+def _fails(message: str, **parameters: str) -> None:
     with pytest.raises(AskError) as raised:
         query.parse(parameters, SCHEMA)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "filter: empty. Example: age>=30"),
         ("agee>1", 'there is no column "agee". Did you mean age?'),
@@ -360,12 +360,12 @@ def _fails(said: str, **parameters: str) -> None:
         ("age>1; drop", 'unexpected ";" at character 6'),
     ],
 )
-def test_an_invalid_filter_gives_reason_and_position(text: str, said: str) -> None:
-    _fails(said, filter=text)
+def test_an_invalid_filter_gives_reason_and_position(text: str, message: str) -> None:
+    _fails(message, filter=text)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"columns": "age,nme"}, 'columns: there is no column "nme". Did you mean name?'),
         ({"columns": ""}, 'columns: there is no column "". Columns: name, age'),
@@ -384,8 +384,8 @@ def test_an_invalid_filter_gives_reason_and_position(text: str, said: str) -> No
         ({"offset": "x"}, 'offset: expected a whole number from 0 to 9223372036854775807, got "x"'),
     ],
 )
-def test_an_invalid_parameter_gives_the_reason(parameters: dict[str, str], said: str) -> None:
-    _fails(said, **parameters)
+def test_an_invalid_parameter_gives_the_reason(parameters: dict[str, str], message: str) -> None:
+    _fails(message, **parameters)
 
 
 @pytest.mark.parametrize("text", ["+age", " age", "age"])

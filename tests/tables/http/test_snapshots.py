@@ -1,4 +1,4 @@
-"""Whoever reads a whole table over HTTP keeps nobody waiting: the work is not the event loop's."""
+"""Reading a whole table over HTTP does not block other requests: the event loop stays free."""
 
 import dataclasses
 import functools
@@ -23,53 +23,53 @@ STEPS = ("put together", "sorted and filtered", "written")
 
 
 class Gate:
-    """Holds up some work from when it is shut until it is opened."""
+    """Blocks the work of one step while closed."""
 
     def __init__(self) -> None:
-        self.there = threading.Event()  # somebody waits
+        self.blocked = threading.Event()  # set: a thread is blocked
         self._open = threading.Event()
         self._open.set()
 
-    def shut(self) -> None:
+    def close(self) -> None:
         self._open.clear()
 
     def open(self) -> None:
         self._open.set()
 
-    def hold_up(self) -> None:
+    def wait_open(self) -> None:
         if not self._open.is_set():
-            self.there.set()
+            self.blocked.set()
             assert self._open.wait(LIMIT_S)
 
     def before(self, work: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(work)
-        def held_up(*given: Any) -> Any:
-            self.hold_up()
-            return work(*given)
+        def gated(*args: Any) -> Any:
+            self.wait_open()
+            return work(*args)
 
-        return held_up
+        return gated
 
     def within(self, form: Format) -> Format:
-        def held_up(*given: Any) -> Iterator[bytes]:
-            for piece in form.write(*given):
-                self.hold_up()
+        def gated(*args: Any) -> Iterator[bytes]:
+            for piece in form.write(*args):
+                self.wait_open()
                 yield piece
 
-        return dataclasses.replace(form, write=held_up)
+        return dataclasses.replace(form, write=gated)
 
 
 @pytest.fixture(params=STEPS)
 def gate(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """Before one of the steps of an answer."""
-    one = Gate()
+    """A gate before one of the steps of a response."""
+    step_gate = Gate()
     if request.param == "put together":
-        monkeypatch.setattr(FrozenRows, "table", one.before(FrozenRows.table))
+        monkeypatch.setattr(FrozenRows, "table", step_gate.before(FrozenRows.table))
     elif request.param == "sorted and filtered":
-        monkeypatch.setattr(query, "run", one.before(query.run))
+        monkeypatch.setattr(query, "run", step_gate.before(query.run))
     else:
         for name, form in FORMATS.items():
-            monkeypatch.setitem(FORMATS, name, one.within(form))
-    return one
+            monkeypatch.setitem(FORMATS, name, step_gate.within(form))
+    return step_gate
 
 
 @pytest.fixture
@@ -81,18 +81,18 @@ def server(gate: Gate) -> Iterator[RunningServer]:
         try:
             yield server
         finally:
-            gate.open()  # or a test that fails would wait for it
+            gate.open()  # otherwise a failed test would block here
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_table_that_is_read_keeps_nobody_waiting(
+def test_reading_a_table_blocks_no_other_request(
     server: RunningServer, gate: Gate, form: str
 ) -> None:
-    with ThreadPoolExecutor() as others, server.viewer("final_ui") as viewer:
+    with ThreadPoolExecutor() as executor, server.viewer("final_ui") as viewer:
         viewer.next_frame()
-        gate.shut()
-        reading = others.submit(server.request, f"/api/v1/tables/final_ui?format={form}")
-        assert gate.there.wait(LIMIT_S)
+        gate.close()
+        reading = executor.submit(server.request, f"/api/v1/tables/final_ui?format={form}")
+        assert gate.blocked.wait(LIMIT_S)
         try:
             assert server.request("/livez").status == 200
             server.apply(1, COUNT + 1, final(0, "Grace", 1))
@@ -106,20 +106,20 @@ def test_a_table_that_is_read_keeps_nobody_waiting(
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson"])
-def test_rows_become_text_in_runs(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a run becomes Python's objects and text, the interpreter does nothing else."""
-    runs: list[int] = []
-    whole = row_formats.to_json_rows
+def test_rows_are_encoded_in_batches(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoding a batch holds the interpreter lock, so batches must be small."""
+    batch_sizes: list[int] = []
+    to_json_rows = row_formats.to_json_rows
 
-    def counted(table: pa.Table) -> list[dict[str, Any]]:
-        runs.append(table.num_rows)
-        return whole(table)
+    def counting_to_json_rows(table: pa.Table) -> list[dict[str, Any]]:
+        batch_sizes.append(table.num_rows)
+        return to_json_rows(table)
 
-    monkeypatch.setattr(row_formats, "to_json_rows", counted)
+    monkeypatch.setattr(row_formats, "to_json_rows", counting_to_json_rows)
     table = pa.table({"_id": [f"0-{number}" for number in range(25_000)]})
     found = query.run(query.parse({}, table.schema), table)
     text = b"".join(FORMATS[form].write(found, {"table": "final_ui"})).decode()
-    assert max(runs) <= 500
-    assert sum(runs) == table.num_rows
+    assert max(batch_sizes) <= 500
+    assert sum(batch_sizes) == table.num_rows
     lines = json.loads(text)["rows"] if form == "json" else map(json.loads, text.splitlines())
     assert list(lines) == table.to_pylist()

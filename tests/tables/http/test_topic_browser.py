@@ -251,7 +251,7 @@ def test_topics_outside_the_allowed_ones_are_hidden() -> None:
     with run_server(kafka=FakeKafka(CLUSTER), rules=FEW) as server:
         rows = server.request("/api/v1/topics").json()["topics"]
         hidden = server.request("/api/v1/topics/users/peek")
-    assert [one["name"] for one in rows] == ["control", "crm.users", "livejoin.ledger"]
+    assert [row["name"] for row in rows] == ["control", "crm.users", "livejoin.ledger"]
     assert hidden.status == 404
     assert hidden.json()["detail"] == 'topic "users" does not exist. Did you mean crm.users?'
 
@@ -286,18 +286,18 @@ def test_a_lone_surrogate_in_a_message_is_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "said"),
+    ("topic", "message"),
     [
         ("usres", 'topic "usres" does not exist. Did you mean users?'),
         ("xyzzy", "`livejoin topics` lists them."),
     ],
 )
-def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, said: str) -> None:
+def test_a_missing_topic_is_a_problem_with_a_suggestion(topic: str, message: str) -> None:
     with run_server(kafka=FakeKafka(CLUSTER)) as server:
         response = server.request(f"/api/v1/topics/{topic}/peek")
     assert response.status == 404
     assert response.headers["content-type"] == "application/problem+json"
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
 
 
 def test_a_topic_that_kafka_denies_is_not_a_missing_one() -> None:
@@ -312,7 +312,7 @@ def test_a_topic_that_kafka_denies_is_not_a_missing_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("topics/a%20b/peek", '"a b" is not a valid topic name. Use 1 to 249 letters'),
         ("topics/__consumer_offsets/peek", "is not a valid topic name"),
@@ -322,8 +322,8 @@ def test_a_topic_that_kafka_denies_is_not_a_missing_one() -> None:
         ("topics?x=1", 'unknown parameter "x"'),
     ],
 )
-def test_an_invalid_request_is_refused_without_kafka(path: str, said: str) -> None:
+def test_an_invalid_request_is_refused_without_kafka(path: str, message: str) -> None:
     with run_server() as server:
         response = server.request(f"/api/v1/{path}")
     assert response.status == 400
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]

@@ -1,4 +1,4 @@
-"""A table that holds only so many rows: which stay is the changelog's doing, not the server's."""
+"""Capped tables: every server keeps the same rows, whatever batches it reads the changelog in."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
@@ -17,76 +17,76 @@ from tables.samples import plain
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]
 Event = tuple[str, int, int]  # source, offset, time
-One = TypeVar("One")
+T = TypeVar("T")
 
 
-def _step(seen: list[Event], event: Event, join: str) -> list[ChangelogRecord]:
-    """What an event writes, with one userId for all: the rows that it changes, then a removal."""
-    users = sorted(e for e in seen if e[0] == "user")
-    accounts = sorted((e for e in seen if e[0] == "account"), key=lambda e: (e[2], e[1]))
+def _written_records(past_events: list[Event], event: Event, join: str) -> list[ChangelogRecord]:
+    """Records that an event writes if all events share one userId: upserts, then a removal."""
+    users = sorted(e for e in past_events if e[0] == "user")
+    accounts = sorted((e for e in past_events if e[0] == "account"), key=lambda e: (e[2], e[1]))
     touched = [event] if event[0] == "user" else users
     if join == "left":
         latest = accounts[-1] if accounts else None
-        return [_joined(user, latest) for user in touched]
+        return [_left_join_record(user, latest) for user in touched]
     written = []
     for user in touched:
-        mine = [event] if event[0] == "account" else accounts
-        written += [_pair(user, account) for account in mine]
-        if mine:
-            first = mine[0]
+        matching = [event] if event[0] == "account" else accounts
+        written += [_pair_record(user, account) for account in matching]
+        if matching:
+            first = matching[0]
             at = (first[2], 1, first[1])
             written.append(ChangelogRecord(TABLE, f"0-{user[1]}", None, first[2], at))
         else:
-            written.append(_joined(user, None))
+            written.append(_left_join_record(user, None))
     return written
 
 
-def _joined(user: Event, account: Event | None) -> ChangelogRecord:
+def _left_join_record(user: Event, account: Event | None) -> ChangelogRecord:
     version = None if account is None else (account[2], 1, account[1])
     ts = user[2] if account is None else max(user[2], account[2])
     return ChangelogRecord(TABLE, f"0-{user[1]}", {"name": f"{user}{account}"}, ts, version)
 
 
-def _pair(user: Event, account: Event) -> ChangelogRecord:
+def _pair_record(user: Event, account: Event) -> ChangelogRecord:
     ts = max(user[2], account[2])
     return ChangelogRecord(TABLE, f"0-{user[1]}+1-{account[1]}", {"name": f"{user}{account}"}, ts)
 
 
 @st.composite
 def changelogs(draw: st.DrawFn, join: str) -> list[ChangelogRecord]:
-    """Two runs over the same events, in another order; the first may be cut short."""
+    """Two runs over the same events in different orders; the first may end early."""
     count = draw(st.integers(1, 7))
-    # few times: ties are common, and the identities decide
+    # # few distinct times, so that ties are common and ids decide
     events = [
         (draw(st.sampled_from(["user", "account"])), offset, draw(st.integers(-1, 3)))
         for offset in range(count)
     ]
     written: list[ChangelogRecord] = []
     first, second = draw(st.permutations(events)), draw(st.permutations(events))
-    for run in (first[: draw(st.integers(0, count))], second):
-        seen: list[Event] = []
-        for event in run:
-            seen.append(event)
-            written += _step(seen, event, join)
+    for order in (first[: draw(st.integers(0, count))], second):
+        past_events: list[Event] = []
+        for event in order:
+            past_events.append(event)
+            written += _written_records(past_events, event, join)
     return written
 
 
-def _ranked(change: ChangelogRecord) -> Rank:
+def _rank(change: ChangelogRecord) -> Rank:
     return rank_of(change.ts, change.id)
 
 
-def _expected(written: Sequence[ChangelogRecord], most: int) -> set[str]:
-    """The rows of the highest rank of all that a follower without a cap would have."""
+def _expected(written: Sequence[ChangelogRecord], max_rows: int) -> set[str]:
+    """Ids of the highest-ranked rows that an uncapped follower would hold."""
     newest = ReferenceFollower()
     for change in written:
         newest.apply(change)
     rows = newest.table(TABLE)
     paired = {row_id.partition("+")[0] for row_id in rows if "+" in row_id}
-    there = [c for c in newest._newest.values() if c.id in rows.keys() - paired]
-    return {c.id for c in sorted(there, key=_ranked)[-most:]}
+    candidates = [c for c in newest._newest.values() if c.id in rows.keys() - paired]
+    return {c.id for c in sorted(candidates, key=_rank)[-max_rows:]}
 
 
-def _portions(data: st.DataObject, written: Sequence[One]) -> list[list[One]]:
+def _batches(data: st.DataObject, written: Sequence[T]) -> list[list[T]]:
     cuts = sorted(data.draw(st.sets(st.integers(1, len(written)), max_size=len(written))))
     return [
         list(written[a:b]) for a, b in zip([0, *cuts], [*cuts, len(written)], strict=True) if a < b
@@ -94,23 +94,23 @@ def _portions(data: st.DataObject, written: Sequence[One]) -> list[list[One]]:
 
 
 def _compacted(written: Sequence[ChangelogRecord]) -> list[tuple[int, ChangelogRecord]]:
-    """The last record of each key, in the order of the log, with where the log goes on."""
+    """The last record of each key in log order, each with the offset after it."""
     last = {change.key(): place for place, change in enumerate(written)}
     return [(place + 1, written[place]) for place in sorted(last.values())]
 
 
-def _records(some: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(TABLE, [c.id for c in some], [c.value() for c in some])
+def _decoded(records: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(TABLE, [c.id for c in records], [c.value() for c in records])
 
 
 class Viewer:
-    """What somebody sees who takes every delta, and one who resumes from each point."""
+    """Rows of a viewer that receives every delta, and its rows at each earlier seq."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
         self.past: list[tuple[int, dict[str, dict[str, Any]]]] = []
 
-    def take(self, delta: store.Delta, seq: int) -> None:
+    def on_delta(self, delta: store.Delta, seq: int) -> None:
         _apply(self.rows, delta)
         self.past.append((seq, dict(self.rows)))
 
@@ -122,8 +122,8 @@ def _apply(rows: dict[str, dict[str, Any]], delta: store.Delta) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True, params=["one at a time", "all at once"])
-def _small(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Segments, heaps and bulks so small that each is met."""
+def _small_limits(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Shrink segments, heaps and bulk limits so that every code path runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "SEGMENT_ROWS", 5)
         patch.setattr(segments, "_MIN_DEAD_ROWS", 0)
@@ -137,44 +137,46 @@ def _small(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("join", ["left", "inner", "left_outer"])
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_the_rows_of_the_highest_rank_stay_on_every_server(join: str, data: st.DataObject) -> None:
+def test_the_highest_ranked_rows_stay_on_every_server(join: str, data: st.DataObject) -> None:
     written = data.draw(changelogs(join).filter(len))
     if join == "inner":
         written = [c for c in written if "+" in c.id]
-    most, shown = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
-    cap = Cap(most, null_rows=join == "left_outer")
-    early, viewer = Store(SCHEMA, cap), Viewer()
-    early.limit_viewers(shown)
+    max_rows, viewer_rows = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    cap = Cap(max_rows, null_rows=join == "left_outer")
+    server_store, viewer = Store(SCHEMA, cap), Viewer()
+    server_store.limit_viewers(viewer_rows)
     seq = 0
-    seen: list[tuple[int, dict[str, dict[str, Any]]]] = []
-    for portion in _portions(data, written) if written else []:
-        seq += len(portion)
-        viewer.take(early.apply(_records(portion), seq), seq)
-        seen.append((seq, dict(viewer.rows)))
-        assert len(early) <= most
+    snapshots: list[tuple[int, dict[str, dict[str, Any]]]] = []
+    for batch in _batches(data, written) if written else []:
+        seq += len(batch)
+        viewer.on_delta(server_store.apply(_decoded(batch), seq), seq)
+        snapshots.append((seq, dict(viewer.rows)))
+        assert len(server_store) <= max_rows
         so_far = written[:seq]
-        assert {row["_id"] for row in plain(early.snapshot())} == _expected(so_far, most)
-        assert viewer.rows.keys() == _expected(so_far, min(most, shown))
-        assert {row["_id"]: row for row in plain(early.viewer_snapshot())} == viewer.rows
-        for point, had in viewer.past:
-            missed = early.changes_since(point)
-            if missed is not None:
-                _apply(had, missed)
-                assert had == viewer.rows, f"resumed from {point} at {seq}"
-                viewer.past[viewer.past.index((point, had))] = (seq, had)
-    late = Store(SCHEMA, cap)
-    for some in _portions(data, _compacted(written)) if written else []:
-        late.apply(_records([change for _, change in some]), some[-1][0])
-    late.limit_viewers(shown)
-    assert late.hash == early.hash
-    assert late.viewer_digest() == early.viewer_digest()
-    for point, had in seen:
-        missed = late.changes_since(point)
-        if missed is not None:
-            _apply(had, missed)
-            assert had == viewer.rows, f"resumed from {point} at a server that came later"
-    assert early.capped_from == (
-        min(row["_ts"] for row in plain(early.snapshot())) if early._limits.has_evicted else None
+        assert {row["_id"] for row in plain(server_store.snapshot())} == _expected(so_far, max_rows)
+        assert viewer.rows.keys() == _expected(so_far, min(max_rows, viewer_rows))
+        assert {row["_id"]: row for row in plain(server_store.viewer_snapshot())} == viewer.rows
+        for resume_seq, held_rows in viewer.past:
+            delta = server_store.changes_since(resume_seq)
+            if delta is not None:
+                _apply(held_rows, delta)
+                assert held_rows == viewer.rows, f"resumed from {resume_seq} at {seq}"
+                viewer.past[viewer.past.index((resume_seq, held_rows))] = (seq, held_rows)
+    later_store = Store(SCHEMA, cap)
+    for numbered in _batches(data, _compacted(written)) if written else []:
+        later_store.apply(_decoded([change for _, change in numbered]), numbered[-1][0])
+    later_store.limit_viewers(viewer_rows)
+    assert later_store.hash == server_store.hash
+    assert later_store.viewer_digest() == server_store.viewer_digest()
+    for resume_seq, held_rows in snapshots:
+        delta = later_store.changes_since(resume_seq)
+        if delta is not None:
+            _apply(held_rows, delta)
+            assert held_rows == viewer.rows, f"resumed from {resume_seq} at a later server"
+    assert server_store.capped_from == (
+        min(row["_ts"] for row in plain(server_store.snapshot()))
+        if server_store._limits.has_evicted
+        else None
     )
 
 
@@ -182,55 +184,71 @@ def test_removals_are_forgotten_once_their_rows_rank_below_the_table() -> None:
     filled = Store(SCHEMA, Cap(2, null_rows=True))
     for n in range(20):
         user, account = ("user", n, 10 * n), ("account", n, 10 * n + 1)
-        written = [_joined(user, None), *_step([user, account], account, "left_outer")]
-        filled.apply(_records(written), n)
-        filled.apply(_records([_joined(user, None)]), n)  # late, as after a crash
+        written = [
+            _left_join_record(user, None),
+            *_written_records([user, account], account, "left_outer"),
+        ]
+        filled.apply(_decoded(written), n)
+        filled.apply(_decoded([_left_join_record(user, None)]), n)  # late, as after a crash
         assert all("+" in row["_id"] for row in plain(filled.snapshot()))
     assert len(filled) == 2
     assert len(filled._index.removals) <= 4
 
 
-def test_a_late_row_whose_removal_is_forgotten_needs_no_winner() -> None:
+def test_a_late_row_whose_removal_is_forgotten_needs_no_rewrite() -> None:
     filled = Store(SCHEMA, Cap(2, null_rows=True))
     user, account = ("user", 0, 0), ("account", 0, 1)
-    filled.apply(_records([_joined(user, None), *_step([user, account], account, "left_outer")]))
-    filled.apply(_records([_joined(user, None)]))
+    filled.apply(
+        _decoded(
+            [
+                _left_join_record(user, None),
+                *_written_records([user, account], account, "left_outer"),
+            ]
+        )
+    )
+    filled.apply(_decoded([_left_join_record(user, None)]))
     assert filled.needs_rewrite == {"0-0"}
     for n in range(1, 20):
-        other, its = ("user", n, 10 * n), ("account", n, 10 * n + 1)
-        filled.apply(_records(_step([other, its], its, "left_outer")), n)
+        other_user, other_account = ("user", n, 10 * n), ("account", n, 10 * n + 1)
+        filled.apply(
+            _decoded(_written_records([other_user, other_account], other_account, "left_outer")), n
+        )
     assert filled.needs_rewrite == set()
     assert filled.winning_records(TABLE, ["0-0"]) == []
 
 
-def test_a_row_that_left_comes_back_whole_when_a_newer_account_lifts_it() -> None:
+def test_an_evicted_row_returns_complete_when_a_newer_account_raises_its_rank() -> None:
     filled = Store(SCHEMA, Cap(1))
-    filled.apply(_records([_joined(("user", 0, 1), None), _joined(("user", 1, 2), None)]))
+    filled.apply(
+        _decoded([_left_join_record(("user", 0, 1), None), _left_join_record(("user", 1, 2), None)])
+    )
     assert [row["_id"] for row in plain(filled.snapshot())] == ["0-1"]
-    filled.apply(_records([_joined(("user", 0, 1), ("account", 5, 9))]))
+    filled.apply(_decoded([_left_join_record(("user", 0, 1), ("account", 5, 9))]))
     assert [(r["_id"], r["_ts"]) for r in plain(filled.snapshot())] == [("0-0", 9)]
-    filled.apply(_records([_joined(("user", 0, 1), None)]))  # again, after a crash
+    filled.apply(
+        _decoded([_left_join_record(("user", 0, 1), None)])
+    )  # written again, as after a crash
     assert [(r["_id"], r["_ts"]) for r in plain(filled.snapshot())] == [("0-0", 9)]
 
 
-def test_a_record_that_comes_late_is_named_until_the_winner_follows_it() -> None:
-    """Compaction keeps the last record of a key: the winner must be written behind it."""
+def test_a_late_record_needs_a_rewrite_until_the_winner_follows_it() -> None:
+    """Compaction keeps the last record of a key, so the winner must be written after it."""
     user, old, new = ("user", 0, 1), ("account", 5, 2), ("account", 6, 3)
     filled = Store(SCHEMA, Cap(10))
-    filled.apply(_records([_joined(user, new)]))
-    filled.apply(_records([_joined(user, old)]))
+    filled.apply(_decoded([_left_join_record(user, new)]))
+    filled.apply(_decoded([_left_join_record(user, old)]))
     assert filled.needs_rewrite == {"0-0"}
-    filled.apply(_records([_joined(user, new)]))
+    filled.apply(_decoded([_left_join_record(user, new)]))
     assert filled.needs_rewrite == set()
     outer = Store(SCHEMA, Cap(10, null_rows=True))
-    outer.apply(_records(_step([user, old], old, "left_outer")))
-    outer.apply(_records([_joined(user, None)]))
+    outer.apply(_decoded(_written_records([user, old], old, "left_outer")))
+    outer.apply(_decoded([_left_join_record(user, None)]))
     assert outer.needs_rewrite == {"0-0"}
-    outer.apply(_records(_step([user, old], old, "left_outer")))
+    outer.apply(_decoded(_written_records([user, old], old, "left_outer")))
     assert outer.needs_rewrite == set()
 
 
-def test_rejects_are_capped_by_source() -> None:
+def test_rejects_are_capped_per_source() -> None:
     schema = decode.SCHEMAS["rejects_ui"]
     filled = Store(schema, Cap(2, groups=("users", "accounts")))
     for n in range(6):

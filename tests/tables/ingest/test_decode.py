@@ -1,4 +1,4 @@
-"""Decoding in bulk, against the changelog's definition in `core.rows`."""
+"""Bulk decoding, compared with the record-by-record definition in `core.changelog`."""
 
 import base64
 from typing import Any
@@ -21,8 +21,8 @@ from tables.samples import chunk, final, plain, reject, tombstone, user
 LOWEST = -(2**63)
 
 
-def _decoded(table: str, some: list[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(table, [c.id for c in some], [c.value() for c in some])
+def _decoded(table: str, written: list[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(table, [c.id for c in written], [c.value() for c in written])
 
 
 def _cells(change: ChangelogRecord) -> dict[str, Any]:
@@ -42,23 +42,23 @@ def _runs(table: str) -> st.SearchStrategy[list[ChangelogRecord]]:
 
 
 @given(st.sampled_from(DATA).flatmap(_runs))
-def test_a_run_of_records_is_decoded_as_the_definition_says(some: list[ChangelogRecord]) -> None:
-    records = _decoded(some[0].table, some)
-    assert records.ids == [change.id for change in some]
-    assert records.present.tolist() == [change.row is not None for change in some]
-    assert records.versions.tolist() == [_version(change.version) for change in some]
-    # as text, since 0.0 == -0.0
-    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
+def test_a_batch_of_records_is_decoded_as_defined(written: list[ChangelogRecord]) -> None:
+    records = _decoded(written[0].table, written)
+    assert records.ids == [change.id for change in written]
+    assert records.present.tolist() == [change.row is not None for change in written]
+    assert records.versions.tolist() == [_version(change.version) for change in written]
+    # repr, since 0.0 == -0.0
+    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in written]
 
 
 @given(bundled())
-def test_a_bundle_is_decoded_as_the_definition_says(one: Bundle) -> None:
-    some = one.records()
+def test_a_bundle_is_decoded_as_defined(one: Bundle) -> None:
+    written = one.records()
     records = decode.decode_bundle(one.table, one.value())
-    assert records.ids == [change.id for change in some]
-    assert records.present.tolist() == [change.row is not None for change in some]
-    assert records.versions.tolist() == [_version(change.version) for change in some]
-    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in some]
+    assert records.ids == [change.id for change in written]
+    assert records.present.tolist() == [change.row is not None for change in written]
+    assert records.versions.tolist() == [_version(change.version) for change in written]
+    assert list(map(repr, plain(records.rows))) == [repr(_cells(change)) for change in written]
     if records.hashes is not None:
         assert np.array_equal(records.hashes, row_hash.hash_rows(records.rows))
 
@@ -84,7 +84,7 @@ def test_bundles_keep_their_place_among_other_records() -> None:
 
 
 @pytest.mark.parametrize("table", DATA)
-def test_columns_come_in_the_order_and_the_types_of_the_table(table: str) -> None:
+def test_columns_have_the_order_and_types_of_the_table(table: str) -> None:
     records = _decoded(table, [ChangelogRecord(table, "users/0-1", {}, 5)])
     arrow = {
         "string": pa.string(),
@@ -102,7 +102,7 @@ def test_an_int64_keeps_all_its_bits(age: int) -> None:
     assert plain(_decoded("users_ui", [user(0, age=age)]).rows)[0]["age"] == age
 
 
-def test_a_run_of_removals_alone_is_decoded() -> None:
+def test_a_batch_of_removals_only_is_decoded() -> None:
     removals = [
         ChangelogRecord("final_ui", "0-1", None, 5, (7, 0, 1)),
         ChangelogRecord("final_ui", "0-2", None, 6),
@@ -112,7 +112,7 @@ def test_a_run_of_removals_alone_is_decoded() -> None:
     assert records.versions.tolist() == [[7, 0, 1], [LOWEST] * 3]
 
 
-def test_a_field_that_is_not_known_is_ignored() -> None:
+def test_an_unknown_field_is_ignored() -> None:
     records = decode.decode_records(
         "users_ui", ["0-1"], [b'{"row":{"name":"a","x":{}},"ts":5,"y":[1]}']
     )
@@ -122,20 +122,20 @@ def test_a_field_that_is_not_known_is_ignored() -> None:
 @given(st.binary())
 @example(b"\xff\xfe{}")
 @example("cut inside €".encode()[:-1])
-def test_the_raw_bytes_of_a_reject_are_shown_as_text(raw: bytes) -> None:
+def test_the_raw_bytes_of_a_reject_are_decoded_to_text(raw: bytes) -> None:
     row = {"source": "users", "raw": base64.b64encode(raw).decode()}
     shown = plain(_decoded("rejects_ui", [ChangelogRecord("rejects_ui", "users/0-1", row, 5)]).rows)
     assert shown[0]["raw"] == raw.decode(errors="backslashreplace")
 
 
-def test_rows_made_here_are_all_there_and_of_one_version() -> None:
+def test_rows_built_by_the_server_are_all_present_and_of_one_version() -> None:
     rows = _decoded("users_ui", [user(0), user(1)]).rows
     made = decode.ChangeBatch.from_rows(["a", "b"], rows, 3)
     assert made.present.tolist() == [True, True]
     assert np.array_equal(made.versions, [[3, 3, 3], [3, 3, 3]])
 
 
-def test_a_stretch_of_the_changelog_becomes_one_run_per_table_with_tombstones_apart() -> None:
+def test_a_chunk_is_decoded_into_one_batch_per_table_and_tombstones_are_only_counted() -> None:
     unknown = ChangelogRecord("a_table_of_tomorrow", "0-1", {"x": 1}, 5)
     decoded = chunk(
         7, 42, user(1), reject("users", 2), unknown, tombstone("accounts", 3), user(4, name="Alan")

@@ -1,4 +1,4 @@
-"""What a follower makes of a ledger: its past is read, and not acted on."""
+"""The ledger follower: it reads the history but acts only on the state at the ledger's end."""
 
 import json
 import queue
@@ -28,10 +28,10 @@ LIMIT_S = 20
 
 @dataclass(frozen=True)
 class Record:
-    """A message of one partition, or its end."""
+    """A message of a single-partition topic, or its end-of-partition event."""
 
-    of: str
-    at: int
+    topic_name: str
+    record_offset: int
     pair: tuple[bytes, bytes] = (b"", b"")
     end: bool = False
 
@@ -42,10 +42,10 @@ class Record:
         return KafkaError(KafkaError._PARTITION_EOF) if self.end else None
 
     def topic(self) -> str:
-        return self.of
+        return self.topic_name
 
     def offset(self) -> int:
-        return self.at
+        return self.record_offset
 
     def key(self) -> bytes:
         return self.pair[0]
@@ -54,18 +54,18 @@ class Record:
         return self.pair[1]
 
 
-class Log(Kafka):
-    """Topics of one partition, of which a reader gets a record at a time; ends are told apart."""
+class FakeKafka(Kafka):
+    """Single-partition topics, served one record at a time, with end-of-partition events."""
 
     def __init__(self, *topics: str) -> None:
         super().__init__({"bootstrap.servers": "nowhere"})
         self.logs: dict[str, list[Record]] = {topic: [] for topic in topics}
-        self.ends: dict[str, int] = {}  # where markers stand behind the last record
+        self.ends: dict[str, int] = {}  # end offsets, transaction markers included
         self.written = threading.Condition()
-        self.fail = threading.Event()  # the next time that something is read
+        self.fail = threading.Event()  # set: the next poll fails
 
     def write(self, topic: str, *pairs: tuple[bytes, bytes], skip: int = 0) -> None:
-        """Append records; `skip` offsets after each hold nothing that a reader gets."""
+        """Append records; the `skip` offsets after each hold nothing that a consumer gets."""
         with self.written:
             for pair in pairs:
                 at = self.ends.get(topic, 0)
@@ -82,26 +82,28 @@ class Log(Kafka):
         return None
 
     def reader(self, *_given: Any, **_options: Any) -> Any:
-        return Reader(self)
+        return FakeConsumer(self)
 
 
 @dataclass
-class Reader:
-    """Gets the ledger record by record, and its end as an event of its own, as librdkafka does."""
+class FakeConsumer:
+    """A consumer that gets one record per poll and end-of-partition events, as from librdkafka."""
 
-    log: Log
-    at: dict[str, int] = field(default_factory=dict)  # the next record by topic
-    told: dict[str, int] = field(default_factory=dict)  # the end that was told last
+    log: FakeKafka
+    next_index: dict[str, int] = field(default_factory=dict)  # next record by topic
+    reported_ends: dict[str, int] = field(
+        default_factory=dict
+    )  # end offset reported last, by topic
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
         self.incremental_assign(places)
 
     def incremental_assign(self, places: Iterable[TopicPartition]) -> None:
-        self.at |= {place.topic: 0 for place in places}
+        self.next_index |= {place.topic: 0 for place in places}
 
     def incremental_unassign(self, places: Iterable[TopicPartition]) -> None:
         for place in places:
-            del self.at[place.topic]
+            del self.next_index[place.topic]
 
     def get_watermark_offsets(self, place: TopicPartition, **_limit: float) -> tuple[int, int]:
         return 0, self.log.ends.get(place.topic, 0)
@@ -111,13 +113,13 @@ class Reader:
             self.log.fail.clear()
             raise KafkaException(KafkaError(KafkaError.UNKNOWN))
         with self.log.written:
-            for topic, at in self.at.items():
-                if at < len(self.log.logs[topic]):
-                    self.at[topic] += 1
-                    return self.log.logs[topic][at]
+            for topic, next_index in self.next_index.items():
+                if next_index < len(self.log.logs[topic]):
+                    self.next_index[topic] += 1
+                    return self.log.logs[topic][next_index]
                 end = self.log.ends.get(topic, 0)
-                if self.told.get(topic) != end:
-                    self.told[topic] = end
+                if self.reported_ends.get(topic) != end:
+                    self.reported_ends[topic] = end
                     return Record(topic, end, end=True)
         return None
 
@@ -125,11 +127,11 @@ class Reader:
         return []
 
     def close(self) -> None:
-        self.at = {}
+        self.next_index = {}
 
 
-class Told(Catalog):
-    """Notes what the follower tells."""
+class RecordingCatalog(Catalog):
+    """A catalog that records the follower's calls."""
 
     def __init__(self) -> None:
         super().__init__(logs_kept=100, rejects_kept=100)
@@ -147,24 +149,24 @@ class Told(Catalog):
         super().set_status(row)
 
     def on_change(self, *_: Any) -> None:
-        """Rows are looked at where they matter."""
+        """Rows are checked by each test itself."""
 
     def on_cutover(self) -> None:
         self.cutovers.append(self.generation)
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log(NAMES.ledger, NAMES.logs, NAMES.leader)
+def log() -> FakeKafka:
+    return FakeKafka(NAMES.ledger, NAMES.logs, NAMES.leader)
 
 
-def generation(number: int, ready_at: int | None = None, *, resolved: bool = True) -> Generation:
+def generation_of(number: int, ready_at: int | None = None, *, resolved: bool = True) -> Generation:
     reading = {"users": Reading("users", "", {0: 0}, {0: -1})} if resolved else {}
     return Generation(number, CHOICE, 0.0, sources=reading, ready_at=ready_at)
 
 
-def said(state: State) -> list[tuple[bytes, bytes]]:
-    """What a leader writes of a state."""
+def ledger_records(state: State) -> list[tuple[bytes, bytes]]:
+    """Return the records a leader writes for a state."""
     live = state.live.number if state.live else 0
     row = {"generation": live, "state": "live", "requestedAt": 0}
     return [
@@ -175,24 +177,24 @@ def said(state: State) -> list[tuple[bytes, bytes]]:
 
 
 def rows(count: int) -> list[tuple[bytes, bytes]]:
-    return [(one.key(), one.value()) for one in map(user, range(count))]
+    return [(record.key(), record.value()) for record in map(user, range(count))]
 
 
-def following(log: Log, host: Catalog, done: Callable[[], Any], what: str) -> None:
-    """Follow until something holds. The tables are this thread's alone, as they are a loop's."""
+def follow_until(log: FakeKafka, catalog: Catalog, done: Callable[[], Any], what: str) -> None:
+    """Follow until `done`; posted callbacks run in this thread, as in a server's event loop."""
     stop = threading.Event()
     posted = queue.SimpleQueue[Callable[[], None]]()
-    follower = LedgerFollower(log, NAMES, host, posted.put, logs_kept=100)
+    follower = LedgerFollower(log, NAMES, catalog, posted.put, logs_kept=100)
     thread = threading.Thread(target=follower.run, args=(stop,), name="follower")
 
-    def look() -> Any:
+    def poll_done() -> Any:
         while not posted.empty():
             posted.get()()
         return done()
 
     thread.start()
     try:
-        until(look, what, LIMIT_S)
+        until(poll_done, what, LIMIT_S)
     finally:
         stop.set()
         thread.join(LIMIT_S)
@@ -200,121 +202,123 @@ def following(log: Log, host: Catalog, done: Callable[[], Any], what: str) -> No
 
 
 @pytest.mark.parametrize("skip", [0, 1, 7], ids=["plain", "transactions", "compacted"])
-def test_a_server_that_starts_shows_what_is_live_at_the_ledgers_end_and_nothing_before(
-    log: Log, skip: int
+def test_a_starting_server_serves_only_the_generation_live_at_the_ledgers_end(
+    log: FakeKafka, skip: int
 ) -> None:
-    for number in range(1, 30):  # whose changelogs are long gone
-        log.write(NAMES.ledger, *said(State(live=generation(number, 0))), skip=skip)
-    log.write(NAMES.ledger, *said(State(live=generation(30, 2))), skip=skip)
+    for number in range(1, 30):  # their changelogs are deleted
+        log.write(NAMES.ledger, *ledger_records(State(live=generation_of(number, 0))), skip=skip)
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(30, 2))), skip=skip)
     log.write(NAMES.changelog(30), *rows(2))
-    host = Told()
-    following(log, host, lambda: host.generation == 30, "generation 30 is shown")
-    assert host.cutovers == [30]
-    assert [state.live and state.live.number for state in host.states] == [30]
-    assert [row["generation"] for row in host.statuses] == [30]
-    assert len(host.system.generations()) == 30  # rows of the past are no past: all are shown
-    assert host.store("users_ui").snapshot().num_rows == 2
+    catalog = RecordingCatalog()
+    follow_until(log, catalog, lambda: catalog.generation == 30, "generation 30 is served")
+    assert catalog.cutovers == [30]
+    assert [state.live and state.live.number for state in catalog.states] == [30]
+    assert [row["generation"] for row in catalog.statuses] == [30]
+    assert len(catalog.system.generations()) == 30  # the generations table keeps its history
+    assert catalog.store("users_ui").snapshot().num_rows == 2
 
 
-def test_a_server_that_begins_anew_keeps_what_it_shows(log: Log) -> None:
-    host = Told()
+def test_a_restarted_follower_keeps_the_served_rows(log: FakeKafka) -> None:
+    catalog = RecordingCatalog()
     for number in (1, 2, 3):
-        log.write(NAMES.ledger, *said(State(live=generation(number, 0))))
+        log.write(NAMES.ledger, *ledger_records(State(live=generation_of(number, 0))))
     log.write(NAMES.changelog(3), *rows(1))
-    following(log, host, lambda: host.generation == 3, "generation 3 is shown")
-    following(log, host, lambda: len(host.states) >= 2, "the ledger was read again")
-    assert host.cutovers == [3]
-    assert [state.live and state.live.number for state in host.states] == [3, 3]
-    assert host.store("users_ui").snapshot().num_rows == 1
+    follow_until(log, catalog, lambda: catalog.generation == 3, "generation 3 is served")
+    follow_until(log, catalog, lambda: len(catalog.states) >= 2, "the ledger was read again")
+    assert catalog.cutovers == [3]
+    assert [state.live and state.live.number for state in catalog.states] == [3, 3]
+    assert catalog.store("users_ui").snapshot().num_rows == 1
 
 
 @pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
-def test_a_state_that_another_program_wrote_is_skipped_with_one_warning(
-    log: Log, junk: bytes
+def test_a_state_of_another_program_is_skipped_with_one_warning(
+    log: FakeKafka, junk: bytes
 ) -> None:
-    host = Told()
-    log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
+    catalog = RecordingCatalog()
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0))))
     log.write(NAMES.changelog(2), *rows(3))
 
     def skipped() -> list[str]:
-        return [one["what"] for one in lines if "cannot be parsed" in one["event"]]
+        return [event["what"] for event in lines if "cannot be parsed" in event["event"]]
 
-    def went_on() -> bool:
-        if host.generation == 1 and len(log.logs[NAMES.ledger]) == 3:
+    def swapped() -> bool:
+        if catalog.generation == 1 and len(log.logs[NAMES.ledger]) == 3:
             log.write(NAMES.ledger, (STATUS_KEY, b"junk"), (STATE_KEY, junk))
-        if skipped()[-1:] == ["the record with key b'state'"] and host.generation == 1:
-            log.write(NAMES.ledger, (STATE_KEY, junk), *said(State(live=generation(2, 3))))
-        return host.generation == 2
+        if skipped()[-1:] == ["the record with key b'state'"] and catalog.generation == 1:
+            log.write(
+                NAMES.ledger, (STATE_KEY, junk), *ledger_records(State(live=generation_of(2, 3)))
+            )
+        return catalog.generation == 2
 
     with capture_logs() as lines:
-        following(log, host, went_on, "what comes after it is followed")
-    assert host.cutovers == [1, 2]
+        follow_until(log, catalog, swapped, "the records after it are followed")
+    assert catalog.cutovers == [1, 2]
     assert sorted(skipped()) == ["the record with key b'state'", "the record with key b'status'"]
 
 
-def test_what_comes_after_the_ledgers_end_is_acted_on(log: Log) -> None:
-    host = Told()
-    log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
+def test_records_after_the_ledgers_end_are_acted_on(log: FakeKafka) -> None:
+    catalog = RecordingCatalog()
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0))))
 
     def swapped() -> bool:
-        if host.generation == 1 and not log.logs.get(NAMES.changelog(2)):
+        if catalog.generation == 1 and not log.logs.get(NAMES.changelog(2)):
             log.write(NAMES.changelog(2), *rows(3))
-            log.write(NAMES.ledger, *said(State(live=generation(2, 3))))
-        return host.generation == 2
+            log.write(NAMES.ledger, *ledger_records(State(live=generation_of(2, 3))))
+        return catalog.generation == 2
 
-    following(log, host, swapped, "the swap is followed")
-    assert host.cutovers == [1, 2]
-
-
-def test_an_empty_ledger_is_no_error(log: Log) -> None:
-    host = Told()
-
-    def led() -> bool:
-        if host.liveness.since_read_s is not None and not log.logs[NAMES.ledger]:
-            log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
-        return host.generation == 1
-
-    following(log, host, led, "the first state is followed")
+    follow_until(log, catalog, swapped, "the swap is followed")
+    assert catalog.cutovers == [1, 2]
 
 
-def test_a_generation_seen_before_it_was_resolved_is_read_whole_before_it_is_shown(
-    log: Log,
+def test_an_empty_ledger_is_valid(log: FakeKafka) -> None:
+    catalog = RecordingCatalog()
+
+    def first_state_followed() -> bool:
+        if catalog.liveness.since_read_s is not None and not log.logs[NAMES.ledger]:
+            log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0))))
+        return catalog.generation == 1
+
+    follow_until(log, catalog, first_state_followed, "the first state is followed")
+
+
+def test_a_generation_first_read_unresolved_is_served_only_once_its_changelog_is_read_to_the_end(
+    log: FakeKafka,
 ) -> None:
-    host = Told()
-    old = generation(1, 0)
-    building = generation(2, resolved=False)
-    log.write(NAMES.ledger, *said(State(live=old, building=building)))
+    catalog = RecordingCatalog()
+    old = generation_of(1, 0)
+    building = generation_of(2, resolved=False)
+    log.write(NAMES.ledger, *ledger_records(State(live=old, building=building)))
 
-    def seen() -> bool:
-        if host.generation == 1 and not log.logs.get(NAMES.changelog(2)):
-            # others have shown 500 of its rows already; it was complete with fewer
+    def swapped() -> bool:
+        if catalog.generation == 1 and not log.logs.get(NAMES.changelog(2)):
+            # other servers have shown 500 of its rows; it was complete with fewer
             log.write(NAMES.changelog(2), *rows(500))
-            log.write(NAMES.ledger, *said(State(live=generation(2, 5))))
-        return host.generation == 2
+            log.write(NAMES.ledger, *ledger_records(State(live=generation_of(2, 5))))
+        return catalog.generation == 2
 
-    shown: list[int] = []
-    host.on_cutover = lambda: shown.append(host.seq)  # type: ignore[method-assign]
-    following(log, host, seen, "generation 2 is shown")
-    assert shown == [0, 500]
+    served_seqs: list[int] = []
+    catalog.on_cutover = lambda: served_seqs.append(catalog.seq)  # type: ignore[method-assign]
+    follow_until(log, catalog, swapped, "generation 2 is shown")
+    assert served_seqs == [0, 500]
 
 
-def test_a_changelog_that_is_made_later_is_measured_when_the_ledger_is_next_written(
-    log: Log,
+def test_a_changelog_created_later_gets_its_end_offset_at_the_next_ledger_write(
+    log: FakeKafka,
 ) -> None:
-    host = Told()
-    building = generation(2)
-    log.write(NAMES.ledger, *said(State(live=generation(1, 0), building=building)))
+    catalog = RecordingCatalog()
+    building = generation_of(2)
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0), building=building)))
 
-    def seen() -> bool:
-        if len(host.states) == 1:
+    def swapped() -> bool:
+        if len(catalog.states) == 1:
             log.write(NAMES.changelog(2), *rows(500))
-            log.write(NAMES.ledger, *said(State(live=replace(building, ready_at=5))))
-        return host.generation == 2
+            log.write(NAMES.ledger, *ledger_records(State(live=replace(building, ready_at=5))))
+        return catalog.generation == 2
 
-    shown: list[int] = []
-    host.on_cutover = lambda: shown.append(host.seq)  # type: ignore[method-assign]
-    following(log, host, seen, "generation 2 is shown")
-    assert shown == [0, 500]
+    served_seqs: list[int] = []
+    catalog.on_cutover = lambda: served_seqs.append(catalog.seq)  # type: ignore[method-assign]
+    follow_until(log, catalog, swapped, "generation 2 is shown")
+    assert served_seqs == [0, 500]
 
 
 NEWER = b'{"format": 3, "live": "means something else"}'
@@ -328,9 +332,9 @@ FOREIGN = [
 ]
 
 
-def steps(*some: tuple[Callable[[], Any], Callable[[], Any]]) -> Callable[[], bool]:
-    """Pairs of what must hold and what is done then; whether all is done."""
-    left = list(some)
+def steps(*pairs: tuple[Callable[[], Any], Callable[[], Any]]) -> Callable[[], bool]:
+    """Run each action once its condition holds; true after the last one."""
+    left = list(pairs)
 
     def done() -> bool:
         while left and left[0][0]():
@@ -340,17 +344,17 @@ def steps(*some: tuple[Callable[[], Any], Callable[[], Any]]) -> Callable[[], bo
     return done
 
 
-def nothing() -> None:
-    """The last step."""
+def do_nothing() -> None:
+    """No action, for the last step."""
 
 
-def rows_of(host: Catalog) -> int:
-    return int(host.store("users_ui").snapshot().num_rows)
+def row_count(catalog: Catalog) -> int:
+    return int(catalog.store("users_ui").snapshot().num_rows)
 
 
-def logged(host: Catalog) -> list[str]:
+def log_messages(catalog: Catalog) -> list[str]:
     return [
-        str(one) for one in host.store("orchestrator_logs").snapshot().column("msg").to_pylist()
+        str(msg) for msg in catalog.store("orchestrator_logs").snapshot().column("msg").to_pylist()
     ]
 
 
@@ -359,88 +363,97 @@ def line(number: int, msg: str) -> tuple[bytes, bytes]:
     return f"orchestrator_logs/{number:012d}".encode(), value
 
 
-def test_what_a_newer_leader_writes_does_not_end_the_follower(log: Log) -> None:
-    host = Told()
-    live = generation(1, 1)
-    log.write(NAMES.ledger, *said(State(live=live)))
+def test_records_of_a_newer_format_do_not_stop_the_follower(log: FakeKafka) -> None:
+    catalog = RecordingCatalog()
+    live = generation_of(1, 1)
+    log.write(NAMES.ledger, *ledger_records(State(live=live)))
     log.write(NAMES.changelog(1), *rows(1))
 
-    def newer() -> None:
-        # the last row of a generation stands before the state that tells the format
+    def write_newer_format() -> None:
+        # the generation's row is written before the state that carries the format
         log.write(NAMES.ledger, (GENERATION_KEY + b"1", b'["?"]'), (STATE_KEY, NEWER))
 
-    def speaks() -> None:
+    def write_newer_records() -> None:
         for value in FOREIGN:
             log.write(NAMES.leader, (LEADER_KEY, value))
             log.write(NAMES.logs, (b"orchestrator_logs/2", value), (b"\xff", value))
         log.write(NAMES.logs, line(3, "of a newer leader"))
         log.write(NAMES.changelog(1), *rows(2)[1:])
 
-    following(
+    follow_until(
         log,
-        host,
+        catalog,
         steps(
-            (lambda: host.generation == 1, lambda: log.write(NAMES.logs, line(1, "before"))),
-            (lambda: logged(host) == ["before"], newer),
-            (lambda: "format 3" in host.stale_reason, speaks),
-            (lambda: rows_of(host) == 2, nothing),
+            (lambda: catalog.generation == 1, lambda: log.write(NAMES.logs, line(1, "before"))),
+            (lambda: log_messages(catalog) == ["before"], write_newer_format),
+            (lambda: "format 3" in catalog.stale_reason, write_newer_records),
+            (lambda: row_count(catalog) == 2, do_nothing),
         ),
-        "what it has goes on",
+        "the served generation is still updated",
     )
-    assert logged(host) == ["before"], "a newer leader's lines are not parsed"
+    assert log_messages(catalog) == ["before"], "a newer leader's lines are not parsed"
 
 
-def test_lines_that_were_left_out_beside_a_newer_leader_are_read_once_it_is_gone(log: Log) -> None:
-    host = Told()
-    log.write(NAMES.ledger, *said(State(live=generation(1, 0))), (STATE_KEY, NEWER))
+def test_log_lines_skipped_under_a_newer_leader_are_read_after_it_is_gone(log: FakeKafka) -> None:
+    catalog = RecordingCatalog()
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0))), (STATE_KEY, NEWER))
     log.write(NAMES.logs, line(1, "meanwhile"))
-    following(
+    follow_until(
         log,
-        host,
+        catalog,
         steps(
             (
-                lambda: "format 3" in host.stale_reason,
-                lambda: log.write(NAMES.ledger, *said(State(live=generation(1, 0)))),
+                lambda: "format 3" in catalog.stale_reason,
+                lambda: log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0)))),
             ),
-            (lambda: logged(host) == ["meanwhile"], nothing),
+            (lambda: log_messages(catalog) == ["meanwhile"], do_nothing),
         ),
         "the line is shown",
     )
 
 
-def test_records_of_a_foreign_shape_are_left_out_and_that_is_said_once(log: Log) -> None:
-    host = Told()
-    log.write(NAMES.ledger, *said(State(live=generation(1, 0))))
+def test_malformed_records_are_skipped_and_logged_once_per_topic(log: FakeKafka) -> None:
+    catalog = RecordingCatalog()
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0))))
     log.write(NAMES.ledger, (GENERATION_KEY + b"7", b"[]"), (GENERATION_KEY + b"8", b"{}"))
     for number, value in enumerate(FOREIGN):
         log.write(NAMES.leader, (LEADER_KEY, value))
-        if value != b"{}":  # a line without cells is one
+        if value != b"{}":  # an empty log line is valid
             log.write(NAMES.logs, (b"orchestrator_logs/%012d" % number, value))
         log.write(NAMES.logs, (b"control_raw/%012d" % number, value), (b"what/1", value))
     log.write(NAMES.logs, line(9, "after them"))
-    with capture_logs() as said_of_it:
-        following(log, host, lambda: "after them" in logged(host), "what comes after is shown")
-    left_out = [one["topic"] for one in said_of_it if one["event"].startswith("skipped a record")]
-    assert sorted(left_out) == sorted([NAMES.leader, NAMES.ledger, NAMES.logs])
-    assert host.liveness.leader_silence_s is not None, "whoever beats leads"
-    assert [row["generation"] for row in host.system.generations()] == [1]
+    with capture_logs() as logged_events:
+        follow_until(
+            log,
+            catalog,
+            lambda: "after them" in log_messages(catalog),
+            "the line after them is shown",
+        )
+    skipped_topics = [
+        event["topic"] for event in logged_events if event["event"].startswith("skipped a record")
+    ]
+    assert sorted(skipped_topics) == sorted([NAMES.leader, NAMES.ledger, NAMES.logs])
+    assert catalog.liveness.leader_silence_s is not None, "every heartbeat counts"
+    assert [row["generation"] for row in catalog.system.generations()] == [1]
 
 
-def test_a_refused_server_that_begins_anew_goes_on_with_what_it_has(log: Log) -> None:
-    host = Told()
-    log.write(NAMES.ledger, *said(State(live=generation(1, 1))))
+def test_a_restarted_follower_that_cannot_read_the_ledgers_format_goes_on_serving(
+    log: FakeKafka,
+) -> None:
+    catalog = RecordingCatalog()
+    log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 1))))
     log.write(NAMES.changelog(1), *rows(1))
-    following(
+    follow_until(
         log,
-        host,
+        catalog,
         steps(
-            (lambda: host.generation == 1, lambda: log.write(NAMES.ledger, (STATE_KEY, NEWER))),
-            (lambda: "format 3" in host.stale_reason, log.fail.set),
+            (lambda: catalog.generation == 1, lambda: log.write(NAMES.ledger, (STATE_KEY, NEWER))),
+            (lambda: "format 3" in catalog.stale_reason, log.fail.set),
             (
                 lambda: not log.fail.is_set(),
                 lambda: log.write(NAMES.changelog(1), *rows(2)[1:]),
             ),
-            (lambda: rows_of(host) == 2, nothing),
+            (lambda: row_count(catalog) == 2, do_nothing),
         ),
         "later rows arrive",
     )

@@ -1,4 +1,4 @@
-"""O7: generations that were replaced leave nothing behind in a server's memory."""
+"""O7: replaced generations leave nothing behind in a server's memory."""
 
 import json
 import os
@@ -11,11 +11,11 @@ TESTS = Path(__file__).parents[2]
 ALLOWED = 1.1
 
 
-def _rss(swaps: int, *more: str) -> list[int]:
+def _rss_after_swaps(swaps: int, *more: str) -> list[int]:
     """Resident bytes after each swap."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     program = TESTS / "tables" / "swapping.py"
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(program), str(swaps), *more],
         capture_output=True,
         text=True,
@@ -23,19 +23,19 @@ def _rss(swaps: int, *more: str) -> list[int]:
         timeout=280,
         env=env,
     )
-    assert said.returncode == 0, said.stderr[-3000:]
-    lines = [json.loads(line) for line in said.stdout.splitlines()]
+    assert result.returncode == 0, result.stderr[-3000:]
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["generation"] for line in lines] == list(range(1, swaps + 1))
     return [line["rss"] for line in lines]
 
 
 def test_after_50_swaps_of_100_000_rows_a_server_is_as_large_as_after_5() -> None:
-    rss = _rss(50)
-    # a frame more or less that is on its way makes some 8 %, hence medians
+    rss = _rss_after_swaps(50)
+    # one frame in flight more or less is some 8 %, hence medians
     settled, last = median(rss[3:13]), median(rss[-10:])
     assert last <= ALLOWED * settled, [size >> 20 for size in rss]
 
 
-def test_a_generation_that_is_held_on_to_would_be_seen() -> None:
-    rss = _rss(9, "keep")
+def test_a_leaked_generation_would_be_detected() -> None:
+    rss = _rss_after_swaps(9, "keep")
     assert rss[-1] > ALLOWED * rss[4], [size >> 20 for size in rss]

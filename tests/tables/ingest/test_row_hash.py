@@ -1,4 +1,4 @@
-"""The hash, against its definition written down plainly."""
+"""The row hash, compared with a plain implementation of its definition."""
 
 import struct
 from typing import Any
@@ -45,8 +45,10 @@ def _cell(cell: str | float | None) -> int:
 
 
 def _row(row: Row) -> int:
-    places = enumerate(row, start=1)
-    return _mix(sum(_mix((_cell(cell) + place * ODD) % WRAP) for place, cell in places) % WRAP)
+    numbered_cells = enumerate(row, start=1)
+    return _mix(
+        sum(_mix((_cell(cell) + place * ODD) % WRAP) for place, cell in numbered_cells) % WRAP
+    )
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
@@ -56,12 +58,12 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 @given(st.lists(ROWS))
-def test_every_row_has_the_number_that_the_definition_gives(rows: list[Row]) -> None:
+def test_every_row_has_the_hash_of_the_definition(rows: list[Row]) -> None:
     assert row_hash.hash_rows(_batch(rows)).tolist() == [_row(row) for row in rows]
 
 
 @given(st.lists(ROWS, min_size=1), st.data())
-def test_a_slice_is_hashed_as_if_it_stood_alone(rows: list[Row], data: st.DataObject) -> None:
+def test_a_slice_is_hashed_like_a_separate_batch(rows: list[Row], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(rows)))
     length = data.draw(st.integers(0, len(rows) - start))
     sliced = _batch(rows).slice(start, length)
@@ -69,7 +71,7 @@ def test_a_slice_is_hashed_as_if_it_stood_alone(rows: list[Row], data: st.DataOb
 
 
 @given(st.lists(ROWS), st.data())
-def test_filtered_rows_are_hashed_as_if_they_stood_alone(
+def test_filtered_rows_are_hashed_like_a_separate_batch(
     rows: list[Row], data: st.DataObject
 ) -> None:
     keep = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
@@ -85,12 +87,12 @@ def test_filtered_rows_are_hashed_as_if_they_stood_alone(
         pytest.param(("", 0, 0.0, 0), (None, 0, 0.0, 0), id="null is not the empty string"),
         pytest.param(("", 0, 0.0, 0), ("", None, 0.0, 0), id="null is not zero"),
         pytest.param(("a", None, None, None), ("a\0", None, None, None), id="length counts"),
-        pytest.param(("", 1, None, None), ("", None, None, 1), id="the place counts"),
+        pytest.param(("", 1, None, None), ("", None, None, 1), id="the column counts"),
         pytest.param(("ab", 0, 0.0, 0), ("ba", 0, 0.0, 0), id="the order of bytes counts"),
         pytest.param(("", 0, 0.0, 0), ("", 0, -0.0, 0), id="the sign of zero counts"),
     ],
 )
-def test_rows_that_differ_have_different_numbers(one: Row, other: Row) -> None:
+def test_different_rows_have_different_hashes(one: Row, other: Row) -> None:
     first, second = row_hash.hash_rows(_batch([one, other])).tolist()
     assert first != second
 

@@ -1,4 +1,4 @@
-"""The store, against the rule that every follower keeps."""
+"""The store, compared with the reference follower of `core.changelog`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from tables.samples import final, plain, user
 
 TABLE = "final_ui"
 SCHEMA = decode.SCHEMAS[TABLE]
-# few versions and few identities: repeats, old versions and ties are common
+# few versions and ids, so that repeats, old versions and ties are common
 VERSIONS = st.none() | st.tuples(st.integers(0, 2), st.integers(0, 1), st.just(0))
 CHANGES = st.builds(
     ChangelogRecord,
@@ -31,26 +31,26 @@ BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=6), max_size=5)
 Rows = dict[str, dict[str, Any]]
 
 
-def _records(some: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(TABLE, [c.id for c in some], [c.value() for c in some])
+def _decoded(records: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
+    return decode.decode_records(TABLE, [c.id for c in records], [c.value() for c in records])
 
 
-def _filled(*batches: Sequence[ChangelogRecord]) -> Store:
-    filled = Store(SCHEMA)
+def _store(*batches: Sequence[ChangelogRecord]) -> Store:
+    store = Store(SCHEMA)
     for batch in batches:
-        filled.apply(_records(batch))
-    return filled
+        store.apply(_decoded(batch))
+    return store
 
 
-def _shown(shown: Store) -> Rows:
-    rows = plain(shown.snapshot())
+def _rows_by_id(store: Store) -> Rows:
+    rows = plain(store.snapshot())
     by_id = {row["_id"]: row for row in rows}
-    assert len(by_id) == len(rows), "an identity is shown twice"
+    assert len(by_id) == len(rows), "duplicate id"
     return by_id
 
 
 class Reference:
-    """What `core.rows.Follower` shows, as rows of the table."""
+    """The tables of `ReferenceFollower`, as rows of the store."""
 
     def __init__(self) -> None:
         self._follower = ReferenceFollower()
@@ -70,28 +70,28 @@ class Reference:
         }
 
 
-def _held(of: Store) -> int:
-    """How many rows are in memory, dead ones included."""
-    return sum(segment.used for segment in of._rows._segments)
+def _rows_in_memory(store: Store) -> int:
+    """Number of rows in memory, including dead ones."""
+    return sum(segment.used for segment in store._rows._segments)
 
 
-def _fresh_hash(of: Store) -> str:
-    """The hash of a store that never held anything but these rows."""
+def _fresh_hash(store: Store) -> str:
+    """The hash of a new store filled with these rows only."""
     fresh = Store(SCHEMA)
-    for batch in of.snapshot().to_batches():
+    for batch in store.snapshot().to_batches():
         fresh.apply(decode.ChangeBatch.from_rows(batch.column("_id").to_pylist(), batch, 0))
     return fresh.hash
 
 
-def _taken(view: Rows, delta: Delta) -> None:
-    """What a viewer does with a delta."""
-    view.update({row["_id"]: row for row in plain(delta.upserts)})
+def _apply_delta(viewer_rows: Rows, delta: Delta) -> None:
+    """Apply a delta as a viewer does."""
+    viewer_rows.update({row["_id"]: row for row in plain(delta.upserts)})
     for row_id in delta.removed:
-        view.pop(row_id, None)
+        viewer_rows.pop(row_id, None)
 
 
-@pytest.fixture(scope="module", params=[10_000, 0], ids=["dead rows stay", "dead rows go"])
-def _spare(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(scope="module", params=[10_000, 0], ids=["dead rows kept", "dead rows dropped"])
+def _segment_limits(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "_MIN_DEAD_ROWS", request.param)
         patch.setattr(segments, "_MANY_BATCHES", 3)
@@ -99,55 +99,55 @@ def _spare(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.mark.usefixtures("_spare")
+@pytest.mark.usefixtures("_segment_limits")
 @settings(max_examples=40)
 @given(BATCHES, st.data())
-def test_a_store_shows_what_a_follower_shows_however_records_are_split(
+def test_a_store_matches_the_reference_however_records_are_batched(
     batches: list[list[ChangelogRecord]], data: st.DataObject
 ) -> None:
-    filled, reference, view = Store(SCHEMA), Reference(), Rows()
+    store, reference, viewer_rows = Store(SCHEMA), Reference(), Rows()
     for batch in batches:
-        _taken(view, filled.apply(_records(batch)))
-        if data.draw(st.booleans(), label="somebody asks for the hash"):
-            assert filled.hash == _fresh_hash(filled)
+        _apply_delta(viewer_rows, store.apply(_decoded(batch)))
+        if data.draw(st.booleans(), label="read the hash"):
+            assert store.hash == _fresh_hash(store)
         expected = reference.apply(batch)
-        assert _shown(filled) == expected
-        assert view == expected
-        assert len(filled) == len(expected)
-    assert filled.hash == _fresh_hash(filled)
+        assert _rows_by_id(store) == expected
+        assert viewer_rows == expected
+        assert len(store) == len(expected)
+    assert store.hash == _fresh_hash(store)
 
 
-@pytest.mark.usefixtures("_spare")
+@pytest.mark.usefixtures("_segment_limits")
 @settings(max_examples=40)
 @given(BATCHES, st.data())
 def test_dropped_rows_are_gone_from_rows_length_and_hash(
     batches: list[list[ChangelogRecord]], data: st.DataObject
 ) -> None:
-    filled = Store(SCHEMA)
+    store = Store(SCHEMA)
     for batch in batches:
-        filled.apply(_records(batch))
-        before = _shown(filled)
-        gone = {row_id for row_id in before if data.draw(st.booleans(), label=f"drop {row_id}")}
-        if data.draw(st.booleans(), label="somebody asks for the hash"):
-            assert filled.hash == _fresh_hash(filled)
-        filled.drop(sorted(gone))
-        assert _shown(filled) == {i: row for i, row in before.items() if i not in gone}
-        assert len(filled) == len(before) - len(gone)
-        assert filled.hash == _fresh_hash(filled)
+        store.apply(_decoded(batch))
+        before = _rows_by_id(store)
+        dropped = {row_id for row_id in before if data.draw(st.booleans(), label=f"drop {row_id}")}
+        if data.draw(st.booleans(), label="read the hash"):
+            assert store.hash == _fresh_hash(store)
+        store.drop(sorted(dropped))
+        assert _rows_by_id(store) == {i: row for i, row in before.items() if i not in dropped}
+        assert len(store) == len(before) - len(dropped)
+        assert store.hash == _fresh_hash(store)
 
 
 def test_a_dropped_row_is_not_remembered() -> None:
-    filled = _filled([final(0, "new", 2)])
-    filled.drop(["0-0"])
-    filled.apply(_records([final(0, "old", 1)]))
-    assert [row["name"] for row in plain(filled.snapshot())] == ["old"]
+    store = _store([final(0, "new", 2)])
+    store.drop(["0-0"])
+    store.apply(_decoded([final(0, "old", 1)]))
+    assert [row["name"] for row in plain(store.snapshot())] == ["old"]
 
 
-def test_rows_stand_in_the_order_of_their_last_change() -> None:
-    filled = _filled(
+def test_rows_are_in_the_order_of_their_last_change() -> None:
+    store = _store(
         [final(0, "a"), final(1, "b"), final(2, "c")], [final(0, "a2", 1)], [final(1, "stale")]
     )
-    assert [row["name"] for row in plain(filled.snapshot())] == ["b", "c", "a2"]
+    assert [row["name"] for row in plain(store.snapshot())] == ["b", "c", "a2"]
 
 
 def test_an_empty_store_has_no_rows_and_hash_zero() -> None:
@@ -160,11 +160,11 @@ def test_an_empty_store_has_no_rows_and_hash_zero() -> None:
 
 def test_the_hash_does_not_depend_on_the_order_of_arrival() -> None:
     rows = [final(n, f"name {n}") for n in range(20)]
-    assert _filled(rows).hash == _filled(rows[10:], rows[:10][::-1]).hash
+    assert _store(rows).hash == _store(rows[10:], rows[:10][::-1]).hash
 
 
 def test_the_hash_differs_when_a_cell_does() -> None:
-    assert _filled([final(0, "a")]).hash != _filled([final(0, "b")]).hash
+    assert _store([final(0, "a")]).hash != _store([final(0, "b")]).hash
 
 
 @pytest.mark.parametrize(
@@ -181,45 +181,47 @@ def test_the_hash_differs_when_a_cell_does() -> None:
     ids=[
         "a new row",
         "the last of two versions",
-        "a row in its place",
-        "a repeat is nothing",
+        "a row replaced",
+        "a repeat changes nothing",
         "a removal",
         "a row that came back",
-        "the removal of nothing is nothing",
+        "the removal of an unknown row changes nothing",
     ],
 )
-def test_a_delta_holds_what_viewers_have_to_learn(
+def test_a_delta_holds_the_net_changes_of_a_batch(
     before: list[ChangelogRecord],
     batch: list[ChangelogRecord],
     upserts: list[str],
     removed: list[str],
 ) -> None:
-    filled = _filled(before) if before else Store(SCHEMA)
-    delta = filled.apply(_records(batch))
+    store = _store(before) if before else Store(SCHEMA)
+    delta = store.apply(_decoded(batch))
     assert [row["name"] for row in plain(delta.upserts)] == upserts
     assert delta.removed == removed
     assert delta.empty is (not upserts and not removed)
 
 
-def test_many_replacements_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_rows_do_not_accumulate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "_MIN_DEAD_ROWS", 10)
-    filled = _filled(*([final(n % 3, f"v{n}", n)] for n in range(200)))
-    assert [row["name"] for row in plain(filled.snapshot())] == ["v197", "v198", "v199"]
-    assert _held(filled) <= 2 * 3 + 10
-    assert filled.hash == _fresh_hash(filled)
+    store = _store(*([final(n % 3, f"v{n}", n)] for n in range(200)))
+    assert [row["name"] for row in plain(store.snapshot())] == ["v197", "v198", "v199"]
+    assert _rows_in_memory(store) <= 2 * 3 + 10
+    assert store.hash == _fresh_hash(store)
 
 
-def test_a_removal_is_remembered_after_dead_rows_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_is_remembered_after_dead_rows_were_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(segments, "_MIN_DEAD_ROWS", 0)
-    filled = _filled([final(0, "a", 1)], [final(0, None, 3)])
-    assert _held(filled) == 0
-    filled.apply(_records([final(0, "late", 2)]))
-    assert len(filled) == 0
-    filled.apply(_records([final(0, "new", 4)]))
-    assert [row["name"] for row in plain(filled.snapshot())] == ["new"]
+    store = _store([final(0, "a", 1)], [final(0, None, 3)])
+    assert _rows_in_memory(store) == 0
+    store.apply(_decoded([final(0, "late", 2)]))
+    assert len(store) == 0
+    store.apply(_decoded([final(0, "new", 4)]))
+    assert [row["name"] for row in plain(store.snapshot())] == ["new"]
 
 
-def test_few_batches_wait_for_their_hash_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_batches_wait_for_their_hash_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     powers: dict[int, np.ndarray] = {}
     monkeypatch.setattr(row_hash, "_powers_cache", powers)
     store = Store(decode.SCHEMAS["users_ui"])
@@ -227,8 +229,11 @@ def test_few_batches_wait_for_their_hash_while_nobody_asks(monkeypatch: pytest.M
         change = user(offset, "a name of thirty bytes or more")
         store.apply(decode.decode_records("users_ui", [change.id], [change.value()]), offset + 1)
     assert len(store._limits.hash._pending) < 256
-    said = store.hash
-    assert sum(one.nbytes for one in powers.values()) <= 1 << 19  # 256 rows, not all 5,000
-    assert said == row_hash.to_hex(
-        sum(row_hash.sum_hashes(row_hash.hash_rows(one)) for one in store.snapshot().to_batches())
+    store_hash = store.hash
+    assert sum(power.nbytes for power in powers.values()) <= 1 << 19  # 256 rows, not all 5,000
+    assert store_hash == row_hash.to_hex(
+        sum(
+            row_hash.sum_hashes(row_hash.hash_rows(batch))
+            for batch in store.snapshot().to_batches()
+        )
     )

@@ -22,14 +22,16 @@ HEADERS = st.dictionaries(TEXT.filter(lambda name: name != "parts"), TEXT | st.i
 
 
 @given(HEADERS, st.lists(PARTS))
-def test_a_frame_is_taken_apart_into_what_it_was_put_together_from(
+def test_a_parsed_frame_equals_the_encoded_one(
     header: dict[str, str | int], parts: list[EncodedPart]
 ) -> None:
-    read, back = protocol.parse_frame(frames.encode_frame(header, parts))
-    listed = read.pop("parts")
+    read, decoded_parts = protocol.parse_frame(frames.encode_frame(header, parts))
+    listed_parts = read.pop("parts")
     assert read == {"format": format_versions.LIVE, **header}
-    assert back == [(p.table, p.kind, p.payload) for p in parts]
-    assert listed == [{"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts]
+    assert decoded_parts == [(p.table, p.kind, p.payload) for p in parts]
+    assert listed_parts == [
+        {"table": p.table, "kind": p.kind, "bytes": len(p.payload)} for p in parts
+    ]
 
 
 def test_a_frame_is_a_length_a_header_and_the_payloads() -> None:
@@ -49,17 +51,17 @@ def test_a_frame_is_a_length_a_header_and_the_payloads() -> None:
 
 
 @pytest.mark.parametrize("as_table", [True, False], ids=["a table", "a batch"])
-def test_rows_travel_as_an_arrow_stream(*, as_table: bool) -> None:
+def test_rows_are_encoded_as_an_arrow_stream(*, as_table: bool) -> None:
     batch = chunk(1, 2, user(0, name="ä€😀", age=2**63 - 1), user(1)).batches[0][1].rows
     rows = pa.Table.from_batches([batch]) if as_table else batch
     part = frames.encode_rows("users_ui", "snapshot", rows)
     with pa.ipc.open_stream(part.payload) as stream:
-        back = stream.read_all()
-    assert back.schema == batch.schema
-    assert plain(back) == plain(batch)
+        decoded_parts = stream.read_all()
+    assert decoded_parts.schema == batch.schema
+    assert plain(decoded_parts) == plain(batch)
 
 
-def test_a_removal_lists_identities() -> None:
+def test_a_removal_lists_ids() -> None:
     part = frames.encode_removal("final_ui", ["0-1", "0-2+0-3"])
     with pa.ipc.open_stream(part.payload) as stream:
         assert stream.read_all().to_pydict() == {"_id": ["0-1", "0-2+0-3"]}

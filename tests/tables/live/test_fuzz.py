@@ -1,7 +1,7 @@
-"""D3 in its short form."""
+"""D3, the short run."""
 
 from tables.fuzzing import fuzz
 
 
 def test_fuzzed_frames_change_nothing() -> None:
-    fuzz(600)  # 100,000 of them are one of the long tests
+    fuzz(600)  # tests/faults sends 100,000

@@ -1,6 +1,6 @@
-"""The socket as its description says: vectors for other clients, and a second implementation.
+"""The live protocol as documented: test vectors for other clients, and a second implementation.
 
-`python tests/tables/test_protocol.py` writes the vectors anew.
+`python tests/tables/live/test_protocol.py` writes the vectors again.
 """
 
 import base64
@@ -29,44 +29,48 @@ SEED = 11
 # --- vectors
 
 
-class Server:
-    """Frames of a server whose clock stands still."""
+class VectorServer:
+    """Frames of a server with a stopped clock."""
 
     def __init__(self) -> None:
         self.stores = {name: Store(decode.SCHEMAS[name]) for name in ("users_ui", "final_ui")}
-        self.made: list[dict[str, Any]] = []
+        self.frames: list[dict[str, Any]] = []
 
     def frame(self, kind: str, seq: int, parts: list[frames.EncodedPart], **more: Any) -> None:
-        """One frame, and what a client holds after it."""
+        """Add one frame and the tables of a client after it."""
         at = 1_700_000_000_000 + seq
         header = {"type": kind, "generation": 7, "seq": seq, "at": at, **more}
         data = frames.encode_frame(header, parts)
-        held = {
+        tables = {
             name: {"hash": store.hash, "rows": _plain(store.snapshot())}
             for name, store in self.stores.items()
         }
-        said = {**header, "parts": [{"table": p.table, "kind": p.kind} for p in parts]}
-        self.made.append({"frame": base64.b64encode(data).decode(), "header": said, "tables": held})
+        expected_header = {**header, "parts": [{"table": p.table, "kind": p.kind} for p in parts]}
+        self.frames.append(
+            {"frame": base64.b64encode(data).decode(), "header": expected_header, "tables": tables}
+        )
 
     def change(self, seq: int, *changes: ChangelogRecord) -> list[frames.EncodedPart]:
-        """Apply changes; the parts that tell them."""
+        """Apply changes and return the parts that carry them."""
         parts = []
         for name, store in self.stores.items():
-            mine = [c for c in changes if c.table == name]
-            if not mine:
+            own_changes = [c for c in changes if c.table == name]
+            if not own_changes:
                 continue
-            records = decode.decode_records(name, [c.id for c in mine], [c.value() for c in mine])
+            records = decode.decode_records(
+                name, [c.id for c in own_changes], [c.value() for c in own_changes]
+            )
             delta = store.apply(records, seq)
             parts += frames.encode_changes(name, delta.upserts, delta.removed)
         return parts
 
     def snapshots(self) -> list[frames.EncodedPart]:
-        """All tables."""
+        """A snapshot part of each table."""
         return [
             frames.encode_rows(n, "snapshot", store.snapshot()) for n, store in self.stores.items()
         ]
 
-    def beat(self, seq: int) -> None:
+    def heartbeat(self, seq: int) -> None:
         """A heartbeat."""
         tables = {n: {"rows": len(s), "hash": s.hash} for n, s in self.stores.items()}
         self.frame("heartbeat", seq, [], newest=1_700_000_000_000, stale=None, tables=tables)
@@ -82,91 +86,89 @@ def _plain(table: pa.Table) -> list[dict[str, Any]]:
 
 def vectors() -> list[dict[str, Any]]:
     """Frames in the order in which a client gets them."""
-    server = Server()
+    server = VectorServer()
     big = {"userId": "ü", "name": None, "email": "", "age": 9007199254740993}
     joined = {**big, "accountType": "checking", "balance": -0.0025}
     server.change(2, user(0), ChangelogRecord("users_ui", "1-0", big, 1_700_000_000_001))
     server.frame("data", 2, server.snapshots())
-    server.beat(2)
+    server.heartbeat(2)
     changed = ChangelogRecord("final_ui", "1-0", joined, 1_700_000_000_002, (5, 0, 1))
     server.frame("data", 4, server.change(4, final(0, "Ada"), changed))
     server.frame("data", 5, server.change(5, final(0, "Ada L.", 2), final(1, "Alan")))
     server.frame("data", 6, server.change(6, final(1, None, 3)))
-    server.beat(6)
+    server.heartbeat(6)
     server.frame("data", 8, server.change(8, user(2), final(0, "Ada K.", 9)), resumed=True)
-    server.beat(8)
+    server.heartbeat(8)
     server.stores["users_ui"] = Store(decode.SCHEMAS["users_ui"])
     server.frame("cutover", 9, server.snapshots())
-    server.beat(9)
-    return server.made
+    server.heartbeat(9)
+    return server.frames
 
 
-def test_the_vectors_are_those_of_this_server() -> None:
-    made, kept = vectors(), json.loads(VECTORS.read_text())
-    # Arrow may lay out its bytes otherwise; what is in them may not change
-    for one in (*made, *kept):
-        one.pop("frame")
-    assert made == kept
+def test_the_documented_vectors_are_those_of_this_server() -> None:
+    current, documented = vectors(), json.loads(VECTORS.read_text())
+    # the Arrow layout may differ between versions; the content may not
+    for vector in (*current, *documented):
+        vector.pop("frame")
+    assert current == documented
 
 
-def test_a_second_implementation_comes_to_the_tables_of_the_vectors() -> None:
+def test_the_second_implementation_arrives_at_the_tables_of_the_vectors() -> None:
     replica = Replica()
-    for one in json.loads(VECTORS.read_text()):
-        header = replica.take(base64.b64decode(one["frame"]))
+    for vector in json.loads(VECTORS.read_text()):
+        header = replica.on_frame(base64.b64decode(vector["frame"]))
         assert {k: v for k, v in header.items() if k != "parts"} == {
-            k: v for k, v in one["header"].items() if k != "parts"
+            k: v for k, v in vector["header"].items() if k != "parts"
         }
-        for name, held in one["tables"].items():
-            assert list(replica.tables[name].values()) == held["rows"]
-            assert table_hash(replica.tables[name].values()) == held["hash"]
+        for name, tables in vector["tables"].items():
+            assert list(replica.tables[name].values()) == tables["rows"]
+            assert table_hash(replica.tables[name].values()) == tables["hash"]
     assert replica.checked == 4
 
 
 # --- against the real server
 
 
-@pytest.mark.usefixtures("quick_beat")
-def test_a_second_implementation_agrees_with_every_heartbeat_over_changes_swaps_and_returns() -> (
-    None
-):
+@pytest.mark.usefixtures("fast_heartbeats")
+def test_the_second_implementation_matches_every_heartbeat_over_changes_swaps_and_resumes() -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
-    host = Catalog(logs_kept=100, rejects_kept=100)
-    host.apply_state(live(1))
+    catalog = Catalog(logs_kept=100, rejects_kept=100)
+    catalog.apply_state(live(1))
     replica, resumed = Replica(), 0
-    with run_server(host) as serving:
+    with run_server(catalog) as server:
         generation, seq = 1, 0
         for round_ in range(12):
-            if round_ in (4, 8):  # a swap while nobody looks
+            if round_ in (4, 8):  # a swap while nobody is connected
                 generation, seq = generation + 1, 0
-                serving.follow(live(generation))
-            seq = _change(serving, generation, seq, dice)
-            with serving.viewer() as viewer:
-                asked: dict[str, Any] = {"subscribe": list(DATA_TABLES)}
+                server.follow(live(generation))
+            seq = _change(server, generation, seq, dice)
+            with server.viewer() as viewer:
+                message: dict[str, Any] = {"subscribe": list(DATA_TABLES)}
                 if round_:
-                    asked["resume"] = replica.resume
-                viewer.connection.send(json.dumps(asked))
+                    message["resume"] = replica.resume
+                viewer.connection.send(json.dumps(message))
                 before = replica.checked
                 while replica.checked < before + 2 or replica.header["seq"] < seq:
                     if replica.checked == before + 1 and replica.header["seq"] == seq:
-                        seq = _change(serving, generation, seq, dice)
+                        seq = _change(server, generation, seq, dice)
                     frame = viewer.connection.recv(timeout=20)
                     assert isinstance(frame, bytes)
-                    resumed += replica.take(frame).get("resumed", False)
+                    resumed += replica.on_frame(frame).get("resumed", False)
     assert resumed >= 5
 
 
-def _change(serving: RunningServer, generation: int, seq: int, dice: random.Random) -> int:
+def _change(server: RunningServer, generation: int, seq: int, dice: random.Random) -> int:
     for _ in range(dice.randrange(1, 30)):
         seq += 1
         number, name = dice.randrange(60), f"name {seq}" if dice.random() < 0.8 else None
         change = user(seq) if dice.random() < 0.3 else final(number, name, dice.randrange(seq + 5))
-        serving.run_on_loop(lambda host, c=change, s=seq: host.apply(chunk(generation, s, c)))  # type: ignore[misc]
+        server.run_on_loop(lambda catalog, c=change, s=seq: catalog.apply(chunk(generation, s, c)))  # type: ignore[misc]
     return seq
 
 
 @pytest.fixture
-def quick_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+def fast_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_socket, "HEARTBEAT_S", 0.05)
 
 

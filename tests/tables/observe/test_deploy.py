@@ -14,7 +14,7 @@ import yaml
 from tables.live_server import run_server
 from tables.promql import Exported, find_faults, parse_names
 from tables.samples import user
-from tables.scraping import full, scraped
+from tables.scraping import full_catalog, scrape
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "livejoin.json").read_text())
@@ -25,17 +25,17 @@ RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 @pytest.fixture(scope="module")
 def exported() -> Exported:
     """Scrape a server that has rows, generations and a viewer."""
-    with run_server(full()) as server, server.viewer("users_ui") as viewer:
+    with run_server(full_catalog()) as server, server.viewer("users_ui") as viewer:
         viewer.next_frame()
         server.apply(7, 9, user(5))
         viewer.next_frame("data")
         viewer.next_frame("heartbeat")
-        found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-        for name, labels in scraped(server):
-            found[name].append(dict(labels))
+        exported_labels: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+        for name, labels in scrape(server):
+            exported_labels[name].append(dict(labels))
     if sys.platform != "linux":  # prometheus-client reads /proc
-        found |= {name: [{}] for name in _process_metrics()}
-    return dict(found)
+        exported_labels |= {name: [{}] for name in _process_metrics()}
+    return dict(exported_labels)
 
 
 def _process_metrics() -> set[str]:
@@ -51,16 +51,16 @@ def _targets() -> Iterator[tuple[str, str]]:
     for annotation in DASHBOARD["annotations"]["list"]:
         yield annotation["expr"], ""
     for variable in DASHBOARD["templating"]["list"][1:]:
-        listed = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
-        assert listed is not None, variable
-        yield listed[1], f"{{{{{listed[2]}}}}}"
+        variable_query = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+        assert variable_query is not None, variable
+        yield variable_query[1], f"{{{{{variable_query[2]}}}}}"
 
 
 @pytest.mark.parametrize("target", list(_targets()))
 def test_the_dashboard_uses_exported_metrics(target: tuple[str, str], exported: Exported) -> None:
-    expression, shown = target
+    expression, legend = target
     assert parse_names(expression).metrics
-    assert find_faults(expression, exported, shown) == []
+    assert find_faults(expression, exported, legend) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
@@ -79,11 +79,13 @@ def test_no_alert_fires_for_missing_viewers() -> None:
 
 def test_every_exported_metric_is_used_and_documented(exported: Exported) -> None:
     expressions = [*(expression for expression, _ in _targets()), *(r["expr"] for r in RULES)]
-    asked = {name for one in expressions for name in parse_names(one).metrics}
+    used = {name for expression in expressions for name in parse_names(expression).metrics}
     text = (ROOT / "docs" / "operations.md").read_text()
-    ours = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported if "livejoin" in name}
-    assert {name for name in ours if not {name, f"{name}_bucket"} & asked} == set()
-    assert {name for name in ours if f"`{name}" not in text} == set()
+    own_metrics = {
+        re.sub(r"_(bucket|sum|count)$", "", name) for name in exported if "livejoin" in name
+    }
+    assert {name for name in own_metrics if not {name, f"{name}_bucket"} & used} == set()
+    assert {name for name in own_metrics if f"`{name}" not in text} == set()
 
 
 def test_panels_do_not_overlap() -> None:

@@ -1,4 +1,4 @@
-"""Figures of what is shown: in every heartbeat, and in full over HTTP."""
+"""Figures of the served tables: in every heartbeat, and in full over HTTP."""
 
 import json
 import time
@@ -21,32 +21,32 @@ def account(offset: int, user_id: str | None) -> ChangelogRecord:
     return ChangelogRecord("accounts_ui", f"0-{offset}", {"userId": user_id}, 1000)
 
 
-def shown() -> Catalog:
-    """Two users that match, one that does not, one without an identity."""
-    host = Catalog(spark_ui="http://spark.example/")
-    host.apply_state(live(1))
+def sample_catalog() -> Catalog:
+    """Two users with an account, one without, one without a userId."""
+    catalog = Catalog(spark_ui="http://spark.example/")
+    catalog.apply_state(live(1))
     people = [user(0), user(1), user(2), ChangelogRecord("users_ui", "0-3", {"name": "Eve"}, 1000)]
     accounts = [account(0, "u0"), account(1, "u0"), account(2, "u1"), account(3, None)]
-    host.apply(chunk(1, 10, *people, *accounts, reject("users", 4), tombstone("accounts", 4)))
-    return host
+    catalog.apply(chunk(1, 10, *people, *accounts, reject("users", 4), tombstone("accounts", 4)))
+    return catalog
 
 
-def figures(serving: RunningServer) -> dict[str, Any]:
-    found: dict[str, Any] = serving.request("/api/v1/figures").json()
-    return found
+def figures(server: RunningServer) -> dict[str, Any]:
+    body: dict[str, Any] = server.request("/api/v1/figures").json()
+    return body
 
 
 def test_users_with_and_without_an_account_are_counted() -> None:
-    with run_server(shown()) as serving:
-        assert figures(serving)["matched"] == {"users": 4, "matched": 2, "unmatched": 2}
+    with run_server(sample_catalog()) as server:
+        assert figures(server)["matched"] == {"users": 4, "matched": 2, "unmatched": 2}
 
 
-def test_a_leader_is_told_figures_also_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_reach_the_leader_even_without_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "HEARTBEAT_S", 0.05)
-    host = shown()
-    with run_server(host):
-        until(lambda: host.counted, "they are counted", LIMIT_S)
-    figures = dict(host.counted[1].figures)
+    catalog = sample_catalog()
+    with run_server(catalog):
+        until(lambda: catalog.counted, "the figures are counted", LIMIT_S)
+    figures = dict(catalog.counted[1].figures)
     sources = json.loads(str(figures.pop("sources")))
     assert figures == {"read": 10, "rejected": 1, "tombstones": 1, "rows": 0}
     assert sources == {
@@ -55,56 +55,56 @@ def test_a_leader_is_told_figures_also_while_nobody_looks(monkeypatch: pytest.Mo
     }
 
 
-def test_matching_is_done_again_when_another_generation_is_shown() -> None:
-    with run_server(shown()) as serving:
-        assert figures(serving)["matched"]["users"] == 4
-        serving.follow(live(1, next_one=2))
-        serving.apply(2, 2, user(7), account(7, "u7"))
-        serving.follow(live(2, ready_at=2))
-        assert figures(serving)["matched"] == {"users": 1, "matched": 1, "unmatched": 0}
+def test_matches_are_counted_again_after_a_cutover() -> None:
+    with run_server(sample_catalog()) as server:
+        assert figures(server)["matched"]["users"] == 4
+        server.follow(live(1, next_one=2))
+        server.apply(2, 2, user(7), account(7, "u7"))
+        server.follow(live(2, ready_at=2))
+        assert figures(server)["matched"] == {"users": 1, "matched": 1, "unmatched": 0}
 
 
-def test_a_source_tells_what_became_of_its_records_and_its_lag_once_that_is_known() -> None:
-    with run_server(shown()) as serving:
+def test_a_source_reports_counts_and_its_lag_once_that_is_known() -> None:
+    with run_server(sample_catalog()) as server:
         counted = {"read": 5, "rows": 4, "rejected": 1, "tombstones": 0}
-        found = figures(serving)
-        assert found["sources"]["users"] == {**counted, "lag": None, "behind": None}
-        assert found["lagTrouble"] == "not asked yet"
+        body = figures(server)
+        assert body["sources"]["users"] == {**counted, "lag": None, "behind": None}
+        assert body["lagTrouble"] == "not asked yet"
 
-        def look(host: Catalog) -> None:
+        def set_lag(catalog: Catalog) -> None:
             readings = {name: Reading(name, "", {0: 0}, {}) for name in ("users", "accounts")}
-            now = live(1).live
-            assert now is not None
-            host.apply_state(replace(live(1), live=replace(now, sources=readings)))
-            assert host.served is not None
-            host.lag.record_ends(host.served, {"users": {0: 8}, "accounts": {0: 5}})
+            generation = live(1).live
+            assert generation is not None
+            catalog.apply_state(replace(live(1), live=replace(generation, sources=readings)))
+            assert catalog.served is not None
+            catalog.lag.record_ends(catalog.served, {"users": {0: 8}, "accounts": {0: 5}})
 
-        serving.run_on_loop(look)
-        found = figures(serving)
-        assert found["sources"]["users"]["lag"] == 3
-        assert found["sources"]["users"]["behind"] >= 0
-        assert found["sources"]["accounts"]["lag"] == 0
-        assert found["lagTrouble"] is None
-
-
-def test_it_tells_how_long_there_is_a_way_back_and_where_spark_is() -> None:
-    with run_server(shown()) as serving:
-        none = figures(serving)
-        assert (none["standbyUntil"], none["standbySeconds"]) == (None, None)
-        assert figures(serving)["sparkUi"] == "http://spark.example/"
-        moved_at = time.time()
-        both = replace(live(1), standby=live(2).live, swapped_at=moved_at)
-        serving.follow(both)
-        found = figures(serving)
-        assert found["standbyUntil"] == int((moved_at + Limits().standby_s) * 1000)
-        assert 0 < Limits().standby_s - found["standbySeconds"] < 60
-        serving.follow(replace(both, swapped_at=moved_at - 3600))
-        assert figures(serving)["standbySeconds"] == 0
+        server.run_on_loop(set_lag)
+        body = figures(server)
+        assert body["sources"]["users"]["lag"] == 3
+        assert body["sources"]["users"]["behind"] >= 0
+        assert body["sources"]["accounts"]["lag"] == 0
+        assert body["lagTrouble"] is None
 
 
-def test_a_heartbeat_tells_viewers_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_include_the_rollback_deadline_and_the_spark_ui() -> None:
+    with run_server(sample_catalog()) as server:
+        before = figures(server)
+        assert (before["standbyUntil"], before["standbySeconds"]) == (None, None)
+        assert figures(server)["sparkUi"] == "http://spark.example/"
+        swapped_at = time.time()
+        with_standby = replace(live(1), standby=live(2).live, swapped_at=swapped_at)
+        server.follow(with_standby)
+        body = figures(server)
+        assert body["standbyUntil"] == int((swapped_at + Limits().standby_s) * 1000)
+        assert 0 < Limits().standby_s - body["standbySeconds"] < 60
+        server.follow(replace(with_standby, swapped_at=swapped_at - 3600))
+        assert figures(server)["standbySeconds"] == 0
+
+
+def test_a_heartbeat_carries_viewers_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "HEARTBEAT_S", 0.05)
-    with run_server(shown()) as serving, serving.viewer("final_ui") as viewer:
+    with run_server(sample_catalog()) as server, server.viewer("final_ui") as viewer:
         header = viewer.next_frame("heartbeat").header
         assert header["viewers"] == 1
-        assert header["sources"] == figures(serving)["sources"]
+        assert header["sources"] == figures(server)["sources"]

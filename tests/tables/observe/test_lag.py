@@ -1,4 +1,4 @@
-"""How far the shown rows are behind: what the changelog says was read, against the topics' ends."""
+"""Lag of the served rows: read positions of the changelog against end offsets of the topics."""
 
 import random
 import threading
@@ -39,15 +39,17 @@ class Clock:
         return self.now
 
 
-# --- what was read
+# --- # --- read positions
 
 
-def test_rows_rejects_and_tombstones_tell_how_far_a_source_was_read() -> None:
-    found = chunk(1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)).read_offsets
-    assert positions_of(found) == {"users": {0: 8}, "accounts": {0: 3}}
+def test_rows_rejects_and_tombstones_give_the_read_position_of_a_source() -> None:
+    offsets = chunk(
+        1, 9, user(3), user(1), reject("users", 7), tombstone("accounts", 2)
+    ).read_offsets
+    assert positions_of(offsets) == {"users": {0: 8}, "accounts": {0: 3}}
 
 
-def test_joined_rows_tell_nothing() -> None:
+def test_joined_rows_give_no_read_position() -> None:
     assert positions_of(read_offsets({"final_ui": ["0-1", "0-2+0-9"]})) == {}
 
 
@@ -55,110 +57,113 @@ PLACES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**62)), min_size
 
 
 @given(PLACES)
-def test_the_furthest_offset_of_each_partition_counts(places: list[tuple[int, int]]) -> None:
+def test_the_highest_offset_of_each_partition_counts(places: list[tuple[int, int]]) -> None:
     expected: dict[int, int] = {}
     for partition, offset in places:
         expected[partition] = max(expected.get(partition, 0), offset + 1)
     ids = [f"{partition}-{offset}" for partition, offset in places]
     assert positions_of(read_offsets({"users_ui": ids})) == {"users": expected}
     half = len(ids) // 2
-    parts = (positions_of(read_offsets({"users_ui": some})) for some in (ids[:half], ids[half:]))
+    parts = (positions_of(read_offsets({"users_ui": batch})) for batch in (ids[:half], ids[half:]))
     assert max_positions(*parts) == {"users": expected}
 
 
-def test_a_host_tells_what_the_shown_generation_has_read() -> None:
-    host = Catalog()
-    assert host.served is None
-    host.apply_state(State(live=LIVE))
-    host.apply(chunk(1, 1, user(4)))
-    host.apply(chunk(1, 2, user(2), tombstone("users", 9)))
-    assert host.served == ServedGeneration(LIVE, {"users": {0: 10}})
-    host.apply_state(State())
-    assert host.served is None
+def test_a_catalog_reports_the_read_positions_of_the_served_generation() -> None:
+    catalog = Catalog()
+    assert catalog.served is None
+    catalog.apply_state(State(live=LIVE))
+    catalog.apply(chunk(1, 1, user(4)))
+    catalog.apply(chunk(1, 2, user(2), tombstone("users", 9)))
+    assert catalog.served == ServedGeneration(LIVE, {"users": {0: 10}})
+    catalog.apply_state(State())
+    assert catalog.served is None
 
 
-# --- how far it is behind
+# --- # --- lag
 
 
-def test_before_kafka_was_asked_nothing_is_known() -> None:
+def test_before_the_first_poll_no_lag_is_known() -> None:
     assert Lag().by_source(NOTHING_READ) == {}
 
 
-def test_a_partition_that_was_not_read_counts_from_its_start() -> None:
-    one = Lag()
-    one.record_ends(NOTHING_READ, {"users": {0: 5, 1: 103, 2: 2}, "accounts": {0: 0}})
-    assert one.by_source(NOTHING_READ)["users"][0] == 5 + 3 + 2
-    assert one.by_source(NOTHING_READ)["accounts"] == (0, 0.0)
+def test_an_unread_partition_counts_from_its_start_offset() -> None:
+    tracker = Lag()
+    tracker.record_ends(NOTHING_READ, {"users": {0: 5, 1: 103, 2: 2}, "accounts": {0: 0}})
+    assert tracker.by_source(NOTHING_READ)["users"][0] == 5 + 3 + 2
+    assert tracker.by_source(NOTHING_READ)["accounts"] == (0, 0.0)
 
 
-def test_seconds_count_from_when_the_oldest_unread_record_was_first_seen() -> None:
+def test_lag_seconds_count_from_the_first_poll_that_included_the_oldest_unread_record() -> None:
     clock = Clock()
-    one = Lag(clock)
+    tracker = Lag(clock)
     for end in (10, 20, 30):
-        one.record_ends(NOTHING_READ, {"accounts": {0: end}})
+        tracker.record_ends(NOTHING_READ, {"accounts": {0: end}})
         clock.now += 5
-    assert one.by_source(NOTHING_READ)["accounts"] == (30, 15.0)
-    assert one.by_source(ServedGeneration(LIVE, {"accounts": {0: 10}}))["accounts"] == (20, 10.0)
-    assert one.by_source(ServedGeneration(LIVE, {"accounts": {0: 29}}))["accounts"] == (1, 5.0)
-    assert one.by_source(ServedGeneration(LIVE, {"accounts": {0: 40}}))["accounts"] == (0, 0.0)
+    assert tracker.by_source(NOTHING_READ)["accounts"] == (30, 15.0)
+    assert tracker.by_source(ServedGeneration(LIVE, {"accounts": {0: 10}}))["accounts"] == (
+        20,
+        10.0,
+    )
+    assert tracker.by_source(ServedGeneration(LIVE, {"accounts": {0: 29}}))["accounts"] == (1, 5.0)
+    assert tracker.by_source(ServedGeneration(LIVE, {"accounts": {0: 40}}))["accounts"] == (0, 0.0)
 
 
-def test_a_source_that_was_read_to_its_end_starts_anew() -> None:
+def test_a_source_that_caught_up_starts_counting_again() -> None:
     clock = Clock()
-    one = Lag(clock)
-    one.record_ends(NOTHING_READ, {"accounts": {0: 10}})
+    tracker = Lag(clock)
+    tracker.record_ends(NOTHING_READ, {"accounts": {0: 10}})
     clock.now = 50
-    one.record_ends(
+    tracker.record_ends(
         ServedGeneration(LIVE, {"accounts": {0: 8}}), {"accounts": {0: 8}}
-    )  # 8 and 9 are markers
+    )  # offsets 8 and 9 are transaction markers
     clock.now = 60
     behind = ServedGeneration(LIVE, {"accounts": {0: 8}})
-    one.record_ends(behind, {"accounts": {0: 12}})
+    tracker.record_ends(behind, {"accounts": {0: 12}})
     clock.now = 61
-    assert one.by_source(behind)["accounts"] == (4, 1.0)
+    assert tracker.by_source(behind)["accounts"] == (4, 1.0)
 
 
-def test_however_long_it_stands_still_the_memory_is_bounded_and_the_oldest_stays() -> None:
+def test_samples_are_bounded_and_the_oldest_is_kept_however_long_reading_stops() -> None:
     clock = Clock()
-    one = Lag(clock)
+    tracker = Lag(clock)
     for end in range(1, 5 * lag._MAX_SAMPLES):
-        one.record_ends(NOTHING_READ, {"accounts": {0: end}})
+        tracker.record_ends(NOTHING_READ, {"accounts": {0: end}})
         clock.now += 5
-    assert len(one._samples["accounts"]) <= lag._MAX_SAMPLES + 2
-    assert one.by_source(NOTHING_READ)["accounts"] == (5 * lag._MAX_SAMPLES - 1, clock.now)
+    assert len(tracker._samples["accounts"]) <= lag._MAX_SAMPLES + 2
+    assert tracker.by_source(NOTHING_READ)["accounts"] == (5 * lag._MAX_SAMPLES - 1, clock.now)
 
 
-def test_trouble_and_another_generation_leave_nothing_known() -> None:
-    one = Lag()
-    one.record_ends(NOTHING_READ, {"accounts": {0: 10}})
-    one.record_failure("no broker")
-    assert one.by_source(NOTHING_READ) == {}
-    one.record_ends(NOTHING_READ, {"accounts": {0: 10}})
-    assert one.by_source(NOTHING_READ)
+def test_after_a_failure_or_a_cutover_no_lag_is_known() -> None:
+    tracker = Lag()
+    tracker.record_ends(NOTHING_READ, {"accounts": {0: 10}})
+    tracker.record_failure("no broker")
+    assert tracker.by_source(NOTHING_READ) == {}
+    tracker.record_ends(NOTHING_READ, {"accounts": {0: 10}})
+    assert tracker.by_source(NOTHING_READ)
     other = Generation(2, Choice("u", "a"), 0.0, sources=READINGS)
-    assert one.by_source(ServedGeneration(other, {})) == {}
+    assert tracker.by_source(ServedGeneration(other, {})) == {}
 
 
-# --- asking
+# --- # --- polling
 
 
 class Cluster:
-    """What is asked of Kafka, and what a reader of it gets."""
+    """Stands for Kafka's admin interface and for a reader of its last records."""
 
     properties: Mapping[str, str] = {}
 
     def __init__(self) -> None:
         self.ids = {"u": "id-u", "a": "id-a"}
         self.ends = {"u": {0: 0, 1: 100}, "a": {0: 0}}
-        self.last: dict[PartitionId, int] = {}  # the last record that can be read
-        self.asked: list[dict[PartitionId, OffsetRange]] = []
+        self.last: dict[PartitionId, int] = {}  # the last readable record
+        self.lookups: list[dict[PartitionId, OffsetRange]] = []
         self.error: Exception | None = None
 
     def describe(self, names: Iterable[str]) -> dict[str, Topic]:
         if self.error is not None:
             raise self.error
-        there = [name for name in names if name in self.ids]
-        return {name: Topic(name, self.ids[name], tuple(self.ends[name])) for name in there}
+        existing = [name for name in names if name in self.ids]
+        return {name: Topic(name, self.ids[name], tuple(self.ends[name])) for name in existing}
 
     def offsets(self, topics: Iterable[Topic], _spec: Any) -> dict[str, dict[int, int]]:
         return {topic.name: dict(self.ends[topic.name]) for topic in topics}
@@ -166,7 +171,7 @@ class Cluster:
     def last_readable(
         self, _kafka: Any, _group: str, within: Mapping[PartitionId, OffsetRange]
     ) -> dict[PartitionId, int]:
-        self.asked.append(dict(within))
+        self.lookups.append(dict(within))
         return {
             place: self.last[place]
             for place, span in within.items()
@@ -176,107 +181,110 @@ class Cluster:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    one = Cluster()
-    monkeypatch.setattr(lag, "last_readable", one.last_readable)
-    return one
+    tracker = Cluster()
+    monkeypatch.setattr(lag, "last_readable", tracker.last_readable)
+    return tracker
 
 
 @pytest.fixture
-def host() -> Catalog:
-    host = Catalog()
-    host.apply_state(State(live=LIVE))
-    return host
+def catalog() -> Catalog:
+    catalog = Catalog()
+    catalog.apply_state(State(live=LIVE))
+    return catalog
 
 
 @pytest.fixture
-def look(cluster: Cluster, host: Catalog) -> Callable[[], dict[str, int]]:
+def poll(cluster: Cluster, catalog: Catalog) -> Callable[[], dict[str, int]]:
     kafka: Any = cluster
-    ends = EndOffsetPoller(kafka, Names("x"), host, lambda work: work())
+    ends = EndOffsetPoller(kafka, Names("x"), catalog, lambda work: work())
 
-    def looking() -> dict[str, int]:
-        shown = host.served
-        assert shown is not None
-        ends._poll(shown)
-        return {source: left for source, (left, _) in host.lag.by_source(shown).items()}
+    def poll_once() -> dict[str, int]:
+        served = catalog.served
+        assert served is not None
+        ends._poll(served)
+        return {
+            source: lag_records
+            for source, (lag_records, _) in catalog.lag.by_source(served).items()
+        }
 
-    return looking
+    return poll_once
 
 
-Look = Callable[[], dict[str, int]]
+Poll = Callable[[], dict[str, int]]
 
 
-def test_the_ends_that_kafka_tells_are_compared(cluster: Cluster, look: Look) -> None:
+def test_the_end_offsets_are_compared_with_the_read_positions(cluster: Cluster, poll: Poll) -> None:
     cluster.ends = {"u": {0: 7, 1: 101}, "a": {0: 0}}
-    assert look() == {"users": 8, "accounts": 0}
+    assert poll() == {"users": 8, "accounts": 0}
 
 
-def test_markers_of_transactions_are_no_records_and_looked_up_once(
-    cluster: Cluster, host: Catalog, look: Look
+def test_transaction_markers_are_no_lag_and_are_looked_up_once(
+    cluster: Cluster, catalog: Catalog, poll: Poll
 ) -> None:
-    host.apply(chunk(1, 1, user(3)))
-    cluster.ends["u"][0] = 5  # 4 is a marker
+    catalog.apply(chunk(1, 1, user(3)))
+    cluster.ends["u"][0] = 5  # offset 4 is a transaction marker
     cluster.last[PartitionId("u", 0)] = 3
-    assert look() == {"users": 1, "accounts": 0}  # it may be on its way
-    assert look() == look() == {"users": 0, "accounts": 0}
-    assert cluster.asked == [{PartitionId("u", 0): OffsetRange(4, 5)}]
+    assert poll() == {"users": 1, "accounts": 0}  # the record may still be on its way
+    assert poll() == poll() == {"users": 0, "accounts": 0}
+    assert cluster.lookups == [{PartitionId("u", 0): OffsetRange(4, 5)}]
     cluster.ends["u"][0] = 7
-    assert look() == {"users": 3, "accounts": 0}
+    assert poll() == {"users": 3, "accounts": 0}
 
 
 def test_records_that_stay_unread_count_and_are_looked_up_once(
-    cluster: Cluster, look: Look
+    cluster: Cluster, poll: Poll
 ) -> None:
     cluster.ends["a"][0] = 9
     cluster.last[PartitionId("a", 0)] = 7
     for _ in range(4):
-        assert look() == {"users": 0, "accounts": 9}
-    assert len(cluster.asked) == 1
+        assert poll() == {"users": 0, "accounts": 9}
+    assert len(cluster.lookups) == 1
 
 
 @pytest.mark.parametrize(
     ("break_it", "why"),
     [
-        (lambda one: setattr(one, "error", KafkaUnavailable("no broker")), "no broker"),
+        (lambda tracker: setattr(tracker, "error", KafkaUnavailable("no broker")), "no broker"),
         (
-            lambda one: setattr(one, "error", KafkaException(TIMED_OUT)),
+            lambda tracker: setattr(tracker, "error", KafkaException(TIMED_OUT)),
             "KafkaError{code=_TIMED_OUT",
         ),
-        (lambda one: one.ids.pop("u"), 'topic "u" does not exist'),
-        (lambda one: one.ids.update(a="other"), 'topic "a" was deleted and recreated'),
+        (lambda tracker: tracker.ids.pop("u"), 'topic "u" does not exist'),
+        (lambda tracker: tracker.ids.update(a="other"), 'topic "a" was deleted and recreated'),
     ],
 )
-def test_what_cannot_be_asked_is_named_and_asked_again(
-    cluster: Cluster, host: Catalog, look: Look, break_it: Callable[[Cluster], Any], why: str
+def test_a_failed_poll_is_reported_and_retried(
+    cluster: Cluster, catalog: Catalog, poll: Poll, break_it: Callable[[Cluster], Any], why: str
 ) -> None:
-    look()
+    poll()
     before = dict(cluster.ids)
     break_it(cluster)
-    assert look() == {}
-    assert host.lag.trouble.startswith(why)
+    assert poll() == {}
+    assert catalog.lag.trouble.startswith(why)
     cluster.error, cluster.ids = None, before
-    assert look() == {"users": 0, "accounts": 0}
-    assert host.lag.trouble == ""
+    assert poll() == {"users": 0, "accounts": 0}
+    assert catalog.lag.trouble == ""
 
 
-def test_it_asks_until_told_to_stop(
-    cluster: Cluster, host: Catalog, monkeypatch: pytest.MonkeyPatch
+def test_the_poller_runs_until_stopped(
+    cluster: Cluster, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag, "_POLL_S", 0.001)
-    stop, looks = threading.Event(), 0
+    stop, polls = threading.Event(), 0
     kafka: Any = cluster
 
     def post(work: Callable[[], None]) -> None:
-        nonlocal looks
+        nonlocal polls
         work()
-        looks += 1
-        if looks == 3:
+        polls += 1
+        if polls == 3:
             stop.set()
 
-    EndOffsetPoller(kafka, Names("x"), host, post).run(stop)
-    assert (looks, host.lag.trouble) == (3, "")
+    EndOffsetPoller(kafka, Names("x"), catalog, post).run(stop)
+    assert (polls, catalog.lag.trouble) == (3, "")
 
 
-def test_a_shuffled_changelog_is_read_to_the_same_end() -> None:
+def test_a_shuffled_changelog_gives_the_same_positions() -> None:
     ids = [f"{n % 3}-{n // 3}" for n in range(3000)]
     random.Random(1).shuffle(ids)
     assert positions_of(read_offsets({"accounts_ui": ids})) == {

@@ -1,4 +1,4 @@
-"""Whether somebody leads, as a server tells by its own clock."""
+"""Liveness: a server tells by its own clock whether there is a leader."""
 
 import json
 
@@ -14,7 +14,7 @@ from livejoin.tables.observe.liveness import Liveness
 from tables.samples import live
 
 AT_MS = 1_790_000_000_000
-SAID = "no orchestrator leads since 2026-09-21T14:13:20Z"
+MISSING = "no orchestrator leads since 2026-09-21T14:13:20Z"
 
 
 class Clock:
@@ -30,112 +30,116 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def signs(clock: Clock) -> Liveness:
+def liveness(clock: Clock) -> Liveness:
     return Liveness(clock)
 
 
-def test_where_nobody_ever_led_nobody_is_missed(signs: Liveness, clock: Clock) -> None:
+def test_without_any_leader_so_far_none_is_missing(liveness: Liveness, clock: Clock) -> None:
     clock.now += 1000
-    assert (signs.leader_silence_s, signs.leader_missing) == (None, "")
+    assert (liveness.leader_silence_s, liveness.leader_missing) == (None, "")
 
 
-def test_a_leader_is_missed_after_three_beats(signs: Liveness, clock: Clock) -> None:
-    signs.record_leader(AT_MS)
+def test_a_leader_is_missing_after_three_heartbeats(liveness: Liveness, clock: Clock) -> None:
+    liveness.record_leader(AT_MS)
     clock.now += LEADER_TIMEOUT_S - 0.1
-    assert signs.leader_missing == ""
+    assert liveness.leader_missing == ""
     clock.now += 0.1
-    assert signs.leader_silence_s == pytest.approx(LEADER_TIMEOUT_S)
-    assert signs.leader_missing == SAID
+    assert liveness.leader_silence_s == pytest.approx(LEADER_TIMEOUT_S)
+    assert liveness.leader_missing == MISSING
     assert LEADER_TIMEOUT_S > 3 * HEARTBEAT_S
 
 
-def test_the_next_beat_ends_the_silence(signs: Liveness, clock: Clock) -> None:
-    signs.record_leader(AT_MS)
+def test_the_next_heartbeat_ends_the_silence(liveness: Liveness, clock: Clock) -> None:
+    liveness.record_leader(AT_MS)
     clock.now += 60
-    signs.record_leader()
-    assert signs.leader_missing == ""
+    liveness.record_leader()
+    assert liveness.leader_missing == ""
     clock.now += 60
-    assert signs.leader_missing == SAID  # the time that was last said
+    assert liveness.leader_missing == MISSING  # the time of the last heartbeat that carried one
 
 
-def test_a_leader_that_never_said_a_time_is_missed_too(signs: Liveness, clock: Clock) -> None:
-    signs.record_leader()
-    clock.now += LEADER_TIMEOUT_S
-    assert signs.leader_missing == "no orchestrator leads"
-
-
-def test_while_kafka_is_out_of_reach_and_just_afterwards_nobody_is_missed(
-    signs: Liveness, clock: Clock
+def test_a_leader_without_a_reported_time_can_be_missing_too(
+    liveness: Liveness, clock: Clock
 ) -> None:
-    signs.record_leader(AT_MS)
-    signs.set_trouble("no broker")
+    liveness.record_leader()
+    clock.now += LEADER_TIMEOUT_S
+    assert liveness.leader_missing == "no orchestrator leads"
+
+
+def test_no_leader_is_missing_while_kafka_is_unreachable_and_just_afterwards(
+    liveness: Liveness, clock: Clock
+) -> None:
+    liveness.record_leader(AT_MS)
+    liveness.set_trouble("no broker")
     clock.now += 60
-    assert signs.leader_missing == ""
-    signs.set_trouble("")
+    assert liveness.leader_missing == ""
+    liveness.set_trouble("")
     clock.now += LEADER_TIMEOUT_S - 1
-    signs.set_trouble("")  # said again, it gives no more time
-    assert signs.leader_missing == ""
+    liveness.set_trouble("")  # a repeated report does not extend the time
+    assert liveness.leader_missing == ""
     clock.now += 1
-    assert signs.leader_missing == SAID
+    assert liveness.leader_missing == MISSING
 
 
-def test_another_ledger_has_another_leader(signs: Liveness, clock: Clock) -> None:
-    signs.record_leader(AT_MS)
+def test_a_new_ledger_has_a_new_leader(liveness: Liveness, clock: Clock) -> None:
+    liveness.record_leader(AT_MS)
     clock.now += 60
-    signs.reset()
-    assert signs.leader_missing == ""
+    liveness.reset()
+    assert liveness.leader_missing == ""
 
 
-def test_the_follower_is_at_work_or_not(signs: Liveness, clock: Clock) -> None:
-    assert signs.since_read_s is None
-    signs.record_read()
+def test_the_time_since_the_followers_last_read_is_known(liveness: Liveness, clock: Clock) -> None:
+    assert liveness.since_read_s is None
+    liveness.record_read()
     clock.now += 7
-    assert signs.since_read_s == 7
+    assert liveness.since_read_s == 7
 
 
-# --- what the follower makes of records
-
-
-@pytest.fixture
-def host(clock: Clock) -> Catalog:
-    host = Catalog()
-    host.liveness = Liveness(clock)
-    return host
+# --- # --- records as the follower processes them
 
 
 @pytest.fixture
-def follower(host: Catalog) -> LedgerFollower:
-    nowhere = Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    return LedgerFollower(nowhere, Names("x"), host, lambda work: work(), logs_kept=10)
+def catalog(clock: Clock) -> Catalog:
+    catalog = Catalog()
+    catalog.liveness = Liveness(clock)
+    return catalog
 
 
-def test_the_newest_beat_counts(host: Catalog, follower: LedgerFollower, clock: Clock) -> None:
+@pytest.fixture
+def follower(catalog: Catalog) -> LedgerFollower:
+    unreachable = Kafka({"bootstrap.servers": "127.0.0.1:1"})
+    return LedgerFollower(unreachable, Names("x"), catalog, lambda work: work(), logs_kept=10)
+
+
+def test_the_newest_heartbeat_counts(
+    catalog: Catalog, follower: LedgerFollower, clock: Clock
+) -> None:
     beats = [(LEADER_KEY, json.dumps({"at": at}).encode()) for at in (AT_MS - 3000, AT_MS)]
     follower._process_heartbeats([*beats, (b"other", b"{}")])
     clock.now += LEADER_TIMEOUT_S
-    assert host.stale_reason == SAID
+    assert catalog.stale_reason == MISSING
 
 
-def test_whoever_writes_the_ledger_leads(
-    host: Catalog, follower: LedgerFollower, clock: Clock
+def test_a_ledger_record_counts_as_a_heartbeat(
+    catalog: Catalog, follower: LedgerFollower, clock: Clock
 ) -> None:
     clock.now += 50
     state = to_json(live(1))
     status = {"state": "restarting", "stale": "livejoin has just started"}
-    follower._on_partition_end("x.ledger")  # with these records
+    follower._on_partition_end("x.ledger")  # the records below end the ledger
     follower._process_ledger(
         [(STATE_KEY, json.dumps(state).encode()), (STATUS_KEY, json.dumps(status).encode())]
     )
-    assert host.has_ledger
-    assert host.stale_reason == "livejoin has just started"
+    assert catalog.has_ledger
+    assert catalog.stale_reason == "livejoin has just started"
     clock.now += LEADER_TIMEOUT_S
-    assert host.stale_reason == "no orchestrator leads"
+    assert catalog.stale_reason == "no orchestrator leads"
 
 
-def test_no_ledger_is_said_once(host: Catalog, follower: LedgerFollower) -> None:
+def test_a_missing_ledger_is_reported_once(catalog: Catalog, follower: LedgerFollower) -> None:
     follower._report_missing_ledger()
-    assert host.status["state"] == "waiting"
-    assert "there is no ledger x.ledger" in str(host.status["message"])
-    host.set_status({"state": "waiting", "progress": 0, "message": "another reason"})
+    assert catalog.status["state"] == "waiting"
+    assert "there is no ledger x.ledger" in str(catalog.status["message"])
+    catalog.set_status({"state": "waiting", "progress": 0, "message": "another reason"})
     follower._report_missing_ledger()
-    assert host.status["message"] == "another reason"
+    assert catalog.status["message"] == "another reason"
