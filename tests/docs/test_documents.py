@@ -84,6 +84,7 @@ def test_every_setting_is_described() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     within: dict[str, type[BaseModel]] = {
         "topics": sections.TopicSettings,
+        "own_topics": sections.OwnTopicSettings,
         "http": sections.HttpSettings,
         "spark": sections.SparkSettings,
     }

@@ -27,7 +27,13 @@ from pydantic_settings import (
 )
 
 from livejoin.config import settings_files
-from livejoin.config.sections import HttpSettings, SparkSettings, TopicName, TopicSettings
+from livejoin.config.sections import (
+    HttpSettings,
+    OwnTopicSettings,
+    SparkSettings,
+    TopicName,
+    TopicSettings,
+)
 from livejoin.core import spec
 from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names, nearest
@@ -46,7 +52,7 @@ _OTHER_ENV_VARIABLES = {
     "LIVEJOIN_SEEDS",
     failpoints.VARIABLE,
 }
-_SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
+_SECTIONS = ("KAFKA", "TOPICS", "OWN_TOPICS", "HTTP", "SPARK")
 
 
 class Settings(BaseSettings):
@@ -70,6 +76,7 @@ class Settings(BaseSettings):
         default="", description="properties file with client properties; kafka overrides it"
     )
     topics: TopicSettings = TopicSettings()
+    own_topics: OwnTopicSettings = OwnTopicSettings()
     join: Join = "left"
     start: str | dict[str, str] = Field(
         default="earliest", description=f"{spec.START_EXPECTED}; or one per source"
