@@ -165,6 +165,14 @@ def test_invalid_requests_are_rejected_with_the_reason(stage: Stage, page: Page)
     assert page.query_selector("#answer i") is None
 
 
+def test_apply_works_at_the_first_click_after_a_long_unknown_topic(page: Page) -> None:
+    """What is said of a topic must not move the button between mouse down and mouse up."""
+    for name in ("nowhere", f"{'nowhere_at_all_' * 4}1"):
+        page.fill("#ask [name=usersTopic]", name)
+        press(page, "Apply")
+        says(page, "#answer", f'topic "{name}" does not exist')
+
+
 def test_a_json_message_is_validated_while_typing(stage: Stage, page: Page) -> None:
     fill(page, usersTopic="users_b")
     page.click("#edit-json")
