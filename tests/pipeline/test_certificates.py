@@ -17,8 +17,8 @@ from rig.secure import Secure, secure
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     """A broker that requires logins."""
-    with secure(tmp_path_factory.mktemp("secure"), Authority()) as one:
-        yield one
+    with secure(tmp_path_factory.mktemp("secure"), Authority()) as broker:
+        yield broker
 
 
 # one try of Spark's, of two seconds
@@ -31,12 +31,12 @@ SHORT = {
 
 def wrong(guarded: Secure, folder: Path) -> dict[str, tuple[dict[str, str], str, str]]:
     """Blocks that must be refused, with a part of librdkafka's and Java's error."""
-    other = Authority("another authority").file(folder / "other.pem")
+    other_ca = Authority("another authority").file(folder / "other.pem")
     mutual, plain = guarded.block("SSL"), guarded.block("PLAIN")
     open_door = {"bootstrap.servers": guarded.open.address}
     return {
         "wrong authority": (
-            mutual | {"ssl.ca.location": str(other)}, "certificate", "SslAuthentication"),
+            mutual | {"ssl.ca.location": str(other_ca)}, "certificate", "SslAuthentication"),
         "wrong host": (guarded.badly("ELSEWHERE"), "certificate", "SslAuthentication"),
         "expired": (guarded.badly("EXPIRED"), "certificate", "SslAuthentication"),
         "no TLS there": (mutual | open_door, "SSL", "TimeoutException"),
