@@ -181,7 +181,7 @@ def test_a_chart_after_a_swap_shows_the_new_rows(stage: Stage, page: Page) -> No
     arrange(page, "final_ui", **PLAIN, sort=[])
     chart = page.locator("section[data-area=final] select")
     chart.select_option("Y Bar")
-    until(lambda: config(page, "final_ui")["plugin"] == "Y Bar", "it is a chart", LIMIT_S)
+    until(lambda: config(page, "final_ui")["plugin"] == "Y Bar", "the chart is shown", LIMIT_S)
     before = _sums(page)
     swap(stage, BACK)
     change(stage, 2000, 10, at_once=5)

@@ -140,7 +140,7 @@ def test_pause_keeps_the_rows_and_resume_updates_them(stage: Stage, page: Page) 
     page.wait_for_timeout(1200)
     assert rows(page, "users_ui") == before
     page.click("#pause")
-    until(lambda: len(rows(page, "users_ui")) == len(before) + 2, "all are there", LIMIT_S)
+    until(lambda: len(rows(page, "users_ui")) == len(before) + 2, "the new rows are shown", LIMIT_S)
     stage.change(COUNT + 3)
     until(lambda: len(rows(page, "users_ui")) == len(before) + 3, "and go on", LIMIT_S)
     assert "paused" not in page.inner_text("#message")

@@ -171,7 +171,11 @@ def test_only_the_owner_of_partition_0_leads(group: Any) -> None:
         until(lambda: not group.events, "the events are handled", LIMIT_S)
         assert candidate.leads.is_set()
         group.events += [("on_lost", 0), ("on_assign", 1)]
-        until(lambda: not group.events and not candidate.leads.is_set(), "it is over", LIMIT_S)
+        until(
+            lambda: not group.events and not candidate.leads.is_set(),
+            "its leadership has ended",
+            LIMIT_S,
+        )
     finally:
         candidate.close()
 

@@ -60,7 +60,7 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
             kafka.wait_until_reachable(1)
         assert "TLS handshake or login with Kafka at" in str(refused.value), case
         assert rdkafka.lower() in str(refused.value).lower(), case
-        # where nobody answers, Java tells nothing but that; else it may take its time
+        # without a connection Java reports only that; otherwise it may be slow
         short = SHORT if java == "TimeoutException" else {"fetchOffset.numRetries": "1"}
         options = kafka.spark_options() | {"subscribe": "d5"} | short
         with pytest.raises((PySparkException, Py4JError)) as died:
