@@ -14,10 +14,10 @@ from browser.looking import (
     cell,
     config,
     fill,
-    looked_at,
     press,
     rows,
     says,
+    staged_page,
 )
 from browser.staged import Stage
 from rig.running import until
@@ -29,25 +29,25 @@ GRID = """document.querySelector("perspective-viewer[data-table=final_ui]")
 
 
 @pytest.fixture(scope="module")
-def looking() -> Iterator[tuple[Stage, Page]]:
-    with looked_at(300, at_once=False) as (stage, page, _trouble):
+def stage_and_page() -> Iterator[tuple[Stage, Page]]:
+    with staged_page(300, at_once=False) as (stage, page, _trouble):
         page.click("#change")
         yield stage, page
 
 
 @pytest.fixture
-def page(looking: tuple[Stage, Page]) -> Page:
+def page(stage_and_page: tuple[Stage, Page]) -> Page:
     """The page with an empty form."""
-    page = looking[1]
+    page = stage_and_page[1]
     page.click("#edit-form")
     page.evaluate("document.getElementById('ask').reset()")
     return page
 
 
 @pytest.fixture
-def stage(looking: tuple[Stage, Page]) -> Iterator[Stage]:
+def stage(stage_and_page: tuple[Stage, Page]) -> Iterator[Stage]:
     """The stage; nothing is building when the test is over."""
-    stage = looking[0]
+    stage = stage_and_page[0]
     yield stage
     if stage.state.building:
         stage.fail("the test is over")
