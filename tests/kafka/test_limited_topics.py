@@ -12,6 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from livejoin.control.ledger import Ledger
 from livejoin.core.names import Names
@@ -44,6 +51,8 @@ def compile_policy(folder: Path) -> Path:
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A broker with the policy."""
     more = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
         "create.topic.policy.class.name": "LimitedTopics",
         "message.max.bytes": str(BROKER_BYTES),
     }
@@ -51,6 +60,20 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("broker")
     with brokers.broker(folder, more=more, more_classes=[classes]) as kafka:
         yield kafka
+
+
+def deny_configs(kafka: Kafka, prefix: str) -> None:
+    """Revoke the right to describe the configs of these topics; the second rule keeps all others."""
+    denied = (AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
+    allowed = (AclOperation.ALL, AclPermissionType.ALLOW)
+    rules = [
+        AclBinding(
+            ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, "User:ANONYMOUS", "*", *rule
+        )
+        for rule in (denied, allowed)
+    ]
+    for done in kafka.admin.create_acls(rules).values():
+        done.result(15)
 
 
 def with_rules(kafka: Kafka, rules: OwnTopicRules) -> Kafka:
@@ -145,6 +168,25 @@ def test_the_size_of_input_records_follows_from_the_topics(limited: Kafka) -> No
     own_topics.recreate(kafka, "known.feed.3", "feed")
     both = own_topics.record_limits(kafka, ["known.changelog.3", "known.feed.3"])
     assert both.value_bytes == 120 << 10  # of the smaller one
+
+
+def test_without_the_right_to_describe_configs_the_requested_size_counts(limited: Kafka) -> None:
+    deny_configs(limited, "known.hidden.")
+    kafka = with_rules(limited, OwnTopicRules(max_message_bytes=128 << 10))
+    own_topics.recreate(kafka, "known.hidden.changelog.1", "changelog")
+    assert configs(kafka, "known.hidden.changelog.1", "max.message.bytes") == [None]
+    limits = own_topics.record_limits(kafka, ["known.hidden.changelog.1"])
+    assert limits.value_bytes == 56 << 10
+    assert Ledger(kafka, Names("known.hidden")).take_over() == State()
+    access_topics.create_topics(kafka, Names("known.hidden"))
+
+
+def test_a_refused_size_that_cannot_be_read_afterwards_is_named(limited: Kafka) -> None:
+    deny_configs(limited, "known.unseen.")
+    with pytest.raises(TopicRefused) as error:
+        own_topics.recreate(limited, "known.unseen.changelog.1", "changelog")
+    assert 'own_topics.max_message_bytes=16777216 for topic "known.unseen' in str(error.value)
+    assert "DESCRIBE_CONFIGS" in str(error.value)
 
 
 def test_topics_that_are_too_small_are_named(limited: Kafka) -> None:
