@@ -63,7 +63,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 
 def deny_configs(kafka: Kafka, prefix: str) -> None:
-    """Revoke the right to describe the configs of these topics; the second rule keeps all others."""
+    """Revoke the right to describe these topics' configs; the second rule keeps all others."""
     denied = (AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
     allowed = (AclOperation.ALL, AclPermissionType.ALLOW)
     rules = [
