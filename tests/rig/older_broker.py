@@ -25,10 +25,11 @@ def older_broker(port: int, target: int, newest: Mapping[int, int]) -> Iterator[
         except OSError:
             writer.close()
             return
-        await asyncio.gather(
-            _forward(reader, theirs, lambda frame: _remember(frame, asked)),
-            _forward(ours, writer, lambda frame: _lower(frame, asked, newest)),
-        )
+        with contextlib.suppress(asyncio.CancelledError):  # the end of the block
+            await asyncio.gather(
+                _forward(reader, theirs, lambda frame: _remember(frame, asked)),
+                _forward(ours, writer, lambda frame: _lower(frame, asked, newest)),
+            )
 
     async def serve(stop: asyncio.Event) -> None:
         server = await asyncio.start_server(connected, "127.0.0.1", port)
