@@ -1,7 +1,4 @@
-"""Clients of the Kafka cluster, all created from one block of properties, and their errors.
-
-Kafka's errors about a topic become livejoin's, with a hint what to do.
-"""
+"""Clients of the Kafka cluster, all created from one block of properties, and their errors."""
 
 import math
 import time
@@ -12,17 +9,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from livejoin.core.own_topics import MAX_RECORD_BYTES, OwnTopicRules
-from livejoin.errors import (
-    KafkaUnavailable,
-    LeaderNotAvailable,
-    LivejoinError,
-    NotAuthorized,
-    SettingsError,
-    TopicExists,
-    TopicMissing,
-    TopicRefused,
-)
+from livejoin.errors import KafkaUnavailable, SettingsError
 from livejoin.kafka import advertised, properties
+from livejoin.kafka.topic_errors import from_kafka_error
 
 Client = TypeVar("Client")
 
@@ -34,22 +23,6 @@ _TIMEOUT_ERRORS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
 _LAST_ERROR_S = 30  # librdkafka repeats the failure to get a token every 10 s
 _ATTEMPT_S = 2.0  # of one attempt; also how long a stopping process waits
 REQUEST_TIMEOUT_S = 15  # a healthy cluster answers in milliseconds, a starting one in seconds
-_CONFIG_REFUSALS = (
-    KafkaError.POLICY_VIOLATION,
-    KafkaError.INVALID_CONFIG,
-    KafkaError.INVALID_REQUEST,
-)
-# What Kafka forbids whatever the right: a policy, a limit, or a request that it never accepts.
-_REFUSALS = (
-    *_CONFIG_REFUSALS,
-    KafkaError.INVALID_REPLICATION_FACTOR,
-    KafkaError.INVALID_PARTITIONS,
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.TOPIC_DELETION_DISABLED,
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.UNSUPPORTED_VERSION,
-    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
-)
 
 
 class KafkaClients:
@@ -254,49 +227,3 @@ class KafkaClients:
             hint="Check bootstrap.servers and security.protocol in the kafka settings, and that the"
             " broker runs; livejoin retries.",
         )
-
-
-def from_kafka_error(error: KafkaException, topic: str, action: str = "read") -> LivejoinError:
-    """The error of a request about a topic."""
-    cause = error.args[0]
-    message = f'Kafka failed on topic "{topic}": {cause.str()}'
-    match cause.code():
-        case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:  # noqa: SLF001
-            return topic_not_found(topic)
-        case KafkaError.TOPIC_ALREADY_EXISTS:
-            return TopicExists(message)
-        case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return topic_not_authorized(topic, action)
-        case (
-            KafkaError.NOT_LEADER_FOR_PARTITION
-            | KafkaError.LEADER_NOT_AVAILABLE
-            | KafkaError.UNKNOWN_LEADER_EPOCH  # of a new topic that its broker does not know yet
-        ):
-            return LeaderNotAvailable(message)
-        case code if code in _REFUSALS:
-            return TopicRefused(
-                f'Kafka refused to {action} topic "{topic}": {cause.str()}',
-                reason=cause.str(),
-                is_about_config=cause.code() in _CONFIG_REFUSALS,
-                hint='The brokers\' policies and limits decide that; see "Own topics" in'
-                " docs/settings.md.",
-            )
-        case _:
-            return KafkaUnavailable(message)
-
-
-def topic_not_authorized(topic: str, action: str = "read") -> NotAuthorized:
-    """The error for a missing authorization to read, create, alter or delete a topic."""
-    operations = {"create": "CREATE", "delete": "DELETE"}.get(action, "DESCRIBE and READ")
-    return NotAuthorized(
-        f'not authorized to {action} topic "{topic}"',
-        hint=f"Grant livejoin's Kafka user {operations} on it.",
-    )
-
-
-def topic_not_found(topic: str) -> TopicMissing:
-    """The error for a topic that does not exist."""
-    return TopicMissing(
-        f'topic "{topic}" does not exist',
-        hint="Create it, or choose another one; livejoin retries.",
-    )

@@ -18,12 +18,8 @@ from confluent_kafka.admin import (
 
 from livejoin.core.names import nearest
 from livejoin.errors import LeaderNotAvailable, TopicError, TopicExists, TopicMissing
-from livejoin.kafka.clients import (
-    REQUEST_TIMEOUT_S,
-    KafkaClients,
-    topic_not_authorized,
-    topic_not_found,
-)
+from livejoin.kafka.clients import REQUEST_TIMEOUT_S, KafkaClients
+from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
 
 __all__ = ["REQUEST_TIMEOUT_S", "Kafka", "Topic"]
 

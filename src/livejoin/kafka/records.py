@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from livejoin.core.own_topics import MAX_RECORD_BYTES
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka.clients import from_kafka_error
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
+from livejoin.kafka.topic_errors import from_kafka_error
 
 # Errors after which a partition is not read any more; librdkafka retries all others itself. Names
 # with an underscore are librdkafka's own errors, not private.

@@ -11,13 +11,13 @@ from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.core.spec import start_time
 from livejoin.errors import GenerationUnrecoverable
-from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import (
     OffsetRange,
     PartitionId,
     last_readable,
 )
+from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
 from livejoin.pipeline.checkpoints import CommittedOffsets
 
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicError
-from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
 
 _CHECK_S = 5.0
 

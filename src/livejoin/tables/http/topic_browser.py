@@ -21,9 +21,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.control_messages import TopicRules, excerpt, is_topic_name
 from livejoin.errors import AskError, KafkaUnavailable
-from livejoin.kafka.clients import from_kafka_error, topic_not_authorized
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.records import OffsetRange, PartitionId
+from livejoin.kafka.topic_errors import from_kafka_error, topic_not_authorized
 from livejoin.tables.http.topic_rows import (
     PeekedMessage,
     TopicSize,

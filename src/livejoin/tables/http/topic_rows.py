@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from livejoin.core.control_messages import InvalidMessage, TopicRules, excerpt, nesting_depth
 from livejoin.core.names import nearest
 from livejoin.errors import TopicMissing
-from livejoin.kafka.clients import topic_not_authorized, topic_not_found
 from livejoin.kafka.cluster import Topic
+from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
 from livejoin.tables.http.row_formats import ISO
 
 TopicKind = Literal["data", "control", "livejoin"]

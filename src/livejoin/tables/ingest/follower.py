@@ -18,9 +18,9 @@ from livejoin.core.ledger_format import NewerState
 from livejoin.core.names import Names
 from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, State
 from livejoin.errors import KafkaUnavailable, LivejoinError
-from livejoin.kafka.clients import topic_not_authorized
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.records import BatchReader, ReaderEvents, split_by_size
+from livejoin.kafka.topic_errors import topic_not_authorized
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import RawRecord, decode_chunk
 from livejoin.tables.ingest.system_tables import LeaderRecordParser, is_generation_key

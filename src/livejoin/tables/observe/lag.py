@@ -18,9 +18,9 @@ from confluent_kafka.admin import OffsetSpec
 from livejoin.core.generation import Generation, Offsets
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, TopicReplaced
-from livejoin.kafka.clients import topic_not_found
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import OffsetRange, PartitionId, last_readable
+from livejoin.kafka.topic_errors import topic_not_found
 from livejoin.tables.ingest.read_progress import SourceOffsets
 
 log = structlog.get_logger()
