@@ -75,9 +75,7 @@ class Settings(BaseSettings):
         default="earliest", description=f"{spec.START_EXPECTED}; or one per source"
     )
     standby_s: float | Literal["forever"] = Field(
-        default=900,
-        ge=0,
-        description="how long a replaced generation can be rolled back to",
+        default=900, description="how long a replaced generation can be rolled back to"
     )
     build_stall_s: float = Field(
         default=60, gt=0, description="a build fails after this long without progress"
@@ -118,6 +116,19 @@ class Settings(BaseSettings):
             else value
             for name, value in kafka.items()
         }
+
+    @field_validator("standby_s", mode="before")
+    @classmethod
+    def _check_standby(cls, value: Any) -> Any:
+        """Raise one error instead of one per type of the union."""
+        if value == "forever":
+            return value
+        try:
+            if float(value) >= 0:
+                return value
+        except (TypeError, ValueError):
+            pass
+        raise ValueError("expected seconds, 0 or more, or forever")
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "Settings":
