@@ -101,7 +101,8 @@ class HttpSettings(_Section):
 class SparkSettings(_Section):
     """Where and how the pipeline runs."""
 
-    # One thread per slot, and a query occupies one per partition: 512 slots fit three generations
+    # One thread per slot, and a query occupies one per partition, one per shuffle partition and one
+    # for its bootstrap topic: 512 slots fit three generations
     # that read two topics of 64 partitions.
     master: str = "local[512]"
     conf: properties.Values = {}
