@@ -1,4 +1,4 @@
-"""What is slow to start is started once: a broker, and a Spark session in this process."""
+"""Fixtures that are slow to start, once per session: a broker, and Spark in this process."""
 
 import os
 import sys
@@ -20,9 +20,9 @@ from rig.running import COLD
 __all__ = ["case", "pytest_runtest_makereport", "pytest_runtest_setup"]
 
 os.environ.pop("LIVEJOIN_URL", None)
-# rows made here pass through a Python of Spark's, which must be this one
+# Spark's Python workers must run this interpreter
 os.environ["PYSPARK_PYTHON"] = sys.executable
-settings.register_profile("livejoin", deadline=None)  # a busy machine is no failure
+settings.register_profile("livejoin", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("livejoin")
 
 
@@ -35,7 +35,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture(autouse=True)
 def _auto_creation_is_noted() -> None:
-    """A result says what kind of broker it was had with."""
+    """Record in the results that the broker creates topics automatically."""
     if brokers.AUTO_CREATE:
         figures.now().note("brokers with auto.create.topics.enable")
 

@@ -37,7 +37,7 @@ class FakeWorld:
     max_running: int = 0
     leader: int = 0
     effects: list[str] = field(default_factory=list)
-    crash_at: tuple[str, int] = ("", 0)  # an effect, and at which visit
+    crash_at: tuple[str, int] = ("", 0)  # an effect and the number of its visit
     crashed: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

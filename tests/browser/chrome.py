@@ -32,21 +32,21 @@ def page(
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=installed(), args=FLAGS, env=LOCALE)
         try:
-            one = browser.new_page(
+            opened = browser.new_page(
                 viewport={"width": 1500, "height": 900}, color_scheme=scheme, timezone_id=ZONE
             )
-            one.on("console", lambda m: trouble.append(m.text) if _matters(m) else None)
-            one.on("pageerror", lambda error: trouble.append(str(error)))
-            one.on("request", lambda r: None if _ours(r.url, url) else trouble.append(r.url))
-            one.goto(url + path)
-            yield one, trouble
+            opened.on("console", lambda m: trouble.append(m.text) if _matters(m) else None)
+            opened.on("pageerror", lambda error: trouble.append(str(error)))
+            opened.on("request", lambda r: None if _ours(r.url, url) else trouble.append(r.url))
+            opened.goto(url + path)
+            yield opened, trouble
         finally:
             browser.close()
 
 
-def _matters(said: ConsoleMessage) -> bool:
+def _matters(message: ConsoleMessage) -> bool:
     """Every error except the 401 of /whoami before signing in."""
-    return said.type == "error" and not said.location["url"].endswith("/api/v1/whoami")
+    return message.type == "error" and not message.location["url"].endswith("/api/v1/whoami")
 
 
 def _ours(address: str, url: str) -> bool:

@@ -36,7 +36,7 @@ _TAMPER = """([before, after]) => {
 
 
 @contextlib.contextmanager
-def looked_at(
+def staged_page(
     count: int = 200, path: str = "", **options: Any
 ) -> Iterator[tuple[Stage, Page, chrome.Trouble]]:
     """A stage and its page with rendered grids. Errors logged by the browser fail the test."""
@@ -45,10 +45,10 @@ def looked_at(
         page, trouble = stack.enter_context(chrome.page(stage.url, path=path))
         drawn(page)
         yield stage, page, trouble
-        # the browser logs every response that is not 2xx and every lost socket
-        noted = ("status of 422", "status of 503", "WebSocket")
-        others = [line for line in trouble if not any(one in line for one in noted)]
-        assert not others, others[:3]
+        # the browser logs every error response and every lost socket
+        expected_errors = ("status of 422", "status of 503", "WebSocket")
+        errors = [line for line in trouble if not any(text in line for text in expected_errors)]
+        assert not errors, errors[:3]
 
 
 def drawn(page: Page) -> None:

@@ -52,7 +52,7 @@ def served(stage: Stage) -> list[Row]:
         return found
 
 
-def shown(page: Page) -> list[Row]:
+def shown_rows(page: Page) -> list[Row]:
     """The rows of the grid as configured, without totals."""
     return [{name: row[name] for name in COLUMNS} for row in rows(page, "final_ui")]
 
@@ -69,10 +69,10 @@ def total(cells: list[Any]) -> Any:
     return None if set(cells) == {None} else sum(cell or 0 for cell in cells)
 
 
-def expected(config: dict[str, Any], those: list[Row]) -> tuple[list[Any], Counter[Any]]:
+def expected(config: dict[str, Any], rows_served: list[Row]) -> tuple[list[Any], Counter[Any]]:
     """The cells of the sort column from top to bottom, and all rows in any order."""
-    ((column, way),) = config["sort"]
-    passing = [row for row in those if not config["filter"] or (row["age"] or 0) > 40]
+    ((column, direction),) = config["sort"]
+    passing = [row for row in rows_served if not config["filter"] or (row["age"] or 0) > 40]
     if config["group_by"]:
         groups: dict[str | None, list[Any]] = {}
         for row in passing:
@@ -84,7 +84,7 @@ def expected(config: dict[str, Any], those: list[Row]) -> tuple[list[Any], Count
     else:
         everything = Counter(tuple(row.values()) for row in passing)
         ranked = [row[column] for row in passing]
-    return sorted(ranked, key=rank, reverse=way == "desc"), everything
+    return sorted(ranked, key=rank, reverse=direction == "desc"), everything
 
 
 def found(config: dict[str, Any], cells: dict[str, list[Any]]) -> tuple[list[Any], Counter[Any]]:
@@ -112,12 +112,12 @@ def in_order(stage: Stage, page: Page, config: dict[str, Any], when: str) -> Non
 
 def all_in_order(stage: Stage, page: Page, when: str) -> None:
     """Every column in both directions, with and without filter and grouping."""
-    those = served(stage)
+    rows_served = served(stage)
     everything = page.evaluate(ARRANGED, EVERY)
     wrong = [
         config["sort"]
         for config, cells in zip(EVERY, everything, strict=True)
-        if found(config, cells) != expected(config, those)
+        if found(config, cells) != expected(config, rows_served)
     ]
     assert wrong == [], when
 

@@ -62,7 +62,7 @@ class Memory(FakeKafka):
     def produce(self, _topic: str, raw: bytes, *, on_delivery: Any, headers: Any) -> None:
         offset = next(self._offsets)
         on_delivery(None, SimpleNamespace(offset=lambda: offset))
-        self._stage.asked(offset, raw, dict(headers)[BY_HEADER].decode())
+        self._stage.handle_message(offset, raw, dict(headers)[BY_HEADER].decode())
 
     def flush(self, _wait_s: float) -> int:
         return 0
@@ -98,7 +98,7 @@ class Stage:
         if self.state.building:
             self.finish()
 
-    def asked(self, offset: int, raw: bytes, by: str) -> None:
+    def handle_message(self, offset: int, raw: bytes, by: str) -> None:
         """Handle a control message."""
         inbound = parse_record(offset, time.time(), by, raw, RULES)
         names = inbound.request.topics if inbound.request else ()
@@ -154,27 +154,27 @@ class Stage:
 
     def _take(self, fact: facts.Fact) -> None:
         state = decide(self.state, fact)
-        told, self.state = state.outbox, replace(state, outbox=())
-        self.serving.run_on_loop(lambda host: _publish(host, state, told))
+        items, self.state = state.outbox, replace(state, outbox=())
+        self.serving.run_on_loop(lambda catalog: _publish(catalog, state, items))
 
 
 def _publish(
-    host: Catalog, state: State, told: Sequence[LogLine | Reply | EndedGeneration]
+    catalog: Catalog, state: State, items: Sequence[LogLine | Reply | EndedGeneration]
 ) -> None:
     """What the ledger and its followers would do."""
-    for one in told:
-        match one:
+    for item in items:
+        match item:
             case LogLine():
-                host.system.add_log_lines([{**one.row(), "_id": row_id(one.id)}])
+                catalog.system.add_log_lines([{**item.row(), "_id": row_id(item.id)}])
             case Reply():
-                host.system.put_control_messages(
-                    [{**one.control_raw_row(), "_id": row_id(one.origin.offset)}]
+                catalog.system.put_control_messages(
+                    [{**item.control_raw_row(), "_id": row_id(item.origin.offset)}]
                 )
             case EndedGeneration(generation):
-                host.system.put_generations({generation.number: status_rows.ended_row(one)})
-    host.system.put_generations(status_rows.generation_rows(state))
-    host.apply_state(from_json(json.loads(json.dumps(to_json(state)))))
-    host.set_status({**status_rows.status_row(state), "stale": status_rows.stale_reason(state)})
+                catalog.system.put_generations({generation.number: status_rows.ended_row(item)})
+    catalog.system.put_generations(status_rows.generation_rows(state))
+    catalog.apply_state(from_json(json.loads(json.dumps(to_json(state)))))
+    catalog.set_status({**status_rows.status_row(state), "stale": status_rows.stale_reason(state)})
 
 
 def _json(row: Mapping[str, Any]) -> bytes:

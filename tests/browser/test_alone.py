@@ -42,7 +42,7 @@ def test_the_page_resumes_after_a_restart_and_reports_limited_tables() -> None:
     sent: list[Any] = []
 
     def listen(socket: WebSocket) -> None:
-        socket.on("framesent", lambda said: sent.append(json.loads(said)))
+        socket.on("framesent", lambda message: sent.append(json.loads(message)))
 
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(contextlib.ExitStack())
@@ -56,11 +56,11 @@ def test_the_page_resumes_after_a_restart_and_reports_limited_tables() -> None:
             assert sent[-1]["resume"] == {"generation": 1, "seq": len(BEFORE)}
         with run_server(filled([*BEFORE, "new", "newest"], viewer_rows=5), port=port):
             shows(page, [*BEFORE[-3:], "new", "newest"])
-            said = page.locator("#message")
-            until(lambda: "of 12 rows" in said.inner_text(), "the limit is reported", LIMIT_S)
-            assert "final_ui: the newest 5 of 12 rows" in said.inner_text()
+            message = page.locator("#message")
+            until(lambda: "of 12 rows" in message.inner_text(), "the limit is reported", LIMIT_S)
+            assert "final_ui: the newest 5 of 12 rows" in message.inner_text()
         # the browser logs the lost sockets, and nothing else
-        assert [one for one in trouble if "WebSocket" not in one] == []
+        assert [line for line in trouble if "WebSocket" not in line] == []
 
 
 def test_empty_tables_give_the_reason_and_a_lost_server_since_when() -> None:

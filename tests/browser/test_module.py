@@ -32,7 +32,7 @@ SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
+def plain_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
     """Generation 1: many users, one with a hostile name, and an account; with clients/plain."""
 
     def with_plain(*given: Any) -> Starlette:
@@ -75,8 +75,8 @@ def heading(page: Page, column: str) -> Any:
     return page.locator("live-table th", has=page.get_by_role("button", name=column, exact=True))
 
 
-def test_a_plain_page_follows_a_cutover(shown: RunningServer) -> None:
-    url = f"http://127.0.0.1:{shown.port}/"
+def test_a_plain_page_follows_a_cutover(plain_server: RunningServer) -> None:
+    url = f"http://127.0.0.1:{plain_server.port}/"
     with chrome.page(url, path="plain/") as (page, trouble):
         first(page, "name 0000")
         assert page.locator("live-table th button").all_inner_texts() == [
@@ -86,10 +86,10 @@ def test_a_plain_page_follows_a_cutover(shown: RunningServer) -> None:
         assert len(rows(page)) < 100  # only the visible ones
         page.evaluate('document.querySelector("live-table").same = true')
         _sorts(page)
-        _changes(page, shown)
-        _own_grid(page, shown)
-        _cuts_over(page, shown)
-        _shows_why_it_is_stale(page, shown)
+        _changes(page, plain_server)
+        _own_grid(page, plain_server)
+        _cuts_over(page, plain_server)
+        _shows_why_it_is_stale(page, plain_server)
         assert trouble == []
 
 
@@ -104,16 +104,16 @@ def _sorts(page: Page) -> None:
     assert heading(page, "name").get_attribute("aria-sort") == "descending"
 
 
-def _changes(page: Page, shown: RunningServer) -> None:
-    shown.apply(1, MANY + 3, final(0, "zoe", 1))
+def _changes(page: Page, plain_server: RunningServer) -> None:
+    plain_server.apply(1, MANY + 3, final(0, "zoe", 1))
     first(page, "zoe")
-    shown.apply(1, MANY + 4, final(0, None, 2))
+    plain_server.apply(1, MANY + 4, final(0, None, 2))
     first(page, f"name {MANY - 1:04}")
 
 
-def _own_grid(page: Page, shown: RunningServer) -> None:
+def _own_grid(page: Page, plain_server: RunningServer) -> None:
     page.get_by_text("1 accounts hold 10.5").wait_for()
-    shown.apply(1, MANY + 5, account(1, 20.0))
+    plain_server.apply(1, MANY + 5, account(1, 20.0))
     page.get_by_text("2 accounts hold 30.5").wait_for()
     assert page.locator("#changes li").all_inner_texts() == [
         "upsert of 1, generation 1",
@@ -122,15 +122,15 @@ def _own_grid(page: Page, shown: RunningServer) -> None:
     assert page.inner_text("#status") == "following"
 
 
-def _cuts_over(page: Page, shown: RunningServer) -> None:
+def _cuts_over(page: Page, plain_server: RunningServer) -> None:
     page.evaluate(f"{SCROLL}.scrollTop = 5000")
     until(lambda: f"name {MANY - 1:04}" not in names(page), "other rows are visible", LIMIT_S)
     before = names(page)
     people = [final(n, f"name {n:04} of 2") for n in range(MANY)]
     people += [nameless(MANY + n) for n in range(3)]
-    shown.follow(live(1, next_one=2))
-    shown.apply(2, len(people), *people)
-    shown.follow(replace(live(2, ready_at=len(people)), standby=live(1).live))
+    plain_server.follow(live(1, next_one=2))
+    plain_server.apply(2, len(people), *people)
+    plain_server.follow(replace(live(2, ready_at=len(people)), standby=live(1).live))
     until(lambda: all(name.endswith("of 2") for name in names(page)), "generation 2", LIMIT_S)
     assert page.evaluate('document.querySelector("live-table").same')
     assert page.evaluate(f"{SCROLL}.scrollTop") == 5000
@@ -138,17 +138,17 @@ def _cuts_over(page: Page, shown: RunningServer) -> None:
     assert names(page) == sorted(names(page), reverse=True)
     assert {f"{name} of 2" for name in before[10:20]} <= set(names(page))
     page.get_by_text("cutover of 0, generation 2").wait_for()
-    _nulls_are_last(page, shown)
+    _nulls_are_last(page, plain_server)
 
 
-def _nulls_are_last(page: Page, shown: RunningServer) -> None:
+def _nulls_are_last(page: Page, plain_server: RunningServer) -> None:
     """In both directions, including rows that arrive later."""
     heading(page, "name").get_by_role("button").click()  # unsorted
     for nulls, way in enumerate(("ascending", "descending"), 4):
         heading(page, "name").get_by_role("button").click()
         assert heading(page, "name").get_attribute("aria-sort") == way
         end = 10_000 * nulls
-        shown.apply(2, end, nameless(end), final(end + 1, f"name {end} of 2"))
+        plain_server.apply(2, end, nameless(end), final(end + 1, f"name {end} of 2"))
         page.evaluate(f"{SCROLL}.scrollTop = 1e9")
 
         def last(count: int = nulls) -> bool:
@@ -160,8 +160,8 @@ def _nulls_are_last(page: Page, shown: RunningServer) -> None:
         assert named == sorted(named, reverse=way == "descending")
 
 
-def _shows_why_it_is_stale(page: Page, shown: RunningServer) -> None:
+def _shows_why_it_is_stale(page: Page, plain_server: RunningServer) -> None:
     assert page.locator("live-table #notice").inner_text() == ""
-    shown.run_on_loop(lambda host: host.set_trouble("no broker"))
+    plain_server.run_on_loop(lambda host: host.set_trouble("no broker"))
     page.locator("live-table[data-state=stale]").wait_for()
     assert page.locator("live-table #notice").inner_text() == "Stale: no broker"

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from browser.chrome import ZONE
-from browser.looking import LIMIT_S, hold_sockets, looked_at, rows, says, tamper
+from browser.looking import LIMIT_S, hold_sockets, rows, says, staged_page, tamper
 from browser.ordering import VIEWER, Row, served
 from browser.staged import Stage
 from livejoin.core import format_versions
@@ -50,35 +50,35 @@ FAILED_TABLE = f"""async () => {{
 
 
 @pytest.fixture(scope="module")
-def looking() -> Iterator[tuple[Stage, Page]]:
-    with looked_at(80, max_rows=MOST) as (stage, page, _trouble):
+def stage_and_page() -> Iterator[tuple[Stage, Page]]:
+    with staged_page(80, max_rows=MOST) as (stage, page, _trouble):
         hold_sockets(page)
         yield stage, page
 
 
 @pytest.fixture
-def stage(looking: tuple[Stage, Page]) -> Stage:
-    return looking[0]
+def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
+    return stage_and_page[0]
 
 
 @pytest.fixture
-def page(looking: tuple[Stage, Page]) -> Page:
-    return looking[1]
+def page(stage_and_page: tuple[Stage, Page]) -> Page:
+    return stage_and_page[1]
 
 
 def notices(stage: Stage) -> list[str]:
     capped = stage.serving.request("/api/v1/status").json()["capped"]
     assert set(capped) == set(FULL)
     made = []
-    for table, told in capped.items():
-        since = datetime.fromtimestamp(told["from"] / 1000, ZoneInfo(ZONE))
-        text = since.strftime("%Y-%m-%d %H:%M:%S.") + f"{told['from'] % 1000:03}"
+    for table, limit in capped.items():
+        since = datetime.fromtimestamp(limit["from"] / 1000, ZoneInfo(ZONE))
+        text = since.strftime("%Y-%m-%d %H:%M:%S.") + f"{limit['from'] % 1000:03}"
         made.append(f"{table} is full: {MOST} rows, oldest from {text}")
     return made
 
 
-def users(those: list[Row]) -> list[str]:
-    return sorted(row["userId"] for row in those)
+def users(shown: list[Row]) -> list[str]:
+    return sorted(row["userId"] for row in shown)
 
 
 def test_full_tables_are_reported_with_their_oldest_time(stage: Stage, page: Page) -> None:

@@ -14,10 +14,10 @@ from browser.looking import (
     cell,
     config,
     fill,
-    looked_at,
     press,
     rows,
     says,
+    staged_page,
 )
 from browser.staged import Stage
 from rig.running import until
@@ -29,25 +29,25 @@ GRID = """document.querySelector("perspective-viewer[data-table=final_ui]")
 
 
 @pytest.fixture(scope="module")
-def looking() -> Iterator[tuple[Stage, Page]]:
-    with looked_at(300, at_once=False) as (stage, page, _trouble):
+def stage_and_page() -> Iterator[tuple[Stage, Page]]:
+    with staged_page(300, at_once=False) as (stage, page, _trouble):
         page.click("#change")
         yield stage, page
 
 
 @pytest.fixture
-def page(looking: tuple[Stage, Page]) -> Page:
+def page(stage_and_page: tuple[Stage, Page]) -> Page:
     """The page with an empty form."""
-    page = looking[1]
+    page = stage_and_page[1]
     page.click("#edit-form")
     page.evaluate("document.getElementById('ask').reset()")
     return page
 
 
 @pytest.fixture
-def stage(looking: tuple[Stage, Page]) -> Iterator[Stage]:
+def stage(stage_and_page: tuple[Stage, Page]) -> Iterator[Stage]:
     """The stage; nothing is building when the test is over."""
-    stage = looking[0]
+    stage = stage_and_page[0]
     yield stage
     if stage.state.building:
         stage.fail("the test is over")
@@ -163,6 +163,14 @@ def test_invalid_requests_are_rejected_with_the_reason(stage: Stage, page: Page)
     press(page, "Apply")
     answer(page, "bad", '"<i>b</i>" is not a topic name')
     assert page.query_selector("#answer i") is None
+
+
+def test_apply_works_at_the_first_click_after_a_long_unknown_topic(page: Page) -> None:
+    """What is said of a topic must not move the button between mouse down and mouse up."""
+    for name in ("nowhere", f"{'nowhere_at_all_' * 4}1"):
+        page.fill("#ask [name=usersTopic]", name)
+        press(page, "Apply")
+        says(page, "#answer", f'topic "{name}" does not exist')
 
 
 def test_a_json_message_is_validated_while_typing(stage: Stage, page: Page) -> None:

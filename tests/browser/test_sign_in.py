@@ -68,8 +68,8 @@ def sign_in(page: Page, token: str) -> None:
 
 def test_the_printed_address_signs_in_once_and_leaves_no_secret(door: AuthFixture) -> None:
     code = door.identities.codes.issue(CONSOLE)
-    with run_server(filled("Ada"), access=door.access()) as one:
-        url = f"http://127.0.0.1:{one.port}/"
+    with run_server(filled("Ada"), access=door.access()) as server:
+        url = f"http://127.0.0.1:{server.port}/"
         with chrome.page(url, path=f"#code={code}&other=kept") as (page, trouble):
             shows(page, "Ada")
             assert page.url == f"{url}#other=kept"
@@ -87,8 +87,8 @@ def test_the_printed_address_signs_in_once_and_leaves_no_secret(door: AuthFixtur
 def test_viewers_see_why_the_form_is_disabled(door: AuthFixture) -> None:
     door.token("wall screen", "viewer")
     with (
-        run_server(filled("Ada"), access=door.access()) as one,
-        chrome.page(f"http://127.0.0.1:{one.port}/") as (page, trouble),
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, trouble),
     ):
         sign_in(page, door.texts["wall screen"])
         shows(page, "Ada")
@@ -102,8 +102,8 @@ def test_viewers_see_why_the_form_is_disabled(door: AuthFixture) -> None:
 
 def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixture) -> None:
     door.token("short", "viewer")
-    with run_server(filled("Ada"), access=door.access()) as one:
-        url = f"http://127.0.0.1:{one.port}/"
+    with run_server(filled("Ada"), access=door.access()) as server:
+        url = f"http://127.0.0.1:{server.port}/"
         with chrome.page(url) as (page, trouble):
             sign_in(page, door.texts["wrong"])
             page.get_by_text("this token is unknown or revoked").wait_for()
@@ -115,7 +115,7 @@ def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixtur
             door.revoke("short")
             page.get_by_text("You were signed out.").wait_for()
             sign_in(page, door.texts["operator"])
-            one.apply(1, 2, final(1, "Grace"))
+            server.apply(1, 2, final(1, "Grace"))
             shows(page, "Ada", "Grace")
             assert role(page) == "operator"
             assert page.evaluate("document.querySelector('[data-table=final_ui]').same")
@@ -158,7 +158,7 @@ def elsewhere(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "token", "said"),
+    ("allowed", "token", "message"),
     [
         (True, "viewer", "Ada"),
         (True, "revoked", "this token is not valid: it was revoked"),
@@ -170,13 +170,13 @@ def test_an_allowed_site_connects_by_tickets(
     elsewhere: str,
     allowed: bool,  # noqa: FBT001
     token: str,
-    said: str,
+    message: str,
 ) -> None:
     origins = [elsewhere] if allowed else []
-    with run_server(filled("Ada"), access=door.access(origins=origins)) as one:
-        there = f"#http://127.0.0.1:{one.port}/ {door.texts[token]}"
+    with run_server(filled("Ada"), access=door.access(origins=origins)) as server:
+        fragment = f"#http://127.0.0.1:{server.port}/ {door.texts[token]}"
         addresses: list[str] = []
-        with chrome.page(f"{elsewhere}/", path=there) as (page, _):
+        with chrome.page(f"{elsewhere}/", path=fragment) as (page, _):
             page.on("websocket", lambda socket: addresses.append(socket.url))
-            page.get_by_text(said).wait_for()
+            page.get_by_text(message).wait_for()
         assert not [url for url in addresses if door.texts[token] in url]

@@ -16,8 +16,8 @@ from browser.looking import (
     columns,
     config,
     hold_sockets,
-    looked_at,
     says,
+    staged_page,
     tamper,
     tool,
 )
@@ -31,7 +31,7 @@ from browser.ordering import (
     change,
     in_order,
     served,
-    shown,
+    shown_rows,
 )
 from browser.staged import Stage, pair
 from browser.test_views import swap
@@ -48,20 +48,20 @@ DRAWN = f"""() => [...{VIEWER}.querySelector("perspective-viewer-datagrid").shad
 
 
 @pytest.fixture(scope="module")
-def looking() -> Iterator[tuple[Stage, Page]]:
-    with looked_at(COUNT) as (stage, page, _trouble):
+def stage_and_page() -> Iterator[tuple[Stage, Page]]:
+    with staged_page(COUNT) as (stage, page, _trouble):
         hold_sockets(page)
         yield stage, page
 
 
 @pytest.fixture
-def stage(looking: tuple[Stage, Page]) -> Stage:
-    return looking[0]
+def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
+    return stage_and_page[0]
 
 
 @pytest.fixture
-def page(looking: tuple[Stage, Page]) -> Page:
-    return looking[1]
+def page(stage_and_page: tuple[Stage, Page]) -> Page:
+    return stage_and_page[1]
 
 
 class Swaps:
@@ -127,10 +127,10 @@ def _reconnects(stage: Stage, page: Page) -> None:
     in_order(stage, page, EVERY[11], "a new socket")
     all_in_order(stage, page, "after a new socket")
     arrange(page, "final_ui", **EVERY[11])
-    for said in ("paused: rows as of", ""):
+    for message in ("paused: rows as of", ""):
         page.keyboard.press("p")
-        says(page, "#message", said)
-        change(stage, 910 + len(said), 5, at_once=2)
+        says(page, "#message", message)
+        change(stage, 910 + len(message), 5, at_once=2)
     in_order(stage, page, EVERY[11], "after a pause")
     all_in_order(stage, page, "after a pause")
     arrange(page, "final_ui", **EVERY[11])
@@ -141,7 +141,7 @@ def _is_drawn(page: Page) -> None:
 
     def same() -> bool:
         drawn = [cells[0] for cells in page.evaluate(DRAWN)]
-        return drawn == [row["userId"] for row in shown(page)][: len(drawn)] and len(drawn) > 5
+        return drawn == [row["userId"] for row in shown_rows(page)][: len(drawn)] and len(drawn) > 5
 
     until(same, "the rows are drawn in their order", LIMIT_S)
 
@@ -159,16 +159,16 @@ def test_an_export_after_a_swap_has_the_order_of_the_grid(
             page.locator(".menu [role=menuitem]", has_text=name).first.click()
         downloading.value.save_as(tmp_path / name)
         files[name] = (tmp_path / name).read_bytes()
-    those = shown(page)
-    as_json = page.evaluate("(rows) => JSON.stringify(rows, null, 1)", those)
+    expected_rows = shown_rows(page)
+    as_json = page.evaluate("(rows) => JSON.stringify(rows, null, 1)", expected_rows)
     assert files["JSON"].decode() == as_json
     lines = csv.reader(io.StringIO(files["CSV"].decode(), newline=""))
     assert list(lines) == [
         list(COLUMNS),
-        *([_text(row[name]) for name in COLUMNS] for row in those),
+        *([_text(row[name]) for name in COLUMNS] for row in expected_rows),
     ]
     with pa.ipc.open_stream(io.BytesIO(files["Arrow"])) as stream:
-        assert stream.read_all().select(COLUMNS).to_pylist() == those
+        assert stream.read_all().select(COLUMNS).to_pylist() == expected_rows
 
 
 def _text(cell: Any) -> str:
@@ -181,7 +181,7 @@ def test_a_chart_after_a_swap_shows_the_new_rows(stage: Stage, page: Page) -> No
     arrange(page, "final_ui", **PLAIN, sort=[])
     chart = page.locator("section[data-area=final] select")
     chart.select_option("Y Bar")
-    until(lambda: config(page, "final_ui")["plugin"] == "Y Bar", "it is a chart", LIMIT_S)
+    until(lambda: config(page, "final_ui")["plugin"] == "Y Bar", "the chart is shown", LIMIT_S)
     before = _sums(page)
     swap(stage, BACK)
     change(stage, 2000, 10, at_once=5)
@@ -211,7 +211,7 @@ def test_a_cell_corrupted_in_transit_is_noticed_and_repaired(stage: Stage, page:
     stage.put(stage.state.live.number, ChangelogRecord("final_ui", "0-5000", row, 1, (1, 0, 1)))
     until(lambda: page.evaluate("window.tampered"), "a frame was corrupted", LIMIT_S)
     says(page, "#toast", "Rows differed from the server's")
-    until(lambda: "zoe of old" in {row["name"] for row in shown(page)}, "repaired", LIMIT_S)
+    until(lambda: "zoe of old" in {row["name"] for row in shown_rows(page)}, "repaired", LIMIT_S)
     in_order(stage, page, {**PLAIN, "sort": [["name", "desc"]]}, "repaired")
     page.keyboard.press("3")
     says(page, "#checks", "this page differed from the server 1 time and was resynchronized")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from browser.looking import LIMIT_S, looked_at, says
+from browser.looking import LIMIT_S, says, staged_page
 from browser.staged import Stage
 from rig.running import until
 
@@ -13,19 +13,19 @@ BY = ("livejoin-by", b"kafka")
 
 
 @pytest.fixture(scope="module")
-def looking() -> Iterator[tuple[Stage, Page]]:
-    with looked_at() as (stage, page, _trouble):
+def stage_and_page() -> Iterator[tuple[Stage, Page]]:
+    with staged_page() as (stage, page, _trouble):
         yield stage, page
 
 
 @pytest.fixture
-def stage(looking: tuple[Stage, Page]) -> Stage:
-    return looking[0]
+def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
+    return stage_and_page[0]
 
 
 @pytest.fixture
-def page(looking: tuple[Stage, Page]) -> Page:
-    return looking[1]
+def page(stage_and_page: tuple[Stage, Page]) -> Page:
+    return stage_and_page[1]
 
 
 def swap(stage: Stage, message: bytes) -> None:

@@ -16,9 +16,9 @@ from browser.looking import (
     arrange,
     cell,
     config,
-    looked_at,
     rows,
     says,
+    staged_page,
     tool,
 )
 from browser.staged import HOSTILE, Stage
@@ -30,22 +30,22 @@ COUNT = 200
 
 
 @pytest.fixture(scope="module")
-def looking() -> Iterator[tuple[Stage, Page, chrome.Trouble]]:
-    with looked_at(COUNT) as looking:
-        yield looking
+def stage_and_page() -> Iterator[tuple[Stage, Page, chrome.Trouble]]:
+    with staged_page(COUNT) as stage_and_page:
+        yield stage_and_page
 
 
 @pytest.fixture
-def stage(looking: tuple[Stage, Page, chrome.Trouble]) -> Stage:
-    return looking[0]
+def stage(stage_and_page: tuple[Stage, Page, chrome.Trouble]) -> Stage:
+    return stage_and_page[0]
 
 
 @pytest.fixture
-def page(looking: tuple[Stage, Page, chrome.Trouble]) -> Iterator[Page]:
+def page(stage_and_page: tuple[Stage, Page, chrome.Trouble]) -> Iterator[Page]:
     """The page; its layout is reset after the test."""
-    yield looking[1]
-    looking[1].click("#reset")
-    until(lambda: "layout" not in address(looking[1]), "the layout is as it was", LIMIT_S)
+    yield stage_and_page[1]
+    stage_and_page[1].click("#reset")
+    until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
 
 
 def test_the_first_load_shows_live_rows_and_their_rates(stage: Stage, page: Page) -> None:
@@ -65,7 +65,9 @@ def test_the_first_load_shows_live_rows_and_their_rates(stage: Stage, page: Page
 
 def test_hostile_cells_are_text(page: Page) -> None:
     arrange(page, "final_ui", filter=[["userId", "==", "x"]])
-    until(lambda: cell(page, "final", 1, 2).inner_text() == HOSTILE, "it is drawn", LIMIT_S)
+    until(
+        lambda: cell(page, "final", 1, 2).inner_text() == HOSTILE, "the cell is rendered", LIMIT_S
+    )
     assert page.locator("perspective-viewer img").count() == 0
 
 
@@ -74,7 +76,7 @@ def test_a_layout_is_saved_shared_by_link_and_reset(stage: Stage, page: Page) ->
     page.focus("[data-between='users accounts']")
     page.keyboard.press("ArrowRight")
     page.click("#tab-control")
-    until(lambda: "layout" in address(page), "the address has it", LIMIT_S)
+    until(lambda: "layout" in address(page), "the layout is in the address", LIMIT_S)
     before = page.evaluate("document.getElementById('view-tables').style.cssText")
     page.wait_for_timeout(500)  # saving is delayed
     sent = address(page)
@@ -94,7 +96,11 @@ def test_a_layout_is_saved_shared_by_link_and_reset(stage: Stage, page: Page) ->
 
 def _arranged(page: Page, before: str) -> None:
     page.wait_for_selector("section[data-area=final] perspective-viewer-datagrid tbody td")
-    until(lambda: config(page, "final_ui")["sort"] == RICH["sort"], "it is arranged", LIMIT_S)
+    until(
+        lambda: config(page, "final_ui")["sort"] == RICH["sort"],
+        "the viewer is configured",
+        LIMIT_S,
+    )
     assert config(page, "final_ui")["filter"] == RICH["filter"]
     assert page.is_visible("#panel-control")
     assert page.evaluate("document.getElementById('view-tables').style.cssText") == before
@@ -104,7 +110,7 @@ def _arranged(page: Page, before: str) -> None:
 def test_a_table_becomes_a_chart_and_a_grid_again(page: Page, chart: str) -> None:
     page.select_option("section[data-area=final] select", chart)
     page.wait_for_selector("section[data-area=final] canvas", state="attached")
-    until(lambda: config(page, "final_ui")["plugin"] == chart, "it is a chart", LIMIT_S)
+    until(lambda: config(page, "final_ui")["plugin"] == chart, "the chart is shown", LIMIT_S)
     assert config(page, "final_ui")["group_by"] == ["accountType"]
     page.select_option("section[data-area=final] select", "Datagrid")
     until(lambda: config(page, "final_ui")["plugin"] == "Datagrid", "a grid again", LIMIT_S)
@@ -134,7 +140,7 @@ def test_pause_keeps_the_rows_and_resume_updates_them(stage: Stage, page: Page) 
     page.wait_for_timeout(1200)
     assert rows(page, "users_ui") == before
     page.click("#pause")
-    until(lambda: len(rows(page, "users_ui")) == len(before) + 2, "all are there", LIMIT_S)
+    until(lambda: len(rows(page, "users_ui")) == len(before) + 2, "the new rows are shown", LIMIT_S)
     stage.change(COUNT + 3)
     until(lambda: len(rows(page, "users_ui")) == len(before) + 3, "and go on", LIMIT_S)
     assert "paused" not in page.inner_text("#message")
@@ -160,7 +166,7 @@ def test_exports_contain_what_is_shown(page: Page, tmp_path: Path) -> None:
 def test_selected_cells_are_copied(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     arrange(page, "final_ui", sort=[["userId", "asc"]])
-    until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0000", "it is sorted", LIMIT_S)
+    until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0000", "the grid is sorted", LIMIT_S)
     select(page, (2, 1), (3, 2))
     page.keyboard.press("Control+c")
     says(page, "#toast", "Copied 2 rows of final_ui")
@@ -214,4 +220,4 @@ def test_shortcuts_are_listed_and_switch_the_theme(page: Page) -> None:
 def test_a_filter_without_matches_can_be_cleared(page: Page) -> None:
     arrange(page, "final_ui", filter=[["name", "==", "nobody"]])
     page.click("section[data-area=final] .empty button:text-is('Clear the filter')")
-    until(lambda: config(page, "final_ui")["filter"] == [], "it is cleared", LIMIT_S)
+    until(lambda: config(page, "final_ui")["filter"] == [], "the filter is cleared", LIMIT_S)

@@ -47,7 +47,7 @@ LAST = {"live": "users_a left accounts_a", "building": None, "position": len(MES
 
 
 class Process:
-    """One run of the control plane over a world, until all is done or it crashes."""
+    """One run of the control plane over a world, until it is idle or crashes."""
 
     def __init__(self, world: FakeWorld) -> None:
         self.world = world
@@ -83,14 +83,16 @@ class Process:
             executor.close()
 
     def _feed(self, inbox: Inbox, position: int) -> None:
-        """One message after the other: each once the one before has come to its end."""
+        """Send each message once the previous one has been handled."""
         for offset in range(position, len(MESSAGES)):
             while not self._idle():
                 if self._stop.wait(0.001) or self.world.crashed.is_set():
                     return
-            one = parse_record(offset, 1.0, "kafka", MESSAGES[offset], RULES)
-            found = {t: facts.TopicInfo(1) for t in (one.request.topics if one.request else ())}
-            inbox.put(facts.MessageReceived(one.origin, one.request, one.error, found))
+            record = parse_record(offset, 1.0, "kafka", MESSAGES[offset], RULES)
+            infos = {
+                t: facts.TopicInfo(1) for t in (record.request.topics if record.request else ())
+            }
+            inbox.put(facts.MessageReceived(record.origin, record.request, record.error, infos))
             while self.seen.position <= offset:
                 if self._stop.wait(0.001) or self.world.crashed.is_set():
                     return
@@ -99,17 +101,17 @@ class Process:
         return self.seen.live is not None and self.seen.building is None
 
     def _settled(self) -> bool:
-        wanted = {generation.number for generation in self.seen.generations}
+        expected = {generation.number for generation in self.seen.generations}
         world = self.world
         return (
             self._idle()
             and self.seen.position == len(MESSAGES)
-            and world.running == world.changelogs == world.checkpoints == wanted
+            and world.running == world.changelogs == world.checkpoints == expected
         )
 
 
 class _ObservedLedger:
-    """A ledger whose last state can be looked at."""
+    """A ledger that exposes its last state to the process."""
 
     def __init__(self, ledger: FakeLedger, process: Process) -> None:
         self._ledger = ledger
@@ -136,47 +138,49 @@ def outcomes(world: FakeWorld) -> Counter[tuple[int, str]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick() -> Iterator[None]:
-    """What is not done by facts is done by ticks: many runs need many."""
+def short_ticks() -> Iterator[None]:
+    """Shorten the ticks, since many runs wait for ticks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "_TICK_S", 0.01)
         yield
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> tuple[FakeWorld, State]:
+def reference_run() -> tuple[FakeWorld, State]:
     world = FakeWorld(dict(TOPICS))
     return world, finish(world)
 
 
-def test_undisturbed_it_ends_as_it_should(undisturbed: tuple[FakeWorld, State]) -> None:
-    world, state = undisturbed
+def test_a_run_without_a_crash_ends_in_the_expected_state(
+    reference_run: tuple[FakeWorld, State],
+) -> None:
+    world, state = reference_run
     assert {name: shape(state)[name] for name in LAST} == LAST
     assert world.max_running <= 3
     assert set(world.effects) == set(EFFECTS)
 
 
-# the threads of a process that is killed die of it
+# `Crash` ends the threads of the process
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("visit", [1, 2, 3])
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_a_crash_at_any_effect_ends_in_the_same_state(
-    effect: str, visit: int, undisturbed: tuple[FakeWorld, State]
+    effect: str, visit: int, reference_run: tuple[FakeWorld, State]
 ) -> None:
-    calm, expected = undisturbed
+    reference, expected = reference_run
     world = FakeWorld(dict(TOPICS), crash_at=(effect, visit))
     finish(world)
-    assert world.crashed.is_set(), "it was never reached"
+    assert world.crashed.is_set(), "the effect was never reached"
     world.revive()
     assert shape(finish(world)) == shape(expected)
     assert world.max_running <= 3
-    _assert_told_once(world, calm)
+    _assert_written_once(world, reference)
 
 
-def _assert_told_once(world: FakeWorld, calm: FakeWorld) -> None:
+def _assert_written_once(world: FakeWorld, reference: FakeWorld) -> None:
     ids = [line.id for line in world.lines]
     assert ids == list(range(1, len(ids) + 1))
-    told: Any = outcomes(world)
-    assert told == outcomes(calm)
-    ended = [one.generation.number for one in world.ended]
+    actual: Any = outcomes(world)
+    assert actual == outcomes(reference)
+    ended = [end.generation.number for end in world.ended]
     assert len(ended) == len(set(ended))

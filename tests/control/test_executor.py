@@ -1,4 +1,4 @@
-"""What carries out the steps outlives whatever a step dies of."""
+"""The executor survives every error of a step."""
 
 import queue
 import threading
@@ -18,25 +18,26 @@ from rig.running import until
 
 LIMIT_S = 20
 ONE, TWO, *MORE = (Generation(n, Choice("users", "accounts"), 0.0) for n in range(1, 21))
-GONE = [ConnectionRefusedError("the JVM is gone"), KeyError("what nobody thought of")]
+ERRORS = [ConnectionRefusedError("the JVM is gone"), KeyError("unexpected")]
 
 
 class FailingPipeline(FakePipeline):
-    """One in which something goes wrong, once."""
+    """A pipeline whose next stop or cleanup can fail, and whose steps can block."""
 
     def __init__(self, world: FakeWorld) -> None:
         super().__init__(world)
         self.stopping: list[Exception] = []
         self.cleaning: list[Exception] = []
-        self.late = threading.Event()  # what ends a way that does not end by itself
+        self.catch_up_unblocked = threading.Event()  # lets the catch-up of generation 1 return
         self.following = threading.Event()
-        self.slow: dict[int, threading.Event] = {}  # what lets a resolve go on, by generation
+        # by generation: lets resolve return
+        self.resolve_unblocked: dict[int, threading.Event] = {}
         self.resolving: list[int] = []
 
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         self.resolving.append(generation.number)
-        if generation.number in self.slow:
-            assert self.slow[generation.number].wait(LIMIT_S)
+        if generation.number in self.resolve_unblocked:
+            assert self.resolve_unblocked[generation.number].wait(LIMIT_S)
         return super().resolve(generation)
 
     def stop(self, generation: int) -> None:
@@ -57,7 +58,7 @@ class FailingPipeline(FakePipeline):
     ) -> int | None:
         if generation.number == 1:
             self.following.set()
-            assert self.late.wait(LIMIT_S)
+            assert self.catch_up_unblocked.wait(LIMIT_S)
             raise OSError("too late")
         return super().catch_up(generation, progressed, stopped)
 
@@ -73,116 +74,120 @@ def pipeline(world: FakeWorld) -> FailingPipeline:
 
 
 @contextmanager
-def at_work(pipeline: FailingPipeline) -> Iterator[tuple[Executor, Inbox]]:
+def run_executor(pipeline: FailingPipeline) -> Iterator[tuple[Executor, Inbox]]:
     inbox: Inbox = queue.Queue()
     executor = Executor(inbox, pipeline)
     try:
         yield executor, inbox
     finally:
-        pipeline.late.set()
+        pipeline.catch_up_unblocked.set()
         executor.close()
 
 
-@pytest.mark.parametrize("error", GONE)
-def test_a_query_that_cannot_be_stopped_holds_up_no_other(
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_query_that_cannot_be_stopped_does_not_block_others(
     world: FakeWorld, pipeline: FailingPipeline, error: Exception
 ) -> None:
     pipeline.stopping = [error]
-    with at_work(pipeline) as (executor, _):
+    with run_executor(pipeline) as (executor, _):
         executor.carry_out(plan.RunQueries((ONE,)))
         until(lambda: 1 in world.running, "the first runs", LIMIT_S)
         executor.carry_out(plan.RunQueries((TWO,)))
         until(lambda: 2 in world.running, "the second runs", LIMIT_S)
 
 
-@pytest.mark.parametrize("error", GONE)
-def test_what_could_not_be_removed_is_removed_later(
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_failed_cleanup_is_retried(
     world: FakeWorld, pipeline: FailingPipeline, error: Exception
 ) -> None:
     pipeline.cleaning = [error]
     world.changelogs.add(1)
-    with at_work(pipeline) as (executor, _):
+    with run_executor(pipeline) as (executor, _):
         executor.carry_out(plan.KeepOnly(frozenset(), 1))
-        until(lambda: not world.changelogs, "nothing is left", LIMIT_S)
+        until(lambda: not world.changelogs, "the changelog is removed", LIMIT_S)
 
 
-def test_a_topic_that_a_late_client_created_again_is_removed(
+def test_a_topic_recreated_by_a_late_client_is_removed(
     world: FakeWorld, pipeline: FailingPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan has not changed: nothing else would make the executor look again."""
+    """The plan is unchanged, so only the periodic sweep can find the topic."""
     monkeypatch.setattr(executor_module, "_SWEEP_S", 0.1)
     world.changelogs.add(1)
-    with at_work(pipeline) as (executor, _):
+    with run_executor(pipeline) as (executor, _):
         executor.carry_out(plan.KeepOnly(frozenset(), 1))
-        until(lambda: not world.changelogs, "nothing is left", LIMIT_S)
+        until(lambda: not world.changelogs, "the changelog is removed", LIMIT_S)
         world.changelogs.add(1)
-        until(lambda: not world.changelogs, "nothing is left again", LIMIT_S)
+        until(lambda: not world.changelogs, "the recreated changelog is removed", LIMIT_S)
 
 
-def test_what_a_run_dies_of_after_its_end_is_not_told(
+def test_errors_after_the_end_of_a_run_are_ignored(
     world: FakeWorld, pipeline: FailingPipeline
 ) -> None:
-    with at_work(pipeline) as (executor, inbox):
+    with run_executor(pipeline) as (executor, inbox):
         executor.carry_out(plan.RunQueries((ONE,)))
         assert pipeline.following.wait(LIMIT_S)
         executor.carry_out(plan.RunQueries((TWO,)))
         until(lambda: 1 not in world.running, "the first is stopped", LIMIT_S)
-        pipeline.late.set()
-    told = [inbox.get_nowait() for _ in range(inbox.qsize())]
-    assert not any(isinstance(fact, facts.QueryDied) for fact in told)
+        pipeline.catch_up_unblocked.set()
+    received = [inbox.get_nowait() for _ in range(inbox.qsize())]
+    assert not any(isinstance(fact, facts.QueryDied) for fact in received)
 
 
-def test_superseded_generations_are_not_resolved_and_keep_no_run_waiting(
+def test_superseded_generations_are_not_resolved_and_block_no_run(
     world: FakeWorld, pipeline: FailingPipeline
 ) -> None:
-    pipeline.slow = {generation.number: threading.Event() for generation in MORE}
+    pipeline.resolve_unblocked = {generation.number: threading.Event() for generation in MORE}
     *superseded, newest = MORE
-    with at_work(pipeline) as (executor, inbox):
+    with run_executor(pipeline) as (executor, inbox):
         try:
-            for generation in MORE:  # a burst of messages, each of which supersedes the one before
+            for generation in MORE:  # a burst of messages, each superseding the previous build
                 executor.carry_out(plan.ResolveSources(generation))
             executor.carry_out(plan.RunQueries((TWO,)))
-            until(lambda: _told(inbox, facts.CaughtUp), "a run is followed meanwhile", LIMIT_S)
-            for slow in pipeline.slow.values():
-                slow.set()
-            until(lambda: _told(inbox, facts.SourcesResolved, newest.number), "the newest", LIMIT_S)
+            until(lambda: _received(inbox, facts.CaughtUp), "a run catches up meanwhile", LIMIT_S)
+            for unblock in pipeline.resolve_unblocked.values():
+                unblock.set()
+            until(
+                lambda: _received(inbox, facts.SourcesResolved, newest.number),
+                "the newest is resolved",
+                LIMIT_S,
+            )
         finally:
-            for slow in pipeline.slow.values():
-                slow.set()
+            for unblock in pipeline.resolve_unblocked.values():
+                unblock.set()
     assert len([g for g in superseded if g.number in pipeline.resolving]) <= 1
     assert world.running == {2}
 
 
-def _told(inbox: Inbox, kind: type[facts.GenerationFact], number: int = 2) -> bool:
+def _received(inbox: Inbox, kind: type[facts.GenerationFact], number: int = 2) -> bool:
     with inbox.mutex:
         return any(isinstance(f, kind) and f.generation == number for f in inbox.queue)
 
 
-def test_what_could_not_be_resolved_is_resolved_when_asked_for_again(
+def test_a_failed_resolution_is_retried_on_request(
     pipeline: FailingPipeline,
 ) -> None:
-    with at_work(pipeline) as (executor, inbox):
+    with run_executor(pipeline) as (executor, inbox):
         pipeline._world.topics.pop("users")
         executor.carry_out(plan.ResolveSources(ONE))
-        until(lambda: _told(inbox, facts.ResolutionFailed, 1), "it is missing", LIMIT_S)
+        until(lambda: _received(inbox, facts.ResolutionFailed, 1), "the topic is missing", LIMIT_S)
         pipeline._world.topics["users"] = "again"
         executor.carry_out(plan.ResolveSources(ONE))
-        until(lambda: _told(inbox, facts.SourcesResolved, 1), "it is there", LIMIT_S)
+        until(lambda: _received(inbox, facts.SourcesResolved, 1), "the topic is found", LIMIT_S)
 
 
-def test_a_query_that_was_not_wanted_for_a_moment_is_started_again(world: FakeWorld) -> None:
-    """It died, waits for its next try, and whoever starts queries is busy all that time."""
-    busy, go_on = threading.Event(), threading.Event()
+def test_a_query_missing_from_the_plan_for_a_moment_is_restarted(world: FakeWorld) -> None:
+    """It died and waits for its retry, while the thread that starts queries is busy."""
+    busy, proceed = threading.Event(), threading.Event()
 
     class Busy(FailingPipeline):
         def start(self, generation: Generation) -> Mapping[str, Reading] | None:
             if generation.number == 2:
                 busy.set()
-                assert go_on.wait(LIMIT_S)
+                assert proceed.wait(LIMIT_S)
             return super().start(generation)
 
     pipeline = Busy(world)
-    with at_work(pipeline) as (executor, _):
+    with run_executor(pipeline) as (executor, _):
         executor.carry_out(plan.RunQueries((ONE,)))
         assert pipeline.following.wait(LIMIT_S)
         executor.carry_out(plan.RunQueries((ONE, TWO)))
@@ -190,15 +195,15 @@ def test_a_query_that_was_not_wanted_for_a_moment_is_started_again(world: FakeWo
         before = world.effects.count("after start")
         executor.carry_out(plan.RunQueries((TWO,)))
         executor.carry_out(plan.RunQueries((ONE, TWO)))
-        go_on.set()
+        proceed.set()
         until(lambda: world.effects.count("after start") == before + 2, "both started", LIMIT_S)
         assert world.running == {1, 2}
 
 
-def test_topics_are_made_once_however_often_they_are_asked_for(
+def test_topics_are_created_once_for_repeated_requests(
     world: FakeWorld, pipeline: FailingPipeline
 ) -> None:
-    with at_work(pipeline) as (executor, inbox):
+    with run_executor(pipeline) as (executor, inbox):
         for _ in range(20):
             executor.carry_out(plan.CreateTopics((ONE,)))
             executor.carry_out(plan.RunQueries(()))
@@ -209,7 +214,7 @@ def test_topics_are_made_once_however_often_they_are_asked_for(
     assert world.topics_created == 2
 
 
-def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(
+def test_a_failed_topic_creation_is_retried_on_request(
     world: FakeWorld,
 ) -> None:
     class Failing(FailingPipeline):
@@ -219,42 +224,44 @@ def test_topics_that_could_not_be_made_are_tried_again_when_asked_for_again(
                 raise NotAuthorized("may not be made")
             return super().make_topics(generation)
 
-    with at_work(Failing(world)) as (executor, inbox):
+    with run_executor(Failing(world)) as (executor, inbox):
         executor.carry_out(plan.CreateTopics((ONE,)))
         assert inbox.get(timeout=LIMIT_S) == facts.QueryDied(
             1, "may not be made", counts_as_failure=False
         )
-        executor.carry_out(plan.CreateTopics(()))  # until the next try
+        executor.carry_out(plan.CreateTopics(()))  # until the retry is due
         executor.carry_out(plan.CreateTopics((ONE,)))
         assert inbox.get(timeout=LIMIT_S) == facts.TopicsCreated(1, "made 2")
 
 
-def test_in_a_burst_what_superseded_builds_left_is_removed_before_there_is_more(
+def test_topics_of_superseded_builds_are_removed_during_a_burst(
     world: FakeWorld,
 ) -> None:
     class Burst(FailingPipeline):
-        """Whenever topics were made, another message has superseded their generation already."""
+        """Whenever topics are created, another message supersedes their generation."""
 
-        most = 0
+        max_changelogs = 0
 
         def make_topics(self, generation: Generation) -> tuple[str, str]:
-            found = super().make_topics(generation)
-            self.most = max(self.most, len(world.changelogs))
-            ask(generation.number + 1)
-            return found
+            created = super().make_topics(generation)
+            self.max_changelogs = max(self.max_changelogs, len(world.changelogs))
+            request(generation.number + 1)
+            return created
 
-    def ask(number: int) -> None:
-        asked = [one for one in MORE if one.number == number]
-        executor.carry_out(plan.CreateTopics(tuple(asked)))
+    def request(number: int) -> None:
+        requested = [generation for generation in MORE if generation.number == number]
+        executor.carry_out(plan.CreateTopics(tuple(requested)))
         executor.carry_out(plan.RunQueries(()))
-        executor.carry_out(plan.KeepOnly(frozenset(one.number for one in asked), MORE[-1].number))
+        executor.carry_out(
+            plan.KeepOnly(frozenset(generation.number for generation in requested), MORE[-1].number)
+        )
 
     pipeline = Burst(world)
-    with at_work(pipeline) as (executor, _):
-        ask(MORE[0].number)
+    with run_executor(pipeline) as (executor, _):
+        request(MORE[0].number)
         until(
             lambda: world.topics_created == len(MORE) and not world.changelogs,
-            "all is gone",
+            "all changelogs are removed",
             LIMIT_S,
         )
-    assert pipeline.most <= 2
+    assert pipeline.max_changelogs <= 2

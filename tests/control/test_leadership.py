@@ -1,4 +1,4 @@
-"""Who leads: one at most, whatever the leader topic looks like."""
+"""Leader election: at most one leader, whatever the state of the leader topic."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ from rig.running import until
 LIMIT_S = 30
 
 
-class Standing:
-    """One that stands for election on a thread, until told to stop or refused."""
+class Candidate:
+    """A candidate on a thread, until it is stopped or refused."""
 
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self.leads = threading.Event()
@@ -54,54 +54,54 @@ class Standing:
 
 
 @pytest.fixture
-def stand(kafka: Kafka) -> Iterator[Callable[[Names], Standing]]:
-    standing: list[Standing] = []
+def start_candidate(kafka: Kafka) -> Iterator[Callable[[Names], Candidate]]:
+    candidates: list[Candidate] = []
 
-    def one(names: Names) -> Standing:
-        standing.append(Standing(kafka, names))
-        return standing[-1]
+    def start(names: Names) -> Candidate:
+        candidates.append(Candidate(kafka, names))
+        return candidates[-1]
 
-    yield one
-    for each in standing:
-        each.close()
+    yield start
+    for candidate in candidates:
+        candidate.close()
 
 
-def test_a_leader_topic_of_two_partitions_is_refused_by_name(
-    kafka: Kafka, stand: Callable[[Names], Standing]
+def test_a_leader_topic_with_two_partitions_is_refused(
+    kafka: Kafka, start_candidate: Callable[[Names], Candidate]
 ) -> None:
     names = Names("two-partitions")
     kafka.create_topic(names.leader, partitions=2)
-    both = [stand(names), stand(names)]
-    for one in both:
-        until(one.decided, "it leads or is refused", LIMIT_S)
-        assert str(one.refused) == (
+    candidates = [start_candidate(names), start_candidate(names)]
+    for candidate in candidates:
+        until(candidate.decided, "it leads or is refused", LIMIT_S)
+        assert str(candidate.refused) == (
             "topic two-partitions.leader has 2 partitions, so several processes could lead."
             " It must have one: stop all livejoins of this name and delete it;"
             " the next start recreates it."
         )
-    assert not any(one.leads.is_set() for one in both)
+    assert not any(candidate.leads.is_set() for candidate in candidates)
 
 
-def test_run_waits_and_says_why_until_the_topic_is_as_it_must_be(kafka: Kafka) -> None:
-    names, said = Names("run-two-partitions"), list[dict[str, Any]]()
+def test_run_waits_with_a_reason_while_the_leader_topic_is_wrong(kafka: Kafka) -> None:
+    names, states = Names("run-two-partitions"), list[dict[str, Any]]()
     kafka.create_topic(names.leader, partitions=2)
     stop = threading.Event()
-    leader = Leader(Settings(name=names.prefix), kafka, names, said.append, dict, lambda _: {})
+    leader = Leader(Settings(name=names.prefix), kafka, names, states.append, dict, lambda _: {})
     thread = threading.Thread(target=leader.run, args=(stop,))
     thread.start()
     try:
-        until(lambda: said, "it says so", LIMIT_S)
+        until(lambda: states, "it reports the reason", LIMIT_S)
     finally:
         stop.set()
         thread.join()
-    assert said[0]["state"] == "waiting"
-    assert "run-two-partitions.leader has 2 partitions" in said[0]["message"]
+    assert states[0]["state"] == "waiting"
+    assert "run-two-partitions.leader has 2 partitions" in states[0]["message"]
 
 
-def test_doctor_names_it(kafka: Kafka, tmp_path: Path) -> None:
+def test_doctor_reports_a_wrong_leader_topic(kafka: Kafka, tmp_path: Path) -> None:
     kafka.create_topic(Names("ill").leader, partitions=3)
     kafka.create_topic(Names("well").leader)
-    for name, found in (
+    for name, expected in (
         ("ill", "BAD  leader     topic ill.leader has 3 partitions, so several processes could"),
         ("well", "ok   leader     "),
         ("new", "ok   leader     "),
@@ -109,29 +109,29 @@ def test_doctor_names_it(kafka: Kafka, tmp_path: Path) -> None:
         file = tmp_path / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"name": name, "kafka": dict(kafka.properties)}))
         lines = CliRunner().invoke(main.cli, ["doctor", "-c", str(file)]).stdout.splitlines()
-        assert lines[-1].startswith(found), lines
+        assert lines[-1].startswith(expected), lines
 
 
-def test_partitions_that_are_added_while_one_leads_make_no_second_leader(
-    kafka: Kafka, stand: Callable[[Names], Standing]
+def test_partitions_added_to_the_leader_topic_make_no_second_leader(
+    kafka: Kafka, start_candidate: Callable[[Names], Candidate]
 ) -> None:
     names = Names("more-partitions")
-    first = stand(names)
+    first = start_candidate(names)
     until(first.leads.is_set, "the first leads", LIMIT_S)
     kafka.admin.create_partitions([NewPartitions(names.leader, 2)])[names.leader].result(LIMIT_S)
     until(lambda: len(kafka.describe([names.leader])[names.leader].partitions) == 2, "it has two")
-    second = stand(names)
+    second = start_candidate(names)
     until(second.decided, "the second is refused", LIMIT_S)
     assert second.refused is not None
     assert first.leads.is_set()
 
 
-class Group:
-    """Stands for Kafka and for a member of its group: hands out partitions as it is told."""
+class FakeGroup:
+    """Fake of Kafka and of a group member: assigns and revokes partitions by `events`."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[str, int]] = []
-        self._called: dict[str, Any] = {}
+        self.events: list[tuple[str, int]] = []
+        self._callbacks: dict[str, Any] = {}
 
     def create_topic(self, *_: Any) -> None:
         pass
@@ -139,16 +139,16 @@ class Group:
     def describe(self, names: list[str]) -> dict[str, Topic]:
         return {name: Topic(name, "", (0,)) for name in names}
 
-    def group_consumer(self, *_: Any) -> "Group":
+    def group_consumer(self, *_: Any) -> "FakeGroup":
         return self
 
-    def subscribe(self, _topics: list[str], **called: Any) -> None:
-        self._called = called
+    def subscribe(self, _topics: list[str], **callbacks: Any) -> None:
+        self._callbacks = callbacks
 
     def poll(self, _limit_s: float) -> None:
-        if self.given:
-            how, partition = self.given.pop(0)
-            self._called[how](self, [TopicPartition("x.leader", partition)])
+        if self.events:
+            callback, partition = self.events.pop(0)
+            self._callbacks[callback](self, [TopicPartition("x.leader", partition)])
 
     def reachable(self, _limit_s: float) -> bool:
         return True
@@ -158,49 +158,53 @@ class Group:
 
 
 @pytest.fixture
-def group() -> Group:
-    return Group()
+def group() -> FakeGroup:
+    return FakeGroup()
 
 
-def test_only_the_holder_of_the_first_partition_leads(group: Any) -> None:
-    one = Standing(group, Names("x"))
+def test_only_the_owner_of_partition_0_leads(group: Any) -> None:
+    candidate = Candidate(group, Names("x"))
     try:
-        group.given += [("on_assign", 1), ("on_assign", 0)]
-        until(one.leads.is_set, "it leads", LIMIT_S)
-        group.given += [("on_revoke", 1), ("on_lost", 1)]
-        until(lambda: not group.given, "they are gone", LIMIT_S)
-        assert one.leads.is_set()
-        group.given += [("on_lost", 0), ("on_assign", 1)]
-        until(lambda: not group.given and not one.leads.is_set(), "it is over", LIMIT_S)
+        group.events += [("on_assign", 1), ("on_assign", 0)]
+        until(candidate.leads.is_set, "it leads", LIMIT_S)
+        group.events += [("on_revoke", 1), ("on_lost", 1)]
+        until(lambda: not group.events, "the events are handled", LIMIT_S)
+        assert candidate.leads.is_set()
+        group.events += [("on_lost", 0), ("on_assign", 1)]
+        until(
+            lambda: not group.events and not candidate.leads.is_set(),
+            "its leadership has ended",
+            LIMIT_S,
+        )
     finally:
-        one.close()
+        candidate.close()
 
 
-@pytest.mark.parametrize("how", ["on_revoke", "on_lost"])
-def test_a_lead_that_is_lost_is_told_before_anything_is_waited_for(group: Any, how: str) -> None:
-    lost, leads, go_on = threading.Event(), threading.Event(), threading.Event()
+@pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
+def test_a_loss_is_reported_before_anything_blocks(group: Any, callback: str) -> None:
+    lost, leads, proceed = threading.Event(), threading.Event(), threading.Event()
 
     def lead(term: Term) -> None:
         term.on_loss = lost.set
         leads.set()
-        assert go_on.wait(LIMIT_S)  # it is busy, and does not look whether it is over
+        assert proceed.wait(LIMIT_S)  # busy: it does not check `term.over`
 
     stop = threading.Event()
     leadership = Leadership(group, Names("x"), lead)
     thread = threading.Thread(target=leadership.run, args=(stop,))
     thread.start()
     try:
-        group.given += [("on_assign", 0)]
+        group.events += [("on_assign", 0)]
         assert leads.wait(LIMIT_S)
-        group.given += [(how, 0)]
+        group.events += [(callback, 0)]
         assert lost.wait(LIMIT_S)
     finally:
-        go_on.set()
+        proceed.set()
         stop.set()
         thread.join()
 
 
-def test_who_stops_leading_by_itself_has_lost_nothing(group: Any) -> None:
+def test_a_stop_is_not_reported_as_a_loss(group: Any) -> None:
     lost, leads = threading.Event(), threading.Event()
 
     def lead(term: Term) -> None:
@@ -211,7 +215,7 @@ def test_who_stops_leading_by_itself_has_lost_nothing(group: Any) -> None:
     stop = threading.Event()
     thread = threading.Thread(target=Leadership(group, Names("x"), lead).run, args=(stop,))
     thread.start()
-    group.given += [("on_assign", 0)]
+    group.events += [("on_assign", 0)]
     assert leads.wait(LIMIT_S)
     stop.set()
     thread.join()

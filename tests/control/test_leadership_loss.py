@@ -1,4 +1,4 @@
-"""A lead that is lost, over a real broker: its JVM is killed, and its successor left alone."""
+"""Loss of leadership over a real broker: the JVM is killed, the successor is unaffected."""
 
 import json
 import threading
@@ -24,16 +24,16 @@ from rig.running import until
 LIMIT_S = 30
 
 
-class Unstarted(SparkDriver):
-    """A session whose JVM does not start; notes that it is killed."""
+class FakeSession(SparkDriver):
+    """A session without a JVM; records that it is killed."""
 
-    made: "list[Unstarted]"
+    created: "list[FakeSession]"
     entered = staticmethod(lambda: None)
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.killed = threading.Event()
-        self.made.append(self)
+        self.created.append(self)
 
     def __enter__(self) -> Self:
         self.entered()
@@ -47,8 +47,8 @@ class Unstarted(SparkDriver):
         super().kill()
 
 
-class Leading:
-    """A leader on a thread, as one that has just been elected."""
+class LeaderThread:
+    """A leader on a thread, just after its election."""
 
     def __init__(self, kafka: Kafka, names: Names, folder: Path) -> None:
         self.term = Term()
@@ -71,53 +71,55 @@ class Leading:
 
 
 @pytest.fixture
-def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Unstarted]:
-    made: list[Unstarted] = []
-    monkeypatch.setattr(Unstarted, "made", made, raising=False)
-    monkeypatch.setattr(app, "SparkDriver", Unstarted)
-    return made
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
+    created: list[FakeSession] = []
+    monkeypatch.setattr(FakeSession, "created", created, raising=False)
+    monkeypatch.setattr(app, "SparkDriver", FakeSession)
+    return created
 
 
-def test_the_jvm_is_killed_as_soon_as_the_lead_is_lost(
-    kafka: Kafka, tmp_path: Path, sessions: list[Unstarted]
+def test_the_jvm_is_killed_as_soon_as_leadership_is_lost(
+    kafka: Kafka, tmp_path: Path, sessions: list[FakeSession]
 ) -> None:
     names = Names("lost")
-    one = Leading(kafka, names, tmp_path)
+    leader = LeaderThread(kafka, names, tmp_path)
     until(lambda: kafka.describe([names.ledger]) and kafka.end_offset(names.ledger), "it leads")
     assert not sessions[0].killed.is_set()
-    one.term.on_loss()  # as the election does, before it waits for anything
+    leader.term.on_loss()  # as the election does, before it blocks
     assert sessions[0].killed.is_set()
-    one.term.over.set()
-    one.thread.join(LIMIT_S)
-    assert not one.thread.is_alive()
+    leader.term.over.set()
+    leader.thread.join(LIMIT_S)
+    assert not leader.thread.is_alive()
 
 
-def test_the_jvm_is_killed_when_another_one_leads_already(
-    kafka: Kafka, tmp_path: Path, sessions: list[Unstarted]
+def test_the_jvm_is_killed_when_another_leader_has_taken_over(
+    kafka: Kafka, tmp_path: Path, sessions: list[FakeSession]
 ) -> None:
     names = Names("deposed")
     control = f"{names.prefix}-control"
     kafka.create_topic(control)
-    one = Leading(kafka, names, tmp_path)
+    leader = LeaderThread(kafka, names, tmp_path)
     until(lambda: kafka.describe([names.ledger]) and kafka.end_offset(names.ledger), "it leads")
     Ledger(kafka, names).take_over()
     producer = kafka.producer()
-    producer.produce(control, json.dumps({"joinType": "inner"}))  # something to write down
+    producer.produce(
+        control, json.dumps({"joinType": "inner"})
+    )  # makes the leader write to the ledger
     assert producer.flush(LIMIT_S) == 0
-    one.thread.join(LIMIT_S)
-    assert not one.thread.is_alive()
-    assert isinstance(one.failure, LeadershipLost)
+    leader.thread.join(LIMIT_S)
+    assert not leader.thread.is_alive()
+    assert isinstance(leader.failure, LeadershipLost)
     assert sessions[0].killed.is_set()
 
 
-def test_one_whose_lead_was_lost_before_it_began_fences_nobody(
-    kafka: Kafka, tmp_path: Path, sessions: list[Unstarted], monkeypatch: pytest.MonkeyPatch
+def test_a_leader_deposed_before_it_starts_fences_nobody(
+    kafka: Kafka, tmp_path: Path, sessions: list[FakeSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names("too-late")
     successor = Ledger(kafka, names)
     successor.take_over()
     term = Term()
-    monkeypatch.setattr(Unstarted, "entered", staticmethod(term.over.set))
+    monkeypatch.setattr(FakeSession, "entered", staticmethod(term.over.set))
     settings = Settings(name=names.prefix, checkpoints=str(tmp_path))
     Leader(settings, kafka, names, lambda _: None, dict, lambda _: {}).lead(term)
     assert len(sessions) == 1

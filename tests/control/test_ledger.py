@@ -1,4 +1,4 @@
-"""One suite over the fake ledger and over the real one."""
+"""One suite for the fake ledger and the real one."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ GENERATION = Generation(7, Choice("users", "accounts"), 1.0)
 STATE = State(
     last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, line_count=1
 )
-TOLD = (
+OUTBOX = (
     LogLine(1, 2.0, "INFO", "hello", "live", 7, "0-12"),
     Reply(Origin(2, 1.0, "kafka", "{}", id="x"), "accepted", 2.0, generation=7),
     EndedGeneration(replace(GENERATION, number=6), "failed", 2.0, "boom"),
@@ -46,11 +46,11 @@ class AnyLedger(Protocol):
     def write(self, state: State) -> State: ...
 
 
-Make = Callable[[], AnyLedger]
+MakeLedger = Callable[[], AnyLedger]
 
 
 @pytest.fixture(params=["fake", "real"])
-def make(request: pytest.FixtureRequest) -> Make:
+def make_ledger(request: pytest.FixtureRequest) -> MakeLedger:
     """Makes ledgers over the same topics."""
     if request.param == "fake":
         world = FakeWorld({})
@@ -60,34 +60,34 @@ def make(request: pytest.FixtureRequest) -> Make:
     return lambda: Ledger(kafka, names)
 
 
-def test_at_the_very_first_start_there_is_a_fresh_state(make: Make) -> None:
-    assert make().take_over() == State()
+def test_the_first_start_has_a_fresh_state(make_ledger: MakeLedger) -> None:
+    assert make_ledger().take_over() == State()
 
 
-def test_what_was_written_is_read_by_the_next(make: Make) -> None:
-    first = make()
+def test_the_next_leader_reads_the_written_state(make_ledger: MakeLedger) -> None:
+    first = make_ledger()
     first.take_over()
     first.write(STATE)
     first.write(replace(STATE, position=4))
-    assert make().take_over() == replace(STATE, position=4)
+    assert make_ledger().take_over() == replace(STATE, position=4)
 
 
-def test_what_is_told_leaves_the_state(make: Make) -> None:
-    ledger = make()
+def test_a_write_clears_the_outbox(make_ledger: MakeLedger) -> None:
+    ledger = make_ledger()
     ledger.take_over()
-    assert ledger.write(replace(STATE, outbox=TOLD)) == STATE
+    assert ledger.write(replace(STATE, outbox=OUTBOX)) == STATE
 
 
-def test_a_leader_that_was_deposed_cannot_write(make: Make) -> None:
-    old = make()
+def test_a_deposed_leader_cannot_write(make_ledger: MakeLedger) -> None:
+    old = make_ledger()
     old.take_over()
     old.write(STATE)
-    new = make()
+    new = make_ledger()
     assert new.take_over() == STATE
     with pytest.raises(LeadershipLost):
         old.write(replace(STATE, position=99))
     new.write(replace(STATE, position=4))
-    assert make().take_over().position == 4
+    assert make_ledger().take_over().position == 4
 
 
 def _read(kafka: Kafka, topic: str) -> list[Record]:
@@ -103,11 +103,11 @@ def _values(kafka: Kafka, topic: str) -> dict[str, Any]:
     return {r.key.decode(): json.loads(r.value) for r in _read(kafka, topic)}
 
 
-def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> None:
+def test_outbox_items_are_written_to_their_topics(kafka: Kafka) -> None:
     names = Names("told")
     ledger = Ledger(kafka, names)
     ledger.take_over()
-    ledger.write(replace(STATE, outbox=TOLD))
+    ledger.write(replace(STATE, outbox=OUTBOX))
     logs = _values(kafka, names.logs)
     assert logs["orchestrator_logs/000000000001"] == {
         "ts": 2000,
@@ -128,16 +128,19 @@ def test_each_thing_that_is_told_stands_where_it_is_looked_for(kafka: Kafka) -> 
             "reason": None,
         }
     }
-    kept = _values(kafka, names.ledger)
-    assert (kept["generation/6"]["state"], kept["generation/7"]["state"]) == ("failed", "building")
-    assert kept["status"]["state"] == "building"
+    records = _values(kafka, names.ledger)
+    assert (records["generation/6"]["state"], records["generation/7"]["state"]) == (
+        "failed",
+        "building",
+    )
+    assert records["status"]["state"] == "building"
 
 
-def test_a_leader_says_every_few_seconds_that_it_leads(kafka: Kafka) -> None:
+def test_a_leader_sends_heartbeats(kafka: Kafka) -> None:
     names, now = Names("beats"), 0.0
     ledger = Ledger(kafka, names, lambda: now)
     ledger.take_over()
-    for at, beats in (
+    for at, count in (
         (0.0, 1),
         (HEARTBEAT_S - 0.1, 1),
         (HEARTBEAT_S, 2),
@@ -146,13 +149,13 @@ def test_a_leader_says_every_few_seconds_that_it_leads(kafka: Kafka) -> None:
     ):
         now = at
         ledger.write(STATE)
-        until(lambda beats=beats: len(_read(kafka, names.leader)) == beats, f"{beats} beats")  # type: ignore[misc]
+        until(lambda count=count: len(_read(kafka, names.leader)) == count, f"{count} beats")  # type: ignore[misc]
     (newest,) = _values(kafka, names.leader).values()
     assert newest["at"] > 1_700_000_000_000
     assert len(_read(kafka, names.ledger)) == 3  # state, status and a generation, once
 
 
-def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:
+def test_an_unchanged_state_is_not_written_again(kafka: Kafka) -> None:
     names = Names("same")
     ledger = Ledger(kafka, names)
     ledger.take_over()
@@ -162,8 +165,8 @@ def test_what_has_not_changed_is_not_written_again(kafka: Kafka) -> None:
     assert len(_read(kafka, names.ledger)) == before
 
 
-def test_a_ledger_that_a_broker_made_is_made_as_it_should_be(kafka: Kafka) -> None:
-    """By its own settings it would lose records by age, or have no order."""
+def test_an_auto_created_ledger_is_recreated(kafka: Kafka) -> None:
+    """With the broker's defaults it would lose records by age, and have no total order."""
     names = Names("made-by-a-broker")
     kafka.create_topic(names.ledger, {"cleanup.policy": "delete"}, partitions=2)
     assert Ledger(kafka, names).take_over() == State()
@@ -171,7 +174,7 @@ def test_a_ledger_that_a_broker_made_is_made_as_it_should_be(kafka: Kafka) -> No
     assert kafka.describe([names.ledger])[names.ledger].partitions == (0,)
 
 
-def test_a_ledger_of_a_newer_format_is_refused_before_anybody_is_fenced(kafka: Kafka) -> None:
+def test_a_newer_ledger_format_is_refused_before_fencing(kafka: Kafka) -> None:
     names = Names("newer")
     older = Ledger(kafka, names)
     older.take_over()
@@ -186,29 +189,29 @@ def test_a_ledger_of_a_newer_format_is_refused_before_anybody_is_fenced(kafka: K
 
 @pytest.mark.parametrize("partitions", [0, 1, 3], ids=["deleted", "again", "in-several"])
 @pytest.mark.parametrize("which", ["ledger", "logs", "replies", "leader"])
-def test_a_topic_of_ours_that_is_deleted_is_noticed_and_made_as_it_should_be(
+def test_a_deleted_topic_is_noticed_and_recreated(
     which: str, partitions: int, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that makes topics by itself makes it again, in as many partitions as it likes."""
+    """A broker with auto-creation recreates it, with any number of partitions."""
     monkeypatch.setattr(ledger_module, "_CHECK_S", 0.05)
     names = Names(f"noticed-{which}-{partitions}")
     topic = getattr(names, which)
     ledger = Ledger(kafka, names)
     ledger.take_over()
-    ledger.write(replace(STATE, outbox=TOLD))
+    ledger.write(replace(STATE, outbox=OUTBOX))
     config = kafka.topic_config(topic, "cleanup.policy"), kafka.topic_config(topic, "retention.ms")
     _delete(kafka, topic)
     if partitions:
         kafka.create_topic(topic, partitions=partitions)
         _produce(kafka, topic, *({"line": n} for n in range(9)))
-    with pytest.raises(TopicReplaced, match=f"{topic} was deleted") as noticed:
+    with pytest.raises(TopicReplaced, match=f"{topic} was deleted") as raised:
         ledger.watch(threading.Event())
-    assert ("recreated." in str(noticed.value).partition(" It is")[0]) == bool(partitions)
+    assert ("recreated." in str(raised.value).partition(" It is")[0]) == bool(partitions)
     assert kafka.describe([topic])[topic].partitions == (0,)
     if partitions != 1:
         now = kafka.topic_config(topic, "cleanup.policy"), kafka.topic_config(topic, "retention.ms")
         assert now == config
-    leadership.check_leader_topic(kafka, names)  # the next one may stand for election
+    leadership.check_leader_topic(kafka, names)  # the next process can be elected
     Ledger(kafka, names).take_over()
 
 
@@ -218,7 +221,7 @@ def _delete(kafka: Kafka, topic: str) -> None:
 
 
 def _produce(kafka: Kafka, topic: str, *values: Any) -> None:
-    """By no key, as to a topic of any number of partitions."""
+    """Produce without a key, to any partition."""
     producer = kafka.producer()
     for value in values:
         producer.produce(topic, json.dumps(value))
@@ -226,21 +229,19 @@ def _produce(kafka: Kafka, topic: str, *values: Any) -> None:
 
 
 @pytest.mark.parametrize("which", ["logs", "replies"])
-def test_a_log_that_a_broker_made_is_made_as_it_should_be(which: str, kafka: Kafka) -> None:
+def test_an_auto_created_log_is_recreated(which: str, kafka: Kafka) -> None:
     names = Names(f"{which}-made-by-a-broker")
     topic = getattr(names, which)
     kafka.create_topic(topic, partitions=3)
     ledger = Ledger(kafka, names)
     ledger.take_over()
     assert kafka.describe([topic])[topic].partitions == (0,)
-    ledger.write(replace(STATE, outbox=TOLD))
+    ledger.write(replace(STATE, outbox=OUTBOX))
     assert len(_read(kafka, topic)) == (2 if which == "logs" else 1)
 
 
 @pytest.mark.parametrize("which", ["logs", "replies"])
-def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something(
-    which: str, kafka: Kafka
-) -> None:
+def test_a_log_with_records_in_several_partitions_is_refused(which: str, kafka: Kafka) -> None:
     names = Names(f"{which}-in-several")
     topic = getattr(names, which)
     older = Ledger(kafka, names)
@@ -257,7 +258,7 @@ def test_a_log_in_several_partitions_is_refused_by_name_where_it_holds_something
 
 
 @pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)
-def test_a_state_that_another_program_wrote_is_refused_by_name(
+def test_a_state_that_cannot_be_parsed_is_refused(
     junk: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: junk})
@@ -266,12 +267,12 @@ def test_a_state_that_another_program_wrote_is_refused_by_name(
         ledger._read_state()
 
 
-def test_a_tombstone_of_the_state_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tombstone_means_that_there_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "_read", lambda _self: {STATE_KEY: b""})
     assert Ledger(Kafka({"bootstrap.servers": "nowhere"}), Names("x"))._read_state() is None
 
 
-def test_a_ledger_with_a_state_is_compacted_as_it_is(kafka: Kafka) -> None:
+def test_an_existing_ledger_is_kept_and_set_to_compaction(kafka: Kafka) -> None:
     names = Names("not-compacted")
     kafka.create_topic(names.ledger, {"cleanup.policy": "delete"})
     producer = kafka.producer()

@@ -1,4 +1,4 @@
-"""Who asked: what livejoin's own servers write counts, and what anybody else claims is a claim."""
+"""Senders of control messages: verified if a livejoin server signed them, else only claimed."""
 
 import queue
 import threading
@@ -24,11 +24,11 @@ from rig.running import until
 RAW = b'{"joinType": "inner"}'
 LIMIT_S = 60
 
-Next = Callable[[], str]
+NextSender = Callable[[], str]
 
 
-class Signing:
-    """A control topic, a server that writes to it, and somebody who writes there as well."""
+class SignedTopic:
+    """A control topic with a signing server and another producer."""
 
     def __init__(self, kafka: Kafka, name: str) -> None:
         self.kafka = kafka
@@ -37,39 +37,39 @@ class Signing:
         access_topics.create_topics(kafka, self.rules.names)
 
     def server(self, *, knows_topic: bool = True) -> ControlProducer:
-        vouching = RequestSigner(self.kafka, self.rules.names)
+        signer = RequestSigner(self.kafka, self.rules.names)
         if knows_topic:
-            vouching.on_topic_ready()
-        return ControlProducer(self.kafka, self.rules, Limits(), Catalog(), vouching)
+            signer.on_topic_ready()
+        return ControlProducer(self.kafka, self.rules, Limits(), Catalog(), signer)
 
     def write(self, raw: bytes, headers: Any) -> None:
         producer = self.kafka.producer()
         producer.produce(self.rules.control, raw, headers=headers)
         assert producer.flush(10) == 0
 
-    def last(self) -> Message:
+    def newest_record(self) -> Message:
         """The newest record of the control topic."""
         consumer = self.kafka.reader("signed.test")
         try:
             at = self.kafka.end_offset(self.rules.control) - 1
             consumer.assign([TopicPartition(self.rules.control, 0, at)])
-            found: list[Message] = until(
+            records: list[Message] = until(
                 lambda: poll_batch(consumer, 1, 0.2), "the record", LIMIT_S
             )
-            return found[0]
+            return records[0]
         finally:
             consumer.close()
 
     @contextmanager
-    def leader(self) -> Iterator[Next]:
-        """Reads the control topic as a leader does; who asked, one by one."""
+    def leader(self) -> Iterator[NextSender]:
+        """Reads the control topic as a leader does; gives the sender of each message."""
         inbox: queue.Queue[facts.Fact] = queue.Queue()
         topic = ControlTopic(self.kafka, self.rules.names, self.rules, inbox, "", 0)
         stop = threading.Event()
         thread = threading.Thread(target=topic.run, args=(stop,))
         thread.start()
 
-        def nearest() -> str:
+        def next_sender() -> str:
             while True:
                 fact = inbox.get(timeout=LIMIT_S)
                 assert not isinstance(fact, facts.ControlTopicLost), fact
@@ -79,52 +79,52 @@ class Signing:
         try:
             while not isinstance(inbox.get(timeout=LIMIT_S), facts.ControlTopicOpened):
                 pass
-            yield nearest
+            yield next_sender
         finally:
             stop.set()
             thread.join()
 
 
 @pytest.fixture
-def signing(kafka: Kafka, request: pytest.FixtureRequest) -> Signing:
-    return Signing(kafka, f"signed-{abs(hash(request.node.name)):x}")
+def signing(kafka: Kafka, request: pytest.FixtureRequest) -> SignedTopic:
+    return SignedTopic(kafka, f"signed-{abs(hash(request.node.name)):x}")
 
 
-def test_what_a_server_writes_is_from_whom_it_says(signing: Signing) -> None:
-    with signing.leader() as by:
-        for who in ("cli alice 127.0.0.1", "page bob 127.0.0.1"):
-            signing.server()._write(RAW, who)  # each another process, unknown until then
-            assert by() == who
+def test_a_server_signs_the_sender_of_its_messages(signing: SignedTopic) -> None:
+    with signing.leader() as next_sender:
+        for sender in ("cli alice 127.0.0.1", "page bob 127.0.0.1"):
+            signing.server()._write(RAW, sender)  # each is a new process, unknown before
+            assert next_sender() == sender
 
 
-def test_a_name_that_a_producer_claims_is_shown_as_a_claim(signing: Signing) -> None:
-    with signing.leader() as by:
+def test_an_unsigned_sender_is_shown_as_a_claim(signing: SignedTopic) -> None:
+    with signing.leader() as next_sender:
         signing.write(RAW, [("livejoin-by", b"cli alice 127.0.0.1")])
-        assert by() == "kafka (says: cli alice 127.0.0.1)"
+        assert next_sender() == "kafka (says: cli alice 127.0.0.1)"
         signing.write(RAW, None)
-        assert by() == "kafka"
+        assert next_sender() == "kafka"
 
 
-def test_headers_of_another_record_count_for_nothing(signing: Signing) -> None:
-    with signing.leader() as by:
+def test_headers_copied_from_another_record_are_not_valid(signing: SignedTopic) -> None:
+    with signing.leader() as next_sender:
         signing.server()._write(RAW, "cli alice")
-        assert by() == "cli alice"
-        copied = signing.last().headers()
+        assert next_sender() == "cli alice"
+        copied = signing.newest_record().headers()
         for raw in (b'{"joinType": "left"}', RAW):
             signing.write(raw, copied)
-            assert by() == "kafka (says: cli alice)"
+            assert next_sender() == "kafka (says: cli alice)"
 
 
-def test_a_leader_that_comes_later_knows_who_signed(signing: Signing) -> None:
+def test_a_later_leader_knows_the_signers(signing: SignedTopic) -> None:
     server = signing.server()
     server._write(RAW, "cli alice")
     with ExitStack() as stack:
-        by = stack.enter_context(signing.leader())
+        next_sender = stack.enter_context(signing.leader())
         server._write(RAW, "cli alice")
-        assert by() == "cli alice"
+        assert next_sender() == "cli alice"
 
 
-def test_where_nobody_could_check_it_a_server_writes_all_the_same(signing: Signing) -> None:
-    with signing.leader() as by:
+def test_a_server_that_cannot_publish_its_key_still_writes(signing: SignedTopic) -> None:
+    with signing.leader() as next_sender:
         signing.server(knows_topic=False)._write(RAW, "cli alice")
-        assert by() == "kafka (says: cli alice)"
+        assert next_sender() == "kafka (says: cli alice)"

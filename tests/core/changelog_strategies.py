@@ -37,7 +37,7 @@ def rows(draw: st.DrawFn, table: str) -> dict[str, Any]:
 
 @st.composite
 def ids(draw: st.DrawFn, table: str) -> str:
-    """An identity such as the table's rows have; few enough that they come again."""
+    """A row id of this table, from a small range so that ids repeat."""
     source = draw(st.sampled_from(spec.SOURCES)).name
     at = Position(source, draw(st.integers(0, 1)), draw(st.integers(0, 3)))
     if table == spec.REJECTS:
@@ -58,17 +58,17 @@ def changes(
 
 @st.composite
 def bundled(draw: st.DrawFn) -> Bundle:
-    """A bundle as a join writes it: what both sides have is the key, and one side comes once."""
+    """A bundle as a join writes it: the join key and the cells of one side are shared."""
     columns = {c.name: c.type for c in spec.TABLES[spec.FINAL].columns}
     sides = [("name", "email", "age"), ("accountType", "balance")]
     shared, own = draw(st.permutations(sides))
 
-    def some(names: tuple[str, ...]) -> dict[str, Any]:
+    def cells(names: tuple[str, ...]) -> dict[str, Any]:
         return {name: draw(CELLS[columns[name]]) for name in names if draw(st.booleans())}
 
-    found = draw(st.lists(ids(spec.FINAL), min_size=1, max_size=40, unique=True))
-    row = {spec.JOIN_KEY: draw(TEXT), **some(shared)}
+    row_ids = draw(st.lists(ids(spec.FINAL), min_size=1, max_size=40, unique=True))
+    row = {spec.JOIN_KEY: draw(TEXT), **cells(shared)}
     if draw(st.booleans()):
-        return Bundle(spec.FINAL, found, draw(TS), draw(VERSIONS))
-    each = [{"ts": draw(TS), **some(own)} for _ in found]
-    return Bundle(spec.FINAL, found, draw(TS), draw(VERSIONS), row, each)
+        return Bundle(spec.FINAL, row_ids, draw(TS), draw(VERSIONS))
+    own_rows = [{"ts": draw(TS), **cells(own)} for _ in row_ids]
+    return Bundle(spec.FINAL, row_ids, draw(TS), draw(VERSIONS), row, own_rows)

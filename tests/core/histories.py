@@ -1,4 +1,4 @@
-"""Histories: lists of facts that are told to a fresh state one by one."""
+"""Histories: lists of facts that are applied to a fresh state one by one."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,9 +43,11 @@ NO_USERS_X = 'topic "users_x" does not exist'
 def received_raw(
     offset: int, raw: bytes, topics: Mapping[str, TopicInfo | str] | None = None
 ) -> MessageReceived:
-    """A message as somebody wrote it."""
-    one = parse_record(offset, 1000.0 + offset, "kafka", raw, RULES)
-    return MessageReceived(one.origin, one.request, one.error, TOPICS if topics is None else topics)
+    """A message with this raw text."""
+    record = parse_record(offset, 1000.0 + offset, "kafka", raw, RULES)
+    return MessageReceived(
+        record.origin, record.request, record.error, TOPICS if topics is None else topics
+    )
 
 
 def received(
@@ -56,17 +58,17 @@ def received(
 
 
 def received_choice(offset: int, choice: Choice, **fields: Any) -> MessageReceived:
-    """A message that asks for all of a choice."""
-    wanted: dict[str, Any] = {
+    """A message that requests every field of a choice."""
+    requested: dict[str, Any] = {
         "usersTopic": choice.users,
         "accountsTopic": choice.accounts,
         "joinType": choice.join,
     }
-    return received(offset, **wanted, **fields)
+    return received(offset, **requested, **fields)
 
 
 def reading(choice: Choice, partitions: int = 1) -> dict[str, Reading]:
-    """Where a generation reads: ten users in each partition, and accounts that are empty."""
+    """Readings of a generation: ten users in each partition, and an empty accounts topic."""
     numbers = range(partitions)
     return {
         "users": Reading(
@@ -77,12 +79,12 @@ def reading(choice: Choice, partitions: int = 1) -> dict[str, Reading]:
 
 
 def ticked(at: float, ahead_s: float = 0.0) -> ClockTicked:
-    """Time has passed. Both clocks show the same, unless the one on the wall was set."""
+    """A tick of both clocks, with the wall clock ahead by `ahead_s`."""
     return ClockTicked(at + ahead_s, at)
 
 
 def started(at: float, choice: Choice, limits: Limits | None = None) -> LeaderStarted:
-    """A process starts, and both clocks show the same."""
+    """A leader starts, with both clocks equal."""
     return LeaderStarted(at, at, choice, limits or Limits())
 
 
@@ -91,12 +93,12 @@ def died(number: int) -> QueryDied:
 
 
 STARTED = started(at=100.0, choice=A)
-FOLDED = HistoryReplayed("id-c", 0, Request())
-FIRST: list[Fact] = [STARTED, FOLDED]
+REPLAYED = HistoryReplayed("id-c", 0, Request())
+FIRST: list[Fact] = [STARTED, REPLAYED]
 FIRST_RESOLVED: list[Fact] = [*FIRST, SourcesResolved(1, reading(A))]
 FIRST_READS: list[Fact] = [*FIRST_RESOLVED, TopicsCreated(1, "id-1")]
 WAITING: list[Fact] = [*FIRST, ResolutionFailed(1, "no users", missing=True)]
-# it dies at once, is tried again every time, and given up
+# it dies after every restart and is given up
 FIRST_FAILED: list[Fact] = [*FIRST_READS, *[died(1)] * (MAX_RESTARTS + 1)]
 LIVE: list[Fact] = [*FIRST_READS, ticked(104.0), CaughtUp(1, ready_at=77)]
 SWAPPING: list[Fact] = [*LIVE, received_choice(0, B)]
@@ -110,7 +112,7 @@ LIVE_DOWN: list[Fact] = [*LIVE, *[died(1)] * (MAX_RESTARTS + 1)]
 
 
 def with_limits(history: Sequence[Fact], **limits: Any) -> list[Fact]:
-    """The same under other limits, with a feed and one partition of the state: two slots."""
+    """The same history under other limits; bootstrap topic and state use two slots."""
     first = history[0]
     assert isinstance(first, LeaderStarted)
     return [
@@ -120,42 +122,44 @@ def with_limits(history: Sequence[Fact], **limits: Any) -> list[Fact]:
 
 
 def after(history: Sequence[Fact], state: State | None = None) -> State:
-    """The state that a history comes to."""
+    """The state after a history."""
     return reduce(decide, history, state or State())
 
 
-def told(
+def new_outbox(
     history: Sequence[Fact], state: State | None = None
 ) -> tuple[list[str], list[Reply], list[EndedGeneration]]:
-    """What the last fact of a history has told: lines, replies, ends."""
+    """Outbox items of the last fact of a history: log lines, replies, ended generations."""
     before = after(history[:-1], state)
     now = decide(before, history[-1])
     assert now.outbox[: len(before.outbox)] == before.outbox
     new = now.outbox[len(before.outbox) :]
     return (
-        [f"{one.level} {one.msg}" for one in new if isinstance(one, LogLine)],
-        [one for one in new if isinstance(one, Reply)],
-        [one for one in new if isinstance(one, EndedGeneration)],
+        [f"{item.level} {item.msg}" for item in new if isinstance(item, LogLine)],
+        [item for item in new if isinstance(item, Reply)],
+        [item for item in new if isinstance(item, EndedGeneration)],
     )
 
 
 def lines(history: Sequence[Fact], state: State | None = None) -> list[str]:
-    """What the last fact of a history adds to the log."""
-    return told(history, state)[0]
+    """Log lines of the last fact of a history."""
+    return new_outbox(history, state)[0]
 
 
 def replies(history: Sequence[Fact]) -> list[tuple[int, str, int | None]]:
-    """Whom the last fact of a history answers: offset of the message, outcome, generation."""
-    return [(one.origin.offset, one.outcome, one.generation) for one in told(history)[1]]
+    """Replies of the last fact of a history: offset of the message, outcome, generation."""
+    return [
+        (reply.origin.offset, reply.outcome, reply.generation) for reply in new_outbox(history)[1]
+    ]
 
 
 def ends(history: Sequence[Fact]) -> list[tuple[int, str, str]]:
-    """Which generations the last fact of a history ends, how, and why."""
-    return [(one.generation.number, one.end, one.message) for one in told(history)[2]]
+    """Generations ended by the last fact of a history: number, end, reason."""
+    return [(ended.generation.number, ended.end, ended.message) for ended in new_outbox(history)[2]]
 
 
 def numbers(state: State) -> tuple[int | None, int | None, int | None]:
-    """Which generations are live, stand by and are being built."""
+    """Numbers of the live, the standby and the building generation."""
     live, standby, building = state.live, state.standby, state.building
     return _number(live), _number(standby), _number(building)
 

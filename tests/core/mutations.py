@@ -1,4 +1,4 @@
-"""100,000 control messages that somebody has tampered with: none is too bad to be answered."""
+"""Mutated control messages; every one of them must get a reply."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ from livejoin.core.state import LogLine, Reply, State
 
 EXISTING = {"users": TopicInfo(1), "accounts": TopicInfo(1)}
 
-GOOD: tuple[dict[str, Any], ...] = (
+VALID: tuple[dict[str, Any], ...] = (
     {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "inner"},
     {"usersTopic": "accounts", "accountsTopic": "users"},
     {"joinType": "left_outer", "id": "7"},
@@ -30,7 +30,7 @@ GOOD: tuple[dict[str, Any], ...] = (
 DEEP: list[Any] = []
 for _ in range(50):
     DEEP = [DEEP]
-NASTY: tuple[Any, ...] = (
+HOSTILE: tuple[Any, ...] = (
     *("a,b", ".*", "../x", ".", "..", "", " ", "__consumer_offsets", "x" * 249, "x" * 250),
     *("control", "livejoin.ledger", "livejoin.logs", "livejoin.changelog.1", "livejoin.replies"),
     *("users", "accounts", "users_x", "USERS", "users\n", "users\0", "\ud800", "\udfff\ud800", "ü"),
@@ -40,7 +40,7 @@ NASTY: tuple[Any, ...] = (
     *([], ["users"], {}, {"users": "1h"}, {"orders": "1h"}, {"users": None}, DEEP, "x" * 20_000),
 )
 NAMES = (*FIELDS, "userstopic", "bootstrap.servers", "", "\ud800", "x" * 500, "start ")
-# What json.dumps would not write.
+# Text that json.dumps never writes.
 RAW: tuple[bytes, ...] = (
     *(b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"01", b"+1", b"'users'", b"users"),
     *(b"[" * 3000, b'{"a":' * 1500, b'"\\u0000"', b'"\\ud83d"', b"\xff", b"\xed\xa0\x80", b"//"),
@@ -72,7 +72,7 @@ def _wrap(random: Random, raw: bytes) -> bytes:
 
 
 def _replace(random: Random, raw: bytes) -> bytes:
-    """Not JSON any more, perhaps, but near it."""
+    """Replace a part of the text; the result may no longer be JSON."""
     return raw.replace(random.choice((b'"users"', b'"left"', b'"1h"', b"1")), random.choice(RAW))
 
 
@@ -88,9 +88,9 @@ MUTATIONS: tuple[Callable[[Random, bytes], bytes], ...] = (
 
 
 def mutated(random: Random) -> bytes:
-    fields = dict(random.choice(GOOD))
+    fields = dict(random.choice(VALID))
     for _ in range(random.randrange(3)):
-        fields[random.choice(NAMES)] = random.choice(NASTY)
+        fields[random.choice(NAMES)] = random.choice(HOSTILE)
     raw = json.dumps(fields, ensure_ascii=random.random() < 0.5).encode(errors="surrogatepass")
     for _ in range(random.choice((0, 0, 1, 1, 3))):
         raw = random.choice(MUTATIONS)(random, raw) or b" "
@@ -110,29 +110,29 @@ BEFORE: dict[str, Sequence[Fact]] = {
 }
 
 
-def _asked(state: State, raw: bytes) -> MessageReceived:
-    one = parse_record(state.position, 1000.0, "kafka", raw, h.RULES)
-    named = one.request.topics if one.request else ()
-    topics = {name: EXISTING.get(name, f'topic "{name}" does not exist') for name in named}
-    return MessageReceived(one.origin, one.request, one.error, topics)
+def _message_received(state: State, raw: bytes) -> MessageReceived:
+    record = parse_record(state.position, 1000.0, "kafka", raw, h.RULES)
+    names = record.request.topics if record.request else ()
+    topics = {name: EXISTING.get(name, f'topic "{name}" does not exist') for name in names}
+    return MessageReceived(record.origin, record.request, record.error, topics)
 
 
 def reply_to(before: State, fact: MessageReceived, after: State) -> Reply:
-    told = after.outbox[len(before.outbox) :]
-    (answer,) = [one for one in told if isinstance(one, Reply) and one.origin == fact.origin]
-    for one in told:
-        match one:
+    items = after.outbox[len(before.outbox) :]
+    (reply,) = [item for item in items if isinstance(item, Reply) and item.origin == fact.origin]
+    for item in items:
+        match item:
             case Reply():
                 assert json.dumps(
-                    [one.control_raw_row(), one.reply_record()], ensure_ascii=False
+                    [item.control_raw_row(), item.reply_record()], ensure_ascii=False
                 ).encode()
             case LogLine():
-                assert one.msg.encode()
-    return answer
+                assert item.msg.encode()
+    return reply
 
 
-def _nothing_but_what_exists(raw: bytes, before: State, after: State) -> bool:
-    """Whether something was built, which then reads what exists, and was asked for in JSON."""
+def _was_built(raw: bytes, before: State, after: State) -> bool:
+    """Whether a build was started; if so, it reads existing topics and was requested in JSON."""
     if after.last_number == before.last_number:
         return False
     assert after.building is not None
@@ -143,7 +143,7 @@ def _nothing_but_what_exists(raw: bytes, before: State, after: State) -> bool:
 
 
 def answered(count: int) -> None:
-    """Make up messages, and look at what follows from each."""
+    """Generate messages, decide on each and check the reply."""
     random, outcomes, reasons = Random(6), Counter[str](), Counter[str]()
     states = [after(history) for history in BEFORE.values()]
     built = 0
@@ -151,22 +151,22 @@ def answered(count: int) -> None:
         raw = mutated(random)
         before = random.choice(states)
         try:
-            fact = _asked(before, raw)
+            fact = _message_received(before, raw)
             now = decide(before, fact)
-            answer = reply_to(before, fact, now)
-            built += _nothing_but_what_exists(raw, before, now)
+            reply = reply_to(before, fact, now)
+            built += _was_built(raw, before, now)
         except Exception as error:
             raise AssertionError(f"message {number} of seed 6: {raw!r}") from error
-        outcomes[answer.outcome] += 1
-        if answer.outcome == "rejected":
-            assert answer.reason
+        outcomes[reply.outcome] += 1
+        if reply.outcome == "rejected":
+            assert reply.reason
             assert now.generations == before.generations
-            reasons[_kind(answer.reason)] += 1
+            reasons[_kind(reply.reason)] += 1
     assert outcomes.total() == count
     assert outcomes["rejected"] > count // 2
     assert built == outcomes["accepted"] > count // 20
     assert set(outcomes) == {"rejected", "accepted", "building", "live", "previewed"}
-    # every kind of damage has landed
+    # every kind of rejection occurred
     assert [kind for kind in KINDS if not reasons[kind]] == []
     assert reasons["another"] == 0
 
@@ -191,5 +191,5 @@ KINDS = (
 
 
 def _kind(reason: str) -> str:
-    """Which kind of rejection it is: the last that fits, since the first ones are general."""
+    """Kind of a rejection: the last one that matches, since the first ones are general."""
     return next((kind for kind in reversed(KINDS) if kind in reason), "another")

@@ -1,7 +1,7 @@
-"""A small world around the pure core: topics come and go, queries run and die, processes crash.
+"""A simulated world around the pure core: topics come and go, queries run and die, processes crash.
 
-Everything in it follows from one seed. It writes down what a real livejoin would write down, in the
-order in which it would, and checks after every fact what must hold.
+Everything follows from one seed. The state is written to a ledger in the same order as in a real
+livejoin, and the invariants are checked after every fact.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ Decide = Callable[[State, Fact], State]
 
 
 def kind(state: State) -> str:
-    """What a state is, in a few words."""
+    """Name of the kind of a state."""
     live, standby, building = state.live, state.standby, state.building
     if live is None:
         if building is None:
@@ -108,7 +108,7 @@ RULES = TopicRules(Names("livejoin"), "control")
 CHOICE = Choice("users", "accounts")
 USERS = ("users", "users_b", "users_c")
 ACCOUNTS = ("accounts", "accounts_b")
-ALL = (*USERS, *ACCOUNTS)
+ALL_TOPICS = (*USERS, *ACCOUNTS)
 JOINS = ("left", "inner", "left_outer")
 GARBAGE: tuple[bytes, ...] = (
     b"",
@@ -126,45 +126,50 @@ GARBAGE: tuple[bytes, ...] = (
 )
 
 
-PAST = (b'{"joinType":"inner"}', b'{"usersTopic":"users_b"}', b"[]", b'{"usersTopic":"accounts"}')
+HISTORY_MESSAGES = (
+    b'{"joinType":"inner"}',
+    b'{"usersTopic":"users_b"}',
+    b"[]",
+    b'{"usersTopic":"accounts"}',
+)
 
 
 @cache
-def read(raw: bytes) -> ControlRecord:
-    """A message is understood once; only where it stands differs."""
+def parse(raw: bytes) -> ControlRecord:
+    """Parse each message once; only its position differs."""
     return parse_record(0, 0.0, "kafka", raw, RULES)
 
 
 @dataclass
 class SimulatedWorld:
-    """What is outside: topics, queries, the control topic's records, two clocks."""
+    """Everything outside the core: topics, queries, records of the control topic, two clocks."""
 
     random: Random
-    now: float = 1000.0  # of the clock that only goes on
-    ahead_s: float = 1e9  # of it: the clock on the wall, which is set now and then
-    topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL, 1))  # name: id
-    made: int = 1  # how many topics were ever made anew
-    changelogs: dict[int, str] = field(default_factory=dict)  # by generation: its id
+    now: float = 1000.0  # the monotonic clock
+    ahead_s: float = 1e9  # the wall clock relative to it
+    topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL_TOPICS, 1))  # name: id
+    topics_created: int = 1  # number of all topics created so far
+    changelogs: dict[int, str] = field(default_factory=dict)  # ids by generation
     messages: list[bytes] = field(default_factory=list)
-    control: int = 1  # which control topic this is
-    done: dict[int, int] = field(default_factory=dict)  # by generation: records read
-    cursed: set[int] = field(default_factory=set)  # generations that die whenever they run
+    control: int = 1  # incarnation of the control topic
+    done: dict[int, int] = field(default_factory=dict)  # records read by generation
+    failing: set[int] = field(default_factory=set)  # generations whose query always dies
 
     @property
     def wall(self) -> float:
-        """What the clock on the wall shows."""
+        """Time of the wall clock."""
         return self.now + self.ahead_s
 
     def set_clock(self) -> None:
-        """The clock on the wall is set, by an hour or a day."""
+        """Step the wall clock by an hour or a day."""
         self.ahead_s += self.random.choice((-86400.0, -3600.0, 3600.0, 86400.0))
 
     def tick(self, ago_s: float = 0.0) -> ClockTicked:
-        """What the clocks show, or showed."""
+        """A tick with the current or an earlier time."""
         return ClockTicked(self.wall - ago_s, self.now - ago_s)
 
     def message(self) -> bytes:
-        """Somebody writes a control message."""
+        """Append a random control message."""
         random = self.random
         if random.random() < 0.3:
             raw = random.choice(GARBAGE)
@@ -196,39 +201,41 @@ class SimulatedWorld:
         return fields or {"joinType": None}
 
     def message_received(self, offset: int) -> MessageReceived:
-        """A message of the control topic is read."""
-        one = read(self.messages[offset])
-        origin = replace(one.origin, offset=offset, at=self.wall)
-        named = one.request.topics if one.request else ()
+        """Read a message of the control topic."""
+        record = parse(self.messages[offset])
+        origin = replace(record.origin, offset=offset, at=self.wall)
+        names = record.request.topics if record.request else ()
         return MessageReceived(
-            origin, one.request, one.error, {name: self._found(name) for name in named}
+            origin, record.request, record.error, {name: self._topic_info(name) for name in names}
         )
 
-    def _found(self, topic: str) -> TopicInfo | str:
+    def _topic_info(self, topic: str) -> TopicInfo | str:
         if topic in self.topics:
             return TopicInfo(partitions=1 + len(topic) % 3)
         return f'topic "{topic}" does not exist'
 
-    def remake(self) -> None:
-        """The control topic is deleted and made again, and holds little."""
+    def recreate_control_topic(self) -> None:
+        """Delete and recreate the control topic, with few messages."""
         self.control += 1
-        self.messages = [self.random.choice(PAST) for _ in range(self.random.randrange(3))]
+        self.messages = [
+            self.random.choice(HISTORY_MESSAGES) for _ in range(self.random.randrange(3))
+        ]
 
     def history_replayed(self) -> HistoryReplayed:
-        """The control topic is read from its beginning."""
+        """Read the control topic from its beginning."""
         history = ControlHistory()
         for offset, raw in enumerate(self.messages):
-            one = read(raw)
-            history.add(replace(one, origin=replace(one.origin, offset=offset)))
+            record = parse(raw)
+            history.add(replace(record, origin=replace(record.origin, offset=offset)))
         return history.replayed(self.topic_id, len(self.messages))
 
     @property
     def topic_id(self) -> str:
-        """Of the control topic."""
+        """Id of the control topic."""
         return f"control-{self.control}"
 
     def resolved(self, generation: Generation) -> SourcesResolved | ResolutionFailed:
-        """Where a generation reads, or why it cannot."""
+        """Readings of a generation, or why they cannot be resolved."""
         number, choice = generation.number, generation.choice
         if self.random.random() < 0.15:
             return ResolutionFailed(number, "broker out of reach")
@@ -236,7 +243,7 @@ class SimulatedWorld:
         if missing:
             return ResolutionFailed(number, f"no topic {missing[0]}", missing=True)
         if self.random.random() < 0.08:
-            self.cursed.add(number)
+            self.failing.add(number)
         return SourcesResolved(
             number,
             {
@@ -247,9 +254,9 @@ class SimulatedWorld:
         )
 
     def make_topics(self, generation: Generation) -> TopicsCreated:
-        """A generation gets a new changelog, in the place of one that has its name."""
-        self.made += 1
-        self.changelogs[generation.number] = f"changelog-{self.made}"
+        """Create the changelog of a generation; it replaces one of the same name."""
+        self.topics_created += 1
+        self.changelogs[generation.number] = f"changelog-{self.topics_created}"
         return TopicsCreated(generation.number, self.changelogs[generation.number])
 
     def _reading(self, topic: str) -> Reading:
@@ -258,20 +265,20 @@ class SimulatedWorld:
         return Reading(topic, str(self.topics[topic]), dict.fromkeys(partitions, 0), pins)
 
     def report(self, generation: Generation) -> Fact:
-        """What a running query reports."""
+        """A report of a running query."""
         number, random = generation.number, self.random
         for reading in generation.sources.values():
             if str(self.topics.get(reading.topic)) != reading.topic_id:
                 return Unrecoverable(number, f"topic {reading.topic} is another one")
         chance = random.random()
-        if number in self.cursed or chance < 0.08:
+        if number in self.failing or chance < 0.08:
             return QueryDied(number, "boom", counts_as_failure=chance < 0.95)
         if chance < 0.09:
             return Unrecoverable(number, "its checkpoint cannot be used")
         if chance < 0.15:
             return SourcesChecked(number, random.choice(("", "no such topic")))
         if chance < 0.2:
-            return PartitionsAdded(number, self._grown(generation))
+            return PartitionsAdded(number, self._with_more_partitions(generation))
         if chance < 0.23:
             capped = ("final_ui",) if random.random() < 0.05 else ()
             return RecordsCounted(number, {"read": random.randrange(10)}, capped)
@@ -281,26 +288,26 @@ class SimulatedWorld:
         self.done[number] = done
         return BuildProgressed(number, done, 6) if done < 6 else CaughtUp(number, done)
 
-    def _grown(self, generation: Generation) -> dict[str, Reading]:
-        """One more partition of one source, now and then too many."""
+    def _with_more_partitions(self, generation: Generation) -> dict[str, Reading]:
+        """Add one partition to a source, or sometimes too many."""
         sources = dict(generation.sources)
         name = self.random.choice(list(sources))
-        more = range(self.random.choice((1, 1, 1, 30)) + len(sources[name].start))
-        sources[name] = replace(sources[name], start=dict.fromkeys(more, 0))
+        partitions = range(self.random.choice((1, 1, 1, 30)) + len(sources[name].start))
+        sources[name] = replace(sources[name], start=dict.fromkeys(partitions, 0))
         return sources
 
     def change_topics(self) -> None:
-        """A topic is made, deleted, or deleted and made again."""
-        name = self.random.choice(ALL)
-        self.made += 1
+        """Create, delete or recreate a topic."""
+        name = self.random.choice(ALL_TOPICS)
+        self.topics_created += 1
         if name in self.topics and self.random.random() < 0.5:
             del self.topics[name]
         else:
-            self.topics[name] = self.made
+            self.topics[name] = self.topics_created
 
 
 class Simulation:
-    """One seed: facts, one after another, and what must hold after each."""
+    """Facts of one seed, with a check of the invariants after each."""
 
     def __init__(self, seed: int, decide: Decide = decide) -> None:
         self.random = Random(seed)
@@ -309,20 +316,20 @@ class Simulation:
         self.cells: Counter[tuple[str, str]] = Counter()
         self._decide = decide
         self._durable = self.state  # what the ledger holds
-        self._lines = 0  # how many it has told
+        self._lines = 0  # number of lines it has written
         self._steps = plan(self.state)
         self._numbers: dict[int, Choice] = {}
-        self._gone: set[int] = set()
-        # when the names last moved in this process, by the clock that only goes on
-        self._moved: float | None = None
+        self._ended: set[int] = set()
+        # monotonic time of the last switch of the live generation in this process
+        self._switched_at: float | None = None
 
     def run(self) -> Iterator[Fact]:
-        """Let it all happen; gives every fact after it was decided and written down."""
-        told = 0
+        """Run the simulation; yields each fact after the decision, before the write."""
+        count = 0
         facts = self._facts()
-        while told < FACTS:
+        while count < FACTS:
             fact = next(facts)
-            told += 1
+            count += 1
             self.cells[type(fact).__name__, kind(self.state)] += 1
             before, after = self.state, self._decide(self.state, fact)
             self._check(before, fact, after)
@@ -335,10 +342,10 @@ class Simulation:
                 self._write()
 
     def _facts(self) -> Iterator[Fact]:
-        """What happens to a process from its start on."""
+        """Facts of one process from its start."""
         random, world = self.random, self.world
         if not self.state.topic_id and random.random() < 0.3:
-            yield from self._early()
+            yield from self._early_message()
         limits = Limits(
             standby_s=random.choice((0.0, 60.0, 900.0, 900.0, inf)), slots=random.choice((23, 512))
         )
@@ -347,29 +354,32 @@ class Simulation:
             if random.random() < 0.25:
                 yield world.history_replayed()
             else:
-                yield self._any()
+                yield self._random_fact()
         while True:
-            yield self._any() if random.random() < 0.26 else self._next()
+            yield self._random_fact() if random.random() < 0.26 else self._likely_fact()
 
-    def _early(self) -> Iterator[Fact]:
-        """A message that comes before anything else."""
+    def _early_message(self) -> Iterator[Fact]:
+        """A message before the start."""
         self.world.message()
         yield self.world.message_received(len(self.world.messages) - 1)
         self.world.messages.clear()
 
-    def _next(self) -> Fact:
-        """What happens in the ordinary course of things."""
+    def _likely_fact(self) -> Fact:
+        """A fact of normal operation."""
         random, world = self.random, self.world
         running = [
-            one for step in self._steps if isinstance(step, RunQueries) for one in step.generations
+            generation
+            for step in self._steps
+            if isinstance(step, RunQueries)
+            for generation in step.generations
         ]
-        asks = [step.generation for step in self._steps if isinstance(step, ResolveSources)]
-        (make,) = [step for step in self._steps if isinstance(step, CreateTopics)]
+        to_resolve = [step.generation for step in self._steps if isinstance(step, ResolveSources)]
+        (create,) = [step for step in self._steps if isinstance(step, CreateTopics)]
         chance = random.random()
-        if asks and chance < 0.6:
-            return world.resolved(asks[0])
-        if make.generations and chance < 0.8:
-            return world.make_topics(make.generations[0])
+        if to_resolve and chance < 0.6:
+            return world.resolved(to_resolve[0])
+        if create.generations and chance < 0.8:
+            return world.make_topics(create.generations[0])
         if running and chance < 0.65:
             return world.report(random.choice(running))
         if chance < 0.80:
@@ -384,19 +394,19 @@ class Simulation:
 
     def _control(self) -> Fact:
         random, world = self.random, self.world
-        if world.messages and random.random() < 0.15:  # delivered again, in any order
+        if world.messages and random.random() < 0.15:  # redelivered, in any order
             return world.message_received(random.randrange(len(world.messages)))
         if self.state.position >= len(world.messages):
             world.message()
         return world.message_received(self.state.position)
 
-    def _any(self) -> Fact:
-        """What may happen at any time, whatever the state is."""
+    def _random_fact(self) -> Fact:
+        """A fact that can occur in any state."""
         random, world, state = self.random, self.world, self.state
-        number = self._unwanted()
+        number = self._unknown_generation()
         live = state.live.number if state.live else number
         choices: tuple[Callable[[], Fact], ...] = (
-            *[lambda: ControlTopicOpened("control")] * 2,  # no other way leads to these two
+            *[lambda: ControlTopicOpened("control")] * 2,  # these two occur nowhere else
             *[lambda: ControlTopicLost(random.choice(("no such topic", "two partitions")))] * 2,
             lambda: world.tick(random.choice((0.0, 5.0))),
             lambda: LeaderStarted(world.wall, world.now, CHOICE),
@@ -413,41 +423,45 @@ class Simulation:
             lambda: RecordsCounted(number, {"read": 1}),
         )
         if random.random() < 0.1 and state.topic_id:
-            world.remake()
+            world.recreate_control_topic()
             return world.history_replayed()
         return random.choice(choices)()
 
-    def _unwanted(self) -> int:
-        """A generation that is gone, or never was."""
+    def _unknown_generation(self) -> int:
+        """Number of a generation that has ended or never existed."""
         number = self.random.randrange(self.state.last_number + 1)
         return self.state.last_number + 1 if self.state.find(number) else number
 
     def _write(self) -> None:
-        """The state is written down, with all that is to be told."""
+        """Write the state and its outbox."""
         state = self.state
         if state is self._durable:
             return
-        for one in state.outbox:
-            if isinstance(one, LogLine):
-                _hold(one.id == self._lines + 1, "a line is missing before", one)
-                self._lines = one.id
-            elif isinstance(one, EndedGeneration):
-                self._gone.add(one.generation.number)
-        _hold(state.line_count == self._lines, "lines are missing after", self._lines)
+        for item in state.outbox:
+            if isinstance(item, LogLine):
+                _require(item.id == self._lines + 1, "a line is missing before", item)
+                self._lines = item.id
+            elif isinstance(item, EndedGeneration):
+                self._ended.add(item.generation.number)
+        _require(state.line_count == self._lines, "lines are missing after", self._lines)
         for generation in state.generations:
             number = generation.number
-            _hold(number not in self._gone, "what was gone is back:", generation)
-            same = self._numbers.setdefault(number, generation.choice)
-            _hold(same is generation.choice or same == generation.choice, "twice:", generation)
+            _require(number not in self._ended, "an ended generation is back:", generation)
+            choice = self._numbers.setdefault(number, generation.choice)
+            _require(
+                choice is generation.choice or choice == generation.choice,
+                "a number is used twice:",
+                generation,
+            )
         self.state = self._durable = replace(state, outbox=()) if state.outbox else state
 
     def _crash(self, *, written: bool) -> None:
-        """The process is killed, before or after its state was written down."""
+        """Kill the process before or after the state is written."""
         if written:
             self._write()
         data = to_json(self._durable)
         self.state = from_json(json.loads(json.dumps(data)))
-        _hold(to_json(self.state) == data, "the ledger says something else than", data)
+        _require(to_json(self.state) == data, "the ledger differs from", data)
         self._durable, self._steps = self.state, plan(self.state)
         self.world.now += self.random.choice((1.0, 30.0))
         if self.random.random() < 0.2:
@@ -457,66 +471,80 @@ class Simulation:
         if after is before:
             return
         numbers = [generation.number for generation in after.generations]
-        _hold(len(set(numbers)) == len(numbers), "one number twice:", numbers)
-        _hold(max(numbers, default=0) <= after.last_number, "an unknown number:", numbers)
-        _hold(after.last_number >= before.last_number, "numbers go back:", after.last_number)
-        _hold(after.health.keys() <= set(numbers), "health of what is gone:", after.health)
-        for shown in (after.live, after.standby):
-            _hold(shown is None or shown.ready_at is not None, "not complete:", shown)
-        _hold(before.live is None or after.live is not None, "nothing live after", before.live)
+        _require(len(set(numbers)) == len(numbers), "a number is used twice:", numbers)
+        _require(max(numbers, default=0) <= after.last_number, "an unknown number:", numbers)
+        _require(after.last_number >= before.last_number, "numbers go back:", after.last_number)
+        _require(
+            after.health.keys() <= set(numbers),
+            "health of a generation that is gone:",
+            after.health,
+        )
+        for generation in (after.live, after.standby):
+            _require(
+                generation is None or generation.ready_at is not None, "not complete:", generation
+            )
+        _require(before.live is None or after.live is not None, "nothing live after", before.live)
         if not isinstance(fact, HistoryReplayed):
-            _hold(after.position >= before.position, "a step back to", after.position)
-        told = {one.generation.number for one in after.outbox if isinstance(one, EndedGeneration)}
-        left = {generation.number for generation in before.generations}.difference(numbers)
-        _hold(left == told, "gone, and nobody was told:", left)
+            _require(after.position >= before.position, "a step back to", after.position)
+        ended = {
+            item.generation.number for item in after.outbox if isinstance(item, EndedGeneration)
+        }
+        gone = {generation.number for generation in before.generations}.difference(numbers)
+        _require(gone == ended, "gone without an EndedGeneration:", gone)
         self._check_plan(after, numbers)
         self._check_standby(before, fact, after)
         if isinstance(fact, MessageReceived):
-            self._check_asked(before, fact, after)
+            self._check_decision(before, fact, after)
 
     def _check_plan(self, state: State, numbers: list[int]) -> None:
         self._steps = plan(state)
         *_, run, keep = self._steps
         assert isinstance(run, RunQueries)
         assert isinstance(keep, KeepOnly)
-        _hold(keep.numbers == set(numbers), "kept, and not what is wanted:", keep)
+        _require(keep.numbers == set(numbers), "the wrong generations are kept:", keep)
         for generation in run.generations:
-            _hold(generation.resolved, "it runs without being resolved:", generation)
-            _hold(generation.number in keep.numbers, "it runs without being kept:", generation)
-            mine = self.world.changelogs.get(generation.number)
-            _hold(generation.changelog_id == mine, "it writes to what is not its own:", generation)
+            _require(generation.resolved, "it runs but is not resolved:", generation)
+            _require(generation.number in keep.numbers, "it runs but is not kept:", generation)
+            changelog_id = self.world.changelogs.get(generation.number)
+            _require(
+                generation.changelog_id == changelog_id,
+                "it writes to another changelog:",
+                generation,
+            )
 
     def _check_standby(self, before: State, fact: Fact, after: State) -> None:
-        """It stands by for its time, whatever the clock on the wall shows."""
-        most = after.limits.standby_s
-        if isinstance(
-            fact, LeaderStarted
-        ):  # what was before is known by the clock on the wall only
-            self._moved = None
-            _hold(
-                0 <= after.monotonic - after.swapped_monotonic <= most,
-                "stood by for",
+        """A standby lasts `standby_s`, whatever the wall clock does."""
+        standby_s = after.limits.standby_s
+        if isinstance(fact, LeaderStarted):  # only the wall clock covers the time before the start
+            self._switched_at = None
+            _require(
+                0 <= after.monotonic - after.swapped_monotonic <= standby_s,
+                "wrong standby time after a start:",
                 after.swapped_monotonic,
             )
         elif after.live != before.live and _number(after.live) != _number(before.live):
-            self._moved = after.monotonic
-        elif isinstance(fact, ClockTicked) and before.standby and self._moved is not None:
-            over = max(fact.monotonic, before.monotonic) >= self._moved + most
-            _hold(over == (after.standby is None), "a standby ends early or late at", fact)
+            self._switched_at = after.monotonic
+        elif isinstance(fact, ClockTicked) and before.standby and self._switched_at is not None:
+            expired = max(fact.monotonic, before.monotonic) >= self._switched_at + standby_s
+            _require(expired == (after.standby is None), "a standby ends early or late at", fact)
 
-    def _check_asked(self, before: State, fact: MessageReceived, after: State) -> None:
+    def _check_decision(self, before: State, fact: MessageReceived, after: State) -> None:
         offset = fact.origin.offset
-        _hold(offset >= before.position, "decided twice:", fact)
-        _hold(after.position == offset + 1, "decided, and the position is not after", fact)
-        told = [one for one in after.outbox if isinstance(one, Reply)]
-        mine = [one for one in told if one.origin == fact.origin]
-        _hold(len(mine) == 1, "not answered once:", fact)
-        outcome, reason = mine[0].outcome, mine[0].reason
-        _hold(fact.request is not None or outcome == "rejected", "invalid and not rejected:", fact)
+        _require(offset >= before.position, "decided twice:", fact)
+        _require(after.position == offset + 1, "decided without advancing the position:", fact)
+        replies = [reply for reply in after.outbox if isinstance(reply, Reply)]
+        own = [reply for reply in replies if reply.origin == fact.origin]
+        _require(len(own) == 1, "not answered exactly once:", fact)
+        outcome, reason = own[0].outcome, own[0].reason
+        _require(
+            fact.request is not None or outcome == "rejected", "invalid and not rejected:", fact
+        )
         if outcome in ("rejected", "repeated", "previewed"):
-            _hold(bool(reason), "no reason for", fact)
-            _hold(
-                after.generations == before.generations, "without effect, and yet it had one:", fact
+            _require(bool(reason), "no reason for", fact)
+            _require(
+                after.generations == before.generations,
+                "without effect expected, but generations changed:",
+                fact,
             )
 
 
@@ -524,22 +552,22 @@ def _number(generation: Generation | None) -> int | None:
     return generation.number if generation else None
 
 
-def _hold(holds: bool, why: str, what: object) -> None:  # noqa: FBT001
-    if not holds:
-        raise InvariantViolated(f"{why} {what}")
+def _require(condition: bool, problem: str, subject: object) -> None:  # noqa: FBT001
+    if not condition:
+        raise InvariantViolated(f"{problem} {subject}")
 
 
 def trace(seed: int) -> Iterator[str]:
-    """All that happens under a seed, in words."""
+    """Facts and states of a seed as text."""
     simulation = Simulation(seed)
     for fact in simulation.run():
         yield f"{fact} {simulation.state}"
 
 
 def digest(seeds: int) -> str:
-    """A hash of all that happens under some seeds."""
-    found = hashlib.sha256()
+    """Hash of the traces of some seeds."""
+    digest_of_lines = hashlib.sha256()
     for seed in range(seeds):
         for line in trace(seed):
-            found.update(line.encode())
-    return found.hexdigest()
+            digest_of_lines.update(line.encode())
+    return digest_of_lines.hexdigest()

@@ -31,14 +31,14 @@ def _without_nulls(change: ChangelogRecord) -> ChangelogRecord:
 
 
 @given(st.sampled_from(DATA).flatmap(changes))
-def test_a_record_is_read_back_as_it_was_written_except_that_nulls_are_left_out(
+def test_a_record_round_trips_without_its_nulls(
     change: ChangelogRecord,
 ) -> None:
     assert read_record(change.key(), change.value()) == _without_nulls(change)
 
 
 @given(TEXT)
-def test_an_identity_may_hold_any_text(row_id: str) -> None:
+def test_a_row_id_can_be_any_text(row_id: str) -> None:
     change = ChangelogRecord(spec.FINAL, row_id, {}, 0)
     assert read_record(change.key(), change.value()) == change
 
@@ -56,13 +56,11 @@ def test_an_identity_may_hold_any_text(row_id: str) -> None:
     ],
     ids=["a row", "a row of nulls", "a removal", "a removal with a version"],
 )
-def test_a_value_is_written_without_blanks_nulls_or_escapes(
-    change: ChangelogRecord, value: str
-) -> None:
+def test_a_value_has_no_whitespace_nulls_or_escapes(change: ChangelogRecord, value: str) -> None:
     assert change.value() == value.encode()
 
 
-def test_a_key_is_the_table_and_the_identity() -> None:
+def test_a_key_is_the_table_and_the_row_id() -> None:
     assert ChangelogRecord("rejects_ui", "users/0-1", {}, 5).key() == b"rejects_ui/users/0-1"
 
 
@@ -80,26 +78,26 @@ def test_a_key_is_the_table_and_the_identity() -> None:
         ("a_table_of_tomorrow/0-1", None),
     ],
 )
-def test_an_input_record_is_marked_by_its_own_row_reject_or_tombstone_alone(
+def test_only_its_own_row_reject_or_tombstone_marks_an_input_record(
     key: str, mark: Position | None
 ) -> None:
     assert changelog.marked_position(key.encode()) == mark
 
 
-def test_many_keys_tell_the_same_marks_by_place() -> None:
+def test_marked_offsets_are_grouped_by_partition() -> None:
     keys = ["users_ui/0-7", "final_ui/0-7+1-2", "rejects_ui/users/0-9", "tombstones/accounts/1-3",
             "final_ui/0-7", "users_ui/0-8", "elsewhere/0-1", "users_ui/2-1",
             "feed/0-5"]  # fmt: skip
-    found = changelog.marked_offsets(key.encode() for key in keys)
-    assert found == {("users", 0): [7, 8, 9], ("accounts", 1): [3], ("users", 2): [1],
+    marked = changelog.marked_offsets(key.encode() for key in keys)
+    assert marked == {("users", 0): [7, 8, 9], ("accounts", 1): [3], ("users", 2): [1],
                      ("feed", 0): [5]}  # fmt: skip
     single = [mark for key in keys if (mark := changelog.marked_position(key.encode()))]
-    assert sorted(Position(*at, offset) for at, some in found.items() for offset in some) == sorted(
-        single
-    )
+    assert sorted(
+        Position(*place, offset) for place, offsets in marked.items() for offset in offsets
+    ) == sorted(single)
 
 
-def test_a_pair_is_named_after_both_its_records() -> None:
+def test_a_pair_id_contains_both_positions() -> None:
     assert pair_id(Position("users", 0, 1), Position("accounts", 2, 3)) == "0-1+2-3"
 
 
@@ -118,7 +116,7 @@ def test_a_pair_is_named_after_both_its_records() -> None:
         ((-1, 0, 0), None, True),
     ],
 )
-def test_latest_goes_by_timestamp_then_partition_then_offset(
+def test_versions_are_ordered_by_timestamp_partition_and_offset(
     version: Version, than: Version, *, expected: bool
 ) -> None:
     assert is_newer(version, than) is expected
@@ -152,15 +150,15 @@ def _removal(version: Version = None) -> ChangelogRecord:
         "nothing",
         "a row",
         "without versions the first stays",
-        "a version replaces none",
-        "no version replaces nothing",
+        "a version replaces a row without one",
+        "a row without a version replaces nothing",
         "newer replaces older",
         "older replaces nothing",
         "a removal removes",
         "a removal is remembered when the row comes later",
         "a removal is remembered against older versions",
         "a row newer than its removal is shown",
-        "a removal without a version removes nothing that is there",
+        "a removal without a version removes no existing row",
     ],
 )
 def test_a_follower_shows_the_newest_version(
@@ -172,7 +170,7 @@ def test_a_follower_shows_the_newest_version(
     assert follower.table("final_ui") == ({} if shown is None else {"0-1": {"name": shown}})
 
 
-def test_a_follower_keeps_tables_apart() -> None:
+def test_a_follower_keeps_tables_separate() -> None:
     follower = ReferenceFollower()
     follower.apply(ChangelogRecord("users_ui", "0-1", {"name": "user"}, 0))
     follower.apply(ChangelogRecord("accounts_ui", "0-1", {"balance": 1.0}, 0))
@@ -182,20 +180,20 @@ def test_a_follower_keeps_tables_apart() -> None:
 
 @st.composite
 def _replays(draw: st.DrawFn) -> tuple[list[ChangelogRecord], list[ChangelogRecord]]:
-    """A history in which a version always says the same, and another order of it with repeats."""
+    """A history in which a version determines the row, and a reordered copy with duplicates."""
     keys = st.tuples(st.sampled_from("abc"), VERSIONS)
     contents = st.tuples(st.none() | TEXT, TS)
-    said = draw(st.dictionaries(keys, contents))
+    versions = draw(st.dictionaries(keys, contents))
     history = [
         ChangelogRecord("final_ui", row_id, None if name is None else {"name": name}, ts, version)
-        for (row_id, version), (name, ts) in said.items()
+        for (row_id, version), (name, ts) in versions.items()
     ]
-    again = draw(st.lists(st.sampled_from(history))) if history else []
-    return history, draw(st.permutations(history + again))
+    duplicates = draw(st.lists(st.sampled_from(history))) if history else []
+    return history, draw(st.permutations(history + duplicates))
 
 
 @given(_replays())
-def test_a_replay_in_another_order_with_repeats_ends_in_the_same_rows(
+def test_a_reordered_replay_with_duplicates_gives_the_same_rows(
     replays: tuple[list[ChangelogRecord], list[ChangelogRecord]],
 ) -> None:
     ends: list[Mapping[str, Mapping[str, Any]]] = []
@@ -219,7 +217,7 @@ BUNDLE_KEY = b"bundle/final_ui/0-1"
 REMOVALS = Bundle("final_ui", ("0-1", "1-7"), 50, (50, 0, 3))
 
 
-def test_a_bundle_of_rows_has_a_line_for_each() -> None:
+def test_a_bundle_has_one_line_per_row() -> None:
     assert BUNDLE.value().decode() == (
         '{"row":{"userId":"ada","balance":1.5},"ts":50,"version":[50,0,3],\n'
         '"ids":["0-1","1-7"],\n'
@@ -230,7 +228,7 @@ def test_a_bundle_of_rows_has_a_line_for_each() -> None:
     )
 
 
-def test_a_row_has_what_all_share_and_its_own_and_the_time_of_the_newer_of_both() -> None:
+def test_a_bundled_row_has_shared_and_own_cells_and_the_newer_timestamp() -> None:
     version = (50, 0, 3)
     assert BUNDLE.records() == [
         ChangelogRecord(
@@ -248,11 +246,11 @@ def test_a_bundle_of_removals_has_no_rows() -> None:
 
 
 @given(bundled())
-def test_a_bundle_is_json_and_reads_back(one: Bundle) -> None:
-    json.loads(one.value())
-    assert read_bundle(BUNDLE_KEY, one.value()).records() == one.records()
+def test_a_bundle_is_json_and_round_trips(bundle: Bundle) -> None:
+    json.loads(bundle.value())
+    assert read_bundle(BUNDLE_KEY, bundle.value()).records() == bundle.records()
 
 
-def test_a_bundle_marks_nothing() -> None:
+def test_a_bundle_key_is_not_a_mark() -> None:
     assert changelog.marked_position(BUNDLE_KEY) is None
     assert changelog.marked_offsets([BUNDLE_KEY, b"users_ui/0-4"]) == {("users", 0): [4]}

@@ -1,4 +1,4 @@
-"""What a control message does. A rule: what came before, the message, and what became of it."""
+"""Effects of control messages. A rule: the history, the message and the expected decision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class MessageRule:
     message: MessageReceived
     outcome: str
     now: tuple[int | None, int | None, int | None]  # live, standby, building
-    wanted: Choice
+    desired: Choice
     reason: str = ""
     generation: int | None = None
 
@@ -491,40 +491,39 @@ def test_rule(rule: str) -> None:
     expected = RULES[rule]
     history = [*expected.before, expected.message]
     state = h.after(history)
-    (answer,) = [one for one in h.told(history)[1] if one.origin == expected.message.origin]
-    assert (answer.outcome, answer.reason, answer.generation) == (
+    (reply,) = [item for item in h.new_outbox(history)[1] if item.origin == expected.message.origin]
+    assert (reply.outcome, reply.reason, reply.generation) == (
         expected.outcome,
         expected.reason,
         expected.generation,
     )
     assert h.numbers(state) == expected.now
-    assert state.desired == expected.wanted
+    assert state.desired == expected.desired
     assert state.position == expected.message.origin.offset + 1
     newest = state.building or state.live
-    assert newest is None or newest.choice == expected.wanted
+    assert newest is None or newest.choice == expected.desired
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_message_that_comes_again_changes_nothing(rule: str) -> None:
+def test_a_redelivered_message_changes_nothing(rule: str) -> None:
     state = h.after([*RULES[rule].before, RULES[rule].message])
     assert decide(state, RULES[rule].message) is state
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_message_leaves_three_facts_in_the_log(rule: str) -> None:
+def test_a_message_is_logged_with_its_resolution_and_effect(rule: str) -> None:
     message = RULES[rule].message
     offset = message.origin.offset
-    said = h.lines([*RULES[rule].before, message])
-    assert said[0] == f"INFO control {offset} by kafka: {message.origin.raw}"
+    lines = h.lines([*RULES[rule].before, message])
+    assert lines[0] == f"INFO control {offset} by kafka: {message.origin.raw}"
     second = [f"control {offset} resolves to ", f"control {offset} rejected: "]
-    assert any(line.split(" ", 1)[1].startswith(tuple(second)) for line in said[1:2])
-    assert len(said) >= 3
-    changes = f"control {offset}: "
-    assert said[-1].startswith(tuple(f"INFO {change}" for change in changes))
+    assert any(line.split(" ", 1)[1].startswith(tuple(second)) for line in lines[1:2])
+    assert len(lines) >= 3
+    assert lines[-1].startswith(f"INFO control {offset}: ")
 
 
-# Whom a message answers besides its own sender: the messages that what it ends came from.
-OTHERS: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
+# Replies to the sender of a message, and to the senders of the messages that it overrides.
+AFFECTED_SENDERS: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
     "a swap": ([*h.LIVE, h.received_choice(0, h.B)], [(0, "accepted", 2)]),
     "a build of a message is superseded": (
         [*h.SWAPPING, h.received_choice(1, h.C)],
@@ -549,9 +548,9 @@ OTHERS: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
 }
 
 
-@pytest.mark.parametrize("rule", OTHERS)
-def test_everyone_concerned_is_answered(rule: str) -> None:
-    history, expected = OTHERS[rule]
+@pytest.mark.parametrize("rule", AFFECTED_SENDERS)
+def test_every_affected_sender_gets_a_reply(rule: str) -> None:
+    history, expected = AFFECTED_SENDERS[rule]
     assert h.replies(history) == expected
 
 
@@ -673,25 +672,25 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
 
 
 @pytest.mark.parametrize("rule", LINES)
-def test_lines(rule: str) -> None:
+def test_log_lines(rule: str) -> None:
     history, expected = LINES[rule]
     assert h.lines(history) == expected
 
 
-def test_the_raw_text_in_the_log_is_cut() -> None:
+def test_raw_text_in_the_log_is_truncated() -> None:
     message = h.received_raw(0, b"\xff" * 2000)
     (first, *_) = h.lines([*h.LIVE, message])
     assert first == f"INFO control 0 by kafka: {message.origin.raw[:1024]}"
 
 
-def test_a_heartbeat_refreshes_when_the_choice_was_last_confirmed() -> None:
+def test_a_message_that_confirms_the_live_choice_updates_live_at() -> None:
     state = h.after([*h.LIVE, h.ticked(109.0), h.received_choice(0, h.A)])
     before = h.after(h.LIVE).live
     assert before is not None
     assert state.live == replace(before, live_at=109.0)
 
 
-def test_a_build_remembers_who_asked_for_it_when_and_from_where_on() -> None:
+def test_a_build_keeps_its_requester_time_and_start() -> None:
     message = h.received(0, start={"users": "1h"})
     building = h.after([*h.LIVE, message]).building
     assert building is not None
@@ -703,7 +702,7 @@ def test_a_build_remembers_who_asked_for_it_when_and_from_where_on() -> None:
     )
 
 
-def test_to_ask_again_for_what_is_being_built_tries_it_again_now() -> None:
+def test_repeating_a_build_request_retries_it_at_once() -> None:
     state = h.after([*h.SWAP_READS, h.died(2)])
     building = state.building
     assert building is not None
@@ -711,7 +710,7 @@ def test_to_ask_again_for_what_is_being_built_tries_it_again_now() -> None:
     assert building in h.after([h.received_choice(1, h.B)], state).runnable()
 
 
-def test_to_ask_again_for_what_is_given_up_tries_it_again_with_as_many_restarts() -> None:
+def test_requesting_a_given_up_generation_resets_its_restarts() -> None:
     state = h.after([*h.LIVE_DOWN, h.received_choice(0, h.A)])
     live = state.live
     assert live is not None
@@ -720,7 +719,7 @@ def test_to_ask_again_for_what_is_given_up_tries_it_again_with_as_many_restarts(
     assert not state.health_of(h.after([*[h.died(1)] * 5], state).live or live).given_up
 
 
-def test_to_ask_again_for_what_is_unusable_does_not_run_it() -> None:
+def test_requesting_an_unrecoverable_generation_does_not_run_it() -> None:
     history = [
         *h.LIVE,
         Unrecoverable(1, "gone"),
@@ -744,7 +743,7 @@ def test_a_cancelled_build_ends_as_superseded() -> None:
     ]
 
 
-def test_a_rollback_ends_nothing_and_moves_the_time_of_the_standby() -> None:
+def test_a_rollback_ends_no_generation_and_restarts_the_standby_time() -> None:
     history = [*h.SWAPPED, h.ticked(112.0), h.received(1, action="rollback")]
     assert h.ends(history) == []
     state = h.after(history)
@@ -753,24 +752,24 @@ def test_a_rollback_ends_nothing_and_moves_the_time_of_the_standby() -> None:
     assert state.live.live_at == 112.0
 
 
-def test_out_of_a_burst_in_any_order_of_delivery_each_message_counts_once() -> None:
+def test_a_burst_redelivered_in_any_order_is_decided_once() -> None:
     burst = [
         h.received_choice(offset, choice) for offset, choice in enumerate([h.B, h.C, h.B, h.A, h.C])
     ]
     state = h.after([*h.LIVE, *burst])
-    again = h.after([burst[3], burst[0], burst[4], burst[2], burst[1]], state)
-    assert again is state
-    assert state.last_number == 1 + 4  # one of the five cancels
+    redelivered = h.after([burst[3], burst[0], burst[4], burst[2], burst[1]], state)
+    assert redelivered is state
+    assert state.last_number == 1 + 4  # one of the five cancels a build
     assert h.numbers(state) == (1, None, 5)
 
 
-def test_offsets_may_have_gaps() -> None:
+def test_offsets_can_have_gaps() -> None:
     state = h.after([*h.LIVE, h.received_choice(7, h.B)])
     assert state.position == 8
     assert decide(state, h.received_choice(3, h.C)) is state
 
 
-def test_the_last_thousand_ids_are_known() -> None:
+def test_the_last_1000_ids_are_remembered() -> None:
     history = [h.received(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 1)]
     state = h.after([*h.LIVE, *history])
     assert len(state.ids) == IDS_KEPT == 1000
@@ -781,24 +780,24 @@ def test_the_last_thousand_ids_are_known() -> None:
 
 
 def test_an_invalid_message_does_not_use_up_its_id() -> None:
-    wrong = h.received(0, id="7", usersTopic="a,b")
-    assert h.numbers(h.after([*h.LIVE, wrong, h.received_choice(1, h.B, id="7")])) == (1, None, 2)
+    invalid = h.received(0, id="7", usersTopic="a,b")
+    assert h.numbers(h.after([*h.LIVE, invalid, h.received_choice(1, h.B, id="7")])) == (1, None, 2)
 
 
 def test_a_rejection_echoes_the_id() -> None:
-    (reply,) = h.told([*h.LIVE, h.received(0, id="7", usersTopic="users_x")])[1]
+    (reply,) = h.new_outbox([*h.LIVE, h.received(0, id="7", usersTopic="users_x")])[1]
     assert reply.reply_record()["id"] == "7"
 
 
-def test_before_livejoin_has_started_nothing_can_be_asked_for() -> None:
+def test_a_message_before_the_start_is_rejected() -> None:
     (reply,) = [
-        one for one in h.after([h.received_choice(0, h.B)]).outbox if isinstance(one, Reply)
+        item for item in h.after([h.received_choice(0, h.B)]).outbox if isinstance(item, Reply)
     ]
     assert (reply.outcome, reply.reason) == ("rejected", "livejoin has not started yet")
 
 
-# The past of a control topic that is new to us.
-PAST: dict[
+# The history of a control topic that is read for the first time.
+REPLAYED_HISTORIES: dict[
     str, tuple[list[Fact], HistoryReplayed, tuple[int | None, int | None, int | None], str, str]
 ] = {
     "no past: what the settings say is built": (
@@ -860,18 +859,18 @@ PAST: dict[
 }
 
 
-@pytest.mark.parametrize("rule", PAST)
-def test_past(rule: str) -> None:
-    before, folded, expected, choice, by = PAST[rule]
-    state = h.after([*before, folded])
+@pytest.mark.parametrize("rule", REPLAYED_HISTORIES)
+def test_replayed_history(rule: str) -> None:
+    before, replayed, expected, choice, by = REPLAYED_HISTORIES[rule]
+    state = h.after([*before, replayed])
     newest = state.building or state.live
     assert newest is not None
     assert (h.numbers(state), str(newest.choice), newest.by) == (expected, choice, by)
-    assert (state.topic_id, state.position) == ("t", folded.position)
+    assert (state.topic_id, state.position) == ("t", replayed.position)
 
 
-def test_log_lines_name_their_event_generation_and_message() -> None:
-    """What the timeline of the page is made of."""
+def test_log_lines_have_event_generation_and_message() -> None:
+    """The page's timeline is built from these fields."""
     history = [
         *h.SWAPPED,
         h.received(1, action="rollback"),
@@ -879,7 +878,7 @@ def test_log_lines_name_their_event_generation_and_message() -> None:
         h.received(3, expectedGeneration=7),
     ]
     state = h.after(history)
-    lines = [one.row() for one in state.outbox if isinstance(one, LogLine)]
+    lines = [item.row() for item in state.outbox if isinstance(item, LogLine)]
     assert [(line["event"], line["generation"], line["control"]) for line in lines] == [
         ("started", None, None),
         ("building", 1, None),
@@ -905,20 +904,20 @@ def test_log_lines_name_their_event_generation_and_message() -> None:
     ]
 
 
-def test_the_past_is_told_and_its_ids_are_known() -> None:
-    old = h.told([*h.LIVE, h.received_choice(0, h.B, id="7")])[1][0]
-    folded = HistoryReplayed("t", 1, Request("users_b"), 1, (old,), ("7",))
-    state = h.after([*h.FIRST[:1], folded])
+def test_replayed_replies_are_written_and_ids_remembered() -> None:
+    reply = h.new_outbox([*h.LIVE, h.received_choice(0, h.B, id="7")])[1][0]
+    replayed = HistoryReplayed("t", 1, Request("users_b"), 1, (reply,), ("7",))
+    state = h.after([*h.FIRST[:1], replayed])
     assert state.ids == ("7",)
-    assert old in state.outbox
-    assert [one.msg for one in state.outbox if isinstance(one, LogLine)] == [
+    assert reply in state.outbox
+    assert [item.msg for item in state.outbox if isinstance(item, LogLine)] == [
         "ready: first start",
         "1 earlier control messages resolve to users_b left accounts",
         "building: generation 1, users_b left accounts",
     ]
 
 
-def test_a_past_that_is_ignored_says_why() -> None:
+def test_an_ignored_history_is_logged_with_the_reason() -> None:
     assert h.lines([*h.FIRST[:1], HistoryReplayed("t", 1, Request("accounts"), 1)]) == [
         "INFO 1 earlier control messages resolve to accounts left accounts",
         "WARN accounts left accounts reads accounts twice: earlier messages are ignored",
@@ -926,12 +925,12 @@ def test_a_past_that_is_ignored_says_why() -> None:
     ]
 
 
-def test_of_the_ids_of_the_past_a_thousand_are_known() -> None:
+def test_the_last_1000_ids_of_the_history_are_remembered() -> None:
     ids = tuple(str(n) for n in range(IDS_KEPT + 5))
     assert h.after([*h.FIRST[:1], HistoryReplayed("t", 1, Request(), ids=ids)]).ids == ids[5:]
 
 
-def test_slots_of_what_reads_many_partitions() -> None:
+def test_slots_of_a_generation_with_several_partitions() -> None:
     state = h.after([*h.FIRST, SourcesResolved(1, h.reading(h.A, partitions=3))])
     assert state.building is not None
     assert state.building.partitions_of("users") == 3

@@ -1,4 +1,4 @@
-"""What a control message says, and the exact reason where it cannot be understood."""
+"""Parsing of control messages, with the exact reason for each rejection."""
 
 import json
 from dataclasses import replace
@@ -37,13 +37,13 @@ def _read(raw: bytes | str, rules: TopicRules = RULES) -> Request:
     return parse_message(raw if isinstance(raw, bytes) else raw.encode(), rules)
 
 
-def _why(raw: bytes | str, rules: TopicRules = RULES) -> str:
-    with pytest.raises(InvalidMessage) as caught:
+def _reason(raw: bytes | str, rules: TopicRules = RULES) -> str:
+    with pytest.raises(InvalidMessage) as raised:
         _read(raw, rules)
-    return str(caught.value)
+    return str(raised.value)
 
 
-UNDERSTOOD: dict[str, tuple[str, Request]] = {
+VALID: dict[str, tuple[str, Request]] = {
     "one field changes one thing": ('{"joinType":"inner"}', Request(join="inner")),
     "all three": (
         '{"usersTopic":"u","accountsTopic":"a","joinType":"left"}',
@@ -97,9 +97,9 @@ UNDERSTOOD: dict[str, tuple[str, Request]] = {
 }
 
 
-@pytest.mark.parametrize("rule", UNDERSTOOD)
-def test_understood(rule: str) -> None:
-    raw, request = UNDERSTOOD[rule]
+@pytest.mark.parametrize("rule", VALID)
+def test_a_valid_message_is_parsed(rule: str) -> None:
+    raw, request = VALID[rule]
     assert _read(raw) == request
 
 
@@ -113,7 +113,7 @@ JOINS = {
 @pytest.mark.parametrize(
     ("word", "join"), [(word, join) for join, words in JOINS.items() for word in words.split(", ")]
 )
-def test_a_join_may_be_spelt_in_many_ways(word: str, join: str) -> None:
+def test_a_join_has_several_spellings(word: str, join: str) -> None:
     assert _read(json.dumps({"joinType": f" {word} "})).join == join
 
 
@@ -240,25 +240,27 @@ REJECTED: dict[str, tuple[bytes | str, str]] = {
 
 
 @pytest.mark.parametrize("rule", REJECTED)
-def test_rejected(rule: str) -> None:
-    raw, why = REJECTED[rule]
-    assert _why(raw) == why
+def test_an_invalid_message_is_rejected(rule: str) -> None:
+    raw, reason = REJECTED[rule]
+    assert _reason(raw) == reason
 
 
-def test_eight_deep_is_not_too_deep() -> None:
-    assert _why('{"id":' + "[" * 7 + "]" * 7 + "}") == "id: expected a string, got [[[[[[[]]]]]]]"
+def test_eight_levels_are_not_too_deep() -> None:
+    assert (
+        _reason('{"id":' + "[" * 7 + "]" * 7 + "}") == "id: expected a string, got [[[[[[[]]]]]]]"
+    )
 
 
-def test_sixteen_kib_are_not_too_large() -> None:
+def test_16_kib_are_not_too_large() -> None:
     raw = '{"joinType":"inner"' + " " * MAX_BYTES
     assert _read(raw[: MAX_BYTES - 1] + "}").join == "inner"
 
 
-def test_an_id_may_be_as_long_as_allowed() -> None:
+def test_an_id_of_the_maximum_length_is_accepted() -> None:
     assert _read(json.dumps({"id": "ä" * 200})).id == "ä" * 200
 
 
-TOPICS: dict[str, str] = {
+FORBIDDEN_TOPICS: dict[str, str] = {
     "control": "control is the control topic, it cannot be read as data",
     "livejoin.ledger": "livejoin.ledger is one of livejoin's own topics",
     "livejoin.logs": "livejoin.logs is one of livejoin's own topics",
@@ -280,43 +282,48 @@ TOPICS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("field", ["usersTopic", "accountsTopic"])
-@pytest.mark.parametrize("topic", TOPICS)
-def test_a_topic_that_may_not_be_read(topic: str, field: str) -> None:
-    assert _why(json.dumps({field: topic})) == f"{field}: {TOPICS[topic]}"
+@pytest.mark.parametrize("topic", FORBIDDEN_TOPICS)
+def test_a_forbidden_topic_is_rejected(topic: str, field: str) -> None:
+    assert _reason(json.dumps({field: topic})) == f"{field}: {FORBIDDEN_TOPICS[topic]}"
 
 
 @pytest.mark.parametrize("topic", ["u", "x" * 249, "_users", "a.b-c_d", "...", "livejoin.users"])
-def test_a_topic_that_may_be_read(topic: str) -> None:
+def test_an_allowed_topic_is_accepted(topic: str) -> None:
     assert _read(json.dumps({"usersTopic": topic})).users == topic
 
 
 @pytest.mark.parametrize("topic", ["", "a ", "users\n"])
-def test_a_name_is_judged_as_it_is(topic: str) -> None:
+def test_topic_names_are_not_trimmed(topic: str) -> None:
     assert not is_topic_name(topic)
 
 
-def test_an_allow_list_shuts_out_all_others() -> None:
+def test_an_allow_list_rejects_all_other_topics() -> None:
     rules = replace(RULES, allowed=("users", "users_b"))
     assert _read('{"usersTopic":"users_b"}', rules).users == "users_b"
-    assert _why('{"usersTopic":"users_c"}', rules) == (
+    assert _reason('{"usersTopic":"users_c"}', rules) == (
         "usersTopic: users_c is not among the topics that the settings allow"
     )
 
 
-def test_an_allow_list_does_not_open_what_is_shut() -> None:
+def test_an_allow_list_does_not_permit_forbidden_topics() -> None:
     rules = replace(RULES, allowed=("control", "livejoin.logs"))
-    assert _why('{"usersTopic":"control"}', rules) == f"usersTopic: {TOPICS['control']}"
-    assert _why('{"usersTopic":"livejoin.logs"}', rules) == f"usersTopic: {TOPICS['livejoin.logs']}"
+    assert (
+        _reason('{"usersTopic":"control"}', rules) == f"usersTopic: {FORBIDDEN_TOPICS['control']}"
+    )
+    assert (
+        _reason('{"usersTopic":"livejoin.logs"}', rules)
+        == f"usersTopic: {FORBIDDEN_TOPICS['livejoin.logs']}"
+    )
 
 
-def test_a_request_keeps_what_it_leaves_out() -> None:
+def test_omitted_fields_keep_their_value() -> None:
     choice = spec.Choice("u", "a", "inner")
     assert Request().applied_to(choice) == choice
     assert Request("u2").applied_to(choice) == spec.Choice("u2", "a", "inner")
     assert Request(accounts="a2", join="left").applied_to(choice) == spec.Choice("u", "a2", "left")
 
 
-def test_a_request_knows_the_topics_that_it_names() -> None:
+def test_topics_of_a_request() -> None:
     assert Request(join="left").topics == ()
     assert Request("u", "a").topics == ("u", "a")
     assert Request(accounts="a").topics == ("a",)
@@ -333,7 +340,7 @@ def test_a_request_knows_the_topics_that_it_names() -> None:
         ('say "no"', '"say \\"no\\""'),
     ],
 )
-def test_a_value_is_shown_to_people_on_one_line(value: str, text: str) -> None:
+def test_an_excerpt_is_one_short_line(value: str, text: str) -> None:
     assert excerpt(value) == text
 
 
@@ -345,22 +352,22 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON, max_size=5))
-def test_whatever_is_sent_is_understood_or_has_a_reason(fields: dict[str, Any]) -> None:
-    why, request = "", Request()
+def test_any_json_object_is_parsed_or_rejected_with_a_reason(fields: dict[str, Any]) -> None:
+    reason, request = "", Request()
     try:
         request = _read(json.dumps(fields))
     except InvalidMessage as invalid:
-        why = str(invalid)
-    assert bool(why.encode()) or set(fields) & set(FIELDS)
+        reason = str(invalid)
+    assert bool(reason.encode()) or set(fields) & set(FIELDS)
     assert all(is_topic_name(topic) for topic in request.topics)
     assert set(request.start) <= {"users", "accounts"}
 
 
 @given(st.binary(max_size=60))
-def test_whatever_bytes_are_sent_they_are_understood_or_have_a_reason(raw: bytes) -> None:
+def test_bytes_without_a_known_field_are_rejected_with_a_reason(raw: bytes) -> None:
     try:
         known = set(json.loads(raw)) & set(FIELDS)
     except (ValueError, TypeError):
         known = set()
-    if not known:  # a short message may be found that says something
-        assert _why(raw)
+    if not known:  # hypothesis may find a short valid message
+        assert _reason(raw)

@@ -20,98 +20,103 @@ from livejoin.core.generation import Origin
 from livejoin.core.state import IDS_KEPT, Reply
 
 
-def _one(offset: int, **fields: Any) -> ControlRecord:
+def _message(offset: int, **fields: Any) -> ControlRecord:
     return parse_record(offset, 5.0 + offset, "ann", json.dumps(fields).encode(), RULES)
 
 
-def _folded(*messages: ControlRecord) -> HistoryReplayed:
+def _replayed(*messages: ControlRecord) -> HistoryReplayed:
     history = ControlHistory()
-    for one in messages:
-        history.add(one)
+    for message in messages:
+        history.add(message)
     return history.replayed("id-c", len(messages))
 
 
-def test_a_message_carries_where_it_stands_who_sent_it_and_what_it_asks_for() -> None:
+def test_a_record_has_its_origin_and_request() -> None:
     raw = b'{"usersTopic":"u","joinType":"natural","id":"7"}'
-    one = parse_record(3, 5.5, "ann", raw, RULES)
-    assert one.origin == Origin(3, 5.5, "ann", raw.decode(), "7", users="u", join="left")
-    assert one.request == Request("u", join="left", id="7")
-    assert one.error == ""
+    record = parse_record(3, 5.5, "ann", raw, RULES)
+    assert record.origin == Origin(3, 5.5, "ann", raw.decode(), "7", users="u", join="left")
+    assert record.request == Request("u", join="left", id="7")
+    assert record.error == ""
 
 
-def test_an_invalid_message_carries_its_reason() -> None:
-    one = parse_record(3, 5.5, "ann", b"[]", RULES)
-    assert one == ControlRecord(Origin(3, 5.5, "ann", "[]"), None, "expected a JSON object, got []")
+def test_an_invalid_message_has_a_reason() -> None:
+    record = parse_record(3, 5.5, "ann", b"[]", RULES)
+    assert record == ControlRecord(
+        Origin(3, 5.5, "ann", "[]"), None, "expected a JSON object, got []"
+    )
 
 
-def test_an_invalid_message_still_carries_its_id() -> None:
-    # its sender waits for an outcome of that id
-    one = _one(0, id="x", joinType="sideways")
-    assert one.request is None
-    assert one.origin.id == "x"
+def test_an_invalid_message_keeps_its_id() -> None:
+    # its sender waits for the outcome of this id
+    record = _message(0, id="x", joinType="sideways")
+    assert record.request is None
+    assert record.origin.id == "x"
 
 
-def test_a_long_message_is_cut_for_people() -> None:
+def test_a_long_message_is_truncated() -> None:
     exact = b'{"id":"' + b"x" * (RAW_CHARS - 9) + b'"}'
     assert parse_record(0, 0.0, "ann", exact, RULES).origin.raw == exact.decode()
     longer = parse_record(0, 0.0, "ann", exact + b" ", RULES).origin.raw
     assert longer == exact.decode() + "…"
 
 
-def test_bytes_that_are_no_text_are_shown_as_bytes() -> None:
+def test_bytes_that_are_not_utf8_are_escaped() -> None:
     assert parse_record(0, 0.0, "ann", b"\xff{}", RULES).origin.raw == "\\xff{}"
 
 
-def test_no_past_asks_for_nothing() -> None:
-    assert _folded() == HistoryReplayed("id-c", 0, Request())
+def test_an_empty_history_requests_nothing() -> None:
+    assert _replayed() == HistoryReplayed("id-c", 0, Request())
 
 
-def test_the_past_is_folded_field_by_field() -> None:
-    folded = _folded(
-        _one(0, usersTopic="u1", joinType="inner"),
-        _one(1, accountsTopic="a1"),
-        _one(2, usersTopic="u2", accountsTopic=" "),
+def test_the_history_is_merged_field_by_field() -> None:
+    replayed = _replayed(
+        _message(0, usersTopic="u1", joinType="inner"),
+        _message(1, accountsTopic="a1"),
+        _message(2, usersTopic="u2", accountsTopic=" "),
     )
-    assert folded.request == Request("u2", "a1", "inner")
-    assert (folded.position, folded.message_count) == (3, 3)
+    assert replayed.request == Request("u2", "a1", "inner")
+    assert (replayed.position, replayed.message_count) == (3, 3)
 
 
-def test_actions_expectations_and_starts_of_the_past_count_for_nothing() -> None:
-    folded = _folded(
-        _one(0, usersTopic="u1", expectedGeneration=99, start="1h"),
-        _one(1, usersTopic="u2", action="preview"),
-        _one(2, action="rollback"),
+def test_actions_expectations_and_starts_in_the_history_are_ignored() -> None:
+    replayed = _replayed(
+        _message(0, usersTopic="u1", expectedGeneration=99, start="1h"),
+        _message(1, usersTopic="u2", action="preview"),
+        _message(2, action="rollback"),
     )
-    assert folded.request == Request("u1")
+    assert replayed.request == Request("u1")
 
 
-def test_what_was_invalid_in_the_past_counts_for_nothing_and_keeps_its_reason() -> None:
-    folded = _folded(_one(0, usersTopic="u1"), _one(1, usersTopic="a,b"), _one(2))
-    assert folded.request == Request("u1")
-    assert [(r.origin.offset, r.outcome, r.at) for r in folded.replies] == [
+def test_invalid_messages_in_the_history_are_ignored_and_keep_their_reason() -> None:
+    replayed = _replayed(_message(0, usersTopic="u1"), _message(1, usersTopic="a,b"), _message(2))
+    assert replayed.request == Request("u1")
+    assert [(r.origin.offset, r.outcome, r.at) for r in replayed.replies] == [
         (0, "history", 5.0),
         (1, "rejected", 6.0),
         (2, "rejected", 7.0),
     ]
-    assert folded.replies[1].reason.startswith('usersTopic: "a,b" is not a topic name')
-    assert folded.replies[2].reason.startswith("no known field")
+    assert replayed.replies[1].reason.startswith('usersTopic: "a,b" is not a topic name')
+    assert replayed.replies[2].reason.startswith("no known field")
 
 
-def test_of_a_long_past_the_newest_rows_are_kept_and_all_of_it_counts() -> None:
-    past = [_one(0, usersTopic="u1"), *(_one(n, joinType="inner") for n in range(1, 10_001))]
-    folded = _folded(*past)
+def test_a_long_history_keeps_the_newest_rows_and_merges_all_messages() -> None:
+    messages = [
+        _message(0, usersTopic="u1"),
+        *(_message(n, joinType="inner") for n in range(1, 10_001)),
+    ]
+    replayed = _replayed(*messages)
     assert HISTORY_KEPT == 10_000
-    assert [reply.origin.offset for reply in folded.replies] == list(range(1, 10_001))
-    assert folded.request == Request("u1", join="inner")
-    assert folded.message_count == 10_001
+    assert [reply.origin.offset for reply in replayed.replies] == list(range(1, 10_001))
+    assert replayed.request == Request("u1", join="inner")
+    assert replayed.message_count == 10_001
 
 
-def test_of_the_ids_of_the_past_the_newest_are_kept() -> None:
-    past = [_one(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 2)]
-    assert _folded(*past, _one(9)).ids == tuple(f"id-{n}" for n in range(2, IDS_KEPT + 2))
+def test_the_newest_ids_of_the_history_are_kept() -> None:
+    messages = [_message(n, id=f"id-{n}", action="preview") for n in range(IDS_KEPT + 2)]
+    assert _replayed(*messages, _message(9)).ids == tuple(f"id-{n}" for n in range(2, IDS_KEPT + 2))
 
 
-def test_a_row_of_control_raw_shows_the_message_and_its_outcome() -> None:
+def test_a_control_raw_row_has_the_message_and_its_outcome() -> None:
     raw = b'{"usersTopic":"u","accountsTopic":"a","joinType":"join","id":"7"}'
     origin = parse_record(3, 5.5, "ann", raw, RULES).origin
     assert Reply(origin, "rejected", 6.25, "no such topic").control_raw_row() == {
@@ -129,7 +134,7 @@ def test_a_row_of_control_raw_shows_the_message_and_its_outcome() -> None:
     }
 
 
-def test_a_record_of_the_reply_topic_is_for_who_asked() -> None:
+def test_a_reply_record_has_the_id_and_the_outcome() -> None:
     origin = parse_record(3, 5.5, "ann", b'{"id":"7"}', RULES).origin
     assert Reply(origin, "live", 6.25, generation=2).reply_record() == {
         "id": "7",
@@ -141,13 +146,13 @@ def test_a_record_of_the_reply_topic_is_for_who_asked() -> None:
     }
 
 
-def test_an_id_that_came_before_counts_once_in_the_past_too() -> None:
+def test_a_repeated_id_in_the_history_counts_once() -> None:
     history = ControlHistory()
     for offset, join in enumerate(["inner", "left"]):
-        history.add(_one(offset, id="x", joinType=join))
-    folded = history.replayed("t", 2)
-    assert (folded.request.join, folded.ids) == ("inner", ("x",))
-    assert [reply.outcome for reply in folded.replies] == ["history", "repeated"]
+        history.add(_message(offset, id="x", joinType=join))
+    replayed = history.replayed("t", 2)
+    assert (replayed.request.join, replayed.ids) == ("inner", ("x",))
+    assert [reply.outcome for reply in replayed.replies] == ["history", "repeated"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What follows from which fact, control messages aside."""
+"""Decisions on all facts except control messages."""
 
 import ast
 import math
@@ -35,16 +35,16 @@ from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.state import Limits, LogLine, State
 
-GONE = [h.died(1)] * (MAX_RESTARTS + 1)
+GIVEN_UP = [h.died(1)] * (MAX_RESTARTS + 1)
 UNREACHABLE = QueryDied(1, "no broker", counts_as_failure=False)
 NO_TOPIC = SourcesChecked(1, "no topic")
-GREW = PartitionsAdded(1, h.reading(h.A, 3))
+PARTITIONS_ADDED = PartitionsAdded(1, h.reading(h.A, 3))
 TOO_MANY = "6 task slots are needed and Spark has 5"
 FULL = RecordsCounted(1, {"read": 7}, ("final_ui",))
 
 
 def _ticks(start: float, end: float) -> list[Fact]:
-    """Time that passes as it does: in small steps."""
+    """Ticks of one second each."""
     return [h.ticked(start + second) for second in range(1, round(end - start) + 1)]
 
 
@@ -52,7 +52,7 @@ def _ticks(start: float, end: float) -> list[Fact]:
 class FactRule:
     history: Sequence[Fact]
     now: tuple[int | None, int | None, int | None]  # live, standby, building
-    of: int | None = None  # whose health
+    of: int | None = None  # generation whose health is checked
     health: dict[str, Any] | None = None
 
 
@@ -205,7 +205,7 @@ RULES: dict[str, FactRule] = {
         {"restarts": 0, "given_up": False, "retry_at": 105.0},
     ),
     "what is live is given up after five restarts": FactRule(
-        [*h.LIVE, *GONE],
+        [*h.LIVE, *GIVEN_UP],
         (1, None, None),
         1,
         {"given_up": True, "unrecoverable": False, "restarts": 6},
@@ -213,7 +213,7 @@ RULES: dict[str, FactRule] = {
     "a build that dies as often has failed": FactRule(
         [*h.SWAP_READS, *[h.died(2)] * 6], (1, None, None)
     ),
-    "a standby that dies as often is retired": FactRule([*h.SWAPPED, *GONE], (2, None, None)),
+    "a standby that dies as often is retired": FactRule([*h.SWAPPED, *GIVEN_UP], (2, None, None)),
     "a death of what stands by does not touch what is live": FactRule(
         [*h.SWAPPED, h.died(1)], (2, 1, None), 2, {"error": ""}
     ),
@@ -296,7 +296,10 @@ RULES: dict[str, FactRule] = {
         [*h.LIVE, NO_TOPIC, h.died(1)], (1, None, None), 1, {"problem": "boom"}
     ),
     "more partitions are read by the same generation": FactRule(
-        [*h.LIVE, GREW], (1, None, None), 1, {"error": "restarting to read more partitions"}
+        [*h.LIVE, PARTITIONS_ADDED],
+        (1, None, None),
+        1,
+        {"error": "restarting to read more partitions"},
     ),
     "also by one that is being built": FactRule(
         [*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 3))], (1, None, 2), 2, {"given_up": False}
@@ -308,12 +311,12 @@ RULES: dict[str, FactRule] = {
         h.with_limits([*h.SWAPPED, PartitionsAdded(2, h.reading(h.B, 3))], slots=10), (2, 1, None)
     ),
     "with more partitions than slots what is live is given up": FactRule(
-        h.with_limits([*h.LIVE, GREW], slots=5),
+        h.with_limits([*h.LIVE, PARTITIONS_ADDED], slots=5),
         (1, None, None),
         1,
         {"given_up": True, "error": f"its topics have more partitions now: {TOO_MANY}"},
     ),
-    "what was given up does not grow": FactRule([*h.LIVE_DOWN, GREW], (1, None, None)),
+    "what was given up does not grow": FactRule([*h.LIVE_DOWN, PARTITIONS_ADDED], (1, None, None)),
     "a build with more partitions than slots has failed": FactRule(
         h.with_limits([*h.SWAP_READS, PartitionsAdded(2, h.reading(h.B, 30))], slots=20),
         (1, None, None),
@@ -353,7 +356,7 @@ def test_rule(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_of_what_is_gone_nothing_is_remembered(rule: str) -> None:
+def test_health_is_kept_only_for_existing_generations(rule: str) -> None:
     state = h.after(RULES[rule].history)
     assert set(state.health) <= {generation.number for generation in state.generations}
 
@@ -456,10 +459,10 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ["INFO generation 1 can read its topics again"],
     ),
     "more partitions are said": (
-        [*h.LIVE, GREW],
+        [*h.LIVE, PARTITIONS_ADDED],
         ["INFO generation 1 now reads users (3 partitions) and accounts (1 partition)"],
     ),
-    "and that once": ([*h.LIVE, GREW, GREW], []),
+    "and that once": ([*h.LIVE, PARTITIONS_ADDED, PARTITIONS_ADDED], []),
     "running again is said once": ([*h.LIVE, h.died(1), QueryResumed(1), QueryResumed(1)], []),
     "time says nothing": ([h.STARTED, h.ticked(101.0)], []),
     "giving up says what died how often and why, and what to do": (
@@ -472,7 +475,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "a standby that is given up says what that means": (
-        [*h.SWAPPED, *GONE],
+        [*h.SWAPPED, *GIVEN_UP],
         [
             (
                 "ERROR failed: generation 1 died 6 times without progress: boom; no rollback to it"
@@ -546,12 +549,12 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
 
 
 @pytest.mark.parametrize("rule", LINES)
-def test_lines(rule: str) -> None:
+def test_log_lines(rule: str) -> None:
     history, expected = LINES[rule]
     assert h.lines(history) == expected
 
 
-# Who asked for a generation hears of it until its end.
+# The requester of a generation gets replies until its end.
 REPLIES: dict[str, tuple[list[Fact], list[tuple[int, str, int | None]]]] = {
     "it reads": (h.SWAP_RESOLVED, [(0, "building", 2)]),
     "it caught up and is live": (h.SWAPPED, [(0, "caught-up", 2), (0, "live", 2)]),
@@ -599,7 +602,7 @@ def test_ends(rule: str) -> None:
     assert h.ends(history) == expected
 
 
-def test_what_is_live_knows_all_about_its_build() -> None:
+def test_the_live_generation_keeps_the_details_of_its_build() -> None:
     assert h.after(h.LIVE).live == Generation(
         1,
         h.A,
@@ -613,35 +616,35 @@ def test_what_is_live_knows_all_about_its_build() -> None:
     )
 
 
-def test_where_a_generation_reads_is_kept_with_what_its_checkpoint_depends_on() -> None:
+def test_a_resolved_generation_keeps_its_sources_and_fingerprint() -> None:
     building = h.after([*h.FIRST, SourcesResolved(1, h.reading(h.A), "4.3.0/2")]).building
     assert building is not None
     assert (building.sources, building.fingerprint) == (h.reading(h.A), "4.3.0/2")
 
 
-def test_where_a_generation_reads_is_decided_once() -> None:
-    # the executor may ask twice: another fact may make the same plan before its answer is read
+def test_sources_are_resolved_once() -> None:
+    # the executor may resolve twice: another fact can give the same plan before the first result
     later = {**h.reading(h.A), "accounts": Reading("accounts", "id-a", {0: 5}, {0: 9})}
     state = h.after(h.FIRST_READS)
     assert decide(state, SourcesResolved(1, later)) is state
 
 
-def test_each_restart_in_a_row_waits_twice_as_long_and_the_one_after_the_last_gives_up() -> None:
-    state, waits = h.after(h.LIVE), []
+def test_restarts_back_off_exponentially_and_then_give_up() -> None:
+    state, delays = h.after(h.LIVE), []
     live = state.live
     assert live is not None
     for _ in range(MAX_RESTARTS):
         state = decide(state, h.died(1))
-        waits.append(state.health_of(live).retry_at - state.monotonic)
+        delays.append(state.health_of(live).retry_at - state.monotonic)
         assert not state.health_of(live).given_up
-    assert waits == [1, 2, 4, 8, 16]
+    assert delays == [1, 2, 4, 8, 16]
     state = decide(state, h.died(1))
     assert state.health_of(live).given_up
-    assert state.live == live  # its last rows stay
+    assert state.live == live  # its last rows are still served
     assert state.runnable() == ()
 
 
-def test_what_is_built_anew_by_itself_takes_over_and_the_old_one_is_retired() -> None:
+def test_an_automatic_rebuild_replaces_the_unrecoverable_generation() -> None:
     history = [
         *h.SWAPPED,
         Unrecoverable(2, "x"),
@@ -671,16 +674,16 @@ RESTARTS: dict[str, tuple[Sequence[Fact], str]] = {
 
 
 @pytest.mark.parametrize("rule", RESTARTS)
-def test_a_restart_goes_on_whatever_the_settings_say(rule: str) -> None:
+def test_a_restart_resumes_the_ledger_state_whatever_the_settings(rule: str) -> None:
     history, line = RESTARTS[rule]
     before = h.after(history)
     state = decide(from_json(to_json(before)), h.started(at=200.0, choice=h.C))
     assert h.numbers(state) == h.numbers(before)
     assert (state.desired, state.position, state.now) == (before.desired, before.position, 200.0)
-    assert [one.msg for one in state.outbox if isinstance(one, LogLine)] == [line]
+    assert [item.msg for item in state.outbox if isinstance(item, LogLine)] == [line]
 
 
-def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted() -> None:
+def test_a_restart_retries_a_failed_build_with_the_desired_choice() -> None:
     failed = [
         *h.FIRST,
         h.received_choice(0, h.B),
@@ -694,35 +697,35 @@ def test_after_a_restart_a_build_that_failed_is_tried_again_with_what_was_wanted
     assert state.building.choice == h.B
 
 
-def test_after_a_restart_what_was_given_up_is_tried_again() -> None:
+def test_a_restart_retries_a_given_up_generation() -> None:
     durable = from_json(to_json(h.after(h.LIVE_DOWN)))
     state = decide(durable, h.started(at=200.0, choice=h.A))
     assert [generation.number for generation in state.runnable()] == [1]
 
 
-def test_after_a_restart_a_build_has_as_much_time_again() -> None:
+def test_a_restart_resets_the_build_timeout() -> None:
     durable = from_json(to_json(h.after(h.SWAP_READS)))
     state = h.after([h.started(at=900.0, choice=h.A), QueryResumed(1), *_ticks(900, 960)], durable)
     assert h.numbers(state) == (1, None, 2)
     assert h.numbers(h.after(_ticks(960, 961), state)) == (1, None, None)
 
 
-def test_the_limits_are_those_of_the_newest_start() -> None:
+def test_the_latest_start_sets_the_limits() -> None:
     state = h.after([*h.SWAPPED, h.started(at=200.0, choice=h.A, limits=Limits(standby_s=0))])
     assert h.numbers(h.after([h.ticked(201.0)], state)) == (2, None, None)
 
 
-def test_messages_that_were_deleted_unread_are_named() -> None:
+def test_messages_deleted_before_they_were_read_are_logged() -> None:
     state = h.after([*h.LIVE, ControlTopicOpened("control", first_offset=7)])
     assert state.position == 7
-    said = [told.msg for told in state.outbox[-2:] if isinstance(told, LogLine)]
-    assert said == [
+    lines = [item.msg for item in state.outbox[-2:] if isinstance(item, LogLine)]
+    assert lines == [
         "control messages 0 to 6 were deleted before they were read",
         "listening to control from offset 7",
     ]
 
 
-def test_listening_ends_deafness() -> None:
+def test_opening_the_control_topic_clears_its_error() -> None:
     assert h.after([*h.LIVE, ControlTopicLost("boom")]).control_error == "boom"
     assert (
         h.after([*h.LIVE, ControlTopicLost("boom"), ControlTopicOpened("control")]).control_error
@@ -731,7 +734,7 @@ def test_listening_ends_deafness() -> None:
     assert h.after([*h.LIVE, ControlTopicLost("boom"), h.STARTED]).control_error == ""
 
 
-def test_a_number_is_never_given_twice() -> None:
+def test_generation_numbers_are_never_reused() -> None:
     state = h.after(h.FIRST, State(last_number=7))
     assert h.numbers(state) == (None, None, 8)
     assert state.last_number == 8
@@ -762,33 +765,31 @@ KINDS: dict[str, Sequence[Fact]] = {
     ids=lambda fact: type(fact).__name__,
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fact_about_a_generation_that_is_not_wanted_changes_nothing(
-    kind: str, fact: Fact
-) -> None:
+def test_a_fact_about_an_unknown_generation_changes_nothing(kind: str, fact: Fact) -> None:
     state = h.after(KINDS[kind])
     assert decide(state, fact) is state
 
 
-def test_lines_are_numbered_without_gaps_and_carry_the_time() -> None:
+def test_log_lines_have_consecutive_ids_and_timestamps() -> None:
     state = h.after([*h.LIVE, h.died(1)])
-    told = [one for one in state.outbox if isinstance(one, LogLine)]
-    assert [line.id for line in told] == list(range(1, len(told) + 1))
-    assert [line.at for line in told] == [100.0] * 3 + [104.0] * 3
-    assert state.line_count == len(told)
+    lines = [item for item in state.outbox if isinstance(item, LogLine)]
+    assert [line.id for line in lines] == list(range(1, len(lines) + 1))
+    assert [line.at for line in lines] == [100.0] * 3 + [104.0] * 3
+    assert state.line_count == len(lines)
 
 
-def test_the_number_of_a_line_that_was_told_is_not_given_again() -> None:
-    told = replace(h.after(h.LIVE), outbox=())
-    (line,) = [one for one in decide(told, h.died(1)).outbox if isinstance(one, LogLine)]
-    assert line.id == told.line_count + 1
+def test_ids_of_written_log_lines_are_not_reused() -> None:
+    written = replace(h.after(h.LIVE), outbox=())
+    (line,) = [item for item in decide(written, h.died(1)).outbox if isinstance(item, LogLine)]
+    assert line.id == written.line_count + 1
 
 
-def test_a_past_before_a_start_is_an_error() -> None:
+def test_a_history_before_the_start_is_an_error() -> None:
     with pytest.raises(AssertionError, match="Started comes first"):
-        decide(State(), h.FOLDED)
+        decide(State(), h.REPLAYED)
 
 
-def test_a_fact_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_fact_is_an_error() -> None:
     with pytest.raises(AttributeError):
         decide(State(), cast("Fact", object()))
 
@@ -800,8 +801,8 @@ def test_the_ids_of_a_builds_topics_are_recorded_once() -> None:
     assert decide(state, TopicsCreated(1, "d")) is state
 
 
-def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
-    state = h.after([replace(h.STARTED, last_used=7), h.FOLDED])
+def test_numbers_used_by_topics_or_checkpoints_are_skipped() -> None:
+    state = h.after([replace(h.STARTED, last_used=7), h.REPLAYED])
     assert h.numbers(state) == (None, None, 8)
     assert h.lines([replace(h.STARTED, last_used=7)])[0] == (
         "WARN found topics or checkpoints up to generation 7, but the ledger ends at 0:"
@@ -810,7 +811,7 @@ def test_numbers_that_topics_or_checkpoints_have_are_not_given_again() -> None:
     assert h.after([replace(h.STARTED, last_used=1)], h.after(h.SWAPPED)).last_number == 2
 
 
-MACHINE = Path(transitions.__file__).parent
+CORE = Path(transitions.__file__).parent
 
 
 def _handler_name(fact: type) -> str:
@@ -820,21 +821,21 @@ def _handler_name(fact: type) -> str:
 def test_each_fact_has_one_handler() -> None:
     defined = Counter(
         node.name
-        for file in MACHINE.glob("*.py")
+        for file in CORE.glob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.FunctionDef) and node.name.startswith("on_")
     )
-    # a resumed query is marked as running, as one that progresses or catches up is
+    # QueryResumed has no handler of its own: it only marks the query as running
     expected = {_handler_name(fact) for fact in get_args(Fact)} - {"on_query_resumed"}
     assert defined == dict.fromkeys(expected, 1)
 
 
 def test_only_transitions_assign_the_roles_of_generations() -> None:
-    assigning = {
+    files = {
         file.name
-        for file in MACHINE.glob("*.py")
+        for file in CORE.glob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "replace"
         if {"live", "standby", "building"} & {keyword.arg for keyword in node.keywords}
     }
-    assert assigning == {"transitions.py"}
+    assert files == {"transitions.py"}

@@ -1,4 +1,4 @@
-"""What is no JSON object is None, whatever is wrong with it."""
+"""Anything but a JSON object is parsed as None."""
 
 from typing import Any
 
@@ -26,7 +26,5 @@ from livejoin.core.json_object import parse_object
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_an_object_is_parsed_and_anything_else_is_none(
-    data: bytes | str, expected: dict[str, Any] | None
-) -> None:
+def test_only_json_objects_are_parsed(data: bytes | str, expected: dict[str, Any] | None) -> None:
     assert parse_object(data) == expected

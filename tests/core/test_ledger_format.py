@@ -1,4 +1,4 @@
-"""The record of the state is a state, one of a newer livejoin, or neither."""
+"""A state record is valid, of a newer format, or malformed."""
 
 import json
 from typing import Any
@@ -16,11 +16,11 @@ def _encoded(**changed: Any) -> bytes:
     return json.dumps(to_json(STATE) | changed).encode()
 
 
-def test_a_state_is_read_as_it_was_written() -> None:
+def test_a_state_round_trips() -> None:
     assert read_state(_encoded()) == STATE
 
 
-def test_a_state_of_a_newer_livejoin_says_so() -> None:
+def test_a_newer_format_is_detected() -> None:
     newer = read_state(_encoded(format=format_versions.LEDGER + 1, live="in another way"))
     assert isinstance(newer, NewerState)
     assert f"has format {format_versions.LEDGER + 1}" in newer.why
@@ -45,5 +45,5 @@ def test_a_state_of_a_newer_livejoin_says_so() -> None:
         *("live-is-a-number", "live-is-a-list", "live-has-no-number", "no-ids", "half-a-choice"),
     ],
 )
-def test_a_record_that_holds_no_state_is_none(value: bytes) -> None:
+def test_a_malformed_state_is_none(value: bytes) -> None:
     assert read_state(value) is None

@@ -3,7 +3,7 @@ import pytest
 from livejoin.core.names import Names
 
 NAMES = Names("mine")
-MADE = {
+OWN_TOPICS = {
     NAMES.changelog(7): "mine.changelog.7",
     NAMES.bootstrap(7): "mine.feed.7",
     NAMES.ledger: "mine.ledger",
@@ -16,18 +16,18 @@ MADE = {
 }
 
 
-def test_every_name_carries_the_prefix() -> None:
-    assert list(MADE) == list(MADE.values())
+def test_every_topic_name_has_the_prefix() -> None:
+    assert list(OWN_TOPICS) == list(OWN_TOPICS.values())
     assert NAMES.group("tables") == "mine.tables"
 
 
-def test_names_of_one_prefix_differ() -> None:
-    made = [NAMES.changelog(1), NAMES.changelog(11), NAMES.bootstrap(1), *MADE]
-    assert len(set(made)) == len(made)
+def test_topic_names_are_unique() -> None:
+    names = [NAMES.changelog(1), NAMES.changelog(11), NAMES.bootstrap(1), *OWN_TOPICS]
+    assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("topic", MADE)
-def test_what_livejoin_makes_is_its_own(topic: str) -> None:
+@pytest.mark.parametrize("topic", OWN_TOPICS)
+def test_livejoins_topics_are_its_own(topic: str) -> None:
     assert NAMES.is_own(topic)
 
 
@@ -44,12 +44,12 @@ def test_what_livejoin_makes_is_its_own(topic: str) -> None:
         "mine.replies.users",
     ],
 )
-def test_other_topics_are_not(topic: str) -> None:
+def test_other_topics_are_not_livejoins_own(topic: str) -> None:
     assert not NAMES.is_own(topic)
 
 
 @pytest.mark.parametrize("number", [1, 10, 12345])
-def test_a_changelog_and_a_feed_tell_their_generation(number: int) -> None:
+def test_generation_of_a_changelog_or_bootstrap_topic(number: int) -> None:
     assert NAMES.generation_of(NAMES.changelog(number)) == number
     assert NAMES.generation_of(NAMES.bootstrap(number)) == number
 
@@ -69,5 +69,5 @@ def test_a_changelog_and_a_feed_tell_their_generation(number: int) -> None:
         "1",
     ],
 )
-def test_other_topics_are_the_generation_of_no_generation(topic: str) -> None:
+def test_other_topics_have_no_generation(topic: str) -> None:
     assert NAMES.generation_of(topic) is None

@@ -1,4 +1,4 @@
-"""Which steps make a state true."""
+"""The steps planned for a state."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQuerie
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
 
-# what is resolved, what runs, what is kept
+# generations to resolve, to run, to keep
 STEPS: dict[str, tuple[Sequence[Fact], list[int], list[int], set[int]]] = {
     "nothing wanted, nothing runs and nothing is kept": ([h.STARTED], [], [], set()),
     "what is asked for is resolved": (h.FIRST, [1], [], {1}),
-    "not before the next try": (h.WAITING, [], [], {1}),
+    "not before the next retry": (h.WAITING, [], [], {1}),
     "at the time of the next try": ([*h.WAITING, h.ticked(102.0)], [1], [], {1}),
     "what is resolved runs": (h.FIRST_READS, [], [1], {1}),
     "what is live runs": (h.LIVE, [], [1], {1}),
@@ -84,7 +84,7 @@ def test_steps(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", STEPS)
-def test_what_still_runs_is_not_removed(rule: str) -> None:
+def test_queries_are_stopped_before_generations_are_removed(rule: str) -> None:
     kinds = [type(step) for step in plan(h.after(STEPS[rule][0]))]
     assert kinds in (
         [ResolveSources, CreateTopics, RunQueries, KeepOnly],
@@ -93,28 +93,28 @@ def test_what_still_runs_is_not_removed(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", STEPS)
-def test_after_a_crash_the_same_is_kept(rule: str) -> None:
+def test_the_same_generations_are_kept_after_a_crash(rule: str) -> None:
     before = h.after(STEPS[rule][0])
-    again = h.after([h.started(200.0, Choice("x", "y"))], from_json(to_json(before)))
-    assert _steps(again)[2] == _steps(before)[2]
+    restarted = h.after([h.started(200.0, Choice("x", "y"))], from_json(to_json(before)))
+    assert _steps(restarted)[2] == _steps(before)[2]
 
 
-def test_topics_are_made_once_it_is_known_where_to_read_and_until_they_are_recorded() -> None:
+def test_topics_are_created_once_the_sources_are_resolved() -> None:
     resolved = [*h.SWAPPING, SourcesResolved(2, h.reading(h.B))]
-    assert _made(h.after(h.SWAPPING)) == []
-    assert _made(h.after(resolved)) == [2]
-    assert _steps(h.after(resolved))[1] == [1], "it does not run before"
-    assert _made(h.after([*resolved, h.died(2)])) == [], "not before the next try"
-    assert _made(h.after([*resolved, h.died(2), h.ticked(110.0)])) == [2]
-    assert _made(h.after([*resolved, TopicsCreated(2, "id-2")])) == []
+    assert _topics_to_create(h.after(h.SWAPPING)) == []
+    assert _topics_to_create(h.after(resolved)) == [2]
+    assert _steps(h.after(resolved))[1] == [1], "it does not run before its topics exist"
+    assert _topics_to_create(h.after([*resolved, h.died(2)])) == [], "not before the next retry"
+    assert _topics_to_create(h.after([*resolved, h.died(2), h.ticked(110.0)])) == [2]
+    assert _topics_to_create(h.after([*resolved, TopicsCreated(2, "id-2")])) == []
 
 
-def test_topics_that_were_made_just_before_a_crash_are_made_again() -> None:
+def test_unrecorded_topics_are_recreated_after_a_crash() -> None:
     crashed = from_json(to_json(h.after([*h.SWAPPING, SourcesResolved(2, h.reading(h.B))])))
-    again = h.after([h.started(200.0, Choice("x", "y"))], crashed)
-    assert _made(again) == [2]
+    restarted = h.after([h.started(200.0, Choice("x", "y"))], crashed)
+    assert _topics_to_create(restarted) == [2]
 
 
-def _made(state: State) -> list[int]:
-    (make,) = [step for step in plan(state) if isinstance(step, CreateTopics)]
-    return [generation.number for generation in make.generations]
+def _topics_to_create(state: State) -> list[int]:
+    (create,) = [step for step in plan(state) if isinstance(step, CreateTopics)]
+    return [generation.number for generation in create.generations]

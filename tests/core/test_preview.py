@@ -1,4 +1,4 @@
-"""What a message would do, and that nothing is done."""
+"""Previews of control messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -145,19 +145,19 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], MessageReceived, dict[str, Any]]] = {
 @pytest.mark.parametrize("rule", PREVIEWS)
 def test_preview(rule: str) -> None:
     history, message, expected = PREVIEWS[rule]
-    found = preview(h.after(history), message)
-    assert {name: found[name] for name in expected} == expected
+    result = preview(h.after(history), message)
+    assert {name: result[name] for name in expected} == expected
 
 
-def test_before_livejoin_has_started_there_is_nothing_to_preview() -> None:
-    found = preview(State(), h.received_choice(0, h.B))
-    assert (found["outcome"], found["resolvesTo"], found["slots"]["needed"]) == (
+def test_a_preview_before_the_start_is_rejected() -> None:
+    result = preview(State(), h.received_choice(0, h.B))
+    assert (result["outcome"], result["resolvesTo"], result["slots"]["needed"]) == (
         "rejected",
         None,
         None,
     )
 
 
-def test_what_cannot_be_understood_has_no_preview() -> None:
+def test_an_invalid_message_has_no_preview() -> None:
     with pytest.raises(AssertionError, match="an invalid message has no preview"):
         preview(h.after(h.LIVE), h.received_raw(9, b"[]"))

@@ -1,4 +1,4 @@
-"""The fixed shapes, against the tables of the contract."""
+"""Tables and columns against the contract."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_the_tables_are_those_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_columns_stand_in_the_order_of_the_contract(name: str) -> None:
+def test_columns_have_the_order_of_the_contract(name: str) -> None:
     assert [c.name for c in spec.TABLES[name].columns] == COLUMNS[name].split()
 
 
@@ -56,13 +56,13 @@ def test_columns_have_the_types_of_the_contract(name: str) -> None:
         assert column.type == TYPES.get(column.name, "string"), column.name
 
 
-def test_data_tables_alone_carry_the_time_of_their_input() -> None:
+def test_only_data_tables_have_the_timestamp_of_their_input() -> None:
     assert [name for name, table in spec.TABLES.items() if table.data] == [
         name for name, columns in COLUMNS.items() if "_ts" in columns.split()
     ]
 
 
-def test_a_choice_knows_the_topic_of_each_source() -> None:
+def test_topics_of_a_choice() -> None:
     choice = spec.Choice("people", "money", "inner")
     assert {source.name: choice.topic(source.name) for source in spec.SOURCES} == {
         "users": "people",
@@ -70,9 +70,9 @@ def test_a_choice_knows_the_topic_of_each_source() -> None:
     }
 
 
-def test_a_choice_joins_left_unless_told_otherwise() -> None:
+def test_the_default_join_is_left() -> None:
     assert spec.Choice("people", "money").join == "left"
 
 
-def test_a_choice_reads_as_a_join() -> None:
+def test_a_choice_as_text() -> None:
     assert str(spec.Choice("people", "money", "inner")) == "people inner money"

@@ -18,7 +18,7 @@ NOW = 1_700_000_000.0
         (" 2026-01-31 ", "2026-01-31"),
     ],
 )
-def test_a_start_is_tidied(given: str, kept: str) -> None:
+def test_a_start_is_normalized(given: str, kept: str) -> None:
     assert spec.normalize_start(given) == kept
 
 
@@ -41,18 +41,18 @@ def test_a_start_is_tidied(given: str, kept: str) -> None:
         "earliest,latest",
     ],
 )
-def test_anything_else_is_no_start(given: str) -> None:
+def test_an_invalid_start_is_an_error(given: str) -> None:
     with pytest.raises(ValueError, match=f"^expected {spec.START_EXPECTED}$"):
         spec.normalize_start(given)
 
 
-def test_a_start_can_be_written_down_as_text() -> None:
+def test_a_start_that_is_not_valid_unicode_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected earliest"):
         spec.normalize_start("2026-01-31\ud80012:00:00")
 
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])
-def test_either_end_is_no_time(word: str) -> None:
+def test_earliest_and_latest_are_not_times(word: str) -> None:
     assert spec.start_time(word, NOW) is None
 
 
@@ -68,7 +68,7 @@ def test_either_end_is_no_time(word: str) -> None:
         ("2w", 1_209_600),
     ],
 )
-def test_an_age_counts_back_from_now(age: str, seconds: float) -> None:
+def test_an_age_is_subtracted_from_now(age: str, seconds: float) -> None:
     assert spec.start_time(age, NOW) == NOW - seconds
 
 
@@ -76,15 +76,15 @@ def test_an_age_counts_back_from_now(age: str, seconds: float) -> None:
     ("text", "at"),
     [
         ("2023-11-14T22:13:20Z", NOW),
-        ("2023-11-14T22:13:20", NOW),  # without a zone it is UTC
+        ("2023-11-14T22:13:20", NOW),  # UTC by default
         ("2023-11-14 23:13:20+01:00", NOW),
         ("2023-11-14", NOW - 80_000),
     ],
 )
-def test_a_time_is_itself(text: str, at: float) -> None:
+def test_a_timestamp_is_parsed(text: str, at: float) -> None:
     assert spec.start_time(text, 5.0) == at
 
 
 @pytest.mark.parametrize("text", ["999999999w", "1969-12-31", "0001-01-01T00:00:00+23:59"])
-def test_nothing_is_older_than_kafka_can_say(text: str) -> None:
+def test_times_before_1970_become_0(text: str) -> None:
     assert spec.start_time(text, NOW) == 0.0

@@ -1,4 +1,4 @@
-"""The durable state is read back as it was written."""
+"""The durable state round-trips through the ledger."""
 
 import json
 import math
@@ -59,22 +59,22 @@ DURABLE = st.builds(
 PARTS = ("choice", "origin")  # of a generation
 
 
-def _written(state: State) -> Any:
+def _ledger_json(state: State) -> Any:
     return json.loads(json.dumps(to_json(state)))
 
 
 @given(DURABLE)
-def test_what_is_written_to_the_ledger_is_read_back(state: State) -> None:
-    assert from_json(_written(state)) == state
+def test_the_durable_state_round_trips(state: State) -> None:
+    assert from_json(_ledger_json(state)) == state
 
 
 @given(DURABLE)
-def test_what_was_read_back_is_written_as_before(state: State) -> None:
-    assert _written(from_json(_written(state))) == _written(state)
+def test_the_ledger_json_round_trips(state: State) -> None:
+    assert _ledger_json(from_json(_ledger_json(state))) == _ledger_json(state)
 
 
 @given(DURABLE)
-def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) -> None:
+def test_transient_state_is_not_written(state: State) -> None:
     later = replace(
         state,
         outbox=(LogLine(1, 0.0, "INFO", "ready", "started"),),
@@ -93,11 +93,13 @@ def test_what_the_next_process_finds_out_by_itself_is_not_written(state: State) 
     ("done", "total", "percent"),
     [(0, 0, 0), (0, 10, 0), (1, 3, 33), (999, 1000, 99), (10, 10, 99), (12, 10, 99)],
 )
-def test_only_what_is_live_is_at_a_hundred_per_cent(done: int, total: int, percent: int) -> None:
+def test_the_progress_of_a_build_stays_below_100_percent(
+    done: int, total: int, percent: int
+) -> None:
     assert GenerationHealth(done=done, total=total).percent == percent
 
 
-def test_the_generations_that_exist_are_three_at_most() -> None:
+def test_there_are_at_most_three_generations() -> None:
     assert [generation.number for generation in h.after(h.FURTHER_READS).generations] == [2, 1, 3]
     assert State().generations == ()
 
@@ -108,17 +110,17 @@ def test_a_generation_is_found_by_its_number() -> None:
     assert state.find(3) is None
 
 
-def test_a_standby_is_retired_a_while_after_the_swap() -> None:
+def test_standby_until_is_a_fixed_time_after_the_swap() -> None:
     assert h.after(h.SWAPPED).standby_until == 1008.0
     assert h.after(h.LIVE).standby_until is None
     assert h.after(h.with_limits(h.SWAPPED, standby_s=math.inf)).standby_until is None
 
 
-def test_a_generation_needs_a_slot_for_each_partition_of_sources_feed_and_state() -> None:
+def test_slots_for_source_bootstrap_and_shuffle_partitions() -> None:
     assert Limits(shuffle_partitions=3).slots_needed(5) == 9
 
 
-def test_a_change_of_health_is_of_one_generation() -> None:
+def test_a_health_change_affects_one_generation() -> None:
     state = h.after(h.SWAPPED)
     live, standby = state.live, state.standby
     assert live is not None
@@ -128,11 +130,11 @@ def test_a_change_of_health_is_of_one_generation() -> None:
     assert changed.health_of(standby) == state.health_of(standby)
 
 
-def test_a_generation_of_which_nothing_was_heard_fares_well() -> None:
+def test_health_is_good_by_default() -> None:
     assert State().health_of(Generation(1, Choice("u", "a"), 0.0)) == GenerationHealth()
 
 
-def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
+def test_history_length_and_offsets_after_the_pins() -> None:
     reading = Reading("users", "id", start={0: 10, 1: 0, 2: 7}, pins={0: 19, 1: 0})
     assert reading.history_length == 10 + 1
     assert reading.after_pins == {0: 20, 1: 1, 2: 7}
@@ -140,7 +142,7 @@ def test_a_reading_tells_how_long_its_history_is_and_what_comes_after() -> None:
     assert Generation(1, Choice("u", "a"), 0.0, sources=both).history_length == 11 + 1
 
 
-def test_a_ledger_of_a_newer_format_is_refused_by_name() -> None:
+def test_a_newer_ledger_format_is_refused_with_its_number() -> None:
     data = to_json(h.after(h.LIVE))
     assert format_error(data) == ""
     known = "this livejoin knows up to"
@@ -150,8 +152,8 @@ def test_a_ledger_of_a_newer_format_is_refused_by_name() -> None:
     assert format_error(data) == f"the changelog of generation 1 has format 2, {known} 1"
 
 
-def test_a_ledger_of_the_first_format_is_taken_over() -> None:
-    """It has no numbers and no ids: what is live stays, and a build begins again."""
+def test_a_ledger_of_format_1_is_migrated() -> None:
+    """Format 1 has no topic ids: the live generation is kept, and a build starts again."""
     data = to_json(h.after(h.SWAP_READS))
     del data["format"]
     for role in ("live", "building"):
@@ -166,40 +168,42 @@ def test_a_ledger_of_the_first_format_is_taken_over() -> None:
     assert h.lines([h.STARTED], state)[0] == (
         "INFO migrating the ledger from format 1 to 2; the live generation is rebuilt"
     )
-    assert state.runnable() == (state.live,), "its pipeline refuses it by name"
+    assert state.runnable() == (state.live,), "it is started, and the pipeline then refuses it"
     first = from_json({**data, "live": None, "building": None})
     assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 2"
 
 
 @given(DURABLE)
-def test_what_a_later_version_adds_to_a_form_is_ignored(state: State) -> None:
-    """A number is raised only where a form would be read wrongly."""
-    data = _written(state)
-    assert from_json(_widened(data)) == state
-    assert format_error(_widened(data)) == ""
+def test_fields_added_by_a_later_version_are_ignored(state: State) -> None:
+    """The format number is raised only if an older version would misread the state."""
+    data = _ledger_json(state)
+    assert from_json(_with_unknown_fields(data)) == state
+    assert format_error(_with_unknown_fields(data)) == ""
 
 
-def _widened(data: dict[str, Any]) -> dict[str, Any]:
-    """With a new field in all that has fields; `sources`, `start` and such are maps of names."""
-    wider = data | {"new": 1}
+def _with_unknown_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """Add an unknown field to every object; `sources`, `start` and the like are maps by name."""
+    result = data | {"new": 1}
     for role in ("live", "standby", "building"):
         if data[role] is not None:
-            sources = {name: it | {"new": 1} for name, it in data[role]["sources"].items()}
+            sources = {
+                name: reading | {"new": 1} for name, reading in data[role]["sources"].items()
+            }
             parts = {name: data[role][name] and data[role][name] | {"new": 1} for name in PARTS}
-            wider[role] = data[role] | parts | {"new": 1, "sources": sources}
-    return wider | {"wanted": data["wanted"] and data["wanted"] | {"new": 1}}
+            result[role] = data[role] | parts | {"new": 1, "sources": sources}
+    return result | {"wanted": data["wanted"] and data["wanted"] | {"new": 1}}
 
 
-def test_another_max_rows_counts_from_the_next_generation_on() -> None:
-    durable = from_json(_written(h.after(h.with_limits(h.LIVE, max_rows=7))))
-    fewer = h.started(200.0, h.A, Limits(max_rows=5))
-    state = h.after([fewer, h.received(1, joinType="inner")], durable)
+def test_a_changed_max_rows_applies_to_the_next_generation() -> None:
+    durable = from_json(_ledger_json(h.after(h.with_limits(h.LIVE, max_rows=7))))
+    start = h.started(200.0, h.A, Limits(max_rows=5))
+    state = h.after([start, h.received(1, joinType="inner")], durable)
     assert state.live is not None
     assert state.building is not None
     assert (state.live.max_rows, state.building.max_rows) == (7, 5)
 
 
-def test_a_checkpoint_is_that_of_one_build() -> None:
+def test_a_checkpoint_name_contains_the_changelog_id() -> None:
     live = h.after(h.LIVE).live
     assert live is not None
     assert replace(live, changelog_id="a/b+c").checkpoint == "1/a_b-c"

@@ -1,4 +1,4 @@
-"""What people see of a state."""
+"""Status and generation rows of a state."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -131,14 +131,14 @@ STATUS: dict[str, tuple[Sequence[Fact], dict[str, Any]]] = {
 FULL = RecordsCounted(
     1, {}, ("users_ui", "final_ui"), {"users_ui": 1_700_000_001_234, "final_ui": 10_000}
 )
-FULL_SAYS = (
+FULL_MESSAGE = (
     "users_ui (since 2023-11-14T22:13:30.000Z) and final_ui (since 1970-01-01T00:00:10.000Z):"
     " only the newest 2000000 rows"
 )
 STATUS |= {
     "what is live has no room for more rows": (
         [*h.LIVE, FULL],
-        {"state": "live", "message": f"generation 1 is live; {FULL_SAYS}"},
+        {"state": "live", "message": f"generation 1 is live; {FULL_MESSAGE}"},
     ),
     "it has no room, and from when on rows are there is not known": (
         [*h.LIVE, RecordsCounted(1, {}, ("final_ui",))],
@@ -146,11 +146,11 @@ STATUS |= {
     ),
     "it has no room while the next is built": (
         [*h.SWAP_READS, *HALF, FULL],
-        {"message": f"{FULL_SAYS}; {BUILDING_2}: 40 %, about 3 s left"},
+        {"message": f"{FULL_MESSAGE}; {BUILDING_2}: 40 %, about 3 s left"},
     ),
     "it has no room and is down": (
         [*h.LIVE, FULL, h.died(1)],
-        {"message": f"generation 1 is down: boom; {FULL_SAYS}"},
+        {"message": f"generation 1 is down: boom; {FULL_MESSAGE}"},
     ),
     "only the next one has no room": (
         [*h.SWAP_READS, *HALF, replace(FULL, generation=2)],
@@ -171,7 +171,7 @@ def test_the_status_row_has_the_columns_of_its_table() -> None:
     assert [*status_row(State()), "_id"] == columns
 
 
-LEFT: dict[str, tuple[Sequence[Fact], float | None]] = {
+TIMES_LEFT: dict[str, tuple[Sequence[Fact], float | None]] = {
     "nothing is being built": (h.LIVE, None),
     "nothing is read yet": ([*h.SWAP_READS, h.ticked(106.0)], None),
     "no time has passed": ([*h.SWAP_READS, BuildProgressed(2, 4, 10)], None),
@@ -183,13 +183,13 @@ LEFT: dict[str, tuple[Sequence[Fact], float | None]] = {
 }
 
 
-@pytest.mark.parametrize("rule", LEFT)
+@pytest.mark.parametrize("rule", TIMES_LEFT)
 def test_time_left(rule: str) -> None:
-    history, seconds = LEFT[rule]
+    history, seconds = TIMES_LEFT[rule]
     assert time_left(h.after(history)) == seconds
 
 
-def test_the_time_left_goes_by_the_speed_since_the_last_start() -> None:
+def test_the_time_left_uses_the_rate_since_the_last_start() -> None:
     durable = from_json(to_json(h.after(h.SWAP_READS)))
     state = h.after([h.started(1000.0, h.A), h.ticked(1002.0), BuildProgressed(2, 4, 10)], durable)
     assert time_left(state) == 3.0
@@ -206,11 +206,13 @@ def test_the_time_left_goes_by_the_speed_since_the_last_start() -> None:
     ],
     ids=["nothing is live", "live", "down", "unusable", "only a build is down"],
 )
-def test_rows_are_stale_while_what_is_live_is_down(history: Sequence[Fact], why: str) -> None:
+def test_rows_are_stale_while_the_live_generation_is_down(
+    history: Sequence[Fact], why: str
+) -> None:
     assert stale_reason(h.after(history)) == why
 
 
-def test_a_row_for_each_generation_that_exists() -> None:
+def test_each_generation_has_a_row() -> None:
     history = [*h.SWAPPED, h.received(1, joinType="left"), h.died(2)]
     rows = generation_rows(h.after(history))
     assert [(number, row["state"], row["message"]) for number, row in rows.items()] == [
@@ -220,7 +222,7 @@ def test_a_row_for_each_generation_that_exists() -> None:
     ]
 
 
-def test_a_generation_shows_what_it_reads_who_asked_and_when() -> None:
+def test_columns_of_a_generation_row() -> None:
     assert generation_rows(h.after(h.SWAPPED))[2] == {
         "generation": 2,
         "usersTopic": "users_b",
@@ -236,7 +238,7 @@ def test_a_generation_shows_what_it_reads_who_asked_and_when() -> None:
     }
 
 
-def test_a_build_has_no_times_yet() -> None:
+def test_a_build_has_no_times() -> None:
     row = generation_rows(h.after(h.FIRST))[1]
     assert (row["liveAt"], row["retiredAt"], row["catchUpSeconds"]) == (None, None, None)
 
@@ -269,7 +271,7 @@ ENDED: dict[str, tuple[Sequence[Fact], int, str, int | None, str]] = {
 @pytest.mark.parametrize("rule", ENDED)
 def test_the_last_row_of_a_generation(rule: str) -> None:
     history, at, state, live_at, message = ENDED[rule]
-    (ended,) = h.told(history)[2]
+    (ended,) = h.new_outbox(history)[2]
     row = ended_row(ended)
     assert (row["retiredAt"], row["state"], row["liveAt"], row["message"]) == (
         at,
@@ -279,17 +281,19 @@ def test_the_last_row_of_a_generation(rule: str) -> None:
     )
 
 
-def test_the_last_row_keeps_the_figures() -> None:
-    (ended,) = h.told([*h.SWAPPED, RecordsCounted(1, {"read": 7, "rows": 3}), h.ticked(1008.0)])[2]
+def test_the_last_row_keeps_its_counts() -> None:
+    (ended,) = h.new_outbox(
+        [*h.SWAPPED, RecordsCounted(1, {"read": 7, "rows": 3}), h.ticked(1008.0)]
+    )[2]
     row = ended_row(ended)
     assert (row["generation"], row["read"], row["rows"]) == (1, 7, 3)
 
 
-def test_what_is_counted_has_ids_that_grow_as_text() -> None:
+def test_row_ids_sort_numerically_as_text() -> None:
     assert row_id(9) < row_id(10) < row_id(10**11)
 
 
-def test_the_rows_hold_columns_of_their_table() -> None:
+def test_generation_rows_use_the_columns_of_their_table() -> None:
     columns = [column.name for column in TABLES["generations"].columns]
     row = generation_rows(h.after(h.LIVE))[1]
     assert [name for name in columns if name in row] == list(row)

@@ -5,7 +5,7 @@ from livejoin.core.names import nearest
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "expected"),
     [
         ("userstopic", "usersTopic"),
         ("users_topic", "usersTopic"),
@@ -16,18 +16,18 @@ from livejoin.core.names import nearest
         ("usersTopic", "usersTopic"),
     ],
 )
-def test_what_somebody_probably_meant(word: str, meant: str) -> None:
-    assert nearest(word, FIELDS) == meant
+def test_the_nearest_name_is_suggested(word: str, expected: str) -> None:
+    assert nearest(word, FIELDS) == expected
 
 
 @pytest.mark.parametrize("word", ["", "bootstrap", "\ud800", "x" * 10_000, "сервер"])
-def test_what_is_like_nothing_means_nothing(word: str) -> None:
+def test_an_unrelated_word_has_no_suggestion(word: str) -> None:
     assert nearest(word, FIELDS) == ""
 
 
-def test_nothing_is_near_where_nothing_is_known() -> None:
+def test_without_candidates_there_is_no_suggestion() -> None:
     assert nearest("usersTopic", []) == ""
 
 
-def test_the_nearest_of_several_is_meant() -> None:
+def test_the_nearest_of_several_is_suggested() -> None:
     assert nearest("users_bb", ["users", "users_b", "accounts_b"]) == "users_b"

@@ -1,4 +1,4 @@
-"""What the metrics count: how often swaps came to what, and how often queries were restarted."""
+"""Counters for the metrics: outcomes of swaps and restarts of queries."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from core import histories as h
 from livejoin.core.facts import Fact, QueryDied, Unrecoverable
 from livejoin.core.ledger_format import from_json, to_json
 
-AWAY = QueryDied(1, "no broker", counts_as_failure=False)
+BROKER_DOWN = QueryDied(1, "no broker", counts_as_failure=False)
 
 
 @pytest.mark.parametrize(
@@ -30,24 +30,24 @@ AWAY = QueryDied(1, "no broker", counts_as_failure=False)
         ([*h.LIVE, h.died(1)], {"live": 1, "restarted": 1}),
         (h.LIVE_DOWN, {"live": 1, "restarted": 5}),
         (
-            [*h.LIVE, AWAY, AWAY, AWAY],
+            [*h.LIVE, BROKER_DOWN, BROKER_DOWN, BROKER_DOWN],
             {"live": 1, "restarted": 1},
-        ),  # it waits, which is said once
+        ),  # waiting is counted once
     ],
 )
-def test_each_end_of_a_swap_and_each_restart_counts_once(
+def test_each_swap_outcome_and_each_restart_is_counted_once(
     history: Sequence[Fact], tally: dict[str, int]
 ) -> None:
     assert h.after(history).tally == tally
 
 
-def test_a_heartbeat_and_a_repeat_count_for_nothing() -> None:
+def test_confirmations_and_repeats_are_not_counted() -> None:
     before = h.after([*h.LIVE, h.received_choice(0, h.A, id="x")])
     again = h.after([h.received_choice(1, h.A, id="x")], before)
     assert again.tally == h.after(h.LIVE).tally
 
 
-def test_a_ledger_of_an_earlier_version_starts_at_nothing() -> None:
+def test_a_ledger_without_counters_starts_with_none() -> None:
     written = to_json(h.after(h.SWAPPED))
     del written["tally"]
     assert from_json(written).tally == {}

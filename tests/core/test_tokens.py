@@ -24,7 +24,7 @@ def test_an_operator_is_also_a_viewer(role: tokens.Role, needed: tokens.Role, ma
     assert tokens.role_includes(role, needed) is may
 
 
-def test_a_token_is_found_by_its_id_and_known_by_its_hash() -> None:
+def test_a_token_is_found_by_its_id_and_verified_by_its_hash() -> None:
     known = {TOKEN.id: TOKEN}
     assert tokens.find_token(TEXT, known) is TOKEN
     for other in (
@@ -42,7 +42,7 @@ def test_a_token_is_found_by_its_id_and_known_by_its_hash() -> None:
     assert tokens.find_token("lj_00c0ffee_\ud800", known) is None
 
 
-def test_what_is_kept_does_not_tell_the_token() -> None:
+def test_the_stored_record_does_not_contain_the_secret() -> None:
     assert "secret" not in TOKEN.to_json().decode()
     assert "secret" not in repr(TOKEN)
 
@@ -56,12 +56,14 @@ def test_what_is_kept_does_not_tell_the_token() -> None:
         (replace(TOKEN, expires_at=2000), 2000, "it has expired"),
     ],
 )
-def test_a_token_counts_until_it_expires_or_is_revoked(token: Token, now: float, why: str) -> None:
+def test_a_token_is_valid_until_it_expires_or_is_revoked(
+    token: Token, now: float, why: str
+) -> None:
     assert token.invalid_reason(now) == why
 
 
 @pytest.mark.parametrize("token", [TOKEN, replace(TOKEN, expires_at=5), TOKEN.as_revoked()])
-def test_a_token_survives_its_record(token: Token) -> None:
+def test_a_token_round_trips(token: Token) -> None:
     assert tokens.from_json(token.to_json()) == token
 
 
@@ -79,12 +81,12 @@ def test_a_token_survives_its_record(token: Token) -> None:
         {"more": 1},
     ],
 )
-def test_a_record_that_is_no_token_is_none(wrong: dict[str, Any]) -> None:
+def test_a_record_with_a_wrong_field_is_none(wrong: dict[str, Any]) -> None:
     assert tokens.from_json(json.dumps({**asdict(TOKEN), **wrong}).encode()) is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000])
-def test_neither_is_what_is_no_record(raw: bytes) -> None:
+def test_a_malformed_record_is_none(raw: bytes) -> None:
     assert tokens.from_json(raw) is None
 
 
@@ -92,11 +94,11 @@ def test_neither_is_what_is_no_record(raw: bytes) -> None:
     ("text", "seconds"),
     [("30d", 2_592_000), (" 12 H ", 43_200), ("0s", 0), ("x", None), ("", None)],
 )
-def test_an_age_has_seconds(text: str, seconds: float | None) -> None:
+def test_an_age_in_seconds(text: str, seconds: float | None) -> None:
     assert spec.age_seconds(text) == seconds
 
 
-def test_a_token_of_a_newer_format_is_known_by_its_id_and_never_counts() -> None:
+def test_a_token_of_a_newer_format_is_found_by_its_id_and_invalid() -> None:
     newer = tokens.from_json(b'{"format": 2, "scopes": [["read"]]}', "00c0ffee")
     assert newer is not None
     assert newer.invalid_reason(0) == "it has format 2, this livejoin knows up to 1"
@@ -104,6 +106,6 @@ def test_a_token_of_a_newer_format_is_known_by_its_id_and_never_counts() -> None
     assert tokens.from_json(b'{"format": "x"}', "1") == Token("1", "viewer", "", "", 0, format=0)
 
 
-def test_the_first_format_has_no_number_for_servers_that_know_none() -> None:
+def test_format_1_is_written_without_a_format_number() -> None:
     assert "format" not in json.loads(TOKEN.to_json())
     assert tokens.from_json(json.dumps({**asdict(TOKEN), "format": 1}).encode()) == TOKEN

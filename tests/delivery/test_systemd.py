@@ -16,6 +16,7 @@ from rig.installed import ROOT, Installed
 FOLDER = ROOT / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))
 ANALYZE = shutil.which("systemd-analyze")
+SYSUSERS = shutil.which("systemd-sysusers")
 MOST_EXPOSED = 20  # of 100; 15 as delivered, and a service without hardening has 96
 
 # Every directive that the units use; a misspelt one would be ignored by systemd.
@@ -98,6 +99,15 @@ def test_its_user_is_made_by_the_file_next_to_it(unit: Path) -> None:
     (state,) = values(unit, "StateDirectory")
     assert made[:2] == ["u", values(unit, "User")[0]] == ["u", values(unit, "Group")[0]]
     assert made[4] == f"/var/lib/{state}"
+
+
+@pytest.mark.skipif(SYSUSERS is None, reason="systemd is not installed")
+def test_systemd_accepts_the_user() -> None:
+    command = [str(SYSUSERS), "--dry-run", str(FOLDER / "livejoin.sysusers")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd has no dry run")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")

@@ -27,7 +27,7 @@ def _path(module: str) -> Path:
 
 
 @pytest.mark.parametrize("module", sorted(set(_modules(PAGE))))
-def test_a_module_that_is_named_exists(module: str) -> None:
+def test_named_modules_exist(module: str) -> None:
     assert _path(module).is_file()
 
 
@@ -44,18 +44,18 @@ def test_every_folder_is_in_the_table() -> None:
     named = set(re.findall(r"^\| `([\w/]+)/` \|", _section("Folders"), re.MULTILINE))
     packages = {str(file.parent.relative_to(SOURCE)) for file in SOURCE.rglob("__init__.py")}
     web = {f"web/{folder.name}" for folder in (ROOT / "web").iterdir() if folder.is_dir()}
-    # a part of another folder, whose own folders say enough
+    # the root package, and a package of which only the subfolders are listed
     assert named == (packages | web) - {".", "tables"}
 
 
-def test_the_layers_are_those_that_are_checked() -> None:
+def test_the_layers_are_those_that_import_linter_checks() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    drawn = "\n".join(f"    {layer.replace('livejoin.', '')}" for layer in layers)
-    assert f"\n{drawn}\n" in _section("Folders")
+    expected = "\n".join(f"    {layer.replace('livejoin.', '')}" for layer in layers)
+    assert f"\n{expected}\n" in _section("Folders")
 
 
-def test_a_class_name_stands_for_one_thing() -> None:
+def test_class_names_are_unique() -> None:
     classes = Counter(
         node.name
         for file in SOURCE.rglob("*.py")

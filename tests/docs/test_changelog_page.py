@@ -1,4 +1,4 @@
-"""The follower that docs/changelog.md shows comes to the tables of the test vectors."""
+"""The follower in docs/changelog.md gives the tables of the test vectors."""
 
 import ast
 import json
@@ -12,8 +12,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 CASES = json.loads((DOCS / "changelog-vectors.json").read_text())["cases"]
 
 
-class Shown(NamedTuple):
-    """A record, as the page's code asks for it."""
+class Message(NamedTuple):
+    """A record with the interface that the page's code uses."""
 
     record: dict[str, Any]
 
@@ -25,26 +25,26 @@ class Shown(NamedTuple):
 
 
 def _parts() -> tuple[ast.Module, ast.Module]:
-    """The page's function, and what it does with each message once it has one."""
+    """The page's function, and the part of its loop that handles a message."""
     (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "changelog.md").read_text(), re.DOTALL)
     tree = ast.parse(code)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     (loop,) = (node for node in tree.body if isinstance(node, ast.While))
-    asked = next(at for at, node in enumerate(loop.body) if isinstance(node, ast.If))
-    return ast.Module([*functions], []), ast.Module(loop.body[asked + 1 :], [])
+    check_at = next(at for at, node in enumerate(loop.body) if isinstance(node, ast.If))
+    return ast.Module([*functions], []), ast.Module(loop.body[check_at + 1 :], [])
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_the_follower_of_the_page_comes_to_the_tables(case: dict[str, Any]) -> None:
+def test_the_documented_follower_gives_the_tables_of_the_vectors(case: dict[str, Any]) -> None:
     functions, body = (compile(part, "changelog.md", "exec") for part in _parts())
     names: dict[str, Any] = {"json": json, "newest": {}, "print": lambda *_: None}
     exec(functions, names)
-    for record in case["records"] * 2:  # at least once
-        names["message"] = Shown(record)
+    for record in case["records"] * 2:  # delivered at least once
+        names["message"] = Message(record)
         exec(body, names)
     for table, expected in case["tables"].items():
-        mine = {k: row for k, (_, row) in names["newest"].items() if k.startswith(f"{table}/")}
-        found = {key.partition("/")[2]: row for key, row in mine.items()}
+        newest = {k: row for k, (_, row) in names["newest"].items() if k.startswith(f"{table}/")}
+        found = {key.partition("/")[2]: row for key, row in newest.items()}
         if table == "tombstones":
             assert sorted(found) == sorted(expected)
         else:

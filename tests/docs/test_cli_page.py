@@ -48,21 +48,26 @@ def _commands() -> dict[str, Any]:
     commands: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
         found[name] = command
-        for inner, one in getattr(command, "commands", {}).items():
-            found[f"{name} {inner}"] = one
+        for inner, subcommand in getattr(command, "commands", {}).items():
+            found[f"{name} {inner}"] = subcommand
     return found
 
 
 def _command(name: str, command: Any) -> str:
-    given = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one not in given]
+    arguments = [
+        parameter for parameter in command.params if parameter.param_type_name == "argument"
+    ]
+    options = [parameter for parameter in command.params if parameter not in arguments]
     if command.callback is None:  # a group
         return f"## livejoin {name}\n\n{_text(command)}\n"
-    usage = " ".join([f"livejoin {name}", *(_named(one) for one in given)])
+    usage = " ".join([f"livejoin {name}", *(_named(parameter) for parameter in arguments)])
     text = _text(command)
-    rows = [f"| `{_named(one)}` | required | {_escaped(one.help)} |" for one in given]
+    rows = [
+        f"| `{_named(parameter)}` | required | {_escaped(parameter.help)} |"
+        for parameter in arguments
+    ]
     kinds = get_type_hints(command.callback)
-    rows += [_option(one, kinds[one.name]) for one in options]
+    rows += [_option(parameter, kinds[parameter.name]) for parameter in options]
     table = ["| option | default | meaning |", "|---|---|---|", *rows]
     return "\n".join([f"## {usage}", "", text, "", *table, ""])
 
@@ -75,28 +80,28 @@ def _named(argument: Any) -> str:
     return str(argument.metavar or argument.name.upper())
 
 
-def _option(one: Any, kind: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-    names = names if one.is_flag else f"{names[:-1]} {_value(kind)}`"
-    text, _, named = one.help.partition("  [default: ")
-    default = named.rstrip("]") or _default(one)
-    known = f", or the environment variable `{one.envvar}`" if one.envvar else ""
-    return f"| {names} | {default}{known} | {_escaped(text)} |"
+def _option(option: Any, kind: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    names = names if option.is_flag else f"{names[:-1]} {_value(kind)}`"
+    text, _, shown_default = option.help.partition("  [default: ")
+    default = shown_default.rstrip("]") or _default(option)
+    variable = f", or the environment variable `{option.envvar}`" if option.envvar else ""
+    return f"| {names} | {default}{variable} | {_escaped(text)} |"
 
 
 def _value(kind: Any) -> str:
     """Return the metavar of an option, from its annotation."""
     if get_origin(kind) is Literal:
         return "\\|".join(get_args(kind))
-    inner = [one for one in get_args(kind) or (kind,) if one is not type(None)]
+    inner = [annotation for annotation in get_args(kind) or (kind,) if annotation is not type(None)]
     return {int: "N", float: "N", Path: "PATH"}.get(inner[0], "TEXT")
 
 
-def _default(one: Any) -> str:
-    if one.is_flag:
-        words: list[str] = one.opts if one.default else one.secondary_opts or ["no"]
+def _default(option: Any) -> str:
+    if option.is_flag:
+        words: list[str] = option.opts if option.default else option.secondary_opts or ["no"]
         return words[0].lstrip("-")
-    return "" if one.default is None else f"`{one.default}`"
+    return "" if option.default is None else f"`{option.default}`"
 
 
 def _escaped(text: str) -> str:
@@ -113,8 +118,8 @@ def test_every_command_and_option_has_help() -> None:
         first = _text(command).splitlines()[0]
         assert len(first) <= 68, f"the list of commands truncates the summary of {name}"
         assert first.endswith("."), name
-        for one in command.params:
-            assert one.help, (name, one.name)
+        for parameter in command.params:
+            assert parameter.help, (name, parameter.name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every example of `docs/control-messages.md` has the outcome and the reason that it says."""
+"""Every example in `docs/control-messages.md` has the documented outcome and reason."""
 
 import json
 import re
@@ -32,20 +32,20 @@ HISTORY: list[Fact] = [
 ]
 
 
-def _asked(raw: str) -> MessageReceived:
-    one = parse_record(1, 5.0, "kafka", raw.encode(), RULES)
-    named = one.request.topics if one.request else ()
+def _message_received(raw: str) -> MessageReceived:
+    record = parse_record(1, 5.0, "kafka", raw.encode(), RULES)
+    names = record.request.topics if record.request else ()
     topics: dict[str, TopicInfo | str] = {
-        name: TOPICS.get(name, f'topic "{name}" does not exist') for name in named
+        name: TOPICS.get(name, f'topic "{name}" does not exist') for name in names
     }
-    return MessageReceived(one.origin, one.request, one.error, topics)
+    return MessageReceived(record.origin, record.request, record.error, topics)
 
 
 def test_every_block_is_an_example_with_an_outcome() -> None:
     assert len(EXAMPLES) == PAGE.count("```json") > 30
 
 
-def test_the_page_starts_from_what_it_says() -> None:
+def test_the_examples_start_from_the_documented_state() -> None:
     state = after(HISTORY)
     assert state.live is not None
     assert state.standby is not None
@@ -55,14 +55,14 @@ def test_the_page_starts_from_what_it_says() -> None:
 
 
 @pytest.mark.parametrize(("raw", "outcome", "reason"), EXAMPLES, ids=[one[0] for one in EXAMPLES])
-def test_an_example(raw: str, outcome: str, reason: str) -> None:
-    fact = _asked(raw)
-    told = [one for one in after([*HISTORY, fact]).outbox if isinstance(one, Reply)]
-    (answer,) = [one for one in told if one.origin == fact.origin]
-    assert (answer.outcome, answer.reason) == (outcome, reason)
+def test_an_example_has_its_outcome(raw: str, outcome: str, reason: str) -> None:
+    fact = _message_received(raw)
+    replies = [item for item in after([*HISTORY, fact]).outbox if isinstance(item, Reply)]
+    (reply,) = [item for item in replies if item.origin == fact.origin]
+    assert (reply.outcome, reply.reason) == (outcome, reason)
 
 
-# Where a rejection is only quoted, since the example would be huge or need another livejoin.
+# Rejections that are only quoted: an example would be huge or need other settings.
 QUOTED = [
     "empty: expected a JSON object",
     "not UTF-8",
@@ -78,7 +78,7 @@ CORE = Path(__file__).parents[2] / "src" / "livejoin" / "core"
 
 
 @pytest.mark.parametrize("reason", QUOTED)
-def test_a_quoted_reason_is_one_that_the_core_gives(reason: str) -> None:
+def test_a_quoted_reason_exists_in_the_core(reason: str) -> None:
     assert reason in PAGE
     code = "".join(file.read_text() for file in CORE.glob("*.py"))
     words = re.sub(r"\b(200|1)\b", ".{0,40}", re.escape(reason).replace(r"\ ", " "))
@@ -112,4 +112,4 @@ def test_the_messages_in_the_commands_are_valid() -> None:
     assert len(bodies) > 2
     for body in bodies:
         assert json.loads(body)
-        assert _asked(body).error == ""
+        assert _message_received(body).error == ""

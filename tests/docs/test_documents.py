@@ -1,4 +1,4 @@
-"""The documents tell the truth: links lead somewhere, nothing is left out, examples run."""
+"""The documentation is correct: links resolve, nothing is missing, examples run."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ COLUMNS = 120
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_resolve(document: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?[^)]*\)", document.read_text())
     for link, heading in links:
         if "://" in link:
@@ -41,9 +41,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def _headings(document: Path) -> set[str]:
-    """The headings of a page, as links name them."""
+    """The anchors of a page's headings."""
     found = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def _can_be_broken(line: str) -> bool:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_picture_is_described(document: Path) -> None:
+def test_every_picture_has_an_alt_text(document: Path) -> None:
     assert [alt for alt in re.findall(r"!\[([^\]]*)\]\(", document.read_text()) if not alt] == []
 
 
@@ -75,20 +75,24 @@ def test_every_page_can_be_found_from_the_readme() -> None:
 
 def test_every_picture_of_the_page_is_in_the_tutorial() -> None:
     text = (ROOT / "docs" / "tutorial.md").read_text()
-    light = [one.name for one in ROOT.glob("docs/pictures/*.png") if "-dark" not in one.name]
+    light = [
+        picture.name for picture in ROOT.glob("docs/pictures/*.png") if "-dark" not in picture.name
+    ]
     assert light
     assert [name for name in light if f"(pictures/{name})" not in text] == []
 
 
 def test_every_setting_is_described() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
-    within: dict[str, type[BaseModel]] = {
+    nested: dict[str, type[BaseModel]] = {
         "topics": sections.TopicSettings,
         "http": sections.HttpSettings,
         "spark": sections.SparkSettings,
     }
-    names = [name for name in settings.Settings.model_fields if name not in within]
-    names += [f"{name}.{field}" for name, of in within.items() for field in of.model_fields]
+    names = [name for name in settings.Settings.model_fields if name not in nested]
+    names += [
+        f"{name}.{field}" for name, section in nested.items() for field in section.model_fields
+    ]
     assert [name for name in names if f"`{name}" not in text] == []
 
 
@@ -99,7 +103,7 @@ def test_every_setting_is_described() -> None:
         *("docs/deployment.md", "docs/migrating-a-script.md"),
     ],
 )
-def test_the_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:
+def test_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
@@ -112,7 +116,7 @@ def test_the_examples_of_settings_are_valid(document: str, tmp_path: Path) -> No
 def test_every_command_is_described() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     commands = cli.registered_commands
-    names = [one.name or one.callback.__name__ for one in commands if one.callback]
+    names = [command.name or command.callback.__name__ for command in commands if command.callback]
     assert names
     assert [name for name in names if f"livejoin {name}" not in text] == []
 
@@ -125,7 +129,7 @@ def test_every_command_is_described() -> None:
         "docs/migrating-a-script.md",
     ],
 )
-def test_the_command_lines_are_understood(document: str) -> None:
+def test_command_lines_are_valid(document: str) -> None:
     text = (ROOT / document).read_text()
     lines = re.findall(
         r"^ {4}(?:.*\$\()?(?:\.venv/bin/)?livejoin (\w[^:\n)]*)\)?$", text, re.MULTILINE
@@ -136,7 +140,7 @@ def test_the_command_lines_are_understood(document: str) -> None:
         command = typer.main.get_command(cli)
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
-        command.make_context(command.name, words)  # what it does not know ends the test
+        command.make_context(command.name, words)  # raises for an unknown option
 
 
 def test_every_table_is_described() -> None:
@@ -144,13 +148,13 @@ def test_every_table_is_described() -> None:
     assert [name for name in spec.ALL_TABLES if f"`{name}`" not in text] == []
 
 
-def test_who_may_ask_for_what_is_as_described() -> None:
+def test_documented_roles_match_the_routes() -> None:
     text = (ROOT / "docs" / "security.md").read_text()
     rows = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| (\w+) \|$", text, re.MULTILINE)
     assert sorted(rows) == sorted((route.method, route.path, route.role) for route in ROUTES)
 
 
-def test_the_limits_are_as_described() -> None:
+def test_documented_limits_match_the_code() -> None:
     text = (ROOT / "docs" / "security.md").read_text()
     assert f"| headers | {connection_limits.MAX_HEADER_BYTES >> 10} KiB |" in text
     assert f"its first byte to its last | {connection_limits.REQUEST_TIMEOUT_S:g} s |" in text
@@ -171,8 +175,8 @@ def test_the_python_of_the_protocol_runs() -> None:
         exec(block, {})
 
 
-def _said() -> list[str]:
-    """Every text of the source, with … for what is filled in."""
+def _source_texts() -> list[str]:
+    """Every string of the source, with … for each placeholder."""
     texts = [
         re.sub(r"\$\{[^{}]*\}", "…", file.read_text())
         for file in [*ROOT.glob("web/**/*.ts"), ROOT / "src/livejoin/tables/static/index.html"]
@@ -189,17 +193,19 @@ def _said() -> list[str]:
     ("page", "least"),
     [("troubleshooting.md", 50), ("migrating-a-script.md", 12), ("upgrading.md", 1)],
 )
-def test_what_a_page_quotes_is_what_livejoin_says(page: str, least: int) -> None:
+def test_messages_quoted_in_a_page_exist(page: str, least: int) -> None:
     text = (ROOT / "docs" / page).read_text()
     quoted = set(re.findall(r"\*\*`([^`]+)`\*\*", text)) - {"like this"}
-    said = _said()
+    source_texts = _source_texts()
     assert len(quoted) >= least
-    assert [one for one in sorted(quoted) if not any(one in text for text in said)] == []
+    assert [
+        message for message in sorted(quoted) if not any(message in text for text in source_texts)
+    ] == []
 
 
 def test_every_outcome_is_in_troubleshooting() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
-    assert [one for one in get_args(state.Outcome) if f"`{one}`" not in text] == []
+    assert [outcome for outcome in get_args(state.Outcome) if f"`{outcome}`" not in text] == []
 
 
 def test_the_events_of_the_log_are_documented_with_their_levels() -> None:
@@ -215,13 +221,13 @@ def test_the_events_of_the_log_are_documented_with_their_levels() -> None:
     assert documented == state.LOG_LEVELS
 
 
-def test_the_tables_are_those_that_people_know() -> None:
+def test_tables_described_for_deephaven_users_match_the_schema() -> None:
     text = (ROOT / "docs" / "coming-from-deephaven.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([\w, ]*)\| ([\w, ]*)\|", text, re.MULTILINE)
     described = {name: re.findall(r"\w+", f"{stays}, {new}") for name, stays, new in rows}
     for name, table in spec.TABLES.items():
-        shown = [column.name for column in table.columns if not column.name.startswith("_")]
-        assert described[name] == shown
+        columns = [column.name for column in table.columns if not column.name.startswith("_")]
+        assert described[name] == columns
 
 
 @pytest.mark.parametrize("page", ["settings.md", "operations.md"])

@@ -16,8 +16,8 @@ SOURCE = Path(livejoin.__file__).parent
 _LINE = re.compile(r"^((?:│   |    )*)(?:├── |└── )(\w+) {2,}(\S.*)$")
 
 
-def _drawn() -> dict[str, list[str]]:
-    """The children of each class in the docstring's tree, in their order."""
+def _documented_tree() -> dict[str, list[str]]:
+    """Children of each class in the docstring's tree, in order."""
     assert errors.__doc__ is not None
     path = ["LivejoinError"]
     children: dict[str, list[str]] = {"LivejoinError": []}
@@ -30,20 +30,22 @@ def _drawn() -> dict[str, list[str]]:
     return children
 
 
-def _children(of: type[LivejoinError]) -> Iterator[tuple[str, list[str]]]:
-    classes = of.__subclasses__()
-    yield of.__name__, [one.__name__ for one in classes]
-    for one in classes:
-        yield from _children(one)
+def _children(parent: type[LivejoinError]) -> Iterator[tuple[str, list[str]]]:
+    classes = parent.__subclasses__()
+    yield parent.__name__, [child.__name__ for child in classes]
+    for child in classes:
+        yield from _children(child)
 
 
-def test_the_tree_in_the_docstring_is_that_of_the_classes() -> None:
+def test_the_tree_in_the_docstring_matches_the_classes() -> None:
     for module in pkgutil.walk_packages([str(SOURCE)], "livejoin."):
-        importlib.import_module(module.name)  # errors that are defined elsewhere count as well
-    assert _drawn() == dict(_children(LivejoinError))
+        importlib.import_module(module.name)  # include errors that are defined elsewhere
+    assert _documented_tree() == dict(_children(LivejoinError))
 
 
-CLASSES = sorted(_drawn().keys() - {"LivejoinError", "TopicError"})  # these two are bases only
+CLASSES = sorted(
+    _documented_tree().keys() - {"LivejoinError", "TopicError"}
+)  # these two are only base classes
 
 
 @pytest.mark.parametrize("name", CLASSES)

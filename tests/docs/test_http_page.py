@@ -1,4 +1,4 @@
-"""`docs/http.md` says what the server does: every path, every example, every filter."""
+"""`docs/http.md` matches the server: every path, every example, every filter."""
 
 import re
 import shlex
@@ -24,12 +24,12 @@ FILTERS = re.findall(r"^\| `([^|]+)` \|", LANGUAGE, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[RunningServer]:
-    host = Catalog()
-    host.apply_state(live(1))
-    host.apply(chunk(1, 2, final(0, "Ada")))
-    with run_server(host, kafka=FakeKafka({"users_a": {0: [Message(0, 0)]}})) as serving:
-        yield serving
+def server() -> Iterator[RunningServer]:
+    catalog = Catalog()
+    catalog.apply_state(live(1))
+    catalog.apply(chunk(1, 2, final(0, "Ada")))
+    with run_server(catalog, kafka=FakeKafka({"users_a": {0: [Message(0, 0)]}})) as running:
+        yield running
 
 
 def test_every_path_is_on_the_page_and_no_other() -> None:
@@ -41,8 +41,8 @@ def test_every_path_is_on_the_page_and_no_other() -> None:
     assert set(re.findall(r"\| `((?:GET|POST|DELETE) [^`]+)` \|", PAGE)) == described
 
 
-def _asked(command: str) -> str:
-    """The path that a command asks for."""
+def _path_and_query(command: str) -> str:
+    """Path and query that a command requests."""
     words = shlex.split(command.partition(" > ")[0])
     address = urlsplit(next(word for word in words if word.startswith("http://")))
     encoded = [words[at + 1] for at, word in enumerate(words) if word == "--data-urlencode"]
@@ -53,8 +53,8 @@ def _asked(command: str) -> str:
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if "POST" not in one])
-def test_an_example_is_answered(shown: RunningServer, command: str) -> None:
-    assert shown.request(_asked(command)).status == 200
+def test_an_example_succeeds(server: RunningServer, command: str) -> None:
+    assert server.request(_path_and_query(command)).status == 200
 
 
 def test_there_are_examples() -> None:
@@ -63,17 +63,17 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("text", FILTERS)
-def test_a_filter_of_the_page_is_one(text: str) -> None:
+def test_a_documented_filter_is_valid(text: str) -> None:
     filters.compile_filter(text, SCHEMAS["final_ui"])
 
 
-def test_the_error_on_the_page_is_the_one_that_comes(shown: RunningServer) -> None:
+def test_the_documented_error_is_returned(server: RunningServer) -> None:
     command, body = re.findall(r"^    \$ (curl .*)\n    (\{.*\})$", PAGE, re.MULTILINE)[0]
-    assert shown.request(_asked(command)).body.decode() == body
+    assert server.request(_path_and_query(command)).body.decode() == body
 
 
-def test_parameters_formats_and_limits_are_those_of_the_code() -> None:
-    assert [one for one in query.PARAMETERS if f"\n| `{one}` |" not in PAGE] == []
+def test_parameters_formats_and_limits_match_the_code() -> None:
+    assert [parameter for parameter in query.PARAMETERS if f"\n| `{parameter}` |" not in PAGE] == []
     for name, form in FORMATS.items():
         assert f"\n| `{name}` | `{form.media_type}` |" in PAGE
     assert f"at most {filters.MAX_BYTES >> 10} KiB, {filters.MAX_COMPARISONS} comparisons" in PAGE

@@ -1,4 +1,4 @@
-"""`docs/lifecycle.md` is drawn from the code: `python tests/docs/test_lifecycle.py` writes it."""
+"""`docs/lifecycle.md` is generated from the code; run this file to regenerate it."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for who runs this file
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for running this file as a script
 
 from core import histories as h
 from core.histories import after
@@ -39,10 +39,10 @@ from livejoin.core.state import EndedGeneration, Reply, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 OTHER = Choice("users_b", "accounts_c", "left_outer")
-NOBODY = 99  # a generation that is not there
-SPOILT: list[Fact] = [*h.LIVE, Unrecoverable(1, "another topic")]
+UNKNOWN = 99  # a generation that does not exist
+UNRECOVERABLE: list[Fact] = [*h.LIVE, Unrecoverable(1, "another topic")]
 
-# By kind: as it was asked for, and once it is known where the build reads.
+# By kind: before and after the build is resolved.
 HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
     "nothing yet": ([h.STARTED], [h.STARTED]),
     "waiting": (h.WAITING, h.WAITING),
@@ -53,7 +53,7 @@ HISTORIES: dict[str, tuple[Sequence[Fact], Sequence[Fact]]] = {
     "building": (h.SWAPPING, h.SWAP_READS),
     "building with standby": (h.FURTHER, h.FURTHER_READS),
     "down": (h.LIVE_DOWN, h.LIVE_DOWN),
-    "down, building": (SPOILT, [*SPOILT, SourcesResolved(2, h.reading(h.A))]),
+    "down, building": (UNRECOVERABLE, [*UNRECOVERABLE, SourcesResolved(2, h.reading(h.A))]),
 }
 MEANING = {
     "nothing yet": "started; the control topic has not been read yet",
@@ -70,7 +70,7 @@ MEANING = {
 
 
 def _number(generation: Generation | None) -> int:
-    return generation.number if generation else NOBODY
+    return generation.number if generation else UNKNOWN
 
 
 def _stalled(state: State) -> list[Fact]:
@@ -83,28 +83,28 @@ def _asks_for(state: State, generation: Generation | None) -> list[Fact] | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A fact, or several in a row, that meet every kind of state."""
+    """A row of the table: one or more facts, applied to every kind of state."""
 
     name: str
     what: str
-    facts: Callable[[State], list[Fact] | None]  # None: it cannot come
-    resolved: bool = True  # whether a build knows where to read
-    first: Callable[[State], list[Fact]] = lambda _: []  # what comes before it
+    facts: Callable[[State], list[Fact] | None]  # None: the fact cannot occur
+    resolved: bool = True  # whether the build is resolved
+    first: Callable[[State], list[Fact]] = lambda _: []  # facts before it
 
 
 def _query(role: str, *facts: Callable[[int], Fact]) -> Callable[[State], list[Fact] | None]:
-    """What happens to a query. It cannot to one that cannot have been started."""
+    """Facts about a query; None if the query cannot have been started."""
 
-    def happens(state: State) -> list[Fact] | None:
+    def facts_for(state: State) -> list[Fact] | None:
         generation: Generation | None = getattr(state, role)
         if generation is not None and not generation.resolved:
             return None
         return [fact(_number(generation)) for fact in facts]
 
-    return happens
+    return facts_for
 
 
-def _spoilt(number: int) -> Fact:
+def _unrecoverable(number: int) -> Fact:
     return Unrecoverable(number, "another topic")
 
 
@@ -112,16 +112,16 @@ def _blocked(number: int) -> Fact:
     return SourcesChecked(number, "no such topic")
 
 
-def _grew(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None]:
-    def happens(state: State) -> list[Fact] | None:
+def _partitions_added(role: str, partitions: int = 2) -> Callable[[State], list[Fact] | None]:
+    def facts_for(state: State) -> list[Fact] | None:
         generation: Generation | None = getattr(state, role)
         return [PartitionsAdded(_number(generation), h.reading(h.A, partitions))]
 
-    return happens
+    return facts_for
 
 
-OFTEN = [h.died] * (MAX_RESTARTS + 1)
-TIMES = f"{len(OFTEN)} times in a row"
+DEATHS = [h.died] * (MAX_RESTARTS + 1)
+TIMES = f"{len(DEATHS)} times in a row"
 ROWS = (
     Row(
         "LeaderStarted",
@@ -134,7 +134,7 @@ ROWS = (
         "ClockTicked",
         "10 s have passed since a build failed",
         lambda s: [h.ticked(s.now + 11)],
-        first=lambda s: [_spoilt(_number(s.building))],
+        first=lambda s: [_unrecoverable(_number(s.building))],
     ),
     Row("ClockTicked", "`standby_s` has passed", lambda s: [h.ticked(s.now + 901)]),
     Row(
@@ -192,17 +192,21 @@ ROWS = (
     Row("QueryDied", "the live query", _query("live", h.died)),
     Row("QueryDied", "the standby's query", _query("standby", h.died)),
     Row("QueryDied", "the build's query", _query("building", h.died)),
-    Row("QueryDied", f"the live query, {TIMES}", _query("live", *OFTEN)),
-    Row("QueryDied", f"the standby's query, {TIMES}", _query("standby", *OFTEN)),
-    Row("QueryDied", f"the build's query, {TIMES}", _query("building", *OFTEN)),
-    Row("Unrecoverable", "the live generation", _query("live", _spoilt)),
-    Row("Unrecoverable", "the standby", _query("standby", _spoilt)),
-    Row("Unrecoverable", "the build", _query("building", _spoilt)),
+    Row("QueryDied", f"the live query, {TIMES}", _query("live", *DEATHS)),
+    Row("QueryDied", f"the standby's query, {TIMES}", _query("standby", *DEATHS)),
+    Row("QueryDied", f"the build's query, {TIMES}", _query("building", *DEATHS)),
+    Row("Unrecoverable", "the live generation", _query("live", _unrecoverable)),
+    Row("Unrecoverable", "the standby", _query("standby", _unrecoverable)),
+    Row("Unrecoverable", "the build", _query("building", _unrecoverable)),
     Row(
         "SourcesChecked", "a topic of the live generation cannot be read", _query("live", _blocked)
     ),
-    Row("PartitionsAdded", "a topic of the live generation has more partitions", _grew("live")),
-    Row("PartitionsAdded", "more than Spark has task slots for", _grew("live", 600)),
+    Row(
+        "PartitionsAdded",
+        "a topic of the live generation has more partitions",
+        _partitions_added("live"),
+    ),
+    Row("PartitionsAdded", "more than Spark has task slots for", _partitions_added("live", 600)),
     Row(
         "RecordsCounted",
         "the live generation",
@@ -218,24 +222,26 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What a row does to a kind of state."""
+    """Effect of a row on a kind of state."""
 
     row: Row
     before: State
     after: State
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def outbox_items(self) -> tuple[object, ...]:
         return self.after.outbox
 
     @property
     def ends(self) -> Mapping[int, str]:
         return {
-            one.generation.number: one.end for one in self.told if isinstance(one, EndedGeneration)
+            item.generation.number: item.end
+            for item in self.outbox_items
+            if isinstance(item, EndedGeneration)
         }
 
     def changes(self) -> Iterator[tuple[str, str]]:
-        """How the roles of generations change: from, to."""
+        """Changes of the generations' roles: from, to."""
         before, now = _roles(self.before), _roles(self.after)
         for number in sorted({*before, *now}):
             old, new = before.get(number, "[*]"), now.get(number) or self.ends[number]
@@ -244,12 +250,16 @@ class Run:
 
 
 def _roles(state: State) -> dict[int, str]:
-    named = {"live": state.live, "standby": state.standby, "building": state.building}
-    return {one.number: role for role, one in named.items() if one is not None}
+    generations = {"live": state.live, "standby": state.standby, "building": state.building}
+    return {
+        generation.number: role
+        for role, generation in generations.items()
+        if generation is not None
+    }
 
 
 def _run(row: Row, name: str) -> Run | None:
-    """None where the row cannot come."""
+    """Apply a row to a kind of state; None if the facts cannot occur in it."""
     state = after(HISTORIES[name][row.resolved])
     before = after(
         row.first(state), replace(state, now=state.now + 0.5, monotonic=state.monotonic + 0.5)
@@ -281,7 +291,11 @@ def _cell(run: Run | None) -> str:
         return ""
     words = [WORDS[change] for change in run.changes()]
     words += _health(run)
-    words += [one.outcome for one in run.told if isinstance(one, Reply) and one.outcome in QUIET]
+    words += [
+        item.outcome
+        for item in run.outbox_items
+        if isinstance(item, Reply) and item.outcome in QUIET
+    ]
     before, now = run.before, run.after
     if before.control_error != now.control_error:
         words.append("listening" if not now.control_error else "not listening")
@@ -291,7 +305,7 @@ def _cell(run: Run | None) -> str:
 
 
 def _health(run: Run) -> Iterator[str]:
-    """How the generations that are still there fare."""
+    """Changes in the health of the remaining generations."""
     roles = _roles(run.after)
     for generation in run.after.generations:
         old, role = run.before.find(generation.number), roles[generation.number]
@@ -324,7 +338,7 @@ def _since(name: str, was: GenerationHealth, now: GenerationHealth) -> Iterator[
 
 
 def _due(run: Run, was: GenerationHealth, now: GenerationHealth) -> bool:
-    """Whether the time for the next try has come."""
+    """Whether the retry has become due."""
     waited = not now.given_up and was.retry_at > run.before.monotonic
     return waited and now.retry_at <= run.after.monotonic
 
@@ -338,7 +352,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _diagram() -> Iterator[str]:
-    """A generation's life, as the runs above have seen it."""
+    """State diagram of a generation, from the runs above."""
     seen: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
         for name in KINDS:
@@ -406,8 +420,8 @@ def page() -> str:
     )
 
 
-def test_the_page_is_what_the_code_gives() -> None:
-    assert PAGE.read_text() == page(), "python tests/docs/test_lifecycle.py writes it anew"
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == page(), "regenerate it: python tests/docs/test_lifecycle.py"
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -419,7 +433,7 @@ def test_every_fact_has_a_row() -> None:
     assert list(dict.fromkeys(row.name for row in ROWS)) == list(FACT_NAMES)
 
 
-def test_nothing_that_is_gone_comes_back() -> None:
+def test_ended_generations_never_return() -> None:
     arrows = [line.split(":")[0].split() for line in _diagram() if "-->" in line]
     assert {new for old, _, new in arrows if old in ("failed", "superseded", "retired")} == {"[*]"}
     assert {old for old, _, new in arrows if new == "live"} == {"building", "standby"}

@@ -1,4 +1,4 @@
-"""docs/reliability.md is drawn from its data; run as a script, this draws it."""
+"""docs/reliability.md is generated from its data; run this file to regenerate it."""
 
 import re
 
@@ -9,7 +9,7 @@ from rig.results import ROOT
 
 
 def _tests() -> set[str]:
-    files = [*ROOT.glob("tests/faults/test_*.py"), *(ROOT / _file(one) for one in ELSEWHERE)]
+    files = [*ROOT.glob("tests/faults/test_*.py"), *(ROOT / _file(nodeid) for nodeid in ELSEWHERE)]
     return {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
 
 
@@ -17,60 +17,67 @@ def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def test_the_page_is_what_the_data_give() -> None:
-    drawn = reliability.page(results.load())
-    said = "python tests/docs/test_reliability_page.py draws it anew"
-    assert reliability.PAGE.read_text() == drawn, said
+def test_the_page_is_up_to_date() -> None:
+    page = reliability.page(results.load())
+    hint = "regenerate it: python tests/docs/test_reliability_page.py"
+    assert reliability.PAGE.read_text() == page, hint
 
 
 def test_every_case_has_tests_or_a_reason() -> None:
-    named = {results.case_of(test) for test in _tests()} | set(ELSEWHERE.values())
-    missing = [case for case in CASES if case not in named and case not in REASONS]
+    tested = {results.case_of(test) for test in _tests()} | set(ELSEWHERE.values())
+    missing = [case for case in CASES if case not in tested and case not in REASONS]
     assert missing == []
-    assert [case for case in REASONS if case in named] == [], "it has tests now"
+    assert [case for case in REASONS if case in tested] == [], (
+        "the case has tests now: remove the reason"
+    )
 
 
-def test_what_is_recorded_is_of_tests_and_cases_that_exist() -> None:
-    kept, tests = results.load(), _tests()
-    assert set(kept) <= {*CASES, reliability.OTHER}
-    gone = [test for ran in kept.values() for test in ran if test.partition("[")[0] not in tests]
-    assert gone == []
+def test_results_belong_to_existing_tests_and_cases() -> None:
+    recorded, tests = results.load(), _tests()
+    assert set(recorded) <= {*CASES, reliability.OTHER}
+    unknown = [
+        test
+        for case_results in recorded.values()
+        for test in case_results
+        if test.partition("[")[0] not in tests
+    ]
+    assert unknown == []
 
 
-def test_each_part_of_a_test_elsewhere_exists() -> None:
-    for start in ELSEWHERE:
-        name = start.partition("::")[2]
-        assert not name or f"def {name}(" in (ROOT / _file(start)).read_text(), start
+def test_tests_in_other_folders_exist() -> None:
+    for nodeid in ELSEWHERE:
+        name = nodeid.partition("::")[2]
+        assert not name or f"def {name}(" in (ROOT / _file(nodeid)).read_text(), nodeid
 
 
-def test_a_line_adds_up_what_its_tests_have_done() -> None:
-    one = Figures().seeded(7).landed(kills=2, swaps=1).checked(rows=10, cells=40).recovered(3)
-    two = Figures().seeded(7).landed(kills=3).checked(5, 20, lost=1, wrong=2).recovered(9.25)
-    kept = {
+def test_a_line_sums_up_its_tests() -> None:
+    passed = Figures().seeded(7).landed(kills=2, swaps=1).checked(rows=10, cells=40).recovered(3)
+    failed = Figures().seeded(7).landed(kills=3).checked(5, 20, lost=1, wrong=2).recovered(9.25)
+    recorded = {
         "A1": {
-            "test_a1_one": results.result("passed", "", 1.5, one),
-            "test_a1_two": results.result("failed", "a | b", 2, two.note("a figure")),
+            "test_a1_one": results.result("passed", "", 1.5, passed),
+            "test_a1_two": results.result("failed", "a | b", 2, failed.note("a figure")),
         },
         "A2": {"test_a2_one": results.result("skipped", "no strace", 0, Figures())},
     }
-    drawn = reliability.page(kept)
-    (line,) = [line for line in drawn.splitlines() if line.startswith("| A1 ")]
+    page = reliability.page(recorded)
+    (line,) = [line for line in page.splitlines() if line.startswith("| A1 ")]
     cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
     assert cells[2:12] == [
         *("1 passed, 1 failed; a \\| b", "7", "5 kills, 1 swaps", "15", "60", "1", "2", "0"),
         *("9.2 s", "4 s"),
     ]
-    assert "- A1: a figure" in drawn
+    assert "- A1: a figure" in page
     totals = ("cases run", "passed", "failed", "skipped", "kills", "swaps", "rows compared")
-    assert f"| {' | '.join(totals)} |" in drawn
-    # what a test did that failed is in its line, and not in the totals; what went wrong is
-    assert "| 1 of 47 | 1 | 1 | 1 | 2 | 1 | 10 | 40 | 1 | 2 | 0 |" in drawn
+    assert f"| {' | '.join(totals)} |" in page
+    # totals leave out what failed tests did, but include lost and wrong rows
+    assert "| 1 of 47 | 1 | 1 | 1 | 2 | 1 | 10 | 40 | 1 | 2 | 0 |" in page
 
 
-def test_a_case_without_a_run_says_why() -> None:
-    drawn = reliability.page({}).splitlines()
-    assert [line for line in drawn if line.startswith("| A20 ") and REASONS["A20"] in line]
-    assert [line for line in drawn if line.startswith("| A6 ") and "no run of it" in line]
+def test_a_case_without_a_run_has_a_reason() -> None:
+    lines = reliability.page({}).splitlines()
+    assert [line for line in lines if line.startswith("| A20 ") and REASONS["A20"] in line]
+    assert [line for line in lines if line.startswith("| A6 ") and "no run of it" in line]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/security-kafka.md: every example is a block that both families of clients understand."""
+"""docs/security-kafka.md: every example is valid for both client libraries."""
 
 import re
 from pathlib import Path
@@ -15,8 +15,8 @@ PASSWORD = "for-the-test"
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the page names."""
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files named on the page."""
     folder, authority = tmp_path_factory.mktemp("there"), Authority()
     own = authority.sign("livejoin")
     for name in ("ca.pem", "login-ca.pem"):
@@ -33,20 +33,20 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_works(example: str, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_is_valid(example: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KAFKA_PASSWORD", "CLIENT_SECRET"):
         monkeypatch.setenv(name, PASSWORD)
-    text = re.sub(r"/etc/(livejoin|kafka)|/run/secrets", str(there), example)
+    text = re.sub(r"/etc/(livejoin|kafka)|/run/secrets", str(files), example)
     block = yaml.safe_load(text)
     if "ssl.ca.pem" in block["kafka"]:
-        block["kafka"]["ssl.ca.pem"] = (there / "ca.pem").read_text()
+        block["kafka"]["ssl.ca.pem"] = (files / "ca.pem").read_text()
     chosen = settings.load(**block)
     assert PASSWORD not in repr(chosen)
     assert chosen.warnings == ()
 
 
-def test_all_ways_to_log_in_are_shown() -> None:
-    ways = ("SSL", "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "extension_logicalCluster")
-    for way in ways:
-        assert any(way in example for example in EXAMPLES), way
+def test_every_login_method_has_an_example() -> None:
+    methods = ("SSL", "PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "extension_logicalCluster")
+    for method in methods:
+        assert any(method in example for example in EXAMPLES), method
     assert len(EXAMPLES) == 11

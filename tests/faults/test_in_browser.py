@@ -201,11 +201,11 @@ LARGE = IMG.format("large") + "M" * 1_000_000
 WIDEST = """(table) => Math.max(...[...document.querySelector(`[data-table=${table}]`)
     .querySelector("perspective-viewer-datagrid").shadowRoot.querySelectorAll("td, th")]
     .map((cell) => cell.getBoundingClientRect().width))"""
-# elements created from data, in this document and in all shadow roots
+# images created from data, in this document and in all shadow roots; the page has its own icon
 MADE = """() => {
     const count = (root) => [...root.querySelectorAll("*")].reduce(
-        (sum, { localName, shadowRoot }) =>
-            sum + (localName === "img") + (shadowRoot ? count(shadowRoot) : 0), 0);
+        (sum, element) => sum + element.matches("img:not([src='static/icon.svg'])")
+            + (element.shadowRoot ? count(element.shadowRoot) : 0), 0);
     return [count(document), window.hit ?? ""];
 }"""
 PICTURES_MS = """async () => {

@@ -174,15 +174,15 @@ def test_librdkafka_accepts_all_its_properties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("sasl.pasword", "is not a Kafka client property: did you mean sasl.password?"),
         ("bootstrap.server", "did you mean bootstrap.servers?"),
         ("zzz", "kafka.zzz is not a Kafka client property"),
     ],
 )  # fmt: skip
-def test_an_unknown_property_is_an_error_with_a_suggestion(name: str, said: str) -> None:
-    assert said in refused({name: "x"})
+def test_an_unknown_property_is_an_error_with_a_suggestion(name: str, message: str) -> None:
+    assert message in refused({name: "x"})
 
 
 def test_a_property_under_two_names_must_have_one_value() -> None:
@@ -291,7 +291,7 @@ def test_the_ca_of_the_token_endpoint_reaches_both_libraries(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"sasl.username": "u"}, "sasl.username is set, but security.protocol is not"),
         ({"sasl.username": "u"}, "Set security.protocol: SASL_SSL"),
@@ -319,8 +319,10 @@ def test_the_ca_of_the_token_endpoint_reaches_both_libraries(tmp_path: Path) -> 
         (OIDC | {"enable.ssl.certificate.verification": "false"}, "could impersonate the broker"),
     ],
 )  # fmt: skip
-def test_incomplete_logins_are_refused_without_fallback(given: dict[str, str], said: str) -> None:
-    assert said in refused(given)
+def test_incomplete_logins_are_refused_without_fallback(
+    given: dict[str, str], message: str
+) -> None:
+    assert message in refused(given)
 
 
 def test_a_token_endpoint_on_this_machine_needs_no_tls() -> None:
@@ -411,9 +413,9 @@ def test_a_jks_store_is_refused_with_the_command_that_converts_it(tmp_path: Path
     store = tmp_path / "trust.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed....")
     for name in ("ssl.truststore.location", "ssl.keystore.location"):
-        said = refused(SSL | {name: str(store), "ssl.truststore.type": "JKS"})
-        assert f"keytool -importkeystore -srckeystore {store}" in said
-        assert f"-destkeystore {tmp_path / 'trust.p12'} -deststoretype PKCS12" in said
+        message = refused(SSL | {name: str(store), "ssl.truststore.type": "JKS"})
+        assert f"keytool -importkeystore -srckeystore {store}" in message
+        assert f"-destkeystore {tmp_path / 'trust.p12'} -deststoretype PKCS12" in message
 
 
 def test_that_keytool_command_works(ca: Authority, tmp_path: Path) -> None:
@@ -422,8 +424,8 @@ def test_that_keytool_command_works(ca: Authority, tmp_path: Path) -> None:
     make = ["keytool", "-importcert", "-noprompt", "-file", str(tmp_path / "ca.pem")]
     make += ["-keystore", str(store), "-storetype", "JKS", "-storepass", "hush-hush"]
     subprocess.run(make, check=True, capture_output=True)
-    said = refused(SSL | {"ssl.truststore.location": str(store)})
-    line = said[said.index("keytool -") :].split()
+    message = refused(SSL | {"ssl.truststore.location": str(store)})
+    line = message[message.index("keytool -") :].split()
     line += ["-srcstorepass", "hush-hush", "-deststorepass", "hush-hush"]
     subprocess.run(line, check=True, capture_output=True)
     given = {"ssl.truststore.location": str(tmp_path / "trust.p12")}
@@ -432,7 +434,7 @@ def test_that_keytool_command_works(ca: Authority, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"ssl.ca.location": "/no/such"}, "ssl.ca.location: /no/such cannot be read: No such file"),
         ({"ssl.ca.pem": "hunter2"}, "ssl.ca.pem contains no PEM certificate"),
@@ -440,16 +442,16 @@ def test_that_keytool_command_works(ca: Authority, tmp_path: Path) -> None:
         ({"ssl.key.pem": "x"}, "also needs ssl.certificate.location"),
     ],
 )
-def test_unusable_certificates_are_named(given: dict[str, str], said: str) -> None:
-    assert said in refused(SSL | given)
+def test_unusable_certificates_are_named(given: dict[str, str], message: str) -> None:
+    assert message in refused(SSL | given)
 
 
 def test_a_wrong_key_password_is_reported_without_the_key(ca: Authority) -> None:
     own = ca.sign("me")
     given = SSL | {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem("hush-hush")}
     assert refused(given) == "kafka: the key in ssl.key.pem needs ssl.key.password"
-    said = refused(given | {"ssl.key.password": "other-one"})
-    assert said == "kafka: the key in ssl.key.pem is not PEM, or needs another ssl.key.password"
+    message = refused(given | {"ssl.key.password": "other-one"})
+    assert message == "kafka: the key in ssl.key.pem is not PEM, or needs another ssl.key.password"
 
 
 # --- files and secrets

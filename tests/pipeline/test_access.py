@@ -12,9 +12,9 @@ _LIMIT_S = 20
 
 def test_the_driver_port_refuses_unauthenticated_clients(session: SparkDriver) -> None:
     port = int(session.spark().sparkContext.getConf().get("spark.driver.port") or 0)
-    kind, said = ask(port, request(port, "nobody"))
+    kind, response = ask(port, request(port, "nobody"))
     assert kind != RESPONSE
-    assert b"nobody" not in said, said
+    assert b"nobody" not in response, response
 
 
 def test_the_block_manager_port_refuses_unauthenticated_clients(session: SparkDriver) -> None:
@@ -22,9 +22,9 @@ def test_the_block_manager_port_refuses_unauthenticated_clients(session: SparkDr
     held = context.broadcast("a secret of somebody's")
     name = f"broadcast_{held._jbroadcast.id()}_piece0"
     port = int(context._jsc.sc().getExecutorMemoryStatus().keys().mkString("").split(":")[1])
-    kind, said = ask(port, block(context.applicationId, name))
-    assert kind != RESPONSE, said
-    assert name.encode() not in said, said
+    kind, response = ask(port, block(context.applicationId, name))
+    assert kind != RESPONSE, response
+    assert name.encode() not in response, response
 
 
 @pytest.mark.parametrize("token", [b"", b"A\nswrong\n"])
@@ -34,6 +34,6 @@ def test_the_python_gateway_requires_its_token(session: SparkDriver, token: byte
     port = gateway.gateway_parameters.port
     with socket.create_connection(("127.0.0.1", port), _LIMIT_S) as connection:
         connection.sendall(token + b"c\nz:java.lang.System\ncurrentTimeMillis\ne\n")
-        said = connection.recv(4096)
-    assert b"!yL" not in said, said  # an answer with a long
-    assert said.startswith(b"!x") or said == b"", said
+        response = connection.recv(4096)
+    assert b"!yL" not in response, response  # an answer with a long
+    assert response.startswith(b"!x") or response == b"", response

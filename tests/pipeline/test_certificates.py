@@ -17,8 +17,8 @@ from rig.secure import SecureBroker, secure
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """A broker that requires logins."""
-    with secure(tmp_path_factory.mktemp("secure"), Authority()) as one:
-        yield one
+    with secure(tmp_path_factory.mktemp("secure"), Authority()) as broker:
+        yield broker
 
 
 # one try of Spark's, of two seconds
@@ -31,12 +31,12 @@ SHORT = {
 
 def wrong(guarded: SecureBroker, folder: Path) -> dict[str, tuple[dict[str, str], str, str]]:
     """Blocks that must be refused, with a part of librdkafka's and Java's error."""
-    other = Authority("another authority").file(folder / "other.pem")
+    other_ca = Authority("another authority").file(folder / "other.pem")
     mutual, plain = guarded.settings_for("SSL"), guarded.settings_for("PLAIN")
     open_door = {"bootstrap.servers": guarded.open.address}
     return {
         "wrong authority": (
-            mutual | {"ssl.ca.location": str(other)}, "certificate", "SslAuthentication"),
+            mutual | {"ssl.ca.location": str(other_ca)}, "certificate", "SslAuthentication"),
         "wrong host": (guarded.bad_certificate("ELSEWHERE"), "certificate", "SslAuthentication"),
         "expired": (guarded.bad_certificate("EXPIRED"), "certificate", "SslAuthentication"),
         "no TLS there": (mutual | open_door, "SSL", "TimeoutException"),
@@ -60,7 +60,7 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
             kafka.wait_until_reachable(1)
         assert "TLS handshake or login with Kafka at" in str(refused.value), case
         assert rdkafka.lower() in str(refused.value).lower(), case
-        # where nobody answers, Java tells nothing but that; else it may take its time
+        # without a connection Java reports only that; otherwise it may be slow
         short = SHORT if java == "TimeoutException" else {"fetchOffset.numRetries": "1"}
         options = kafka.spark_options() | {"subscribe": "d5"} | short
         with pytest.raises((PySparkException, Py4JError)) as died:

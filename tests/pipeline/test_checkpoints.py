@@ -16,15 +16,15 @@ OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"u":{"0":%d,"1":7}}\n{"a":{"0":1}}'
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A checkpoint of generation 3, with eleven batches of which ten are committed."""
-    one = tmp_path / "3"
+    checkpoint = tmp_path / "3"
     for name in ("offsets", "commits"):
-        (one / name).mkdir(parents=True)
-    (one / "metadata").write_text('{"id":"x"}')
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"x"}')
     for batch in range(11):
-        (one / "offsets" / str(batch)).write_text(OFFSETS % batch)
+        (checkpoint / "offsets" / str(batch)).write_text(OFFSETS % batch)
     for batch in range(10):
-        (one / "commits" / str(batch)).write_text("v2\n{}")
-    return one
+        (checkpoint / "commits" / str(batch)).write_text("v2\n{}")
+    return checkpoint
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_damaged_checkpoint_is_unrecoverable(
 
 def test_a_reset_checkpoint_keeps_its_metadata(checkpoints: Checkpoints, folder: Path) -> None:
     checkpoints.reset(3)
-    assert [one.name for one in folder.iterdir()] == ["metadata"]
+    assert [file.name for file in folder.iterdir()] == ["metadata"]
     assert checkpoints.committed_offsets(3) == {}
 
 

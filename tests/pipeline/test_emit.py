@@ -20,14 +20,14 @@ FULL = ["x"] * written.BUNDLE_MIN_ROWS
 def _ask(session: SparkDriver, texts: list[str] | None, about: Callable[[Column], Column]) -> Any:
     kept = None if texts is None else [(100 + n, n, text) for n, text in enumerate(texts)]
     rows = session.spark().createDataFrame([(kept,)], f"many {KEPT}")
-    ((found,),) = rows.select(about(rows["many"])).collect()
-    return found
+    ((answers,),) = rows.select(about(rows["many"])).collect()
+    return answers
 
 
 def _bundled(many: Column, *, growing: bool) -> Column:
     shared = [F.lit('"row":{"userId":"a"},"ts":103')]
     return emit.bundle_records(
-        many, lambda one: F.concat(F.lit("0-"), one["offset"]), shared, growing=growing
+        many, lambda row: F.concat(F.lit("0-"), row["offset"]), shared, growing=growing
     )
 
 
@@ -38,10 +38,10 @@ def test_rows_beyond_the_limit_go_into_further_bundles(
 
     records = _ask(session, [f',"name":"n{n}"' for n in range(7)], partial(_bundled, growing=True))
     assert [record["key"] for record in records] == [f"bundle/final_ui/0-{n}" for n in (0, 3, 6)]
-    found = [read_bundle(one["key"].encode(), one["value"].encode()) for one in records]
-    assert [(change.id, change.row, change.ts) for one in found for change in one.records()] == [
-        (f"0-{n}", {"userId": "a", "name": f"n{n}"}, max(103, 100 + n)) for n in range(7)
-    ]
+    bundles = [read_bundle(record["key"].encode(), record["value"].encode()) for record in records]
+    assert [
+        (change.id, change.row, change.ts) for record in bundles for change in record.records()
+    ] == [(f"0-{n}", {"userId": "a", "name": f"n{n}"}, max(103, 100 + n)) for n in range(7)]
 
 
 def test_bundles_of_other_rows_have_other_keys_unless_growing(
@@ -70,8 +70,8 @@ def test_bundles_of_other_rows_have_other_keys_unless_growing(
 def test_many_small_rows_are_bundled(
     session: SparkDriver, texts: list[str] | None, *, worth: bool
 ) -> None:
-    def asked(shared: str) -> bool:
+    def worth_bundling(shared: str) -> bool:
         return bool(_ask(session, texts, lambda many: emit.worth_bundling(many, F.lit(shared))))
 
-    assert asked("x" * written.BUNDLE_MAX_PART_BYTES) is worth
-    assert not asked("x" * (written.BUNDLE_MAX_PART_BYTES + 1))
+    assert worth_bundling("x" * written.BUNDLE_MAX_PART_BYTES) is worth
+    assert not worth_bundling("x" * (written.BUNDLE_MAX_PART_BYTES + 1))

@@ -1,6 +1,6 @@
 """History by batch job, then the stream: all tables equal the oracle's.
 
-The examples of the joins, cut in two: one half stands in the topics when the generation is made.
+The examples of the joins in two halves; one is in the topics before the generation is created.
 """
 
 import random
@@ -57,17 +57,19 @@ class HistoryRun:
         self.running: set[int] = set()
 
     def send(self, *parts: int) -> set[changelog.Position]:
-        """Send parts of every example, mixed; where the records stand."""
-        inputs = [(e, one) for e in examples() for part in parts for one in e.parts[part]]
-        # in another order than their keys were made, the same each time
+        """Send parts of every example, shuffled; returns the positions of the records."""
+        inputs = [(e, record) for e in examples() for part in parts for record in e.parts[part]]
+        # in another order than their keys, the same in every run
         random.Random(SEED).shuffle(inputs)
         new = set()
-        for example, one in inputs:
-            self.sent.send(one.source, one.value, partition=one.partition, timestamp=one.timestamp)
-            at = changelog.Position(
-                one.source, one.partition, self._offsets[one.source, one.partition]
+        for example, record in inputs:
+            self.sent.send(
+                record.source, record.value, partition=record.partition, timestamp=record.timestamp
             )
-            self._offsets[one.source, one.partition] += 1
+            at = changelog.Position(
+                record.source, record.partition, self._offsets[record.source, record.partition]
+            )
+            self._offsets[record.source, record.partition] += 1
             self.owner[at] = example
             new.add(at)
         self.sent.flush()
@@ -78,7 +80,7 @@ class HistoryRun:
         return self.pipelines[5].prepare(Generation(number, choice, time.time()))
 
     def start(self, generation: Generation, seconds: int) -> int:
-        """Start it and wait until it has its history; where in its changelog that is."""
+        """Start it and wait for its history; returns the changelog offset of its end."""
         self.running.add(generation.number)
         pipeline = self.pipelines[seconds]
         with small_bundles():
@@ -129,22 +131,22 @@ def play(
 
 def test_history_job_then_stream(play: HistoryRun) -> None:
     by_batch, late = play.made(1), play.made(2)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     pipeline = play.pipelines[3600]
     play.running.update({1, 2})
     pipeline.start(by_batch)
-    ready_at = pipeline.catch_up(by_batch, lambda *one: told.append(one), lambda: False)
+    ready_at = pipeline.catch_up(by_batch, lambda *one: progress.append(one), lambda: False)
     assert ready_at is not None
     history = play.written(1)[:ready_at]
     check(play.sent.acknowledged, play.owner, "left", build_tables(history))
-    # of each row only the last version was written: no row of the history changed on the way
+    # only the last version of each row was written: no row of the history changed in between
     keys = [record.key for record in history if not record.key.startswith(b"feed/")]
     assert len(set(keys)) == len(keys) > len(play.owner)
-    done, totals = zip(*told, strict=True)
+    done, totals = zip(*progress, strict=True)
     assert list(done) == sorted(done)
     assert set(totals) == {len(play.owner)}
 
-    # another one's query runs, and has read what came since, before it learns of the history
+    # a second query runs and has read later records before it gets the history
     play.queries[3600].start(late, 0)
     tail = play.send(2, 3)
     play.until_marked(1, tail)
@@ -167,22 +169,22 @@ def test_history_job_then_stream(play: HistoryRun) -> None:
     until(fed, "the end of the feed", START_S)
     play.check(1)
     play.check(2)
-    # the examples have keys of both halves: some rows changed, and history was not emitted again
+    # keys occur in both halves: some rows changed, and the history was not emitted again
     emitted = Counter(record.key for record in play.written(2))
-    again = sum(count > 1 for key, count in emitted.items() if key.startswith(b"final_ui/"))
-    assert 0 < again < len(emitted) / 2
+    pins_again = sum(count > 1 for key, count in emitted.items() if key.startswith(b"final_ui/"))
+    assert 0 < pins_again < len(emitted) / 2
 
 
 def test_a_stopped_generation_resumes_at_any_point(play: HistoryRun) -> None:
     generation = play.made(3)
     pipeline = play.pipelines[5]
     play.running.add(3)
-    # in its job: nobody waits for that any more, and nothing is written any more
+    # stopped during its job: the job ends and writes nothing more
     pipeline.start(generation)
     pipeline.stop(3)
     assert pipeline.catch_up(generation, lambda _done, _total: None, lambda: True) is None
     left = len(play.written(3))
-    # before a batch was finished: all is read again, by a job of its own
+    # stopped before the first batch was committed: a new job reads everything again
     ready_at = play.start(generation, 3600)
     play.stop(3)
     again_at = play.start(generation, 5)
@@ -197,7 +199,7 @@ def test_a_stopped_generation_resumes_at_any_point(play: HistoryRun) -> None:
     until(finished, "a batch that is finished", START_S)
     play.stop(3)
     before = len(play.written(3))
-    # afterwards: what comes since is read from the checkpoint on
+    # stopped after that: it resumes from the checkpoint
     tail = play.send(3)
     play.start(generation, 3600)
     play.until_marked(3, tail, before)

@@ -1,8 +1,8 @@
 """Random histories through every join, with crashes: all tables equal what the oracle computes.
 
-Many small examples go through one query per join at once, each with keys of its own. The queries
-are stopped twice in the middle of a batch, with nothing and with a batch committed, and read again
-what was not; where in its history a crash falls differs from example to example.
+Many small examples, each with its own keys, go through one query per join. The queries are stopped
+twice in the middle of a batch, without and with a committed batch, and read uncommitted records
+again; the crash is at a different point of the history of each example.
 """
 
 import functools
@@ -47,13 +47,13 @@ from rig.watching import join_errors
 
 TURNS = 12
 JOINS: dict[int, spec.Join] = {1: "left", 2: "inner", 3: "left_outer"}  # by generation
-pytestmark = pytest.mark.timeout(600)  # twelve starts of queries take long on a busy machine
+pytestmark = pytest.mark.timeout(600)  # twelve query starts take long on a busy machine
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
 PREFIX = changelog.BUNDLE_PREFIX.encode()
 SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
 
-# One partition of users begins with these: whoever reads it again is late, and users come last.
+# One partition of users begins with these, so that a replay reads its users last.
 LATE = 1000
 FILLER = Example(-1, ()), Input("users", None, 1, NOW)
 
@@ -75,7 +75,7 @@ class Log:
             self.marks.append((len(self.written), mark))
 
     def between(self, begin: str, end: str) -> Marks:
-        """The marks from one of the ends on up to another one."""
+        """The marks between two of the ends."""
         return [mark for at, mark in self.marks if self.ends[begin] < at <= self.ends[end]]
 
 
@@ -101,17 +101,17 @@ class JoinRun:
             seconds: Pipeline(kafka, NAMES, queries, start)
             for seconds, queries in self._committing.items()
         }
-        asked = [
+        requested = [
             Generation(
                 number, spec.Choice(SOURCES["users"], SOURCES["accounts"], join), time.time()
             )
             for number, join in JOINS.items()
         ]
-        self._generations = [self._pipelines[5].prepare(one) for one in asked]
+        self._generations = [self._pipelines[5].prepare(generation) for generation in requested]
 
     @functools.lru_cache  # noqa: B019 - it lives as long as the tests of this file
     def held(self, number: int) -> GenerationTables:
-        """What the tables make of a join's changelog."""
+        """The tables built from a join's changelog."""
         return build_tables(self.logs[number].written)
 
     def run(self) -> None:
@@ -126,8 +126,8 @@ class JoinRun:
         self._start(3600)
         changelogs = [TopicPartition(NAMES.changelog(number), 0, 0) for number in JOINS]
         self._consumer.assign(changelogs)
-        self._until_marked("", [self._send_one(*FILLER) for _ in range(LATE)])
-        # one after the other, so that most events meet the state that the ones before them made
+        self._until_marked("", [self._send_record(*FILLER) for _ in range(LATE)])
+        # one at a time, so that most events meet the state of the previous ones
         for turn in range(TURNS):
             new = self._send(0, turn)
             self._until_marked("", new if turn < TURNS - 1 else new[:1])
@@ -162,21 +162,25 @@ class JoinRun:
             log.ends[name] = len(log.written)
 
     def _send(self, part: int, turn: int | None = None) -> Marks:
-        """Send a part of every example, or what is its turn of it; where the records stand."""
+        """Send a part of every example, or one turn of it; returns the positions of the records."""
         new = []
         parts = [(example, example.parts[part]) for example in self.examples]
         for number in range(max(len(inputs) for _, inputs in parts)):
             for example, inputs in parts:
                 its_turn = number * TURNS // max(len(inputs), TURNS)
                 if number < len(inputs) and turn in (None, its_turn):
-                    new.append(self._send_one(example, inputs[number]))
+                    new.append(self._send_record(example, inputs[number]))
         self.sent.flush()
         return new
 
-    def _send_one(self, example: Example, one: Input) -> changelog.Position:
-        self.sent.send(one.source, one.value, partition=one.partition, timestamp=one.timestamp)
-        at = changelog.Position(one.source, one.partition, self._offsets[one.source, one.partition])
-        self._offsets[one.source, one.partition] += 1
+    def _send_record(self, example: Example, record: Input) -> changelog.Position:
+        self.sent.send(
+            record.source, record.value, partition=record.partition, timestamp=record.timestamp
+        )
+        at = changelog.Position(
+            record.source, record.partition, self._offsets[record.source, record.partition]
+        )
+        self._offsets[record.source, record.partition] += 1
         self.owner[at] = example
         return at
 
@@ -222,7 +226,7 @@ class JoinRun:
         def committed() -> bool:
             self._read()
             reached = self._committing[5].checkpoints.committed_offsets
-            return all(reached(one.checkpoint) == ends for one in self._generations)
+            return all(reached(generation.checkpoint) == ends for generation in self._generations)
 
         until(committed, f"a batch that is committed, seed {SEED}", START_S)
 
@@ -233,9 +237,9 @@ def play(kafka: Kafka, session: SparkDriver, tmp_path_factory: pytest.TempPathFa
     with small_bundles():
         made.run()
     assert made.owner.keys() == {
-        changelog.Position(source, one.partition, one.offset)
+        changelog.Position(source, record.partition, record.offset)
         for source, sent in made.sent.acknowledged.items()
-        for one in sent
+        for record in sent
     }
     return made
 
@@ -262,12 +266,14 @@ def test_uncommitted_records_were_read_again_in_another_order(play: JoinRun, num
 @every_join
 def test_some_rows_were_bundled(play: JoinRun, number: int) -> None:
     log = play.logs[number]
-    # not between "again" and "committed": all is read anew, perhaps the accounts before their users
+    # not between "again" and "committed": a replay may read accounts before their users
     for begin, end in (("", "crash"), ("on again", "end")):
-        some = [r for r in log.written[log.ends[begin] : log.ends[end]] if r.key.startswith(PREFIX)]
+        bundles = [
+            r for r in log.written[log.ends[begin] : log.ends[end]] if r.key.startswith(PREFIX)
+        ]
         assert any(
-            len(json.loads(record.value)["ids"]) == MAX_BUNDLE for record in some
-        )  # and a rest
+            len(json.loads(record.value)["ids"]) == MAX_BUNDLE for record in bundles
+        )  # and a remainder
 
 
 @every_join
@@ -316,9 +322,9 @@ def test_every_record_is_a_row_a_reject_or_a_tombstone(play: JoinRun, number: in
 def test_a_row_has_the_time_of_its_newest_input(play: JoinRun, number: int) -> None:
     found = tables(play.held(number))
     times = {
-        f"{source} {one.partition}-{one.offset}": one.timestamp
+        f"{source} {record.partition}-{record.offset}": record.timestamp
         for source, sent in play.sent.acknowledged.items()
-        for one in sent
+        for record in sent
     }
     newest: dict[str, int] = defaultdict(int)
     for row_id, row in found["accounts_ui"].items():
@@ -349,12 +355,16 @@ class Viewer:
     def __init__(self, play: JoinRun) -> None:
         self.wrong: list[str] = []
         self._versions: dict[tuple[Any, Any], tuple[int, ...]] = {}
-        self._bare: set[str] = set()  # whose account has no cells and looks like none
-        for one in play.sent.acknowledged["accounts"]:
-            row = _row(one)
+        self._bare: set[str] = set()  # rows whose account has no cells, as if there were none
+        for generation in play.sent.acknowledged["accounts"]:
+            row = _row(generation)
             if row is not None:
                 cells = row["accountType"], row["balance"]
-                self._versions[cells] = (one.timestamp, one.partition, one.offset)
+                self._versions[cells] = (
+                    generation.timestamp,
+                    generation.partition,
+                    generation.offset,
+                )
                 if cells == (None, None):
                     self._bare.add(row["userId"])
         self._shown: dict[str, tuple[int, ...]] = {}
@@ -383,9 +393,9 @@ class Viewer:
         return before if row["userId"] in self._bare else ()
 
 
-def _row(one: oracle.Sent) -> oracle.Row | None:
+def _row(record: oracle.Sent) -> oracle.Row | None:
     try:
-        return oracle.parse("accounts", one.value) if one.value is not None else None
+        return oracle.parse("accounts", record.value) if record.value is not None else None
     except oracle.Rejected:
         return None
 
@@ -404,7 +414,7 @@ def test_a_row_never_goes_back_in_time(play: JoinRun, number: int) -> None:
 
 @every_join
 def test_rows_before_a_crash_are_always_a_valid_join(play: JoinRun, number: int) -> None:
-    """A record's own row comes last: a follower that has it has everything it caused."""
+    """A record's own row is written last, so a follower that has it has all its effects."""
     log = play.logs[number]
     wrong: list[str] = []
 

@@ -45,8 +45,8 @@ class SourceTopics:
             producer.abort_transaction(10)
 
     def users(self, start: str = "earliest") -> Reading:
-        where = {"users": start, "accounts": "earliest"}
-        return offsets.resolve(self.kafka, NAMES, self.choice, where)["users"]
+        starts = {"users": start, "accounts": "earliest"}
+        return offsets.resolve(self.kafka, NAMES, self.choice, starts)["users"]
 
 
 @pytest.fixture

@@ -91,8 +91,8 @@ def check(session: SparkDriver, source: str, values: list[bytes]) -> None:
         if reason is None:
             assert got.reason is None
         else:
-            shown = reason if reason.startswith("value") else reason.split(", got")[0]
-            assert got.reason.startswith(shown), value[:200]
+            prefix = reason if reason.startswith("value") else reason.split(", got")[0]
+            assert got.reason.startswith(prefix), value[:200]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -129,9 +129,9 @@ def test_a_value_is_parsed_once(session: SparkDriver) -> None:
     plan = (
         parse.parse_records(frame).select("row.userId", "row.age", "reason")._jdf.queryExecution()
     )
-    shown = plan.executedPlan().toString()
-    assert shown.count("from_json(") == 1
-    assert shown.count("tryValidateUTF8String(") == 1
+    executed = plan.executedPlan().toString()
+    assert executed.count("from_json(") == 1
+    assert executed.count("tryValidateUTF8String(") == 1
 
 
 def test_a_tombstone_is_neither_row_nor_reject(session: SparkDriver) -> None:

@@ -12,8 +12,8 @@ def test_the_table_matches_the_java_client(
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     known: set[str] = set()
     for name in ("consumer.ConsumerConfig", "producer.ProducerConfig", "admin.AdminClientConfig"):
-        one = loader.loadClass(f"org.apache.kafka.clients.{name}")
-        known |= set(one.getMethod("configNames", None).invoke(None, None))
+        config_class = loader.loadClass(f"org.apache.kafka.clients.{name}")
+        known |= set(config_class.getMethod("configNames", None).invoke(None, None))
     given = table.BOTH | table.RENAMED.keys() | table.JAVA_ONLY
     assert given <= known
     of_brokers = {name for name in known if "jwks" in name} | {"bootstrap.controllers"}

@@ -107,8 +107,10 @@ def cases(
 ) -> dict[str, Case]:
     made = {}
     for case in CASES:
-        one = made[case["name"]] = Case(case, kafka, session, tmp_path_factory.mktemp("vectors"))
-        one.run()
+        case_run = made[case["name"]] = Case(
+            case, kafka, session, tmp_path_factory.mktemp("vectors")
+        )
+        case_run.run()
     return made
 
 
@@ -140,8 +142,10 @@ def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str,
         GenerationTables(generation, rejects_kept=100),
         ReferenceFollower(),
     )
-    for twice in (written, written):  # the log is at least once
-        held.apply(decode.decode_chunk(1, len(twice), [(one.key, one.value) for one in twice]))
+    for twice in (written, written):  # the changelog is delivered at least once
+        held.apply(
+            decode.decode_chunk(1, len(twice), [(record.key, record.value) for record in twice])
+        )
         for record in twice:
             for change in _changes(record):
                 spelt_out.apply(change)
@@ -151,9 +155,9 @@ def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str,
         found = {row["_id"]: row for row in held.stores[table].snapshot().to_pylist()}
         assert found.keys() == expected.keys(), table
         if table != spec.REJECTS:
-            shown = {c.name for c in spec.TABLES[table].columns} - {"_id", "_ts"}
+            visible = {c.name for c in spec.TABLES[table].columns} - {"_id", "_ts"}
             filled = {
-                i: {c: row[c] for c in shown if row[c] is not None} for i, row in found.items()
+                i: {c: row[c] for c in visible if row[c] is not None} for i, row in found.items()
             }
             assert filled == expected, table
     counted = sum(counts["tombstones"] for counts in held.progress.counts().values())

@@ -79,7 +79,7 @@ class SourcePair:
 
 
 @pytest.fixture
-def one(kafka: Kafka) -> SourcePair:
+def sources(kafka: Kafka) -> SourcePair:
     return SourcePair(kafka)
 
 
@@ -93,103 +93,107 @@ def _replay(kafka: Kafka, generation: Generation) -> ReplayRange:
     )
 
 
-def _follow(one: SourcePair, way: ReplayRange, limit_s: float) -> int | None:
+def _follow(sources: SourcePair, replay: ReplayRange, limit_s: float) -> int | None:
     ends = time.monotonic() + limit_s
     stopped = lambda: time.monotonic() > ends  # noqa: E731 - a name says what it is
-    return CatchUp(one.kafka, one.names, 1, way, lambda _done, _total: None, stopped).follow()
+    return CatchUp(
+        sources.kafka, sources.names, 1, replay, lambda _done, _total: None, stopped
+    ).follow()
 
 
-def test_offsets_without_a_record_are_skipped(one: SourcePair) -> None:
-    one.write(2)  # 0, 1
-    one.write(3, commit=True)  # 2 to 4, and a marker
-    one.write(5, commit=False)  # 6 to 10, and a marker
-    one.write(1)  # 12
-    way = _replay(one.kafka, one.generation)
-    assert way.pins["users"] == {0: 12}
-    one.mark([0, 1, 2, 3, 4, 12])
-    assert _follow(one, way, 30) == 6
+def test_offsets_without_a_record_are_skipped(sources: SourcePair) -> None:
+    sources.write(2)  # 0, 1
+    sources.write(3, commit=True)  # 2 to 4, and a marker
+    sources.write(5, commit=False)  # 6 to 10, and a marker
+    sources.write(1)  # 12
+    replay = _replay(sources.kafka, sources.generation)
+    assert replay.pins["users"] == {0: 12}
+    sources.mark([0, 1, 2, 3, 4, 12])
+    assert _follow(sources, replay, 30) == 6
 
 
-def test_a_record_without_a_mark_is_waited_for(one: SourcePair) -> None:
-    one.write(3, commit=True)
-    one.write(1)
-    way = _replay(one.kafka, one.generation)
-    one.mark([0, 2, 4])
-    assert _follow(one, way, 4) is None
-    one.mark([1])
-    assert _follow(one, way, 30) == 4
+def test_a_record_without_a_mark_is_waited_for(sources: SourcePair) -> None:
+    sources.write(3, commit=True)
+    sources.write(1)
+    replay = _replay(sources.kafka, sources.generation)
+    sources.mark([0, 2, 4])
+    assert _follow(sources, replay, 4) is None
+    sources.mark([1])
+    assert _follow(sources, replay, 30) == 4
 
 
-def test_a_replay_may_start_in_the_middle(one: SourcePair) -> None:
-    one.write(4)
-    one.mark([0, 1, 2, 3])
-    way = replace(
-        _replay(one.kafka, one.generation),
+def test_a_replay_may_start_in_the_middle(sources: SourcePair) -> None:
+    sources.write(4)
+    sources.mark([0, 1, 2, 3])
+    replay = replace(
+        _replay(sources.kafka, sources.generation),
         starts={"users": {0: 2, 1: 0}, "accounts": {}},
         changelog_start=4,
     )
-    one.mark([3, 2])
-    assert _follow(one, way, 30) == 6
+    sources.mark([3, 2])
+    assert _follow(sources, replay, 30) == 6
 
 
-def test_a_deleted_topic_is_missing(one: SourcePair) -> None:
-    generation = one.generation
-    one.kafka.delete([one.accounts])
-    until(lambda: not one.kafka.describe([one.accounts]), "it is gone")
+def test_a_deleted_topic_is_missing(sources: SourcePair) -> None:
+    generation = sources.generation
+    sources.kafka.delete([sources.accounts])
+    until(lambda: not sources.kafka.describe([sources.accounts]), "the topic is deleted")
     with pytest.raises(TopicMissing, match="does not exist"):
-        source_watch.source_topics(one.kafka, generation)
+        source_watch.source_topics(sources.kafka, generation)
 
 
-def test_a_recreated_topic_is_unrecoverable(one: SourcePair) -> None:
-    generation = one.generation
-    one.kafka.delete([one.users])
-    until(lambda: not one.kafka.describe([one.users]), "it is gone")
-    one.kafka.create_topic(one.users, partitions=2)
+def test_a_recreated_topic_is_unrecoverable(sources: SourcePair) -> None:
+    generation = sources.generation
+    sources.kafka.delete([sources.users])
+    until(lambda: not sources.kafka.describe([sources.users]), "the topic is deleted")
+    sources.kafka.create_topic(sources.users, partitions=2)
     with pytest.raises(GenerationUnrecoverable, match="deleted and recreated"):
-        source_watch.source_topics(one.kafka, generation)
+        source_watch.source_topics(sources.kafka, generation)
 
 
-def test_a_run_resumes_after_the_last_committed_batch(one: SourcePair) -> None:
-    one.write(3)
-    generation = one.generation
-    topics = source_watch.source_topics(one.kafka, generation)
-    reached = {one.users: {0: 2, 1: 0}}
-    found = positions.resume_offsets(one.kafka, generation, topics, reached)
+def test_a_run_resumes_after_the_last_committed_batch(sources: SourcePair) -> None:
+    sources.write(3)
+    generation = sources.generation
+    topics = source_watch.source_topics(sources.kafka, generation)
+    reached = {sources.users: {0: 2, 1: 0}}
+    found = positions.resume_offsets(sources.kafka, generation, topics, reached)
     assert found == {"users": {0: 2, 1: 0}, "accounts": {0: 0, 1: 0}}
 
 
-def test_a_live_generation_needs_its_checkpoint(one: SourcePair) -> None:
-    generation = one.generation
-    topics = source_watch.source_topics(one.kafka, generation)
+def test_a_live_generation_needs_its_checkpoint(sources: SourcePair) -> None:
+    generation = sources.generation
+    topics = source_watch.source_topics(sources.kafka, generation)
     with pytest.raises(GenerationUnrecoverable, match="its checkpoint is missing"):
-        positions.resume_offsets(one.kafka, generation, topics, None)
+        positions.resume_offsets(sources.kafka, generation, topics, None)
     building = replace(generation, ready_at=None)
-    assert positions.resume_offsets(one.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
+    assert positions.resume_offsets(sources.kafka, building, topics, None)["users"] == {0: 0, 1: 0}
 
 
-def test_records_deleted_before_they_were_read_are_reported(one: SourcePair) -> None:
-    one.write(10)
-    generation = one.generation
-    to = TopicPartition(one.users, 0, 7)
-    one.kafka.admin.delete_records([to])[to].result(15)
-    topics = source_watch.source_topics(one.kafka, generation)
+def test_records_deleted_before_they_were_read_are_reported(sources: SourcePair) -> None:
+    sources.write(10)
+    generation = sources.generation
+    position = TopicPartition(sources.users, 0, 7)
+    sources.kafka.admin.delete_records([position])[position].result(15)
+    topics = source_watch.source_topics(sources.kafka, generation)
     with pytest.raises(
         GenerationUnrecoverable, match=r"records 3 to 6 of partition 0 of topic .* were deleted"
     ):
-        positions.resume_offsets(one.kafka, generation, topics, {one.users: {0: 3, 1: 0}})
+        positions.resume_offsets(sources.kafka, generation, topics, {sources.users: {0: 3, 1: 0}})
     assert (
-        positions.resume_offsets(one.kafka, generation, topics, {one.users: {0: 7}})["users"][0]
+        positions.resume_offsets(sources.kafka, generation, topics, {sources.users: {0: 7}})[
+            "users"
+        ][0]
         == 7
     )
 
 
 class RecordingListener:
-    """Records what is reported."""
+    """Records all reports."""
 
     def __init__(self) -> None:
         self.why: str | None = None
         self.readings: dict[str, Reading] = {}
-        self.spoilt_by = ""
+        self.unrecoverable_reason = ""
         self.again = ""
 
     def sources_checked(self, _generation: int, why: str) -> None:
@@ -202,56 +206,64 @@ class RecordingListener:
         self.readings = dict(readings)
 
     def unrecoverable(self, _generation: int, why: str) -> None:
-        self.spoilt_by = why
+        self.unrecoverable_reason = why
 
 
-def test_topics_are_watched(one: SourcePair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_watched(sources: SourcePair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_watch, "_CHECK_S", 0.05)
-    generation, told, stop = one.with_topics(), RecordingListener(), threading.Event()
+    generation, reported, stop = sources.with_topics(), RecordingListener(), threading.Event()
     watching = threading.Thread(
         target=source_watch.watch,
-        args=(one.kafka, one.names, lambda: [generation], told, stop),
+        args=(sources.kafka, sources.names, lambda: [generation], reported, stop),
     )
     watching.start()
     try:
-        until(lambda: told.why == "", "all is well")
-        assert not told.readings
-        one.kafka.admin.create_partitions([NewPartitions(one.users, 3)])[one.users].result(15)
-        until(lambda: told.readings, "the new partition is told")
-        assert told.readings["users"].start == {0: 0, 1: 0, 2: 0}
-        assert told.readings["accounts"] == generation.sources["accounts"]
-        one.kafka.delete([one.names.changelog(1)])
-        until(lambda: told.spoilt_by == "its changelog was deleted", "that loss is told")
-        one.kafka.create_topic(one.names.changelog(1))
-        until(lambda: "changelog was deleted and recreated" in told.spoilt_by, "so is this")
-        one.kafka.delete([one.accounts])
-        until(lambda: "does not exist" in (told.why or ""), "the loss is told")
-        one.kafka.create_topic(one.accounts)
-        again = f'topic "{one.accounts}" was deleted and recreated'
-        until(lambda: told.spoilt_by == again, "that it is another one is told")
-        assert not told.again, "nothing was refused"
+        until(lambda: reported.why == "", "all sources are readable")
+        assert not reported.readings
+        sources.kafka.admin.create_partitions([NewPartitions(sources.users, 3)])[
+            sources.users
+        ].result(15)
+        until(lambda: reported.readings, "the new partition is reported")
+        assert reported.readings["users"].start == {0: 0, 1: 0, 2: 0}
+        assert reported.readings["accounts"] == generation.sources["accounts"]
+        sources.kafka.delete([sources.names.changelog(1)])
+        until(
+            lambda: reported.unrecoverable_reason == "its changelog was deleted",
+            "the deleted changelog is reported",
+        )
+        sources.kafka.create_topic(sources.names.changelog(1))
+        until(
+            lambda: "changelog was deleted and recreated" in reported.unrecoverable_reason,
+            "the recreated changelog is reported",
+        )
+        sources.kafka.delete([sources.accounts])
+        until(lambda: "does not exist" in (reported.why or ""), "the deleted topic is reported")
+        sources.kafka.create_topic(sources.accounts)
+        replaced = f'topic "{sources.accounts}" was deleted and recreated'
+        until(lambda: reported.unrecoverable_reason == replaced, "the recreated topic is reported")
+        assert not reported.again, "nothing was refused"
     finally:
         stop.set()
         watching.join()
 
 
-def test_another_topic_of_the_same_name_is_refused(one: SourcePair) -> None:
-    generation = one.with_topics()
-    source_watch.check_own_topics(one.kafka, one.names, generation)
-    again = one.kafka.recreate_topic(one.names.changelog(1))
+def test_another_topic_of_the_same_name_is_refused(sources: SourcePair) -> None:
+    generation = sources.with_topics()
+    source_watch.check_own_topics(sources.kafka, sources.names, generation)
+    recreated = sources.kafka.recreate_topic(sources.names.changelog(1))
     with pytest.raises(GenerationUnrecoverable, match="its changelog was deleted and recreated"):
-        source_watch.check_own_topics(one.kafka, one.names, generation)
-    generation = replace(generation, changelog_id=again.id)
-    source_watch.check_own_topics(one.kafka, one.names, generation)
-    one.kafka.recreate_topic(one.names.bootstrap(1))
+        source_watch.check_own_topics(sources.kafka, sources.names, generation)
+    generation = replace(generation, changelog_id=recreated.id)
+    source_watch.check_own_topics(sources.kafka, sources.names, generation)
+    sources.kafka.recreate_topic(sources.names.bootstrap(1))
     with pytest.raises(GenerationUnrecoverable, match="its feed was deleted and recreated"):
-        source_watch.check_own_topics(one.kafka, one.names, generation)
-    one.kafka.delete([one.names.bootstrap(1)])
-    until(lambda: not one.kafka.describe([one.names.bootstrap(1)]), "it is gone")
+        source_watch.check_own_topics(sources.kafka, sources.names, generation)
+    sources.kafka.delete([sources.names.bootstrap(1)])
+    until(lambda: not sources.kafka.describe([sources.names.bootstrap(1)]), "the topic is deleted")
     with pytest.raises(GenerationUnrecoverable, match="its feed was deleted"):
-        source_watch.check_own_topics(one.kafka, one.names, generation)
+        source_watch.check_own_topics(sources.kafka, sources.names, generation)
     with pytest.raises(GenerationUnrecoverable, match="did not record its topic ids"):
-        source_watch.check_own_topics(one.kafka, one.names, one.generation)
+        source_watch.check_own_topics(sources.kafka, sources.names, sources.generation)
 
 
 def test_a_recreated_topic_has_another_id(kafka: Kafka) -> None:

@@ -73,7 +73,9 @@ def test_a_warm_up_takes_only_free_slots(
     kafka: Kafka, session: SparkDriver, live: Generation, tmp_path: Path
 ) -> None:
     """A query whose slots are taken when its batch ends would die."""
-    few = SparkSettings(batch_s=3600, master="local[9]")  # it and the live one hold five each
+    few = SparkSettings(
+        batch_s=3600, master="local[9]"
+    )  # the warm-up and the live query need five each
     queries = Queries(session, kafka, NAMES, str(tmp_path), few)
     warm_up, stop = BatchWarmUp(queries, after_s=0), threading.Event()
     warm_up.schedule(live)
@@ -82,7 +84,7 @@ def test_a_warm_up_takes_only_free_slots(
     thread.join(2)
     stop.set()
     thread.join(30)
-    assert queries.needs_warm_up  # still
+    assert queries.needs_warm_up  # still not enough
     enough = few.model_copy(update={"master": "local[10]"})
     assert Queries(session, kafka, NAMES, "", enough).has_free_slots([live])
     assert not Queries(session, kafka, NAMES, "", enough).has_free_slots([live, live])

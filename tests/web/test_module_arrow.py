@@ -61,18 +61,18 @@ def read() -> Iterator[Read]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
         assert node.stdin is not None
         assert node.stdout is not None
-        asked, answered = node.stdin, node.stdout
+        requests, responses = node.stdin, node.stdout
 
         def reading(*streams: bytes) -> list[dict[str, Any]]:
             found = []
-            for one in streams:
-                asked.write(base64.b64encode(one) + b"\n")
-                asked.flush()
-                found.append(json.loads(answered.readline()))
+            for stream_bytes in streams:
+                requests.write(base64.b64encode(stream_bytes) + b"\n")
+                requests.flush()
+                found.append(json.loads(responses.readline()))
             return found
 
         yield reading
-        asked.close()
+        requests.close()
         assert node.wait(10) == 0
 
 
@@ -110,9 +110,9 @@ def test_slices_and_all_livejoin_schemas_are_decoded(read: Read) -> None:
     )
     assert sliced["columns"] == expected(rows[33:42])
     assert plain["columns"][0] == ["abc"] * 3
-    for one, schema in zip(empty, decode.SCHEMAS.values(), strict=True):
-        assert [name for name, _ in one["fields"]] == schema.names
-        assert one["length"] == 0
+    for table, schema in zip(empty, decode.SCHEMAS.values(), strict=True):
+        assert [name for name, _ in table["fields"]] == schema.names
+        assert table["length"] == 0
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_unsupported_types_are_named(read: Read, kind: pa.DataType, why: str) ->
 def test_damaged_streams_are_errors(read: Read) -> None:
     whole = stream(batch([("abc", 1, 1.5, 2)] * 3))
     compressed = stream(batch([("abc", 1, 1.5, 2)] * 3), compression="zstd")
-    cut, rubbish, empty, squeezed = read(whole[:-60], b"rubbish " * 4, b"", compressed)
+    cut, garbage, empty, compressed_reply = read(whole[:-60], b"rubbish " * 4, b"", compressed)
     assert "error" in cut
-    assert rubbish == {"error": "not an Arrow IPC stream"}
+    assert garbage == {"error": "not an Arrow IPC stream"}
     assert empty == {"error": "Arrow stream has no schema"}
-    assert squeezed == {"error": "compressed Arrow data is not supported"}
+    assert compressed_reply == {"error": "compressed Arrow data is not supported"}
 
 
 ROOT = Path(__file__).parents[2]

@@ -31,16 +31,16 @@ class Page:
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
         self.server = ServerModel()
-        self.said: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.changes: list[list[Any]] = []
         self.seen: dict[str, Any] = {}
 
     def do(self, what: str, **more: Any) -> dict[str, Any]:
         """Run a command; subscriptions that it sends are answered."""
-        for told in self.command(what, **more)["told"]:
-            if "send" in told:
-                self.said.append(told["send"])
-                self.give(self.server.answer(json.dumps(told["send"])))
+        for event in self.command(what, **more)["told"]:
+            if "send" in event:
+                self.sent.append(event["send"])
+                self.give(self.server.answer(json.dumps(event["send"])))
         return self.seen
 
     def command(self, what: str, **more: Any) -> dict[str, Any]:
@@ -99,18 +99,18 @@ def fresh(node: "subprocess.Popen[bytes]") -> Page:
 
 def test_with_a_token_each_socket_is_opened_with_a_ticket(node: "subprocess.Popen[bytes]") -> None:
     page = Page(node)
-    tickets = [{"status": 200, "body": {"ticket": one}} for one in ("a b", "c")]
+    tickets = [{"status": 200, "body": {"ticket": event}} for event in ("a b", "c")]
     busy = {"status": 503, "body": {"detail": "not yet"}}
     page.do("fresh", token="lj_secret", gets=[tickets[0], busy, tickets[1]])
-    asked, opened = page.do("table", name=FINAL)["told"]
+    fetched, opened = page.do("table", name=FINAL)["told"]
     address = "127.0.0.1:10000/behind/api/v1"
-    shown = {"method": "POST", "authorization": "Bearer lj_secret"}
-    assert asked == {"fetch": f"http://{address}/ticket", **shown}
+    credentials = {"method": "POST", "authorization": "Bearer lj_secret"}
+    assert fetched == {"fetch": f"http://{address}/ticket", **credentials}
     assert opened == {"open": f"ws://{address}/live?ticket=a%20b", "protocol": "livejoin.v1"}
     page.do("opened")
     page.do("lose")
     again = page.do("reopened", count=page.seen["sockets"] + 1)["told"]
-    assert [one.get("open") for one in again] == [None, None, f"ws://{address}/live?ticket=c"]
+    assert [event.get("open") for event in again] == [None, None, f"ws://{address}/live?ticket=c"]
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -118,10 +118,10 @@ def test_an_invalid_token_is_not_retried(node: "subprocess.Popen[bytes]", status
     page = Page(node)
     refusal = {"status": status, "body": {"detail": "this token is not known"}}
     page.do("fresh", token="lj_secret", gets=[refusal])
-    told = page.do("table", name=FINAL)
-    assert [one for one in told["told"] if "open" in one] == []
-    assert told["status"]["state"] == "refused"
-    assert told["status"]["stale"] == "this token is not known"
+    result = page.do("table", name=FINAL)
+    assert [event for event in result["told"] if "open" in event] == []
+    assert result["status"]["state"] == "refused"
+    assert result["status"]["stale"] == "this token is not known"
 
 
 @pytest.fixture
@@ -134,11 +134,11 @@ def joined(page: Page) -> Page:
 
 def test_tables_requested_in_one_go_share_a_subscription(page: Page) -> None:
     page.server.put("a", "Ada")
-    told = page.do("table", name=STATUS)["told"]
+    events = page.do("table", name=STATUS)["told"]
     address = "ws://127.0.0.1:10000/behind/api/v1/live"
-    assert told == [{"open": address, "protocol": "livejoin.v1"}]
+    assert events == [{"open": address, "protocol": "livejoin.v1"}]
     page.connect(FINAL)
-    assert page.said == [{"subscribe": [STATUS, FINAL]}]
+    assert page.sent == [{"subscribe": [STATUS, FINAL]}]
     assert page.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
     assert page.held == page.server.rows[FINAL]
     assert page.seen["status"]["state"] == "following"
@@ -164,7 +164,7 @@ def test_a_lost_socket_is_reopened_and_resumed(joined: Page, *, resumes: bool) -
     joined.server.put("b", "Bob")
     joined.server.put("a", None)
     joined.come_back()
-    assert joined.said[-1]["resume"] == {"generation": 1, "seq": 1}
+    assert joined.sent[-1]["resume"] == {"generation": 1, "seq": 1}
     assert joined.held == joined.server.rows[FINAL]
     changed = ["upsert", "remove"] if resumes else ["snapshot"]
     assert joined.kinds == [(STATUS, "snapshot"), *((FINAL, kind) for kind in changed)]
@@ -175,10 +175,10 @@ def test_adding_a_table_reloads_all_and_a_released_one_is_unsubscribed(
 ) -> None:
     page.connect(STATUS)
     page.do("table", name=FINAL)
-    assert page.said[-1] == {"subscribe": [STATUS, FINAL]}
+    assert page.sent[-1] == {"subscribe": [STATUS, FINAL]}
     assert page.held == page.server.rows[FINAL]
     page.do("drop", name=FINAL)
-    assert page.said[-1] == {"subscribe": [STATUS]}
+    assert page.sent[-1] == {"subscribe": [STATUS]}
     page.give(page.server.put("a", "on its way"))
     assert page.do("drop", name=STATUS)["told"] == [{"close": True}]
 
@@ -207,29 +207,29 @@ def tampered(frame: bytes, before: bytes, after: bytes) -> bytes:
 
 
 def test_a_hash_that_never_matches_does_not_cause_a_stream_of_snapshots(joined: Page) -> None:
-    said = len(joined.said)
+    requests = len(joined.sent)
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     for _ in range(5):
         joined.give(joined.server.heartbeat(tables=wrong))
     assert joined.do("look")["status"]["mismatches"] == 5
-    assert len(joined.said) == said + 1
+    assert len(joined.sent) == requests + 1
 
 
 @pytest.mark.parametrize("hours", [-48, 48])
 def test_setting_the_wall_clock_does_not_change_the_back_off(joined: Page, hours: int) -> None:
     wrong = {FINAL: {"rows": 1, "hash": "0" * 16}}
     joined.give(joined.server.heartbeat(tables=wrong))
-    said = len(joined.said)
+    requests = len(joined.sent)
     joined.do("set", ms=hours * 3_600_000)
     joined.give(joined.server.heartbeat(tables=wrong))
     assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
-    assert len(joined.said) == said, "snapshots came less than a second ago"
+    assert len(joined.sent) == requests, "snapshots came less than a second ago"
 
-    def asked() -> bool:
+    def requested() -> bool:
         joined.give(joined.server.heartbeat(tables=wrong))
-        return len(joined.said) > said
+        return len(joined.sent) > requests
 
-    until(asked, "snapshots, a second after the last ones", 20)
+    until(requested, "snapshots, a second after the last ones", 20)
     joined.do("set", ms=-hours * 3_600_000)
     assert 0 <= joined.do("look")["status"]["heartbeatAgeMs"] < 20_000
 
@@ -254,7 +254,7 @@ def test_changes_missed_while_nothing_was_live_arrive_afterwards(joined: Page) -
     assert list(joined.held) == ["a"]
     joined.give(joined.server.go_live(("b", "Bob"), ("a", None)))
     assert joined.held == joined.server.rows[FINAL]
-    assert len(joined.said) == 2  # one subscription per socket
+    assert len(joined.sent) == 2  # one subscription per socket
 
 
 def test_the_total_of_a_limited_table_is_reported(page: Page) -> None:
@@ -268,7 +268,7 @@ def test_the_total_of_a_limited_table_is_reported(page: Page) -> None:
 
 def test_a_table_released_and_requested_again_at_once_is_loaded_again(joined: Page) -> None:
     joined.do("replace", name=FINAL)
-    assert joined.said[-1] == {"subscribe": [STATUS, FINAL]}
+    assert joined.sent[-1] == {"subscribe": [STATUS, FINAL]}
     assert joined.held == joined.server.rows[FINAL]
 
 
@@ -316,7 +316,7 @@ def test_an_unreadable_frame_drops_the_socket_but_not_the_rows(joined: Page) -> 
     assert status["state"] == "reconnecting"
     assert "cannot be read" in status["stale"]
     joined.come_back()
-    assert "resume" not in joined.said[-1]
+    assert "resume" not in joined.sent[-1]
     assert joined.held == joined.server.rows[FINAL]
 
 
@@ -337,9 +337,9 @@ def test_closing_closes_the_socket(joined: Page) -> None:
 
 def test_the_published_types_list_every_status_field(joined: Page) -> None:
     types = (STATIC / "livejoin.d.ts").read_text()
-    told = re.search(r"interface Status \{(.*?)\n\}", types, re.DOTALL)
-    assert told is not None
-    named = re.findall(r"^  (\w+): ", told[1], re.MULTILINE)
+    interface = re.search(r"interface Status \{(.*?)\n\}", types, re.DOTALL)
+    assert interface is not None
+    named = re.findall(r"^  (\w+): ", interface[1], re.MULTILINE)
     assert sorted(named) == sorted(joined.do("look")["status"])
 
 

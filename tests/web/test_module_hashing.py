@@ -44,24 +44,24 @@ def follow() -> Iterator[Follow]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
         assert node.stdin is not None
         assert node.stdout is not None
-        asked, answered = node.stdin, node.stdout
+        requests, responses = node.stdin, node.stdout
 
         def following(parts: list[Part]) -> dict[str, Any]:
             plain = [[kind, base64.b64encode(data).decode()] for kind, data in parts]
-            asked.write(json.dumps(plain).encode() + b"\n")
-            asked.flush()
-            found: dict[str, Any] = json.loads(answered.readline())
+            requests.write(json.dumps(plain).encode() + b"\n")
+            requests.flush()
+            found: dict[str, Any] = json.loads(responses.readline())
             return found
 
         yield following
-        asked.close()
+        requests.close()
         assert node.wait(10) == 0
 
 
-def stream(table: pa.Table, most: int | None = None) -> bytes:
+def stream(table: pa.Table, max_rows: int | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, most)
+        writer.write_table(table, max_rows)
     written: bytes = sink.getvalue().to_pybytes()
     return written
 
@@ -70,7 +70,7 @@ def arrow(rows: list[Row]) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def told(rows: list[Row]) -> dict[str, Any]:
+def expected(rows: list[Row]) -> dict[str, Any]:
     return {"rows": len(rows), "hash": table_hash(arrow(rows))}
 
 
@@ -128,15 +128,15 @@ def test_any_sequence_of_parts_gives_the_hash_of_the_rows(
             for row_id in what:
                 rows.pop(row_id, None)
             continue
-        parts.append((kind, stream(arrow(what), most=2)))
+        parts.append((kind, stream(arrow(what), max_rows=2)))
         if kind == "snapshot":
             rows = {}
         rows.update({row["_id"]: row for row in what})
-    assert followed(follow, *parts) == told(list(rows.values()))
+    assert followed(follow, *parts) == expected(list(rows.values()))
 
 
 @pytest.mark.parametrize(
-    ("column", "one", "other"),
+    ("column", "first", "second"),
     [
         ("whole", 2**53, 2**53 + 1),
         ("whole", 2**63 - 1, -(2**63)),
@@ -147,13 +147,13 @@ def test_any_sequence_of_parts_gives_the_hash_of_the_rows(
         ("_ts", 0, 1),
     ],
 )
-def test_one_cell_changes_the_hash(follow: Follow, column: str, one: Any, other: Any) -> None:
+def test_one_cell_changes_the_hash(follow: Follow, column: str, first: Any, second: Any) -> None:
     plain = {"text": "a", "whole": 1, "real": 1.5, "_id": "0-0", "_ts": 1000}
     found = [
         followed(follow, ("snapshot", stream(arrow([{**plain, column: cell}]))))
-        for cell in (one, other)
+        for cell in (first, second)
     ]
-    assert found == [told([{**plain, column: cell}]) for cell in (one, other)]
+    assert found == [expected([{**plain, column: cell}]) for cell in (first, second)]
     assert found[0] != found[1]
 
 
@@ -163,6 +163,8 @@ def test_many_rows_and_a_large_cell_are_hashed_in_slices(follow: Follow) -> None
         for n in range(20_000)
     ]
     rows.append({"text": "ä" * (1 << 19), "whole": 1, "real": 1.0, "_id": "large", "_ts": 1})
-    found = follow([("snapshot", stream(arrow(rows), most=7000)), ("upsert", stream(arrow(rows)))])
-    assert found == {**told(rows), "pauses": found["pauses"]}
+    found = follow(
+        [("snapshot", stream(arrow(rows), max_rows=7000)), ("upsert", stream(arrow(rows)))]
+    )
+    assert found == {**expected(rows), "pauses": found["pauses"]}
     assert found["pauses"] > 100  # the page stays responsive

@@ -191,9 +191,12 @@ class Executor:
                 kept = keep if self._remove_others(keep) else None
             self._make_topics()
             self._start_missing(desired)
-            due = keep != kept or time.monotonic() >= sweep_at
-            if keep is not None and due and not self._wake.is_set():
-                kept = keep if self._remove_others(keep) else None
+            if keep is None or self._wake.is_set():
+                continue
+            if keep != kept or time.monotonic() >= sweep_at:
+                removed = self._remove_others(keep)
+                # a sweep that fails waits for the next one: Kafka may be away for long
+                kept = keep if removed or keep == kept else None
                 sweep_at = time.monotonic() + _SWEEP_S
 
     def _stop_others(self, desired: Mapping[int, Generation], interrupted: Container[int]) -> None:

@@ -51,7 +51,8 @@ export class SwapPanel {
       button.addEventListener("click", () => void this.#peek.load(picker?.topic ?? ""));
     }
     for (const [name, picker] of this.#pickers) {
-      picker.input.addEventListener("change", () => this.#describeTopic(name));
+      // while typing: on `change` alone the text could move a button between mouse down and mouse up
+      for (const type of ["input", "change"]) picker.input.addEventListener(type, () => this.#describeTopic(name));
     }
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();

@@ -1,4 +1,4 @@
-"""One place says what is secret: for `livejoin config`, for Spark and for every text."""
+"""Secrets are recognised in one place, for `livejoin config`, for Spark and for every text."""
 
 import re
 
@@ -9,9 +9,9 @@ from livejoin.config.sections import SparkSettings
 from livejoin.kafka import properties, property_table
 
 KAFKA_NAMES = sorted(property_table.KNOWN | redaction.KAFKA_SECRETS)
-# Where a name has one of these, `livejoin config` hides the value.
-SOUNDS_SECRET = re.compile("pass|secret|token|credential|jaas|key|pem|signature", re.IGNORECASE)
-# Where a name or value has one of these, Spark hides the value.
+# `livejoin config` hides the value if its name contains one of these.
+SECRET_WORDS = re.compile("pass|secret|token|credential|jaas|key|pem|signature", re.IGNORECASE)
+# Spark hides the value if its name or the value contains one of these.
 SPARK_HIDES = re.compile(
     "(?i)secret|password|token|access[.]?key"
     "|passphrase|credential|jaas|private[.]?key|ssl[.]key|keystore[.]key|[.]pem|signature"
@@ -58,16 +58,16 @@ SPARK_PLAIN = (
 )
 
 
-def test_the_secrets_of_kafka_are_these_and_no_fewer() -> None:
+def test_all_kafka_secrets_are_known() -> None:
     assert redaction.KAFKA_SECRETS >= KAFKA_SECRETS
 
 
 @pytest.mark.parametrize("name", KAFKA_NAMES)
-def test_a_kafka_property_is_hidden_everywhere_or_may_be_shown(name: str) -> None:
+def test_a_kafka_property_is_hidden_everywhere_or_nowhere(name: str) -> None:
     secret = name in KAFKA_SECRETS
     assert properties.is_secret(name) == secret
     assert properties.is_secret(name.replace(".", "_").upper()) == secret
-    assert redaction.may_be_secret(name, "x") == bool(secret or SOUNDS_SECRET.search(name))
+    assert redaction.may_be_secret(name, "x") == bool(secret or SECRET_WORDS.search(name))
     if secret or SPARK_HIDES.search(
         name
     ):  # Spark shows the options of its Kafka clients under this name
@@ -83,13 +83,13 @@ def test_a_spark_secret_is_hidden_everywhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPARK_PLAIN)
-def test_a_spark_property_that_is_no_secret_is_shown(name: str) -> None:
+def test_other_spark_properties_are_shown(name: str) -> None:
     assert not redaction.is_spark_secret(name, "4g")
     assert not redaction.may_be_secret(name, "4g")
 
 
 @pytest.mark.parametrize("word", ["pass", "secret", "token", "credential"])
-def test_a_value_that_sounds_like_a_secret_is_hidden_in_a_printed_configuration(word: str) -> None:
+def test_a_value_that_contains_a_secret_word_is_hidden_in_printed_settings(word: str) -> None:
     assert redaction.may_be_secret("client.id", f"-Dx.{word.title()}=a")
 
 
@@ -97,7 +97,7 @@ def test_a_value_that_sounds_like_a_secret_is_hidden_in_a_printed_configuration(
     "value",
     ["-Dx.trustStorePassword=a", "-Da=private.key", "-Dsasl.jaas.config=x", "-Dx=/a.pem", "secret"],
 )
-def test_a_spark_property_is_hidden_for_its_value_as_well(value: str) -> None:
+def test_a_spark_property_with_a_secret_value_is_hidden(value: str) -> None:
     assert redaction.is_spark_secret("spark.driver.extraJavaOptions", value)
 
 
