@@ -1,11 +1,13 @@
 """Sections of the settings with their defaults: topics, HTTP, Spark."""
 
+import contextlib
 import re
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -36,6 +38,17 @@ def _check_topic_name(name: str) -> str:
 
 
 TopicName = Annotated[str, AfterValidator(_check_topic_name)]
+
+
+def _check_standby_time(value: Any) -> Any:
+    """Raise one error instead of one per type of the union."""
+    with contextlib.suppress(TypeError, ValueError):
+        if value == "forever" or float(value) >= 0:
+            return value
+    raise ValueError("expected seconds, 0 or more, or forever")
+
+
+StandbyTime = Annotated[float | Literal["forever"], BeforeValidator(_check_standby_time)]
 
 
 class _Section(BaseModel):
