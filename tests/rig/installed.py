@@ -74,8 +74,11 @@ def copy_sources(folder: Path) -> None:
 
 def make_wheel(folder: Path) -> Path:
     """Run `make wheel` in a copy of the sources, with the tools of this Python."""
-    (folder / "ready").touch()  # newer than the locked files: nothing is to be installed
-    command = ["make", "--no-print-directory", "wheel", f"BIN={_BIN}", "READY=ready"]
+    # Set-up must not run: it would install this copy into the Python of the tests. `ready` is never
+    # remade, and without a PYTHON the set-up fails before it installs anything.
+    (folder / "ready").touch()
+    variables = [f"BIN={_BIN}", "READY=ready", "PYTHON=false"]
+    command = ["make", "--no-print-directory", "--old-file=ready", "wheel", *variables]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=_LIMIT_S
     )
