@@ -11,6 +11,7 @@ LivejoinError
 │   ├── TopicExists            it exists already
 │   ├── TopicReplaced          it was deleted, and perhaps recreated, while in use
 │   ├── TopicMisconfigured     it has several partitions where one is needed
+│   ├── TopicRefused           Kafka's rules forbid it, or a setting of it
 │   ├── NotAuthorized          Kafka denied livejoin an operation
 │   ├── LedgerUnreadable       another program wrote the ledger's state
 │   └── LedgerUnwritable       the producer of the ledger failed for good
@@ -92,6 +93,17 @@ class TopicReplaced(TopicError):
 
 class TopicMisconfigured(TopicError):
     """The topic has several partitions, which have no common order."""
+
+
+class TopicRefused(TopicError):
+    """Kafka's policies or limits forbid the topic or a setting of it; `reason` is Kafka's text."""
+
+    def __init__(
+        self, message: str, *, reason: str, is_about_config: bool = False, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+        self.is_about_config = is_about_config  # so that the broker's defaults may pass
 
 
 class NotAuthorized(TopicError):

@@ -101,7 +101,8 @@ def run(
     check_exposure(settings)
     for warning in settings.warnings:
         log.warning("questionable setting", what=warning)
-    http, kafka, names = settings.http, Kafka(settings.kafka), Names(settings.name)
+    http, names = settings.http, Names(settings.name)
+    kafka = Kafka(settings.kafka, settings.own_topics.rules)
     key = (
         b""
         if http.insecure

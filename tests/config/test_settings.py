@@ -7,6 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from livejoin.config import settings
+from livejoin.core.own_topics import OwnTopicRules
 from livejoin.core.spec import Choice
 from livejoin.errors import SettingsError
 
@@ -439,3 +440,34 @@ def test_an_override_replaces_a_kafka_property_under_another_name(
 def test_an_underscore_in_a_property_name_is_kept(write: Write) -> None:
     file = write("kafka: {bootstrap.servers: x, log_level: 3}")
     assert settings.load(file).kafka["log_level"] == "3"
+
+
+def test_own_topics_become_rules(write: Write) -> None:
+    text = "own_topics: {replication: 3, create: false, config: {logs: {retention.ms: 5, a: true}}}"
+    rules = settings.load(write(text)).own_topics.rules
+    assert (rules.replication, rules.create) == (3, False)
+    assert rules.config_of("logs") == {
+        "retention.bytes": "67108864",
+        "retention.ms": "5",
+        "a": "true",
+    }
+    assert settings.load().own_topics.rules == OwnTopicRules()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "{config: {ledger: {cleanup.policy: delete}}}",
+            "ledger: livejoin depends on its own clean",
+        ),
+        ("{config: {feed: {max.message.bytes: 1}}}", "own setting: own_topics.max_message_bytes"),
+        ("{config: {changelogs: {a: 1}}}", r"own_topics\.config\.changelogs.*'changelog'"),
+        ("{max_message_bytes: 1000}", r"own_topics\.max_message_bytes: .* 65536, got 1000"),
+        ("{replication: -1}", r"own_topics\.replication: .* 0, got -1"),
+        ("{replicas: 3}", r"unknown setting own_topics\.replicas: did you mean replication"),
+    ],
+)
+def test_wrong_own_topics_are_named(write: Write, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        settings.load(write(f"own_topics: {text}"))

@@ -16,6 +16,7 @@ from livejoin.cli import main
 from livejoin.config.settings import Settings
 from livejoin.control.leadership import Leadership, Term
 from livejoin.core.names import Names
+from livejoin.core.own_topics import OwnTopicRules
 from livejoin.errors import TopicMisconfigured
 from livejoin.kafka.cluster import Kafka, Topic
 from rig.running import until
@@ -133,7 +134,9 @@ class FakeGroup:
         self.events: list[tuple[str, int]] = []
         self._callbacks: dict[str, Any] = {}
 
-    def create_topic(self, *_: Any) -> None:
+    own_topics = OwnTopicRules()
+
+    def create_topic(self, *_: Any, **_options: Any) -> None:
         pass
 
     def describe(self, names: list[str]) -> dict[str, Topic]:

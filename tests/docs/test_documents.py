@@ -86,6 +86,7 @@ def test_every_setting_is_described() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     nested: dict[str, type[BaseModel]] = {
         "topics": sections.TopicSettings,
+        "own_topics": sections.OwnTopicSettings,
         "http": sections.HttpSettings,
         "spark": sections.SparkSettings,
     }

@@ -3,8 +3,9 @@
 import pytest
 from confluent_kafka import TopicPartition
 
+from livejoin.core.own_topics import MAX_RECORD_BYTES
 from livejoin.errors import KafkaUnavailable
-from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
+from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import read_to_end, write
 
 

@@ -24,19 +24,16 @@ def _ask(session: SparkDriver, texts: list[str] | None, about: Callable[[Column]
     return answers
 
 
-def _bundled(many: Column, *, growing: bool) -> Column:
+def _bundled(many: Column, *, growing: bool, max_rows: int = written.BUNDLE_MAX_ROWS) -> Column:
     shared = [F.lit('"row":{"userId":"a"},"ts":103')]
     return emit.bundle_records(
-        many, lambda row: F.concat(F.lit("0-"), row["offset"]), shared, growing=growing
+        many, lambda row: F.concat(F.lit("0-"), row["offset"]), shared, max_rows, growing=growing
     )
 
 
-def test_rows_beyond_the_limit_go_into_further_bundles(
-    session: SparkDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(written, "BUNDLE_MAX_ROWS", 3)
-
-    records = _ask(session, [f',"name":"n{n}"' for n in range(7)], partial(_bundled, growing=True))
+def test_rows_beyond_the_limit_go_into_further_bundles(session: SparkDriver) -> None:
+    texts = [f',"name":"n{n}"' for n in range(7)]
+    records = _ask(session, texts, partial(_bundled, growing=True, max_rows=3))
     assert [record["key"] for record in records] == [f"bundle/final_ui/0-{n}" for n in (0, 3, 6)]
     bundles = [read_bundle(record["key"].encode(), record["value"].encode()) for record in records]
     assert [

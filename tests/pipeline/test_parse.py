@@ -140,6 +140,15 @@ def test_a_tombstone_is_neither_row_nor_reject(session: SparkDriver) -> None:
     assert (got.row, got.reason) == (None, None)
 
 
+def test_a_smaller_limit_is_named_in_the_reject(session: SparkDriver) -> None:
+    fits = b'{"userId": "' + b"y" * ((504 << 10) - 14) + b'"}'
+    rows = [(0, "users", fits), (1, "users", fits + b" ")]
+    frame = session.spark().createDataFrame(rows, "i int, source string, value binary")
+    within, over = parse.parse_records(frame, 504 << 10).orderBy("i").collect()
+    assert (within.row is not None, within.reason) == (True, None)
+    assert over.reason == f"value: larger than 504 KiB, {len(fits) + 1} bytes"
+
+
 def test_a_reason_shows_the_truncated_value(session: SparkDriver) -> None:
     (got,) = parsed(session, "users", [b'{"age": "' + b"x" * 500 + b'"}'])
     assert got.reason == f'age: expected int64, got "{"x" * 79}'

@@ -27,10 +27,13 @@ def broker(
     *,
     more: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
+    more_classes: Sequence[Path] = (),
 ) -> Iterator[Kafka]:
     """Run a broker with these settings, with topic auto-creation if the run asks for it."""
     chosen = {**(AUTO_CREATION if AUTO_CREATE else {}), **(more or {})}
-    with brokers.embedded_broker(folder, port, more=chosen, java_options=java_options) as kafka:
+    with brokers.embedded_broker(
+        folder, port, more=chosen, java_options=java_options, more_classes=more_classes
+    ) as kafka:
         yield kafka
 
 

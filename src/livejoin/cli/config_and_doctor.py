@@ -20,7 +20,8 @@ from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
 
 _REACH_S = 5
-_PROPERTY_SECTIONS = ("kafka", "spark.conf")  # their keys belong to Kafka and Spark
+# their keys belong to Kafka and Spark
+_PROPERTY_SECTIONS = ("kafka", "own_topics.config", "spark.conf")
 
 
 def config(config: Config = None, output: Output = "table") -> None:
@@ -134,6 +135,7 @@ def _checks(config: Path | None) -> Iterator[tuple[str, bool, str]]:
 
     def reach() -> str:
         kafka.wait_until_reachable(_REACH_S)
+        kafka.check_advertised()
         return kafka.address
 
     kafka_check = _check("kafka", reach)

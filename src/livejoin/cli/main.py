@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from livejoin import __version__
-from livejoin.cli import config_and_doctor, control, reading, tokens
+from livejoin.cli import config_and_doctor, control, reading, tokens, topics_plan
 from livejoin.cli.options import Config, Insecure, Port, help_text
 from livejoin.cli.output import configure_logging, print_line
 from livejoin.core.names import Names
@@ -130,7 +130,6 @@ for _command in (
     reading.status,
     reading.tables,
     reading.show,
-    reading.topics,
     reading.peek,
     control.send,
     control.preview,
@@ -140,6 +139,10 @@ for _command in (
     config_and_doctor.doctor,
 ):
     cli.command(help=help_text(_command))(_command)
+topics = typer.Typer(add_completion=False, rich_markup_mode=None)
+topics.callback(invoke_without_command=True, help=help_text(reading.topics))(reading.topics)
+topics.command(help=help_text(topics_plan.plan))(topics_plan.plan)
+cli.add_typer(topics, name="topics")
 cli.add_typer(tokens.token, name="token")
 
 

@@ -130,7 +130,7 @@ def show(  # noqa: PLR0913 - one option per query parameter
     print_stream(itertools.chain(endpoint(url).stream(path), ending))
 
 
-def topics(url: Url = DEFAULT_URL, output: Output = "table") -> None:
+def topics(context: typer.Context, url: Url = DEFAULT_URL, output: Output = "table") -> None:
     """List the Kafka topics that livejoin can read.
 
     Each with its kind, partitions, record count and the time of its newest record. The kind tells
@@ -138,6 +138,8 @@ def topics(url: Url = DEFAULT_URL, output: Output = "table") -> None:
     internal topics, and those that the settings do not allow, are omitted. Records are counted by
     offset, so a compacted topic holds fewer.
     """
+    if context.invoked_subcommand is not None:
+        return
     answer = endpoint(url).call("api/v1/topics", expected_key="topics")
     if output == "json":
         print(json.dumps(answer))

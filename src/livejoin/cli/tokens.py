@@ -134,7 +134,7 @@ def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     from livejoin.tables.auth.audit import audit_row  # noqa: PLC0415 - as above
 
     chosen = settings.load(config)
-    kafka, names = Kafka(chosen.kafka), Names(chosen.name)
+    kafka, names = Kafka(chosen.kafka, chosen.own_topics.rules), Names(chosen.name)
     kafka.wait_until_reachable(10)
     access_topics.create_topics(kafka, names)
 

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from livejoin import redaction
+from livejoin.core import own_topics
 from livejoin.core.control_messages import is_topic_name
 from livejoin.kafka import properties
 
@@ -64,6 +65,58 @@ class TopicSettings(_Section):
     allowed: tuple[str, ...] = Field(
         default=(), description="topics that a message may name, with * as wildcard; empty: all"
     )
+
+
+def _to_config_text(value: Any) -> Any:
+    """A config value as Kafka writes it; YAML reads numbers and booleans."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+ConfigValue = Annotated[str, BeforeValidator(_to_config_text)]
+
+
+class OwnTopicSettings(_Section):
+    """How livejoin's own topics are created."""
+
+    replication: int = Field(
+        default=0, ge=0, le=32767, description="replication factor; 0: the brokers' default"
+    )
+    max_message_bytes: int = Field(
+        default=own_topics.MAX_RECORD_BYTES,
+        ge=own_topics.MIN_RECORD_BYTES,
+        le=own_topics.MAX_RECORD_BYTES,
+        description="largest record of changelogs and bootstrap topics",
+    )
+    config: dict[own_topics.Kind, dict[str, ConfigValue]] = Field(
+        default={}, description="topic configs by kind of topic; empty: the brokers' default"
+    )
+    create: bool = Field(
+        default=True, description="false: an administrator creates those that last"
+    )
+
+    @field_validator("config")
+    @classmethod
+    def _check_config(
+        cls, config: dict[own_topics.Kind, dict[str, str]]
+    ) -> dict[own_topics.Kind, dict[str, str]]:
+        for kind, values in config.items():
+            for name in values:
+                if name in own_topics.NEEDED_CONFIGS:
+                    raise ValueError(f"{kind}: livejoin depends on its own {name}")
+                if name == own_topics.SIZE_CONFIG and kind in own_topics.SIZED_KINDS:
+                    raise ValueError(
+                        f"{kind}: {name} has its own setting: own_topics.max_message_bytes"
+                    )
+        return config
+
+    @property
+    def rules(self) -> own_topics.OwnTopicRules:
+        """The settings as the code that creates topics takes them."""
+        return own_topics.OwnTopicRules(
+            self.replication or -1, self.max_message_bytes, self.config, self.create
+        )
 
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")

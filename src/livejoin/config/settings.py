@@ -29,6 +29,7 @@ from pydantic_settings import (
 from livejoin.config import settings_files
 from livejoin.config.sections import (
     HttpSettings,
+    OwnTopicSettings,
     SparkSettings,
     StandbyTime,
     TopicName,
@@ -52,7 +53,7 @@ _OTHER_ENV_VARIABLES = {
     "LIVEJOIN_SEEDS",
     failpoints.VARIABLE,
 }
-_SECTIONS = ("KAFKA", "TOPICS", "HTTP", "SPARK")
+_SECTIONS = ("KAFKA", "TOPICS", "OWN_TOPICS", "HTTP", "SPARK")
 
 
 class Settings(BaseSettings):
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
         default="", description="properties file with client properties; kafka overrides it"
     )
     topics: TopicSettings = TopicSettings()
+    own_topics: OwnTopicSettings = OwnTopicSettings()
     join: Join = "left"
     start: str | dict[str, str] = Field(
         default="earliest", description=f"{spec.START_EXPECTED}; or one per source"

@@ -21,6 +21,7 @@ from livejoin.core.control_records import (
 )
 from livejoin.core.names import Names
 from livejoin.errors import KafkaUnavailable, LivejoinError, TopicMisconfigured, TopicReplaced
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import poll_batch, read_to_end
 from livejoin.kafka.signatures import SignatureVerifier, SignedRecord
@@ -85,7 +86,7 @@ class ControlTopic:
         name = self.rules.control
         found = self.kafka.describe([name]).get(name)
         if found is None:
-            self.kafka.create_topic(name, {"retention.ms": "-1"})
+            own_topics.create(self.kafka, name, "control")
             found = self.kafka.describe([name])[name]
         if len(found.partitions) > 1:
             raise TopicMisconfigured(

@@ -16,13 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from livejoin.core.names import Names
 from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
 from livejoin.errors import KafkaUnavailable, NotAuthorized, TopicMisconfigured, TopicMissing
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
 
 log = structlog.get_logger()
 
 # Only the newest heartbeat matters.
-LEADER_TOPIC_CONFIG = {"retention.ms": "3600000", "segment.ms": "3600000"}
-
 SESSION_S = 10  # session timeout of the consumer group
 _POLL_S = 0.2
 _PROBE_S = 2.0
@@ -68,7 +67,7 @@ class Leadership:
 
     def run(self, stop: threading.Event) -> None:
         """Stand by, and lead whenever elected, until stopped."""
-        self._kafka.create_topic(self._names.leader, LEADER_TOPIC_CONFIG)
+        own_topics.create(self._kafka, self._names.leader, "leader")
         check_leader_topic(self._kafka, self._names)
         consumer = self._kafka.group_consumer(self._names.group("leader"), SESSION_S)
         consumer.subscribe(

@@ -16,10 +16,11 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.control.leadership import LEADER_TOPIC_CONFIG, LeaderHeartbeat
+from livejoin.control.leadership import LeaderHeartbeat
 from livejoin.core import spec, status_rows
 from livejoin.core.ledger_format import NewerState, read_state, to_json
 from livejoin.core.names import Names
+from livejoin.core.own_topics import Kind
 from livejoin.core.state import (
     GENERATION_KEY,
     STATE_KEY,
@@ -41,6 +42,7 @@ from livejoin.errors import (
     TopicMisconfigured,
     TopicReplaced,
 )
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime import failpoints
@@ -57,7 +59,7 @@ _FENCE_S = 10  # to fence the previous leader
 _WRITE_S = 4  # an unfinished commit continues at the next attempt; stopping is possible between
 _CHECK_S = 5.0  # between checks of the topics
 
-_COMPACTED = "cleanup.policy", "compact"
+_COMPACTED = "cleanup.policy", "compact"  # as core/own_topics.py has the ledger
 _RECREATED_HINT = "It is recreated; without a ledger, the choice comes from the control topic."
 
 
@@ -127,7 +129,7 @@ class Ledger:
         ledger, (name, value) = self._names.ledger, _COMPACTED
         several = len(self._kafka.describe([ledger])[ledger].partitions) > 1
         if empty and (several or self._kafka.topic_config(ledger, name) not in (None, value)):
-            self._kafka.recreate_topic(ledger, dict([_COMPACTED]))
+            own_topics.recreate(self._kafka, ledger, "ledger")
         elif several:
             raise TopicMisconfigured(
                 f"{ledger} has more than one partition",
@@ -253,18 +255,18 @@ class OwnTopics:
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
         self._names = names
-        self._configs: Mapping[str, Mapping[str, str]] = {
-            names.ledger: dict([_COMPACTED]),
-            names.logs: {"retention.bytes": str(64 << 20), "retention.ms": "-1"},
-            names.replies: {},
-            names.leader: LEADER_TOPIC_CONFIG,
+        self._kinds: Mapping[str, Kind] = {
+            names.ledger: "ledger",
+            names.logs: "logs",
+            names.replies: "replies",
+            names.leader: "leader",
         }
         self._ids: dict[str, str] = {}
 
     def create_missing(self) -> None:
         """Create the missing topics."""
-        for topic, config in self._configs.items():
-            self._kafka.create_topic(topic, config)
+        for topic, kind in self._kinds.items():
+            own_topics.create(self._kafka, topic, kind)
 
     def check(self) -> None:
         """Raise if logs or replies have several partitions with records, which would be lost."""
@@ -281,11 +283,18 @@ class OwnTopics:
         self.check()
         for topic in self._logs_and_replies():
             if len(topic.partitions) > 1:
-                self._kafka.recreate_topic(topic.name, self._configs[topic.name])
+                own_topics.recreate(self._kafka, topic.name, self._kinds[topic.name])
 
     def record_ids(self) -> None:
         """Remember the topic ids, to notice topics that are replaced."""
-        self._ids = {topic.name: topic.id for topic in self._kafka.describe(self._configs).values()}
+        found = self._kafka.describe(self._kinds)
+        self._ids = {topic.name: topic.id for topic in found.values()}
+        if not all(topic.has_id for topic in found.values()):
+            log.warning(
+                "the brokers report no topic ids: a topic that is deleted and recreated is only"
+                " noticed where its offsets differ",
+                address=self._kafka.address,
+            )
 
     def check_unchanged(self) -> None:
         """Raise if a topic was deleted or replaced; it is recreated first.
@@ -293,13 +302,13 @@ class OwnTopics:
         One with several partitions holds only what was written since, and would block the next
         leader.
         """
-        found = self._kafka.describe(self._configs)
+        found = self._kafka.describe(self._kinds)
         # the consumer of the election may take minutes to notice a deleted topic
-        changed = [t for t in self._configs if t not in found or found[t].id != self._ids[t]]
+        changed = [t for t in self._kinds if t not in found or found[t].id != self._ids[t]]
         for topic in changed:
-            self._kafka.create_topic(topic, self._configs[topic])  # before the broker does
+            own_topics.create(self._kafka, topic, self._kinds[topic])  # before the broker does
             if len(self._kafka.describe([topic])[topic].partitions) > 1:
-                self._kafka.recreate_topic(topic, self._configs[topic])
+                own_topics.recreate(self._kafka, topic, self._kinds[topic])
         if changed:
             recreated = " and recreated" if changed[0] in found else ""
             raise TopicReplaced(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)

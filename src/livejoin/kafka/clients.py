@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from livejoin.core.own_topics import MAX_RECORD_BYTES, OwnTopicRules
 from livejoin.errors import (
     KafkaUnavailable,
     LeaderNotAvailable,
@@ -19,8 +20,9 @@ from livejoin.errors import (
     SettingsError,
     TopicExists,
     TopicMissing,
+    TopicRefused,
 )
-from livejoin.kafka import properties
+from livejoin.kafka import advertised, properties
 
 Client = TypeVar("Client")
 
@@ -32,14 +34,30 @@ _TIMEOUT_ERRORS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
 _LAST_ERROR_S = 30  # librdkafka repeats the failure to get a token every 10 s
 _ATTEMPT_S = 2.0  # of one attempt; also how long a stopping process waits
 REQUEST_TIMEOUT_S = 15  # a healthy cluster answers in milliseconds, a starting one in seconds
-MAX_RECORD_BYTES = 16 << 20  # fits a users row of 1 MiB joined with an account of 1 MiB, escaped
+_CONFIG_REFUSALS = (
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_REQUEST,
+)
+# What Kafka forbids whatever the right: a policy, a limit, or a request that it never accepts.
+_REFUSALS = (
+    *_CONFIG_REFUSALS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_DELETION_DISABLED,
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+)
 
 
 class KafkaClients:
     """Creates clients. Callers close producers and consumers; the admin client is shared."""
 
-    def __init__(self, block: properties.Values) -> None:
+    def __init__(self, block: properties.Values, own_topics: OwnTopicRules | None = None) -> None:
         self.properties = block
+        self.own_topics = own_topics or OwnTopicRules()
         self._client_properties = properties.client_properties(properties.reveal(block))
         self._admin: AdminClient | None = None
         self._last_error: tuple[KafkaError, float] | None = None
@@ -170,6 +188,37 @@ class KafkaClients:
             return False
         return True
 
+    def check_advertised(self) -> None:
+        """Raise if a broker cannot be reached at the address that it advertises."""
+        # a new client: one that has tried the advertised addresses asks no other any more
+        try:
+            metadata = self._new_client(AdminClient, {}).list_topics(timeout=_ATTEMPT_S)
+        except KafkaException as error:
+            raise self._unavailable(error.args[0].str()) from error
+        brokers = [
+            (broker.id, str(broker.host), broker.port) for broker in metadata.brokers.values()
+        ]
+        found = advertised.first_unreachable(brokers, self.address)
+        if found is not None:
+            raise self._lost_broker(found)
+
+    def _lost_broker(self, found: advertised.LostBroker) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f"Kafka at {self.address} answers, but broker {found.broker} advertises"
+            f" {found.address}, which cannot be reached from here: {found.why}",
+            hint="Check that it runs. Make that address reachable from here, or correct"
+            " advertised.listeners of the broker; livejoin retries.",
+        )
+
+    def _no_answer(self, why: str) -> KafkaUnavailable:
+        """The error of a request that no broker answered, though the cluster may be there."""
+        if not self._stopping:
+            try:
+                self.check_advertised()
+            except KafkaUnavailable as error:
+                return error
+        return self._unavailable(why)
+
     def _result(self, future: Any, topic: str, action: str = "read") -> Any:
         """Wait for the result of an admin request about a topic."""
         until = time.monotonic() + REQUEST_TIMEOUT_S
@@ -178,11 +227,11 @@ class KafkaClients:
                 return future.result(_ATTEMPT_S)
             except KafkaException as error:
                 if error.args[0].code() in _TIMEOUT_ERRORS:
-                    raise self._unavailable(error.args[0].str()) from error
+                    raise self._no_answer(error.args[0].str()) from error
                 raise from_kafka_error(error, topic, action) from error
             except TimeoutError as error:
                 if self._stopping or time.monotonic() > until:
-                    raise self._unavailable("no answer") from error
+                    raise self._no_answer("no answer") from error
 
     def _unavailable(self, why: str) -> KafkaUnavailable:
         self.admin.poll(0)  # runs the error callback
@@ -198,6 +247,8 @@ class KafkaClients:
                 hint="Check security.protocol, sasl.* and ssl.* in the kafka settings;"
                 " livejoin retries.",
             )
+        if found := advertised.from_error(cause, self.address):
+            return self._lost_broker(found)
         return KafkaUnavailable(
             f"Kafka at {self.address} cannot be reached: {cause}",
             hint="Check bootstrap.servers and security.protocol in the kafka settings, and that the"
@@ -222,6 +273,14 @@ def from_kafka_error(error: KafkaException, topic: str, action: str = "read") ->
             | KafkaError.UNKNOWN_LEADER_EPOCH  # of a new topic that its broker does not know yet
         ):
             return LeaderNotAvailable(message)
+        case code if code in _REFUSALS:
+            return TopicRefused(
+                f'Kafka refused to {action} topic "{topic}": {cause.str()}',
+                reason=cause.str(),
+                is_about_config=cause.code() in _CONFIG_REFUSALS,
+                hint='The brokers\' policies and limits decide that; see "Own topics" in'
+                " docs/settings.md.",
+            )
         case _:
             return KafkaUnavailable(message)
 

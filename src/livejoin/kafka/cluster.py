@@ -19,28 +19,38 @@ from confluent_kafka.admin import (
 from livejoin.core.names import nearest
 from livejoin.errors import LeaderNotAvailable, TopicError, TopicExists, TopicMissing
 from livejoin.kafka.clients import (
-    MAX_RECORD_BYTES,
     REQUEST_TIMEOUT_S,
     KafkaClients,
     topic_not_authorized,
     topic_not_found,
 )
 
-__all__ = ["MAX_RECORD_BYTES", "REQUEST_TIMEOUT_S", "Kafka", "Topic"]
+__all__ = ["REQUEST_TIMEOUT_S", "Kafka", "Topic"]
 
 _POLL_S = 0.02  # until all brokers know a new topic
 _ELECTION_POLL_S = 0.05
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # zero: the broker reports no topic ids
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as the cluster describes it. A recreated topic has another id."""
+    """A topic as the cluster describes it. A recreated topic has another id.
+
+    Brokers before 2.8, and some that only speak Kafka's protocol, report no ids: all are the same
+    then, and a recreated topic is noticed by its offsets only.
+    """
 
     name: str
     id: str
     partitions: tuple[int, ...]
+    # also where the broker does not report operations: using the topic shows whether they are
     readable: bool = True
     writable: bool = True
+
+    @property
+    def has_id(self) -> bool:
+        """Whether the broker reports topic ids."""
+        return self.id != _NO_ID
 
 
 class Kafka(KafkaClients):
@@ -63,12 +73,13 @@ class Kafka(KafkaClients):
                 description = self._result(future, name)
             except TopicMissing:
                 continue
+            operations = description.authorized_operations  # None: not reported
             found[name] = Topic(
                 name,
-                str(description.topic_id),
+                str(description.topic_id or _NO_ID),
                 tuple(sorted(p.id for p in description.partitions)),
-                AclOperation.READ in description.authorized_operations,
-                AclOperation.WRITE in description.authorized_operations,
+                operations is None or AclOperation.READ in operations,
+                operations is None or AclOperation.WRITE in operations,
             )
         return found
 
@@ -91,10 +102,15 @@ class Kafka(KafkaClients):
         return found
 
     def create_topic(
-        self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1
+        self,
+        name: str,
+        config: Mapping[str, str] | None = None,
+        partitions: int = 1,
+        *,
+        replication: int = -1,
     ) -> None:
         """Create a topic unless it exists, and wait until it can be described and read."""
-        topic = NewTopic(name, partitions, replication_factor=-1, config=dict(config or {}))
+        topic = NewTopic(name, partitions, replication, config=dict(config or {}))
         with contextlib.suppress(TopicExists):
             self._create(topic)
         until = time.monotonic() + REQUEST_TIMEOUT_S
@@ -103,12 +119,14 @@ class Kafka(KafkaClients):
                 raise topic_not_found(name)
             time.sleep(_POLL_S)
 
-    def recreate_topic(self, name: str, config: Mapping[str, str] | None = None) -> Topic:
+    def recreate_topic(
+        self, name: str, config: Mapping[str, str] | None = None, *, replication: int = -1
+    ) -> Topic:
         """Create a topic of one partition; an existing topic of this name is deleted first."""
-        topic = NewTopic(name, 1, replication_factor=-1, config=dict(config or {}))
+        topic = NewTopic(name, 1, replication, config=dict(config or {}))
         until, old_ids = time.monotonic() + REQUEST_TIMEOUT_S, set[str]()
         while True:  # a broker may auto-create it between deletion and creation
-            old_ids |= {found.id for found in self.describe([name]).values()}
+            old_ids |= {found.id for found in self.describe([name]).values() if found.has_id}
             try:
                 self._create(topic)
                 break
@@ -116,12 +134,20 @@ class Kafka(KafkaClients):
                 if time.monotonic() > until:
                     raise
                 self.delete([name])
+                # its id tells the new one from the old, which some brokers know for a moment
+                if not old_ids:
+                    self._wait_deleted(name, until)
         while True:  # brokers learn of it one after the other
             created = self.describe([name]).get(name)
             if created is not None and created.id not in old_ids:
                 return created
             if time.monotonic() > until:
                 raise topic_not_found(name)
+            time.sleep(_POLL_S)
+
+    def _wait_deleted(self, name: str, until: float) -> None:
+        """Wait until no broker that is asked knows a topic, or it was auto-created again."""
+        while name in self.describe([name]) and time.monotonic() < until:
             time.sleep(_POLL_S)
 
     def _create(self, topic: NewTopic) -> None:
@@ -136,17 +162,18 @@ class Kafka(KafkaClients):
                 self._result(future, name, "delete")
 
     def topic_config(self, topic: str, name: str) -> str | None:
-        """A config value of a topic; None where this user may not describe it."""
+        """A config value of a topic; None where the broker does not tell it, or not this user."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         futures = self.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
         (future,) = futures.values()
         try:
-            return str(self._result(future, topic)[name].value)
+            entry = self._result(future, topic).get(name)  # not every broker has every config
         except TopicError:
             return None
+        return None if entry is None or entry.value is None else str(entry.value)
 
     def ensure_topic_config(self, topic: str, name: str, value: str) -> bool:
-        """Set a config value of a topic unless it is set; False where this user may not."""
+        """Set a config value of a topic unless it is set; False where that is refused."""
         if self.topic_config(topic, name) in (None, value):
             return True
         change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from livejoin.core.own_topics import MAX_RECORD_BYTES
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.clients import from_kafka_error
-from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
+from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
 
 # Errors after which a partition is not read any more; librdkafka retries all others itself. Names
 # with an underscore are librdkafka's own errors, not private.

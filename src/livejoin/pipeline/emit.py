@@ -66,27 +66,29 @@ def _pair_id(user: Column, account: Column) -> Column:
 # --- joined rows in bundles
 
 
-def bundled_with_latest() -> Column:
+def bundled_with_latest(max_rows: int) -> Column:
     """All rows of the event's user in bundles, if it is an account and bundling is worth it."""
     users, account = F.col(events.USERS), F.col(events.ACCOUNTS)
     shared = [*_shared_members(account), F.lit(","), _version_member(account)]
-    bundles = bundle_records(users, position_text, shared, growing=True)
+    bundles = bundle_records(users, position_text, shared, max_rows, growing=True)
     return F.when(
         is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(account)), bundles
     )
 
 
-def bundled_pairs(*, outer: bool) -> Column:
+def bundled_pairs(max_rows: int, *, outer: bool) -> Column:
     """The event's pairs with all rows of the other source in bundles, if that is worth it."""
     event, users, accounts = stored_row(), F.col(events.USERS), F.col(events.ACCOUNTS)
-    of_account = bundle_records(users, lambda user: _pair_id(user, event), _shared_members(event))
+    of_account = bundle_records(
+        users, lambda user: _pair_id(user, event), _shared_members(event), max_rows
+    )
     of_user = bundle_records(
-        accounts, lambda account: _pair_id(event, account), _shared_members(event)
+        accounts, lambda account: _pair_id(event, account), _shared_members(event), max_rows
     )
     if outer:
         removal = [F.lit('"ts":'), event[events.TS], F.lit(","), _version_member(event)]
         of_account = F.concat(
-            of_account, bundle_records(users, position_text, removal, removed=True)
+            of_account, bundle_records(users, position_text, removal, max_rows, removed=True)
         )
         of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
     return F.when(
@@ -102,10 +104,11 @@ def worth_bundling(rows: Column, shared: Column) -> Column:
     return (F.size(rows) > changelog.BUNDLE_MIN_ROWS) & shared_is_small & rows_are_small
 
 
-def bundle_records(
+def bundle_records(  # noqa: PLR0913 - what a bundle consists of
     rows: Column,
     row_id: ColumnFunction,
     shared: Sequence[Column],
+    max_rows: int,
     *,
     growing: bool = False,
     removed: bool = False,
@@ -135,9 +138,8 @@ def bundle_records(
         key = F.concat(prefix, row_id(some[0]), *hashed_ids)
         return F.struct(key.alias("key"), value.alias("value"))
 
-    size = changelog.BUNDLE_MAX_ROWS
-    starts = F.sequence(F.lit(1), F.size(rows), F.lit(size))
-    return F.transform(starts, lambda start: evaluate_once(F.slice(rows, start, size), bundle))
+    starts = F.sequence(F.lit(1), F.size(rows), F.lit(max_rows))
+    return F.transform(starts, lambda start: evaluate_once(F.slice(rows, start, max_rows), bundle))
 
 
 def _own_members(row: Column) -> Column:

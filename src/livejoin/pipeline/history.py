@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from livejoin.core import spec
-from livejoin.kafka.cluster import MAX_RECORD_BYTES
 from livejoin.pipeline import events, join, parse
 from livejoin.pipeline.emit import event_record, joined_with_latest
 from livejoin.pipeline.events import (
@@ -27,11 +26,6 @@ from livejoin.pipeline.events import (
 
 # Of the other joins every pair is a row of its own: a batch job would write as many as the stream.
 BATCH_JOINS: frozenset[spec.Join] = frozenset({"left"})
-BOOTSTRAP_TOPIC_CONFIG = {  # read by one generation, and deleted with it
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "max.message.bytes": str(MAX_RECORD_BYTES),
-}
 MARK_INTERVAL = 1000  # bootstrap records between two marks, which show the progress
 
 _SEPARATOR = "\x01"  # JSON text cannot contain it
@@ -43,11 +37,14 @@ _ACCOUNT, _USER_COUNT, _KEY_HASH = "account", "known", "number"
 _RECORD, _CELLS = "r", "parts"
 
 
-def join_history(records: DataFrame, partitions: int, changelog: str, bootstrap: str) -> DataFrame:
+def join_history(
+    records: DataFrame, partitions: int, changelog: str, bootstrap: str, max_value_bytes: int
+) -> DataFrame:
     """Records of all sources as Kafka records for both topics: `topic`, `key` and `value`."""
     # The hash is compared first when sorting, since the texts of all groups begin alike.
     by_key = Window.partitionBy(_KEY_HASH, events.GROUP)
-    parsed = parse.parse_records(records).select(*event_columns(records.sparkSession))
+    parsed = parse.parse_records(records, max_value_bytes)
+    parsed = parsed.select(*event_columns(records.sparkSession))
     # Either the event or the account is null, so the sort does not carry an account twice.
     account, event = row_of_source(spec.ACCOUNTS), F.col(events.EVENT)
     split = parsed.select(

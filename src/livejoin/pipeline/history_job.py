@@ -16,6 +16,7 @@ from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed, first_line
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join
 from livejoin.pipeline.offsets import offsets_json
@@ -102,11 +103,11 @@ class HistoryJob:
             spark.sparkContext.setJobGroup(self._job_group, "history", interruptOnCancel=True)
             partitions = self._driver.shuffle_partitions
             names, number = self._names, self._generation.number
+            changelog, bootstrap = names.changelog(number), names.bootstrap(number)
+            limits = own_topics.record_limits(self._kafka, [changelog, bootstrap])
+            sources = self._read_sources(spark)
             written = history.join_history(
-                self._read_sources(spark),
-                partitions,
-                names.changelog(number),
-                names.bootstrap(number),
+                sources, partitions, changelog, bootstrap, limits.value_bytes
             )
             options = self._kafka.spark_writer_options()
             options |= {"kafka.client.id": self._job_group}

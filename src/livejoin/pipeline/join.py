@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
+from livejoin.core.own_topics import RecordLimits
 from livejoin.pipeline import events, parse
 from livejoin.pipeline.emit import (
     bundled_pairs,
@@ -51,7 +52,10 @@ def union_all(streams: Sequence[DataFrame]) -> DataFrame:
 
 
 def changelog_records(
-    records: DataFrame, choice: spec.Choice, bootstrap: DataFrame | None = None
+    records: DataFrame,
+    choice: spec.Choice,
+    limits: RecordLimits,
+    bootstrap: DataFrame | None = None,
 ) -> DataFrame:
     """Join the records of all sources: changelog records, `key` and `value`.
 
@@ -62,9 +66,10 @@ def changelog_records(
         records.sparkSession,
         choice.join,
         bootstrap is not None,
-        (changelog.BUNDLE_MIN_ROWS, changelog.BUNDLE_MAX_ROWS),
+        (changelog.BUNDLE_MIN_ROWS, limits.bundle_rows),
     )
-    parsed = parse.parse_records(records).select(*event_columns(records.sparkSession))
+    parsed = parse.parse_records(records, limits.value_bytes)
+    parsed = parsed.select(*event_columns(records.sparkSession))
     if bootstrap is not None:
         no_rows = F.lit(None).cast(bootstrap.schema[events.BOOTSTRAP_ROWS].dataType)
         parsed = parsed.withColumn(events.BOOTSTRAP_ROWS, no_rows).unionByName(bootstrap)
@@ -82,7 +87,7 @@ def _columns(
     _session: SparkSession,
     join: spec.Join,
     with_bootstrap: bool,  # noqa: FBT001 - part of the cache key
-    _bundle_sizes: tuple[int, int],
+    bundle_sizes: tuple[int, int],
 ) -> _Columns:
     """The aggregation's columns, the same for all topics. Cached for the reason in `parse`."""
     user, account = row_of_source(spec.USERS), row_of_source(spec.ACCOUNTS)
@@ -100,14 +105,14 @@ def _columns(
     if join == "left":
         latest = F.col(events.ACCOUNTS)
         changed = F.transform(touched, lambda user: joined_with_latest(user, latest))
-        changed = F.coalesce(bundled_with_latest(), changed)
+        changed = F.coalesce(bundled_with_latest(bundle_sizes[1]), changed)
     else:
         new = F.when(is_from_source(spec.ACCOUNTS), F.array(stored_row())).otherwise(
             F.col(events.ACCOUNTS)
         )
         outer = join == "left_outer"
         changed = F.flatten(F.transform(touched, lambda user: joined_pairs(user, new, outer=outer)))
-        changed = F.coalesce(bundled_pairs(outer=outer), changed)
+        changed = F.coalesce(bundled_pairs(bundle_sizes[1], outer=outer), changed)
     no_records = F.array().cast(events.RECORDS_TYPE)
     own = F.array(event_record())
     if with_bootstrap:

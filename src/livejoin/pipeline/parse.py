@@ -14,12 +14,11 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from livejoin.core import spec
+from livejoin.core import own_topics, spec
 
 # The fields of all sources; a name that two sources share has one type.
 FIELDS = tuple(dict.fromkeys(field for source in spec.SOURCES for field in source.fields))
 
-MAX_VALUE_BYTES = 1 << 20
 REJECT_RAW_BYTES = 4096  # of a rejected value, shown in the rejects table
 _REASON_CHARS = 80  # of the offending value
 
@@ -37,12 +36,14 @@ _WHITESPACE = " \t\r\n"
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 
-def parse_records(records: DataFrame) -> DataFrame:
+def parse_records(
+    records: DataFrame, max_value_bytes: int = own_topics.MAX_VALUE_BYTES
+) -> DataFrame:
     """Add `row` or `reason` to records with `source` and `value`; a null value gets neither.
 
     One parser handles all sources: planning a second one costs more than parsing absent fields.
     """
-    *stages, row = _stages(records.sparkSession)
+    *stages, row = _stages(records.sparkSession, max_value_bytes)
     kept = records.columns
     for name, column in stages:
         records = records.withColumn(name, column)
@@ -50,15 +51,15 @@ def parse_records(records: DataFrame) -> DataFrame:
     return records.select(*kept, reason, row[1].alias(row[0]))
 
 
-@functools.lru_cache(maxsize=1)
-def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
+@functools.lru_cache(maxsize=2)  # generations differ in size only after a change of the settings
+def _stages(_session: SparkSession, max_value_bytes: int) -> tuple[tuple[str, Column], ...]:
     """The parser's columns in order, built once per session.
 
     Building them takes a second of calls to the JVM. Lambda variables are numbered when a column is
     built, so reusing the same columns lets Spark reuse its generated code. Catalyst does not
     collapse projections whose expensive columns are used more than once: nothing is computed twice.
     """
-    fits = F.octet_length("value") <= MAX_VALUE_BYTES  # larger values are not parsed at all
+    fits = F.octet_length("value") <= max_value_bytes  # larger values are not parsed at all
     text = F.when(fits, F.expr("try_validate_utf8(cast(value as string))"))
     fields = ",".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in FIELDS)
     options = {
@@ -75,7 +76,7 @@ def _stages(_session: SparkSession) -> tuple[tuple[str, Column], ...]:
         ("_text", text),
         ("_quick", F.when(_looks_flat(), quick)),
         ("_sure", F.coalesce(_is_exact(), F.lit(col=False))),
-        ("_exact", F.when(doubtful, _parse_strictly(F.col("_text")))),
+        ("_exact", F.when(doubtful, _parse_strictly(F.col("_text"), max_value_bytes))),
         ("row", F.when(F.col("_sure"), values).otherwise(F.col("_exact.row"))),
     )
 
@@ -121,7 +122,7 @@ def _may_be_ambiguous(value: Column) -> Column:
     return (value < _AFTER_DIGITS) | value.startswith("[")
 
 
-def _parse_strictly(text: Column) -> Column:
+def _parse_strictly(text: Column, max_value_bytes: int) -> Column:
     """A struct with the `reason` or the `row` of a text."""
     variants = ",".join(f"{field.name}:variant" for field in FIELDS)
 
@@ -148,7 +149,7 @@ def _parse_strictly(text: Column) -> Column:
         wrong = F.nullif(F.array_join(got["reason"], "; "), F.lit(""))
         row = _row_struct(got[i][c.type] for i, c in enumerate(FIELDS))
         return _let(
-            F.coalesce(_record_error(text, v), wrong),
+            F.coalesce(_record_error(text, v, max_value_bytes), wrong),
             lambda reason: F.struct(
                 reason.alias("reason"), F.when(reason.isNull(), row).alias("row")
             ),
@@ -178,9 +179,9 @@ def _let(value: Column, use: Callable[[Column], Column]) -> Column:
     return F.zip_with(F.array(value), F.array(F.lit(0)), lambda it, _: use(it))[0]
 
 
-def _record_error(text: Column, v: Column) -> Column:
+def _record_error(text: Column, v: Column, max_value_bytes: int) -> Column:
     """Why the value is not one JSON object; null if it is."""
-    size = F.octet_length("value")
+    size, limit = F.octet_length("value"), own_topics.size_text(max_value_bytes)
     start = F.ltrim(text, F.lit(_WHITESPACE))
     # "]" may close the added bracket and hide what follows: such texts are also parsed in braces
     hidden = (
@@ -191,8 +192,8 @@ def _record_error(text: Column, v: Column) -> Column:
     shown = F.concat(F.lit(", got "), F.left(start, F.lit(_REASON_CHARS)))
     return (
         F.when(
-            size > MAX_VALUE_BYTES,
-            F.concat(F.lit("value: larger than 1 MiB, "), size, F.lit(" bytes")),
+            size > max_value_bytes,
+            F.concat(F.lit(f"value: larger than {limit}, "), size, F.lit(" bytes")),
         )
         .when(text.isNull(), F.lit("value: not UTF-8"))
         .when(start == "", F.lit("value: empty"))

@@ -13,9 +13,10 @@ from livejoin.core.coverage import BootstrapCoverage
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
-from livejoin.kafka.cluster import MAX_RECORD_BYTES, REQUEST_TIMEOUT_S, Kafka
+from livejoin.kafka import own_topics
+from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
 from livejoin.kafka.records import read_to_end, write
-from livejoin.pipeline import history, offsets, source_watch
+from livejoin.pipeline import offsets, source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
 from livejoin.pipeline.checkpoints import CommittedOffsets
 from livejoin.pipeline.history_job import HistoryJob
@@ -25,11 +26,6 @@ from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 
-_CHANGELOG_CONFIG = {
-    "cleanup.policy": "compact",
-    "min.compaction.lag.ms": "3600000",  # a follower that starts within an hour sees all versions
-    "max.message.bytes": str(MAX_RECORD_BYTES),
-}
 _TAIL_RECORDS = 10_000  # at a changelog's end, enough to contain a run's highest marks
 
 
@@ -63,11 +59,11 @@ class Pipeline:
         """Create its topics anew: ids of its changelog and, if it has one, its bootstrap topic."""
         names, number = self._names, generation.number
         failpoints.visit("before-changelog")
-        changelog = self._kafka.recreate_topic(names.changelog(number), _CHANGELOG_CONFIG)
+        changelog = own_topics.recreate(self._kafka, names.changelog(number), "changelog")
         feed_id = ""
         if self._queries.uses_batch_history(generation):
             bootstrap = names.bootstrap(number)
-            feed_id = self._kafka.recreate_topic(bootstrap, history.BOOTSTRAP_TOPIC_CONFIG).id
+            feed_id = own_topics.recreate(self._kafka, bootstrap, "feed").id
         failpoints.visit("after-changelog")
         return changelog.id, feed_id
 

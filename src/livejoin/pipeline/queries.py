@@ -21,6 +21,7 @@ from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline import history, join
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
@@ -179,7 +180,7 @@ class Queries:
             raise QueryFailed("Spark's JVM is gone")
         self._warmed_up = spark
         topic = self._names.bootstrap(generation.number)
-        self._kafka.create_topic(topic, history.BOOTSTRAP_TOPIC_CONFIG)
+        own_topics.create(self._kafka, topic, "feed")
         empty = Reading(topic, "", {0: self._kafka.end_offset(topic)}, {})
         idle = replace(generation, sources=dict.fromkeys(generation.sources, empty))
         name = f"{generation.number}/rehearsal"  # a folder that is deleted with the generation
@@ -254,7 +255,17 @@ class Queries:
             topic = self._names.bootstrap(generation.number)
             stream = self._source_stream(spark, topic, {0: bootstrap_start})
             bootstrap = history.bootstrap_events(stream)
-        return join.changelog_records(join.union_all(streams), generation.choice, bootstrap)
+        limits = own_topics.record_limits(self._kafka, self._sized_topics(generation))
+        return join.changelog_records(join.union_all(streams), generation.choice, limits, bootstrap)
+
+    def _sized_topics(self, generation: Generation) -> list[str]:
+        """The topics whose size limits what a generation can take.
+
+        With a bootstrap topic also after that was read: a restart must not take more.
+        """
+        number = generation.number
+        feed = [self._names.bootstrap(number)] if generation.feed_id else []
+        return [self._names.changelog(number), *feed]
 
     def _source_stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
         options = self._kafka.spark_reader_options(self._names.group("pipeline")) | {

@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from livejoin.core.own_topics import MAX_RECORD_BYTES
 from livejoin.errors import BrokerStartFailed, KafkaUnavailable
-from livejoin.kafka.cluster import MAX_RECORD_BYTES, Kafka
+from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import jars, processes
 
 _START_S = 60  # takes 3 s on an idle machine
@@ -25,25 +26,27 @@ _JVM_OPTIONS = (
 
 
 @contextlib.contextmanager
-def embedded_broker(
+def embedded_broker(  # noqa: PLR0913 - all but the folder have a default
     folder: Path,
     port: int = 0,
     *,
     more: Mapping[str, str] | None = None,
     java_options: Sequence[str] = (),
+    more_classes: Sequence[Path] = (),
     archive_classes: bool = False,
 ) -> Iterator[Kafka]:
     """Run a broker in a folder, on a free port by default. An existing folder keeps its data.
 
     `more` are additional broker settings. Its listeners are added to the broker's own, and are
-    advertised unless it contains advertised listeners too.
+    advertised unless it contains advertised listeners too. `more_classes` are folders or jars with
+    classes that these settings name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with processes.file_lock(folder / "broker.lock", "folder") as lock:
         port = port or free_port()
         settings = _write_server_properties(folder, port, free_port(), more or {})
         files, java = jars.jars("broker"), processes.find_java()
-        classpath = os.pathsep.join(map(str, files))
+        classpath = os.pathsep.join(map(str, (*files, *more_classes)))  # as archived, then more
         shared = jars.archive_options(class_archive(java), make=archive_classes)
         _format_storage(
             [java, *([] if archive_classes else shared), "-cp", classpath], settings, folder

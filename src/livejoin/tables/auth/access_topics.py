@@ -12,26 +12,19 @@ from livejoin.core import format_versions, tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import Token
 from livejoin.errors import AskError, NewerFormat
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import read_to_end, write
 
 _WRITE_S = 10
 _SECRET_BYTES = 32
-_AUDIT_RETENTION_BYTES = 64 << 20  # 10,000 rows are a few MB
-_ACCESS_RETENTION_S = 45 * 86400  # longer than any session; signing keys are republished daily
 
 
 def create_topics(kafka: Kafka, names: Names) -> None:
-    """Create the topics that do not exist yet."""
-    access_config = {
-        "cleanup.policy": "compact,delete",
-        "retention.ms": str(_ACCESS_RETENTION_S * 1000),
-    }
-    kafka.create_topic(names.access, access_config)  # first, so that the others imply it exists
-    kafka.create_topic(names.tokens, {"cleanup.policy": "compact"})
-    kafka.create_topic(
-        names.audit, {"retention.bytes": str(_AUDIT_RETENTION_BYTES), "retention.ms": "-1"}
-    )
+    """Create the topics that do not exist yet, and repair those that a broker auto-created."""
+    own_topics.ensure(kafka, names.access, "access")  # first, so that the others imply it exists
+    own_topics.ensure(kafka, names.tokens, "tokens")
+    own_topics.ensure(kafka, names.audit, "audit")
 
 
 def read_tokens(kafka: Kafka, names: Names) -> dict[str, Token]:

@@ -1,0 +1,99 @@
+"""A TCP proxy to a real broker that lets it look older: it lowers versions that the broker offers.
+
+Clients ask each broker first which versions of each request it has (ApiVersions), and keep to that.
+"""
+
+import asyncio
+import contextlib
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+METADATA = 3
+_API_VERSIONS = 18
+
+
+@contextlib.contextmanager
+def older_broker(port: int, target: int, newest: Mapping[int, int]) -> Iterator[None]:
+    """Forward a local port to another one; requests (by key) are offered up to these versions."""
+    loop = asyncio.new_event_loop()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked: dict[int, int] = {}  # versions of ApiVersions requests, by correlation id
+        try:
+            ours, theirs = await asyncio.open_connection("127.0.0.1", target)
+        except OSError:
+            writer.close()
+            return
+        with contextlib.suppress(asyncio.CancelledError):  # the end of the block
+            await asyncio.gather(
+                _forward(reader, theirs, lambda frame: _remember(frame, asked)),
+                _forward(ours, writer, lambda frame: _lower(frame, asked, newest)),
+            )
+
+    async def serve(stop: asyncio.Event) -> None:
+        server = await asyncio.start_server(connected, "127.0.0.1", port)
+        listening.set()
+        await stop.wait()
+        server.close()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    stop, listening = asyncio.Event(), threading.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(stop),))
+    thread.start()
+    try:
+        assert listening.wait(10)
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        loop.run_until_complete(asyncio.sleep(0.1))  # the cancelled connections end
+        loop.close()
+
+
+async def _forward(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, change: Callable[[bytes], bytes]
+) -> None:
+    """Forward frames: their length in four bytes, then as much."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        while True:
+            head = await reader.readexactly(4)
+            frame = await reader.readexactly(struct.unpack(">i", head)[0])
+            writer.write(head + change(frame))
+            await writer.drain()
+    writer.close()
+
+
+def _remember(frame: bytes, asked: dict[int, int]) -> bytes:
+    key, version, correlation = struct.unpack_from(">hhi", frame)
+    if key == _API_VERSIONS:
+        asked[correlation] = version
+    return frame
+
+
+def _lower(frame: bytes, asked: dict[int, int], newest: Mapping[int, int]) -> bytes:
+    """Lower the offered versions in an answer to ApiVersions, in place."""
+    (correlation,) = struct.unpack_from(">i", frame)
+    version = asked.pop(correlation, None)
+    if version is None:
+        return frame
+    changed = bytearray(frame)
+    at = 6  # after the correlation id and the error
+    if version >= 3:  # compact: the count plus one as a varint, and tags after each entry
+        count, shift = 0, 0
+        while True:
+            byte = frame[at]
+            count |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                break
+        count, step = count - 1, 7
+    else:
+        (count,) = struct.unpack_from(">i", frame, at)
+        at, step = at + 4, 6
+    for entry in range(count):
+        start = at + entry * step
+        key, _, highest = struct.unpack_from(">hhh", frame, start)
+        struct.pack_into(">h", changed, start + 4, min(highest, newest.get(key, highest)))
+    return bytes(changed)
