@@ -7,7 +7,7 @@ error that suggests the closest known one. `${env:NAME}` and `${file:PATH}` work
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pydantic
 import pydantic_settings
@@ -27,7 +27,13 @@ from pydantic_settings import (
 )
 
 from livejoin.config import settings_files
-from livejoin.config.sections import HttpSettings, SparkSettings, TopicName, TopicSettings
+from livejoin.config.sections import (
+    HttpSettings,
+    SparkSettings,
+    StandbyTime,
+    TopicName,
+    TopicSettings,
+)
 from livejoin.core import spec
 from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names, nearest
@@ -74,10 +80,8 @@ class Settings(BaseSettings):
     start: str | dict[str, str] = Field(
         default="earliest", description=f"{spec.START_EXPECTED}; or one per source"
     )
-    standby_s: float | Literal["forever"] = Field(
-        default=900,
-        ge=0,
-        description="how long a replaced generation can be rolled back to",
+    standby_s: StandbyTime = Field(
+        default=900, description="how long a replaced generation can be rolled back to"
     )
     build_stall_s: float = Field(
         default=60, gt=0, description="a build fails after this long without progress"
