@@ -8,7 +8,7 @@ MODULES := node_modules/.ready
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-tables bench-page lock pictures clean
+.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-tables bench-page lock wheel pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
 SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control kafka locks)
-THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime browser)
+THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime delivery browser)
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
 test: setup browser provider ## run all tests
@@ -96,12 +96,21 @@ bench-tables: setup ## measure the table server: latency, viewers, cutover, inge
 bench-page: setup browser ## measure the page: opening it, many changes (PARTS="opening")
 	@$(BIN)/python bench/page.py $(PARTS)
 
+# The wheel needs neither this Makefile nor the clone. Built from an empty folder: setuptools would add what is left of an older build.
+wheel: $(READY) ## build the wheel, with the locked packages that it needs, into dist/
+	@rm -rf build dist/livejoin-*.whl
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@cp requirements-build.lock requirements-run.lock dist/
+	@rm -rf build
+	@ls dist/livejoin-*.whl
+
 pictures: setup browser ## take the pictures of the page anew, which README and docs show
 	@$(BIN)/python tests/browser/pictures.py
 
 lock: $(READY) ## lock packages and jars anew
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet $(COMPILE) --extra dev --extra build pyproject.toml -o requirements.lock
+	@$(BIN)/uv pip compile --quiet $(COMPILE) -c requirements.lock pyproject.toml -o requirements-run.lock
 	@echo 'setuptools' | $(BIN)/uv pip compile --quiet $(COMPILE) -c requirements.lock - -o requirements-build.lock
 	@$(BIN)/python -c 'from livejoin.runtime import jars; jars.lock()'
 
@@ -109,7 +118,7 @@ lock: $(READY) ## lock packages and jars anew
 COMPILE := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 clean: ## remove what set-up made here; the caches of the user stay
-	rm -rf $(VENV) node_modules .web .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules build dist .web .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("livejoin needs Python 3.11 or later, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

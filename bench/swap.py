@@ -76,20 +76,20 @@ def _fold() -> float:
     history = ControlHistory()
     for offset in range(HISTORY):
         raw = b'{"usersTopic":"users_%d","joinType":"inner","id":"%d"}' % (offset % 7, offset)
-        history.add(parse_record(offset, 1.0, "kafka", raw, RULES))
+        history.add(parse_record(0, offset, 1.0, "kafka", raw, RULES))
     state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
-    decide(state, history.replayed("t", HISTORY))
+    decide(state, history.replayed("t", {0: HISTORY}))
     return time.perf_counter() - started
 
 
 def _decide() -> list[float]:
     state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
-    state = decide(state, facts.HistoryReplayed("t", 0, control_messages.Request()))
+    state = decide(state, facts.HistoryReplayed("t", {0: 0}, control_messages.Request()))
     took = []
     for offset in range(5000):
         raw = b'{"usersTopic":"users_%d","id":"%d"}' % (offset % 7, offset)
         started = time.perf_counter()
-        one = parse_record(offset, 1.0, "kafka", raw, RULES)
+        one = parse_record(0, offset, 1.0, "kafka", raw, RULES)
         assert one.request is not None
         found = {topic: facts.TopicInfo(2) for topic in one.request.topics}
         state = decide(state, facts.MessageReceived(one.origin, one.request, one.error, found))

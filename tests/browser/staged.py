@@ -92,15 +92,15 @@ class Stage:
         """Make generation 1 live."""
         choice = Choice("users_a", "accounts_a")
         self._take(facts.LeaderStarted(time.time(), time.monotonic(), choice, self.limits))
-        self._take(facts.HistoryReplayed("id", 0, Request()))
-        self._take(facts.ControlTopicOpened("control"))
+        self._take(facts.HistoryReplayed("id", {0: 0}, Request()))
+        self._take(facts.ControlTopicOpened("control", {0: 0}))
         self._build_if_asked()
         if self.state.building:
             self.finish()
 
     def handle_message(self, offset: int, raw: bytes, by: str) -> None:
         """Handle a control message."""
-        inbound = parse_record(offset, time.time(), by, raw, RULES)
+        inbound = parse_record(0, offset, time.time(), by, raw, RULES)
         names = inbound.request.topics if inbound.request else ()
         topics: dict[str, facts.TopicInfo | str] = {
             name: found if isinstance(found, str) else facts.TopicInfo(1, self.count)
@@ -167,9 +167,8 @@ def _publish(
             case LogLine():
                 catalog.system.add_log_lines([{**item.row(), "_id": row_id(item.id)}])
             case Reply():
-                catalog.system.put_control_messages(
-                    [{**item.control_raw_row(), "_id": row_id(item.origin.offset)}]
-                )
+                row = {**item.control_raw_row(), "_id": item.row_id}
+                catalog.system.put_control_messages([row])
             case EndedGeneration(generation):
                 catalog.system.put_generations({generation.number: status_rows.ended_row(item)})
     catalog.system.put_generations(status_rows.generation_rows(state))

@@ -81,7 +81,7 @@ def _detail(page: Page) -> None:
     """The selected event: message, log lines, counts."""
     page.click("#events .event >> nth=2")
     says(page, "#event-detail", 'topic "nowhere" does not exist', '{"usersTopic": "nowhere"}')
-    says(page, "#event-detail", "control 1 rejected")
+    says(page, "#event-detail", "control 0-1 rejected")
     page.focus("#events .event >> nth=2")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")

@@ -320,7 +320,8 @@ def leader(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[bytes
         assert by == "python 127.0.0.1"
         messages.append(raw)
         message = json.loads(raw)
-        answer = {"offset": len(messages), "outcome": "accepted", "reason": None, "generation": 2}
+        position = {"partition": 0, "offset": len(messages)}
+        answer = {**position, "outcome": "accepted", "reason": None, "generation": 2}
         if "id" in message:
             return {**answer, "outcome": "repeated", "reason": "seen before", "generation": None}
         if message.get("joinType") == "nope":

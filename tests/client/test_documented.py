@@ -38,7 +38,7 @@ def swaps(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
             server.follow(state)
 
         threading.Thread(target=switch).start()
-        return {"offset": 1, "outcome": "live", "reason": None, "generation": new}
+        return {"partition": 0, "offset": 1, "outcome": "live", "reason": None, "generation": new}
 
     async def preview(_: ControlProducer, _raw: bytes) -> dict[str, Any]:
         return {"outcome": "accepted", "build": "generation 2"}

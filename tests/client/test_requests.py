@@ -42,7 +42,13 @@ def run_steps(
 
 
 def response(outcome: str, generation: int | None = 2, reason: str | None = None) -> dict[str, Any]:
-    return {"offset": 7, "outcome": outcome, "generation": generation, "reason": reason}
+    return {
+        "partition": 2,
+        "offset": 7,
+        "outcome": outcome,
+        "generation": generation,
+        "reason": reason,
+    }
 
 
 def generations(state: str, message: str = "") -> dict[str, Any]:
@@ -51,7 +57,7 @@ def generations(state: str, message: str = "") -> dict[str, Any]:
 
 def test_without_a_deadline_the_first_answer_is_returned() -> None:
     outcome, paths = run_steps([response("accepted")], None)
-    assert outcome == Outcome("accepted", None, 2, 7)
+    assert outcome == Outcome("accepted", None, 2, 7, 2)
     assert paths == ["control"]
 
 
@@ -82,10 +88,10 @@ def test_a_generation_that_does_not_go_live_is_an_error(end: str) -> None:
         )
 
 
-def test_a_late_decision_is_found_by_offset() -> None:
-    rows = [{"offset": 6, "outcome": "live", "reason": ""}]
-    later = [*rows, {"offset": 7, "outcome": "building", "reason": ""}]
-    last = [*rows, {"offset": 7, "outcome": "live", "reason": "done"}]
+def test_a_late_decision_is_found_by_partition_and_offset() -> None:
+    rows = [{"partition": 1, "offset": 7, "outcome": "live", "reason": ""}]
+    later = [*rows, {"partition": 2, "offset": 7, "outcome": "building", "reason": ""}]
+    last = [*rows, {"partition": 2, "offset": 7, "outcome": "live", "reason": "done"}]
     outcome, _ = run_steps(
         [
             response("written", None),
@@ -95,11 +101,11 @@ def test_a_late_decision_is_found_by_offset() -> None:
             {"generation": 3},
         ]
     )
-    assert outcome == Outcome("live", "done", 3, 7)
+    assert outcome == Outcome("live", "done", 3, 7, 2)
 
 
 def test_a_late_rejection_is_an_error() -> None:
-    row = {"offset": 7, "outcome": "rejected", "reason": "because"}
+    row = {"partition": 2, "offset": 7, "outcome": "rejected", "reason": "because"}
     with pytest.raises(NotLive, match="rejected, because"):
         run_steps([response("written", None), {"rows": [row]}, {"generation": 1}])
 
@@ -108,7 +114,7 @@ def test_a_late_rejection_is_an_error() -> None:
     ("responses", "what"),
     [
         ([response("accepted"), generations("building")], "generation 2 is still being built"),
-        ([response("written", None), {"rows": []}], "control message 7 is not decided yet"),
+        ([response("written", None), {"rows": []}], "control message 2-7 is not decided yet"),
     ],
     ids=["built", "decided"],
 )

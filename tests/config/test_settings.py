@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,19 @@ def test_precedence_is_file_then_environment_then_override(
     chosen = settings.load(file, http={"port": 3})
     assert (chosen.http.port, chosen.name) == (3, "environment")
     assert (chosen.http.host, chosen.logs_kept) == ("localhost", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0.0), ("'60'", 60.0), ("1.5", 1.5), ("forever", math.inf)]
+)
+def test_a_standby_is_kept_for_seconds_or_forever(write: Write, text: str, seconds: float) -> None:
+    assert settings.load(write(f"standby_s: {text}")).limits.standby_s == seconds
+
+
+@pytest.mark.parametrize("text", ["-1", "never", "[1]", ".nan"])
+def test_another_time_of_a_standby_is_refused(write: Write, text: str) -> None:
+    error = _error(write(f"standby_s: {text}"))
+    assert error.startswith("standby_s: expected seconds, 0 or more, or forever, got ")
 
 
 def test_a_variable_can_set_a_section_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,10 @@ EFFECTS = [
     "resolve",
     "catch up",
 ]
-LAST = {"live": "users_a left accounts_a", "building": None, "position": len(MESSAGES)}
+# Where each message is, in the order of reading; partition 2 is added later.
+POSITIONS = [(0, 4), (1, 0), (2, 0), (1, 1), (1, 3), (2, 1), (0, 5), (2, 7)]
+END = {0: 6, 1: 4, 2: 8}
+LAST = {"live": "users_a left accounts_a", "building": None, "position": END}
 
 
 class Process:
@@ -70,8 +73,8 @@ class Process:
         state = ledger.take_over()
         executor = Executor(inbox, FakePipeline(world))
         if not state.topic_id:
-            inbox.put(facts.HistoryReplayed("t", 0, Request()))
-        feeding = threading.Thread(target=self._feed, args=(inbox, state.position))
+            inbox.put(facts.HistoryReplayed("t", {0: 4, 1: 0}, Request()))
+        feeding = threading.Thread(target=self._feed, args=(inbox, state))
         feeding.start()
         watched = _ObservedLedger(ledger, self)
         try:
@@ -82,18 +85,20 @@ class Process:
             feeding.join()
             executor.close()
 
-    def _feed(self, inbox: Inbox, position: int) -> None:
+    def _feed(self, inbox: Inbox, state: State) -> None:
         """Send each message once the previous one has been handled."""
-        for offset in range(position, len(MESSAGES)):
+        for (partition, offset), raw in zip(POSITIONS, MESSAGES, strict=True):
+            if offset < state.position.get(partition, 0):
+                continue
             while not self._idle():
                 if self._stop.wait(0.001) or self.world.crashed.is_set():
                     return
-            record = parse_record(offset, 1.0, "kafka", MESSAGES[offset], RULES)
+            record = parse_record(partition, offset, 1.0, "kafka", raw, RULES)
             infos = {
                 t: facts.TopicInfo(1) for t in (record.request.topics if record.request else ())
             }
             inbox.put(facts.MessageReceived(record.origin, record.request, record.error, infos))
-            while self.seen.position <= offset:
+            while self.seen.position.get(partition, 0) <= offset:
                 if self._stop.wait(0.001) or self.world.crashed.is_set():
                     return
 
@@ -105,7 +110,7 @@ class Process:
         world = self.world
         return (
             self._idle()
-            and self.seen.position == len(MESSAGES)
+            and self.seen.position == END
             and world.running == world.changelogs == world.checkpoints == expected
         )
 
@@ -133,8 +138,8 @@ def finish(world: FakeWorld) -> State:
     return process.seen
 
 
-def outcomes(world: FakeWorld) -> Counter[tuple[int, str]]:
-    return Counter((reply.origin.offset, reply.outcome) for reply in world.replies)
+def outcomes(world: FakeWorld) -> Counter[tuple[str, str]]:
+    return Counter((reply.origin.position, reply.outcome) for reply in world.replies)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -182,5 +187,8 @@ def _assert_written_once(world: FakeWorld, reference: FakeWorld) -> None:
     assert ids == list(range(1, len(ids) + 1))
     actual: Any = outcomes(world)
     assert actual == outcomes(reference)
+    rows = {reply.row_id: reply.origin.position for reply in world.replies}
+    in_order = [position for _, position in sorted(rows.items())]
+    assert in_order == [f"{partition}-{offset}" for partition, offset in POSITIONS]
     ended = [end.generation.number for end in world.ended]
     assert len(ended) == len(set(ended))

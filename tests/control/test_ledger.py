@@ -31,11 +31,21 @@ from rig.running import until
 
 GENERATION = Generation(7, Choice("users", "accounts"), 1.0)
 STATE = State(
-    last_number=7, topic_id="t", position=3, ids=("x",), building=GENERATION, line_count=1
+    last_number=7,
+    topic_id="t",
+    position={0: 3, 1: 9},
+    ids=("x",),
+    building=GENERATION,
+    line_count=1,
 )
 OUTBOX = (
     LogLine(1, 2.0, "INFO", "hello", "live", 7, "0-12"),
-    Reply(Origin(2, 1.0, "kafka", "{}", id="x"), "accepted", 2.0, generation=7),
+    Reply(
+        Origin(2, 1.0, "kafka", "{}", id="x", partition=1, read_order=1_790_000_000_000),
+        "accepted",
+        2.0,
+        generation=7,
+    ),
     EndedGeneration(replace(GENERATION, number=6), "failed", 2.0, "boom"),
 )
 
@@ -68,8 +78,8 @@ def test_the_next_leader_reads_the_written_state(make_ledger: MakeLedger) -> Non
     first = make_ledger()
     first.take_over()
     first.write(STATE)
-    first.write(replace(STATE, position=4))
-    assert make_ledger().take_over() == replace(STATE, position=4)
+    first.write(replace(STATE, position={0: 4, 1: 9}))
+    assert make_ledger().take_over() == replace(STATE, position={0: 4, 1: 9})
 
 
 def test_a_write_clears_the_outbox(make_ledger: MakeLedger) -> None:
@@ -85,9 +95,9 @@ def test_a_deposed_leader_cannot_write(make_ledger: MakeLedger) -> None:
     new = make_ledger()
     assert new.take_over() == STATE
     with pytest.raises(LeadershipLost):
-        old.write(replace(STATE, position=99))
-    new.write(replace(STATE, position=4))
-    assert make_ledger().take_over().position == 4
+        old.write(replace(STATE, position={0: 99, 1: 9}))
+    new.write(replace(STATE, position={0: 4, 1: 9}))
+    assert make_ledger().take_over().position == {0: 4, 1: 9}
 
 
 def _read(kafka: Kafka, topic: str) -> list[Record]:
@@ -117,10 +127,12 @@ def test_outbox_items_are_written_to_their_topics(kafka: Kafka) -> None:
         "generation": 7,
         "control": "0-12",
     }
-    assert logs["control_raw/000000000002"]["outcome"] == "accepted"
+    message = logs["control_raw/1790000000000"]
+    assert (message["partition"], message["offset"], message["outcome"]) == (1, 2, "accepted")
     assert _values(kafka, names.replies) == {
         "x": {
             "id": "x",
+            "partition": 1,
             "offset": 2,
             "outcome": "accepted",
             "generation": 7,
@@ -180,11 +192,11 @@ def test_a_newer_ledger_format_is_refused_before_fencing(kafka: Kafka) -> None:
     older.take_over()
     older.write(STATE)
     producer = kafka.producer()
-    producer.produce(names.ledger, b'{"format": 3}', STATE_KEY)
+    producer.produce(names.ledger, b'{"format": 4}', STATE_KEY)
     assert producer.flush(20) == 0
-    with pytest.raises(NewerFormat, match="the ledger has format 3"):
+    with pytest.raises(NewerFormat, match="the ledger has format 4"):
         Ledger(kafka, names).take_over()
-    older.write(replace(STATE, position=4))
+    older.write(replace(STATE, position={0: 4, 1: 9}))
 
 
 @pytest.mark.parametrize("partitions", [0, 1, 3], ids=["deleted", "again", "in-several"])
@@ -254,7 +266,7 @@ def test_a_log_with_records_in_several_partitions_is_refused(which: str, kafka: 
     with pytest.raises(TopicMisconfigured, match=f"{topic} has more than one partition"):
         Ledger(kafka, names).take_over()
     assert kafka.describe([topic])[topic].id == before
-    older.write(replace(STATE, position=4))  # nobody was fenced
+    older.write(replace(STATE, position={0: 4, 1: 9}))  # nobody was fenced
 
 
 @pytest.mark.parametrize("junk", [b"not JSON", b"[]", b"{}", b"\xff"], ids=repr)

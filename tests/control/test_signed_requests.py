@@ -64,7 +64,7 @@ class SignedTopic:
     def leader(self) -> Iterator[NextSender]:
         """Reads the control topic as a leader does; gives the sender of each message."""
         inbox: queue.Queue[facts.Fact] = queue.Queue()
-        topic = ControlTopic(self.kafka, self.rules.names, self.rules, inbox, "", 0)
+        topic = ControlTopic(self.kafka, self.rules.names, self.rules, inbox, "", {})
         stop = threading.Event()
         thread = threading.Thread(target=topic.run, args=(stop,))
         thread.start()

@@ -41,20 +41,26 @@ NO_USERS_X = 'topic "users_x" does not exist'
 
 
 def received_raw(
-    offset: int, raw: bytes, topics: Mapping[str, TopicInfo | str] | None = None
+    offset: int,
+    raw: bytes,
+    topics: Mapping[str, TopicInfo | str] | None = None,
+    partition: int = 0,
 ) -> MessageReceived:
     """A message with this raw text."""
-    record = parse_record(offset, 1000.0 + offset, "kafka", raw, RULES)
+    record = parse_record(partition, offset, 1000.0 + offset, "kafka", raw, RULES)
     return MessageReceived(
         record.origin, record.request, record.error, TOPICS if topics is None else topics
     )
 
 
 def received(
-    offset: int, topics: Mapping[str, TopicInfo | str] | None = None, **fields: Any
+    offset: int,
+    topics: Mapping[str, TopicInfo | str] | None = None,
+    partition: int = 0,
+    **fields: Any,
 ) -> MessageReceived:
     """A message with these fields."""
-    return received_raw(offset, json.dumps(fields).encode(), topics)
+    return received_raw(offset, json.dumps(fields).encode(), topics, partition)
 
 
 def received_choice(offset: int, choice: Choice, **fields: Any) -> MessageReceived:
@@ -93,7 +99,7 @@ def died(number: int) -> QueryDied:
 
 
 STARTED = started(at=100.0, choice=A)
-REPLAYED = HistoryReplayed("id-c", 0, Request())
+REPLAYED = HistoryReplayed("id-c", {0: 0}, Request())
 FIRST: list[Fact] = [STARTED, REPLAYED]
 FIRST_RESOLVED: list[Fact] = [*FIRST, SourcesResolved(1, reading(A))]
 FIRST_READS: list[Fact] = [*FIRST_RESOLVED, TopicsCreated(1, "id-1")]

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -111,7 +112,9 @@ BEFORE: dict[str, Sequence[Fact]] = {
 
 
 def _message_received(state: State, raw: bytes) -> MessageReceived:
-    record = parse_record(state.position, 1000.0, "kafka", raw, h.RULES)
+    partition = len(raw) % 3
+    offset = state.position.get(partition, 0)
+    record = parse_record(partition, offset, 1000.0, "kafka", raw, h.RULES)
     names = record.request.topics if record.request else ()
     topics = {name: EXISTING.get(name, f'topic "{name}" does not exist') for name in names}
     return MessageReceived(record.origin, record.request, record.error, topics)
@@ -119,7 +122,8 @@ def _message_received(state: State, raw: bytes) -> MessageReceived:
 
 def reply_to(before: State, fact: MessageReceived, after: State) -> Reply:
     items = after.outbox[len(before.outbox) :]
-    (reply,) = [item for item in items if isinstance(item, Reply) and item.origin == fact.origin]
+    replies = [item for item in items if isinstance(item, Reply)]
+    (reply,) = [one for one in replies if replace(one.origin, read_order=None) == fact.origin]
     for item in items:
         match item:
             case Reply():

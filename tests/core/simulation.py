@@ -14,7 +14,12 @@ from math import inf
 from random import Random
 
 from livejoin.core.control_messages import TopicRules
-from livejoin.core.control_records import ControlHistory, ControlRecord, parse_record
+from livejoin.core.control_records import (
+    ControlHistory,
+    ControlRecord,
+    in_history_order,
+    parse_record,
+)
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
     BuildProgressed,
@@ -137,7 +142,7 @@ HISTORY_MESSAGES = (
 @cache
 def parse(raw: bytes) -> ControlRecord:
     """Parse each message once; only its position differs."""
-    return parse_record(0, 0.0, "kafka", raw, RULES)
+    return parse_record(0, 0, 0.0, "kafka", raw, RULES)
 
 
 @dataclass
@@ -150,7 +155,8 @@ class SimulatedWorld:
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ALL_TOPICS, 1))  # name: id
     topics_created: int = 1  # number of all topics created so far
     changelogs: dict[int, str] = field(default_factory=dict)  # ids by generation
-    messages: list[bytes] = field(default_factory=list)
+    # the control topic: messages of each partition, and their times
+    messages: dict[int, list[tuple[bytes, float]]] = field(default_factory=lambda: {0: []})
     control: int = 1  # incarnation of the control topic
     done: dict[int, int] = field(default_factory=dict)  # records read by generation
     failing: set[int] = field(default_factory=set)  # generations whose query always dies
@@ -168,15 +174,14 @@ class SimulatedWorld:
         """A tick with the current or an earlier time."""
         return ClockTicked(self.wall - ago_s, self.now - ago_s)
 
-    def message(self) -> bytes:
+    def message(self, partition: int) -> None:
         """Append a random control message."""
         random = self.random
         if random.random() < 0.3:
             raw = random.choice(GARBAGE)
         else:
             raw = json.dumps(self._fields()).encode()
-        self.messages.append(raw)
-        return raw
+        self.messages[partition].append((raw, self.wall))
 
     def _fields(self) -> dict[str, object]:
         random = self.random
@@ -200,10 +205,10 @@ class SimulatedWorld:
             fields["expectedGeneration"] = random.randrange(1, 8)
         return fields or {"joinType": None}
 
-    def message_received(self, offset: int) -> MessageReceived:
+    def message_received(self, partition: int, offset: int) -> MessageReceived:
         """Read a message of the control topic."""
-        record = parse(self.messages[offset])
-        origin = replace(record.origin, offset=offset, at=self.wall)
+        record = self._record(partition, offset)
+        origin = record.origin
         names = record.request.topics if record.request else ()
         return MessageReceived(
             origin, record.request, record.error, {name: self._topic_info(name) for name in names}
@@ -217,17 +222,46 @@ class SimulatedWorld:
     def recreate_control_topic(self) -> None:
         """Delete and recreate the control topic, with few messages."""
         self.control += 1
-        self.messages = [
-            self.random.choice(HISTORY_MESSAGES) for _ in range(self.random.randrange(3))
+        self.messages = {}
+        for _ in range(self.random.choice((1, 2, 3))):
+            self.add_partition()
+
+    def add_partition(self) -> None:
+        """Add a partition to the control topic, with few messages."""
+        random = self.random
+        self.messages[len(self.messages)] = [
+            (random.choice(HISTORY_MESSAGES), random.choice((1.0, 2.0)))
+            for _ in range(random.randrange(3))
         ]
+
+    def opened(self) -> ControlTopicOpened:
+        """Open the control topic; sometimes its oldest messages have been deleted."""
+        deleted = self.random.random() < 0.3
+        return ControlTopicOpened(
+            "control",
+            {
+                partition: self.random.randrange(len(messages) + 1) if deleted else 0
+                for partition, messages in self.messages.items()
+            },
+        )
 
     def history_replayed(self) -> HistoryReplayed:
         """Read the control topic from its beginning."""
         history = ControlHistory()
-        for offset, raw in enumerate(self.messages):
-            record = parse(raw)
-            history.add(replace(record, origin=replace(record.origin, offset=offset)))
-        return history.replayed(self.topic_id, len(self.messages))
+        for record in in_history_order(map(self._records, self.messages)):
+            history.add(record)
+        ends = {partition: len(messages) for partition, messages in self.messages.items()}
+        return history.replayed(self.topic_id, ends)
+
+    def _records(self, partition: int) -> Iterator[ControlRecord]:
+        for offset in range(len(self.messages[partition])):
+            yield self._record(partition, offset)
+
+    def _record(self, partition: int, offset: int) -> ControlRecord:
+        raw, at = self.messages[partition][offset]
+        record = parse(raw)
+        origin = replace(record.origin, partition=partition, offset=offset, at=at)
+        return replace(record, origin=origin)
 
     @property
     def topic_id(self) -> str:
@@ -360,9 +394,10 @@ class Simulation:
 
     def _early_message(self) -> Iterator[Fact]:
         """A message before the start."""
-        self.world.message()
-        yield self.world.message_received(len(self.world.messages) - 1)
-        self.world.messages.clear()
+        partition = self.random.choice(list(self.world.messages))
+        self.world.message(partition)
+        yield self.world.message_received(partition, len(self.world.messages[partition]) - 1)
+        self.world.messages[partition].clear()
 
     def _likely_fact(self) -> Fact:
         """A fact of normal operation."""
@@ -394,11 +429,16 @@ class Simulation:
 
     def _control(self) -> Fact:
         random, world = self.random, self.world
-        if world.messages and random.random() < 0.15:  # redelivered, in any order
-            return world.message_received(random.randrange(len(world.messages)))
-        if self.state.position >= len(world.messages):
-            world.message()
-        return world.message_received(self.state.position)
+        if random.random() < 0.02 and len(world.messages) < 5:
+            world.add_partition()
+        partition = random.choice(list(world.messages))
+        count = len(world.messages[partition])
+        if count and random.random() < 0.15:  # redelivered, in any order
+            return world.message_received(partition, random.randrange(count))
+        offset = self.state.position.get(partition, 0)
+        if offset >= count:
+            world.message(partition)
+        return world.message_received(partition, offset)
 
     def _random_fact(self) -> Fact:
         """A fact that can occur in any state."""
@@ -406,7 +446,7 @@ class Simulation:
         number = self._unknown_generation()
         live = state.live.number if state.live else number
         choices: tuple[Callable[[], Fact], ...] = (
-            *[lambda: ControlTopicOpened("control")] * 2,  # these two occur nowhere else
+            *[world.opened] * 2,  # these two occur nowhere else
             *[lambda: ControlTopicLost(random.choice(("no such topic", "two partitions")))] * 2,
             lambda: world.tick(random.choice((0.0, 5.0))),
             lambda: LeaderStarted(world.wall, world.now, CHOICE),
@@ -468,6 +508,8 @@ class Simulation:
             self.world.set_clock()
 
     def _check(self, before: State, fact: Fact, after: State) -> None:
+        if isinstance(fact, MessageReceived) and not _is_decided(before, fact):
+            _require(after is not before, "a message was passed over:", fact)
         if after is before:
             return
         numbers = [generation.number for generation in after.generations]
@@ -485,7 +527,9 @@ class Simulation:
             )
         _require(before.live is None or after.live is not None, "nothing live after", before.live)
         if not isinstance(fact, HistoryReplayed):
-            _require(after.position >= before.position, "a step back to", after.position)
+            back = {p for p, at in before.position.items() if after.position.get(p, 0) < at}
+            _require(not back, "a step back in partitions", back)
+        _require(after.read_order >= before.read_order, "an order is reused:", after.read_order)
         ended = {
             item.generation.number for item in after.outbox if isinstance(item, EndedGeneration)
         }
@@ -529,12 +573,15 @@ class Simulation:
             _require(expired == (after.standby is None), "a standby ends early or late at", fact)
 
     def _check_decision(self, before: State, fact: MessageReceived, after: State) -> None:
-        offset = fact.origin.offset
-        _require(offset >= before.position, "decided twice:", fact)
-        _require(after.position == offset + 1, "decided without advancing the position:", fact)
+        origin = fact.origin
+        _require(not _is_decided(before, fact), "decided twice:", fact)
+        position = {**before.position, origin.partition: origin.offset + 1}
+        _require(after.position == position, "decided without advancing the position:", fact)
         replies = [reply for reply in after.outbox if isinstance(reply, Reply)]
-        own = [reply for reply in replies if reply.origin == fact.origin]
+        own = [reply for reply in replies if replace(reply.origin, read_order=None) == origin]
         _require(len(own) == 1, "not answered exactly once:", fact)
+        _require(after.read_order > before.read_order, "an order is reused:", fact)
+        _require(own[0].origin.read_order == after.read_order, "not in the order read:", fact)
         outcome, reason = own[0].outcome, own[0].reason
         _require(
             fact.request is not None or outcome == "rejected", "invalid and not rejected:", fact
@@ -546,6 +593,10 @@ class Simulation:
                 "without effect expected, but generations changed:",
                 fact,
             )
+
+
+def _is_decided(state: State, fact: MessageReceived) -> bool:
+    return fact.origin.offset < state.position.get(fact.origin.partition, 0)
 
 
 def _number(generation: Generation | None) -> int | None:

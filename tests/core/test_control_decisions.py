@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from livejoin.core.facts import (
     Unrecoverable,
 )
 from livejoin.core.spec import Choice
-from livejoin.core.state import IDS_KEPT, Limits, LogLine, Reply
+from livejoin.core.state import IDS_KEPT, Limits, LogLine, Reply, State
 
 NO_STANDBY = (
     "no generation is on standby: there has been no swap yet, or standby_s has passed;"
@@ -27,7 +28,7 @@ NO_STANDBY = (
 )
 UNREADABLE = 'topic "users_b" may not be read'
 LIVE_OF_THREE: list[Fact] = [SourcesResolved(1, h.reading(h.A, partitions=3)), CaughtUp(1, 77)]
-ALL_OF_A = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
+ALL_OF_A: dict[str, Any] = {"usersTopic": "users", "accountsTopic": "accounts", "joinType": "left"}
 
 
 @dataclass(frozen=True)
@@ -491,7 +492,8 @@ def test_rule(rule: str) -> None:
     expected = RULES[rule]
     history = [*expected.before, expected.message]
     state = h.after(history)
-    (reply,) = [item for item in h.new_outbox(history)[1] if item.origin == expected.message.origin]
+    position = expected.message.origin.position
+    (reply,) = [one for one in h.new_outbox(history)[1] if one.origin.position == position]
     assert (reply.outcome, reply.reason, reply.generation) == (
         expected.outcome,
         expected.reason,
@@ -499,7 +501,7 @@ def test_rule(rule: str) -> None:
     )
     assert h.numbers(state) == expected.now
     assert state.desired == expected.desired
-    assert state.position == expected.message.origin.offset + 1
+    assert state.position == {0: expected.message.origin.offset + 1}
     newest = state.building or state.live
     assert newest is None or newest.choice == expected.desired
 
@@ -513,13 +515,13 @@ def test_a_redelivered_message_changes_nothing(rule: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_message_is_logged_with_its_resolution_and_effect(rule: str) -> None:
     message = RULES[rule].message
-    offset = message.origin.offset
+    position = message.origin.position
     lines = h.lines([*RULES[rule].before, message])
-    assert lines[0] == f"INFO control {offset} by kafka: {message.origin.raw}"
-    second = [f"control {offset} resolves to ", f"control {offset} rejected: "]
+    assert lines[0] == f"INFO control {position} by kafka: {message.origin.raw}"
+    second = [f"control {position} resolves to ", f"control {position} rejected: "]
     assert any(line.split(" ", 1)[1].startswith(tuple(second)) for line in lines[1:2])
     assert len(lines) >= 3
-    assert lines[-1].startswith(f"INFO control {offset}: ")
+    assert lines[-1].startswith(f"INFO control {position}: ")
 
 
 # Replies to the sender of a message, and to the senders of the messages that it overrides.
@@ -558,10 +560,10 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "a swap": (
         [*h.LIVE, h.received(0, joinType="inner")],
         [
-            'INFO control 0 by kafka: {"joinType": "inner"}',
-            "INFO control 0 resolves to users inner accounts",
+            'INFO control 0-0 by kafka: {"joinType": "inner"}',
+            "INFO control 0-0 resolves to users inner accounts",
             (
-                "INFO control 0: building generation 2, users inner accounts beside generation 1,"
+                "INFO control 0-0: building generation 2, users inner accounts beside generation 1,"
                 " users left accounts"
             ),
         ],
@@ -569,45 +571,45 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "the first build": (
         [*h.FIRST, h.received(0, joinType="inner")],
         [
-            'INFO control 0 by kafka: {"joinType": "inner"}',
-            "INFO control 0 resolves to users inner accounts",
+            'INFO control 0-0 by kafka: {"joinType": "inner"}',
+            "INFO control 0-0 resolves to users inner accounts",
             "INFO superseded: generation 1, users left accounts by generation 2",
-            "INFO control 0: building generation 2, users inner accounts",
+            "INFO control 0-0: building generation 2, users inner accounts",
         ],
     ),
     "a heartbeat": (
         [*h.LIVE, h.received(0, joinType="left")],
         [
-            'INFO control 0 by kafka: {"joinType": "left"}',
-            "INFO control 0 resolves to users left accounts",
-            "INFO control 0: no change, generation 1 is live",
+            'INFO control 0-0 by kafka: {"joinType": "left"}',
+            "INFO control 0-0 resolves to users left accounts",
+            "INFO control 0-0: no change, generation 1 is live",
         ],
     ),
     "noted": (
         [*h.SWAPPING, h.received(1, joinType="inner")],
         [
-            'INFO control 1 by kafka: {"joinType": "inner"}',
-            "INFO control 1 resolves to users_b inner accounts_b",
-            "INFO control 1: no change, generation 2 is already being built for it",
+            'INFO control 0-1 by kafka: {"joinType": "inner"}',
+            "INFO control 0-1 resolves to users_b inner accounts_b",
+            "INFO control 0-1: no change, generation 2 is already being built for it",
         ],
     ),
     "a cancellation": (
         [*h.LIVE, h.received(0, joinType="inner"), h.received(1, joinType="left")],
         [
-            'INFO control 1 by kafka: {"joinType": "left"}',
-            "INFO control 1 resolves to users left accounts",
+            'INFO control 0-1 by kafka: {"joinType": "left"}',
+            "INFO control 0-1 resolves to users left accounts",
             (
-                "INFO cancelled: generation 2, users inner accounts: control 1 requests the live"
+                "INFO cancelled: generation 2, users inner accounts: control 0-1 requests the live"
                 " choice"
             ),
-            "INFO control 1: build of generation 2 cancelled, generation 1 is live",
+            "INFO control 0-1: build of generation 2 cancelled, generation 1 is live",
         ],
     ),
     "a rollback": (
         [*h.FURTHER, h.received(2, action="rollback")],
         [
-            'INFO control 2 by kafka: {"action": "rollback"}',
-            "INFO control 2 resolves to users left accounts",
+            'INFO control 0-2 by kafka: {"action": "rollback"}',
+            "INFO control 0-2 resolves to users left accounts",
             (
                 "INFO cancelled: generation 3, users_c left_outer accounts_c: rolled back to"
                 " generation 1"
@@ -616,56 +618,56 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
                 "INFO rolled back: generation 2, users_b inner accounts_b → generation 1,"
                 " users left accounts"
             ),
-            "INFO control 2: generation 1 is live again",
+            "INFO control 0-2: generation 1 is live again",
         ],
     ),
     "a rejection says that what is live goes on": (
         [*h.LIVE, h.received_raw(0, b"[]")],
         [
-            "INFO control 0 by kafka: []",
-            "WARN control 0 rejected: expected a JSON object, got []",
-            "INFO control 0: no change, generation 1 keeps serving",
+            "INFO control 0-0 by kafka: []",
+            "WARN control 0-0 rejected: expected a JSON object, got []",
+            "INFO control 0-0: no change, generation 1 keeps serving",
         ],
     ),
     "a rejection while nothing is live": (
         [*h.FIRST, h.received_raw(0, b"[]")],
         [
-            "INFO control 0 by kafka: []",
-            "WARN control 0 rejected: expected a JSON object, got []",
-            "INFO control 0: no change",
+            "INFO control 0-0 by kafka: []",
+            "WARN control 0-0 rejected: expected a JSON object, got []",
+            "INFO control 0-0: no change",
         ],
     ),
     "a preview": (
         [*h.LIVE, h.received(0, joinType="inner", action="preview")],
         [
-            'INFO control 0 by kafka: {"joinType": "inner", "action": "preview"}',
-            "INFO control 0 resolves to users inner accounts",
-            "INFO control 0: preview only, no change",
+            'INFO control 0-0 by kafka: {"joinType": "inner", "action": "preview"}',
+            "INFO control 0-0 resolves to users inner accounts",
+            "INFO control 0-0: preview only, no change",
         ],
     ),
     "an id again": (
         [*h.LIVE, h.received(0, id="7"), h.received(1, id="7")],
         [
-            'INFO control 1 by kafka: {"id": "7"}',
-            "INFO control 1 resolves to nothing new: id 7 was already decided",
-            "INFO control 1: no change",
+            'INFO control 0-1 by kafka: {"id": "7"}',
+            "INFO control 0-1 resolves to nothing new: id 7 was already decided",
+            "INFO control 0-1: no change",
         ],
     ),
     "an unknown field": (
         [*h.LIVE, h.received(0, joinType="left", jointype="x")],
         [
-            'INFO control 0 by kafka: {"joinType": "left", "jointype": "x"}',
-            'WARN control 0: unknown field "jointype", did you mean joinType?; it is ignored',
-            "INFO control 0 resolves to users left accounts",
-            "INFO control 0: no change, generation 1 is live",
+            'INFO control 0-0 by kafka: {"joinType": "left", "jointype": "x"}',
+            'WARN control 0-0: unknown field "jointype", did you mean joinType?; it is ignored',
+            "INFO control 0-0 resolves to users left accounts",
+            "INFO control 0-0: no change, generation 1 is live",
         ],
     ),
     "what was given up is tried again": (
         [*h.LIVE_DOWN, h.received(0, joinType="left")],
         [
-            'INFO control 0 by kafka: {"joinType": "left"}',
-            "INFO control 0 resolves to users left accounts",
-            "INFO control 0: its query is restarted, generation 1 is live",
+            'INFO control 0-0 by kafka: {"joinType": "left"}',
+            "INFO control 0-0 resolves to users left accounts",
+            "INFO control 0-0: its query is restarted, generation 1 is live",
         ],
     ),
 }
@@ -680,7 +682,7 @@ def test_log_lines(rule: str) -> None:
 def test_raw_text_in_the_log_is_truncated() -> None:
     message = h.received_raw(0, b"\xff" * 2000)
     (first, *_) = h.lines([*h.LIVE, message])
-    assert first == f"INFO control 0 by kafka: {message.origin.raw[:1024]}"
+    assert first == f"INFO control 0-0 by kafka: {message.origin.raw[:1024]}"
 
 
 def test_a_message_that_confirms_the_live_choice_updates_live_at() -> None:
@@ -696,7 +698,7 @@ def test_a_build_keeps_its_requester_time_and_start() -> None:
     assert building is not None
     assert (building.by, building.origin, building.start, building.requested_at) == (
         "kafka",
-        message.origin,
+        replace(message.origin, read_order=104_000),
         {"users": "1h"},
         104.0,
     )
@@ -739,7 +741,7 @@ def test_a_superseded_build_ends() -> None:
 
 def test_a_cancelled_build_ends_as_superseded() -> None:
     assert h.ends([*h.SWAPPING, h.received_choice(1, h.A)]) == [
-        (2, "superseded", "cancelled: control 1 requests the live choice")
+        (2, "superseded", "cancelled: control 0-1 requests the live choice")
     ]
 
 
@@ -763,9 +765,66 @@ def test_a_burst_redelivered_in_any_order_is_decided_once() -> None:
     assert h.numbers(state) == (1, None, 5)
 
 
+def test_each_partition_has_a_position_of_its_own() -> None:
+    first, second = h.received_choice(5, h.B, partition=1), h.received_choice(2, h.C, partition=0)
+    state = h.after([*h.LIVE, first, second])
+    assert state.position == {1: 6, 0: 3}
+    assert state.desired == h.C, "the last message that was read wins, wherever it stands"
+    for again in (first, second, h.received_choice(1, h.B), h.received_choice(0, h.B, partition=1)):
+        assert decide(state, again) is state
+    assert decide(state, h.received_choice(0, h.B, partition=2)).desired == h.B
+
+
+def test_log_lines_and_replies_name_partition_and_offset() -> None:
+    history = [*h.LIVE, h.received_choice(5, h.B, partition=3)]
+    lines, replies, _ = h.new_outbox(history)
+    assert lines[0].startswith("INFO control 3-5 by kafka: ")
+    assert lines[1] == f"INFO control 3-5 resolves to {h.B}"
+    row = replies[0].control_raw_row()
+    assert (row["partition"], row["offset"]) == (3, 5)
+    record = replies[0].reply_record()
+    assert (record["partition"], record["offset"]) == (3, 5)
+    building = h.after(history).building
+    assert building is not None
+    assert building.origin is not None
+    assert building.origin.position == "3-5"
+
+
+def _row_ids(state: State) -> list[str]:
+    return [one.row_id for one in state.outbox if isinstance(one, Reply)]
+
+
+def test_rows_sort_by_the_order_in_which_messages_were_read() -> None:
+    positions = [(900, 0), (3, 2), (1, 1), (901, 0), (4, 2)]  # offset and partition
+    read = [h.received(offset, partition=p, joinType="x") for offset, p in positions]
+    ids = _row_ids(h.after([*h.LIVE, *read]))
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(positions)
+    # also if the clock is set back
+    later = h.after([*h.LIVE, *read, h.ticked(105.0, -90.0), h.received(0, partition=3)])
+    assert _row_ids(later)[:-1] == ids
+    assert _row_ids(later)[-1] > ids[-1]
+
+
+def test_rows_of_a_topic_that_was_made_again_come_after_those_before() -> None:
+    past = [Reply(h.received(n, partition=n).origin, "history", 1.0) for n in range(3)]
+    folded = HistoryReplayed("t", {0: 1, 1: 1, 2: 1}, Request(), 3, tuple(past))
+    state = h.after([*h.SWAPPED, folded, h.received(1, joinType="x")])
+    ids = _row_ids(state)
+    assert len({*ids[-4:]}) == 4
+    assert ids[-4:] == sorted(ids[-4:])
+    assert ids[-4] > max(ids[:-4])
+
+
+def test_rows_come_after_those_of_a_ledger_that_was_lost() -> None:
+    old = _row_ids(h.after([*h.LIVE, *(h.received(n) for n in range(50))]))
+    restarted = h.started(at=h.after(h.LIVE).now + 60, choice=h.A)
+    assert _row_ids(h.after([restarted, h.REPLAYED, h.received(0)]))[0] > old[-1]
+
+
 def test_offsets_can_have_gaps() -> None:
     state = h.after([*h.LIVE, h.received_choice(7, h.B)])
-    assert state.position == 8
+    assert state.position == {0: 8}
     assert decide(state, h.received_choice(3, h.C)) is state
 
 
@@ -802,56 +861,56 @@ REPLAYED_HISTORIES: dict[
 ] = {
     "no past: what the settings say is built": (
         h.FIRST[:1],
-        HistoryReplayed("t", 0, Request()),
+        HistoryReplayed("t", {0: 0}, Request()),
         (None, None, 1),
         str(h.A),
         "settings",
     ),
     "a past stands over the settings, and is built once": (
         h.FIRST[:1],
-        HistoryReplayed("t", 3, Request("users_b", join="inner"), message_count=3),
+        HistoryReplayed("t", {0: 3}, Request("users_b", join="inner"), message_count=3),
         (None, None, 1),
         "users_b inner accounts",
         "history",
     ),
     "a past that reads one topic twice is ignored": (
         h.FIRST[:1],
-        HistoryReplayed("t", 3, Request("accounts"), message_count=3),
+        HistoryReplayed("t", {0: 3}, Request("accounts"), message_count=3),
         (None, None, 1),
         str(h.A),
         "history",
     ),
     "a topic that was made again and says nothing leaves what is live": (
         h.SWAPPED,
-        HistoryReplayed("t", 0, Request()),
+        HistoryReplayed("t", {0: 0}, Request()),
         (2, 1, None),
         str(h.B),
         "kafka",
     ),
     "a topic that was made again and says what is live leaves it": (
         h.SWAPPED,
-        HistoryReplayed("t", 1, Request("users_b"), message_count=1),
+        HistoryReplayed("t", {0: 1}, Request("users_b"), message_count=1),
         (2, 1, None),
         str(h.B),
         "kafka",
     ),
     "a topic that was made again and says what is being built leaves it": (
         h.SWAPPING,
-        HistoryReplayed("t", 1, Request(join="inner"), message_count=1),
+        HistoryReplayed("t", {0: 1}, Request(join="inner"), message_count=1),
         (1, None, 2),
         str(h.B),
         "kafka",
     ),
     "a topic that was made again and says something else asks for it": (
         h.SWAPPED,
-        HistoryReplayed("t", 1, Request(join="left"), message_count=1),
+        HistoryReplayed("t", {0: 1}, Request(join="left"), message_count=1),
         (2, 1, 3),
         "users_b left accounts_b",
         "history",
     ),
     "a topic that was made again and reads one topic twice leaves what is live": (
         h.SWAPPED,
-        HistoryReplayed("t", 1, Request("accounts_b"), message_count=1),
+        HistoryReplayed("t", {0: 1}, Request("accounts_b"), message_count=1),
         (2, 1, None),
         str(h.B),
         "kafka",
@@ -906,10 +965,11 @@ def test_log_lines_have_event_generation_and_message() -> None:
 
 def test_replayed_replies_are_written_and_ids_remembered() -> None:
     reply = h.new_outbox([*h.LIVE, h.received_choice(0, h.B, id="7")])[1][0]
-    replayed = HistoryReplayed("t", 1, Request("users_b"), 1, (reply,), ("7",))
+    replayed = HistoryReplayed("t", {0: 1}, Request("users_b"), 1, (reply,), ("7",))
     state = h.after([*h.FIRST[:1], replayed])
     assert state.ids == ("7",)
-    assert reply in state.outbox
+    (written,) = [item for item in state.outbox if isinstance(item, Reply)]
+    assert written == replace(reply, origin=replace(reply.origin, read_order=100_000))
     assert [item.msg for item in state.outbox if isinstance(item, LogLine)] == [
         "ready: first start",
         "1 earlier control messages resolve to users_b left accounts",
@@ -918,7 +978,7 @@ def test_replayed_replies_are_written_and_ids_remembered() -> None:
 
 
 def test_an_ignored_history_is_logged_with_the_reason() -> None:
-    assert h.lines([*h.FIRST[:1], HistoryReplayed("t", 1, Request("accounts"), 1)]) == [
+    assert h.lines([*h.FIRST[:1], HistoryReplayed("t", {0: 1}, Request("accounts"), 1)]) == [
         "INFO 1 earlier control messages resolve to accounts left accounts",
         "WARN accounts left accounts reads accounts twice: earlier messages are ignored",
         "INFO building: generation 1, users left accounts",
@@ -927,7 +987,7 @@ def test_an_ignored_history_is_logged_with_the_reason() -> None:
 
 def test_the_last_1000_ids_of_the_history_are_remembered() -> None:
     ids = tuple(str(n) for n in range(IDS_KEPT + 5))
-    assert h.after([*h.FIRST[:1], HistoryReplayed("t", 1, Request(), ids=ids)]).ids == ids[5:]
+    assert h.after([*h.FIRST[:1], HistoryReplayed("t", {0: 1}, Request(), ids=ids)]).ids == ids[5:]
 
 
 def test_slots_of_a_generation_with_several_partitions() -> None:

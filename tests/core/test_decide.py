@@ -514,8 +514,8 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
         ],
     ),
     "listening says from where on": (
-        [*h.SWAPPED, ControlTopicOpened("control")],
-        ["INFO listening to control from offset 1"],
+        [*h.SWAPPED, ControlTopicOpened("control", {0: 0})],
+        ["INFO listening to control from 0-1"],
     ),
     "a table that is full is said": (
         [*h.LIVE, FULL],
@@ -716,19 +716,42 @@ def test_the_latest_start_sets_the_limits() -> None:
 
 
 def test_messages_deleted_before_they_were_read_are_logged() -> None:
-    state = h.after([*h.LIVE, ControlTopicOpened("control", first_offset=7)])
-    assert state.position == 7
+    state = h.after([*h.LIVE, ControlTopicOpened("control", {0: 7})])
+    assert state.position == {0: 7}
     lines = [item.msg for item in state.outbox[-2:] if isinstance(item, LogLine)]
     assert lines == [
-        "control messages 0 to 6 were deleted before they were read",
-        "listening to control from offset 7",
+        "control messages 0-0 to 0-6 were deleted before they were read",
+        "listening to control from 0-7",
     ]
+
+
+def test_messages_that_were_deleted_unread_are_named_per_partition() -> None:
+    state = h.after([*h.LIVE, h.received(0, joinType="x"), h.received(4, partition=2)])
+    assert state.position == {0: 1, 2: 5}
+    first = {0: 1, 1: 3, 2: 9, 3: 0}  # 1 was added, and its first messages have been deleted since
+    told = h.lines([ControlTopicOpened("control", first)], state)
+    assert told == [
+        "WARN control messages 1-0 to 1-2 were deleted before they were read",
+        "WARN control messages 2-5 to 2-8 were deleted before they were read",
+        "INFO listening to control from 0-1, 1-3, 2-9, 3-0",
+    ]
+    assert h.after([ControlTopicOpened("control", first)], state).position == first
+
+
+def test_a_partition_that_was_added_is_read_from_its_beginning() -> None:
+    state = h.after([*h.LIVE, ControlTopicOpened("control", {0: 0}), h.received_choice(0, h.B)])
+    state = h.after([ControlTopicOpened("control", {0: 0, 1: 0})], state)
+    assert state.position == {0: 1, 1: 0}
+    state = h.after([h.received_choice(0, h.C, partition=1)], state)
+    assert (state.position, state.desired) == ({0: 1, 1: 1}, h.C)
 
 
 def test_opening_the_control_topic_clears_its_error() -> None:
     assert h.after([*h.LIVE, ControlTopicLost("boom")]).control_error == "boom"
     assert (
-        h.after([*h.LIVE, ControlTopicLost("boom"), ControlTopicOpened("control")]).control_error
+        h.after(
+            [*h.LIVE, ControlTopicLost("boom"), ControlTopicOpened("control", {0: 0})]
+        ).control_error
         == ""
     )
     assert h.after([*h.LIVE, ControlTopicLost("boom"), h.STARTED]).control_error == ""

@@ -1,6 +1,7 @@
 """Mutated control messages: each gets a reply, and none reads a forbidden topic."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from core import histories as h
 from core.mutations import answered, reply_to
@@ -33,7 +34,8 @@ def _invalid_fields() -> Iterator[tuple[str, str]]:
 def test_an_invalid_topic_name_is_never_read() -> None:
     state = h.after(h.LIVE)
     for field, name in _invalid_fields():
-        fact = h.received(0, {name: TopicInfo(1)}, **{field: name})  # even if the topic exists
+        fields: dict[str, Any] = {field: name}
+        fact = h.received(0, {name: TopicInfo(1)}, **fields)  # even if the topic exists
         now = decide(state, fact)
         assert reply_to(state, fact, now).outcome == "rejected"
         assert now.generations == state.generations

@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
 
 def _lost_position(state: State, fact: Fact) -> State:
     after = decide(state, fact)
-    return replace(after, position=0) if isinstance(fact, ClockTicked) else after
+    return replace(after, position={}) if isinstance(fact, ClockTicked) else after
 
 
 def _no_reply(state: State, fact: Fact) -> State:
@@ -114,10 +114,32 @@ def _garbage_cancels(state: State, fact: Fact) -> State:
 
 
 def _decided_twice(state: State, fact: Fact) -> State:
-    if isinstance(fact, MessageReceived) and fact.origin.offset < state.position:
-        position = fact.origin.offset
+    if isinstance(fact, MessageReceived):
+        position = {**state.position, fact.origin.partition: fact.origin.offset}
         return decide(replace(state, position=position), fact)
     return decide(state, fact)
+
+
+def _one_position(state: State, fact: Fact) -> State:
+    """The furthest partition counts for all of them."""
+    furthest = max(state.position.values(), default=0)
+    old = isinstance(fact, MessageReceived) and fact.origin.offset < furthest
+    return state if old else decide(state, fact)
+
+
+def _moves_all(state: State, fact: Fact) -> State:
+    after = decide(state, fact)
+    if not isinstance(fact, MessageReceived) or after is state:
+        return after
+    return replace(after, position=dict.fromkeys(after.position, fact.origin.offset + 1))
+
+
+def _by_offset(state: State, fact: Fact) -> State:
+    """Rows of several partitions get the same id."""
+    after = decide(state, fact)
+    if not isinstance(fact, MessageReceived) or after is state:
+        return after
+    return replace(after, read_order=fact.origin.offset)
 
 
 def _forgets_standby(state: State, fact: Fact) -> State:
@@ -141,6 +163,9 @@ BROKEN: dict[str, tuple[Decide, str]] = {
     "live before it is complete": (_live_too_early, "not complete"),
     "an invalid message ends a build": (_garbage_cancels, "gone|health|without effect"),
     "a message is decided twice": (_decided_twice, "decided twice|step back"),
+    "one position counts for all partitions": (_one_position, "passed over"),
+    "a message moves the position of all partitions": (_moves_all, "position|step back"),
+    "the order of reading is that of the offsets": (_by_offset, "order"),
     "durations are measured by the wall clock": (_wall_clock_durations, "early or late"),
     "a generation is lost in silence": (_forgets_standby, "gone|health"),
 }

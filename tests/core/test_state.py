@@ -24,7 +24,17 @@ JOINS: st.SearchStrategy[Join] = st.sampled_from(["left", "inner", "left_outer"]
 CHOICES = st.builds(Choice, TEXT, TEXT, JOINS)
 SOURCE = st.sampled_from(["users", "accounts"])
 ORIGINS = st.builds(
-    Origin, COUNTS, TIMES, by=TEXT, raw=TEXT, id=NAMED, users=NAMED, accounts=NAMED, join=NAMED
+    Origin,
+    COUNTS,
+    TIMES,
+    by=TEXT,
+    raw=TEXT,
+    id=NAMED,
+    users=NAMED,
+    accounts=NAMED,
+    join=NAMED,
+    partition=st.integers(0, 300),
+    read_order=st.none() | COUNTS,
 )
 GENERATIONS = st.builds(
     Generation,
@@ -44,7 +54,8 @@ DURABLE = st.builds(
     State,
     last_number=COUNTS,
     topic_id=TEXT,
-    position=COUNTS,
+    position=OFFSETS,
+    read_order=COUNTS,
     ids=st.lists(TEXT, max_size=3).map(tuple),
     desired=st.none() | CHOICES,
     live=st.none() | GENERATIONS,
@@ -146,8 +157,8 @@ def test_a_newer_ledger_format_is_refused_with_its_number() -> None:
     data = to_json(h.after(h.LIVE))
     assert format_error(data) == ""
     known = "this livejoin knows up to"
-    assert format_error({"format": 3, "live": "?"}) == f"the ledger has format 3, {known} 2"
-    assert format_error({"format": "x"}) == f"the ledger has format x, {known} 2"
+    assert format_error({"format": 4, "live": "?"}) == f"the ledger has format 4, {known} 3"
+    assert format_error({"format": "x"}) == f"the ledger has format x, {known} 3"
     data["live"]["changelog_format"] = 2
     assert format_error(data) == f"the changelog of generation 1 has format 2, {known} 1"
 
@@ -156,21 +167,23 @@ def test_a_ledger_of_format_1_is_migrated() -> None:
     """Format 1 has no topic ids: the live generation is kept, and a build starts again."""
     data = to_json(h.after(h.SWAP_READS))
     del data["format"]
+    data["position"] = 1
     for role in ("live", "building"):
         for name in ("changelog_id", "feed_id", "changelog_format"):
             del data[role][name]
     assert format_error(data) == ""
     state = from_json(data)
+    assert state.position == {0: 1}
     assert state.live is not None
     assert not state.live.has_topics
     assert state.building is not None
     assert not state.building.resolved
     assert h.lines([h.STARTED], state)[0] == (
-        "INFO migrating the ledger from format 1 to 2; the live generation is rebuilt"
+        "INFO migrating the ledger from format 1 to 3; the live generation is rebuilt"
     )
     assert state.runnable() == (state.live,), "it is started, and the pipeline then refuses it"
     first = from_json({**data, "live": None, "building": None})
-    assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 2"
+    assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 3"
 
 
 @given(DURABLE)

@@ -14,10 +14,12 @@ INTRODUCTION = """\
 
 <!-- Generated from the help texts by `python tests/docs/test_cli_page.py`. -->
 
-After `make setup` the command is `.venv/bin/livejoin`. Every command has `--help`; `livejoin
---version` prints the version. Everything that commands request from a running livejoin is also
-available [over HTTP](http.md). Settings are described in [settings.md](settings.md), control
-messages in [control-messages.md](control-messages.md).
+In a clone the command is `.venv/bin/livejoin`, after `make setup`; elsewhere it is installed with
+[the wheel](deployment.md#the-wheel). Every command has `--help`; `livejoin --version` prints the
+version, and `livejoin --install-completion` completes commands and options in new terminals
+(`--show-completion` prints what it would install). Everything that commands request from a running
+livejoin is also available [over HTTP](http.md). Settings are described in
+[settings.md](settings.md), control messages in [control-messages.md](control-messages.md).
 """
 CODES = """\
 ## Exit codes

@@ -13,13 +13,13 @@ from pydantic import BaseModel
 
 from livejoin.cli.main import cli
 from livejoin.config import sections, settings
-from livejoin.core import spec, state
+from livejoin.core import format_versions, spec, state
 from livejoin.tables.http import connection_limits
 from livejoin.tables.http.routes import ROUTES
 from livejoin.tables.live import socket as live_socket
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
 FOLDERS = [one for one in ROOT.iterdir() if one.is_dir() and one.name[0] != "."]
 EVERY_MARKDOWN_FILE = sorted(
     file
@@ -99,7 +99,10 @@ def test_every_setting_is_described() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "docs/settings.md", "docs/security.md", "docs/coming-from-deephaven.md"],
+    [
+        *("README.md", "docs/settings.md", "docs/security.md", "docs/coming-from-deephaven.md"),
+        *("docs/deployment.md", "docs/migrating-a-script.md"),
+    ],
 )
 def test_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
@@ -124,6 +127,7 @@ def test_every_command_is_described() -> None:
     [
         *("README.md", "docs/control-messages.md", "docs/coming-from-deephaven.md"),
         *("docs/security.md", "docs/troubleshooting.md", "docs/tutorial.md"),
+        "docs/migrating-a-script.md",
     ],
 )
 def test_command_lines_are_valid(document: str) -> None:
@@ -186,11 +190,15 @@ def _source_texts() -> list[str]:
     return texts
 
 
-def test_messages_quoted_in_troubleshooting_exist() -> None:
-    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [("troubleshooting.md", 50), ("migrating-a-script.md", 12), ("upgrading.md", 1)],
+)
+def test_messages_quoted_in_a_page_exist(page: str, least: int) -> None:
+    text = (ROOT / "docs" / page).read_text()
     quoted = set(re.findall(r"\*\*`([^`]+)`\*\*", text)) - {"like this"}
     source_texts = _source_texts()
-    assert len(quoted) > 50
+    assert len(quoted) >= least
     assert [
         message for message in sorted(quoted) if not any(message in text for text in source_texts)
     ] == []
@@ -221,6 +229,35 @@ def test_tables_described_for_deephaven_users_match_the_schema() -> None:
     for name, table in spec.TABLES.items():
         columns = [column.name for column in table.columns if not column.name.startswith("_")]
         assert described[name] == columns
+
+
+@pytest.mark.parametrize("page", ["settings.md", "operations.md"])
+def test_the_task_slots_are_as_described(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    formula = re.search(
+        r"partitions of the users topic \+ partitions of the accounts topic"
+        r" \+ spark\.shuffle_partitions \+ (\d+)",
+        " ".join(text.split()),
+    )
+    assert formula is not None
+    for shuffle in (1, 2, 8):
+        limits = state.Limits(shuffle_partitions=shuffle)
+        assert limits.slots_needed(3 + 4) == 3 + 4 + shuffle + int(formula[1])
+
+
+def test_the_formats_are_those_of_this_version() -> None:
+    text = (ROOT / "docs" / "upgrading.md").read_text()
+    table = dict(re.findall(r"^\| ([a-z ]+) \| (\d+) \|$", text, re.MULTILINE))
+    assert {name: int(number) for name, number in table.items()} == {
+        "ledger": format_versions.LEDGER,
+        "changelog": format_versions.CHANGELOG,
+        "frames of the live socket": format_versions.LIVE,
+        "tokens": format_versions.TOKEN,
+    }
+    for older in range(1, format_versions.LEDGER):
+        assert f"| a ledger of format {older} |" in text
+    newer, known = format_versions.LEDGER + 1, format_versions.LEDGER
+    assert format_versions.unsupported_reason("the ledger", newer, known) in text
 
 
 def test_every_bench_has_a_make_target() -> None:

@@ -78,7 +78,7 @@ def _stalled(state: State) -> list[Fact]:
 
 
 def _asks_for(state: State, generation: Generation | None) -> list[Fact] | None:
-    return [h.received_choice(state.position, generation.choice)] if generation else None
+    return [h.received_choice(state.position.get(0, 0), generation.choice)] if generation else None
 
 
 @dataclass(frozen=True)
@@ -140,29 +140,51 @@ ROWS = (
     Row(
         "HistoryReplayed",
         "the control topic is empty",
-        lambda _: [HistoryReplayed("new", 0, Request())],
+        lambda _: [HistoryReplayed("new", {0: 0}, Request())],
     ),
     Row(
         "HistoryReplayed",
         "the control topic contains another choice",
-        lambda _: [HistoryReplayed("new", 1, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)],
+        lambda _: [
+            HistoryReplayed("new", {0: 1}, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)
+        ],
     ),
     Row(
         "ControlTopicOpened",
         "control messages can be read again",
-        lambda _: [ControlTopicOpened("control")],
+        lambda _: [ControlTopicOpened("control", {0: 0})],
         first=lambda _: [ControlTopicLost("boom")],
     ),
     Row(
         "ControlTopicLost", "control messages cannot be read", lambda _: [ControlTopicLost("boom")]
     ),
-    Row("MessageReceived", "for another choice", lambda s: [h.received_choice(s.position, OTHER)]),
+    Row(
+        "MessageReceived",
+        "for another choice",
+        lambda s: [h.received_choice(s.position.get(0, 0), OTHER)],
+    ),
     Row("MessageReceived", "for the live choice", lambda s: _asks_for(s, s.live)),
     Row("MessageReceived", "for the choice being built", lambda s: _asks_for(s, s.building)),
-    Row("MessageReceived", "for a new start", lambda s: [h.received(s.position, start="1h")]),
-    Row("MessageReceived", "for a rollback", lambda s: [h.received(s.position, action="rollback")]),
-    Row("MessageReceived", "for a preview", lambda s: [h.received(s.position, action="preview")]),
-    Row("MessageReceived", "an invalid message", lambda s: [h.received_raw(s.position, b"[]")]),
+    Row(
+        "MessageReceived",
+        "for a new start",
+        lambda s: [h.received(s.position.get(0, 0), start="1h")],
+    ),
+    Row(
+        "MessageReceived",
+        "for a rollback",
+        lambda s: [h.received(s.position.get(0, 0), action="rollback")],
+    ),
+    Row(
+        "MessageReceived",
+        "for a preview",
+        lambda s: [h.received(s.position.get(0, 0), action="preview")],
+    ),
+    Row(
+        "MessageReceived",
+        "an invalid message",
+        lambda s: [h.received_raw(s.position.get(0, 0), b"[]")],
+    ),
     Row(
         "SourcesResolved",
         "of the build",

@@ -7,7 +7,7 @@ import pytest
 from livejoin.kafka.signatures import _MAX_SEEN, SignatureVerifier, SignedRecord, Signer
 
 AT_MS = 1_790_000_000_000
-RECORD = SignedRecord("control", 5, AT_MS, b"cli alice", b"{}")
+RECORD = SignedRecord("control", 2, 5, AT_MS, b"cli alice", b"{}")
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ def test_a_copied_record_is_refused(signer: Signer, signers: SignatureVerifier) 
     signature = _sign(signer)
     assert signers.verify(RECORD, signature)
     assert not signers.verify(RECORD._replace(offset=6), signature)
+    assert not signers.verify(RECORD._replace(partition=1), signature)
 
 
 def test_clocks_may_differ_a_little(signer: Signer, signers: SignatureVerifier) -> None:
@@ -87,7 +88,7 @@ def test_a_malformed_key_replaces_a_valid_one(
 
 def test_remembered_signatures_are_limited(signers: SignatureVerifier, signer: Signer) -> None:
     for offset in range(_MAX_SEEN):
-        signers._seen[b"%d" % offset] = offset
+        signers._seen[b"%d" % offset] = (0, offset)
     assert signers.verify(RECORD, _sign(signer))
     assert len(signers._seen) == _MAX_SEEN
 

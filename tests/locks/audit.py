@@ -18,7 +18,7 @@ from typing import NamedTuple
 from livejoin.runtime import jars
 
 ROOT = Path(__file__).parents[2]
-LOCKS = (ROOT / "requirements.lock", ROOT / "requirements-build.lock")
+LOCKS = tuple(ROOT / f"requirements{part}.lock" for part in ("", "-build", "-run"))
 SERVICE = "https://api.osv.dev/v1/querybatch"
 _ANSWER_S = 30
 _AT_ONCE = 500
@@ -111,7 +111,9 @@ def audit(service: str) -> int:
     everything: list[Locked] = []
     for file in LOCKS:
         found, bad = packages(file.read_text())
-        everything += found
+        everything += [
+            one for one in found if one not in everything
+        ]  # a part of it is locked twice
         wrong += [f"{file.name}: {one}" for one in bad]
     locked = jars.read_lock_file()
     cached = [jar for jar in locked if jar.file.exists()]

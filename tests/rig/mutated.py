@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from core.mutations import mutated
 from livejoin.core import control_messages
 from livejoin.core.names import Names
-from livejoin.core.state import row_id
 from rig.running import until
 from rig.world import World
 
@@ -67,7 +66,6 @@ def _control_rows(world: World, raws: list[bytes]) -> list[dict[str, str]]:
             f"{world.name}.control", raw, on_delivery=lambda _, sent: offsets.append(sent.offset())
         )
     assert world.control.flush(60) == 0
-    last = row_id(offsets[-1])
-    until(lambda: last in world.live.table("control_raw"), "all are answered", 600)
-    rows = world.live.table("control_raw")
-    return [rows[row_id(offset)] for offset in offsets]
+    until(lambda: world.outcome(offsets[-1]), "all are answered", 600)
+    rows = {row["offset"]: row for row in world.live.table("control_raw").values()}
+    return [rows[offset] for offset in offsets]

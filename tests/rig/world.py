@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin.core.names import Names
-from livejoin.core.state import row_id
 from livejoin.kafka.cluster import Kafka
 from rig import comparing, figures
 from rig.produce import Producers
@@ -86,7 +85,8 @@ class World:
         return found
 
     def outcome(self, offset: int) -> dict[str, Any] | None:
-        return self.live.table("control_raw").get(row_id(offset))
+        rows = self.live.table("control_raw").values()
+        return next((row for row in rows if row["offset"] == offset), None)
 
 
 class Action(Protocol):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from rig import comparing
 from rig.mutated import expect_rejected
 from rig.oracle import Sent
 from rig.produce import Producers
-from rig.running import Running, running, until
+from rig.running import START_S, Running, running, until
 from rig.watching import Watcher
 from rig.world import ExpectLive, ExpectOracle, World, play, run_world
 
@@ -22,6 +23,9 @@ SEED = 20261116
 HISTORY = 400
 MUTATED = 1000
 PAIRS = ("a", "b")
+SOURCES = ("users", "accounts")
+JOINS = ("left", "inner", "left_outer")
+BASE_MS = 1_790_000_000_000
 NOTHING: dict[str, str] = {}
 
 
@@ -59,7 +63,7 @@ class History:
 
     def _value(self, dice: random.Random, name: str) -> str:
         if name == "joinType":
-            return dice.choice(("left", "inner", "left_outer"))
+            return dice.choice(JOINS)
         return dice.choice(list(self.topics[name].values()))
 
 
@@ -104,52 +108,133 @@ class Chosen:
     acknowledged: dict[str, list[Sent]]
 
 
+@dataclass
+class Filled:
+    """Data topics, and the history of a control topic over them."""
+
+    kafka: Kafka
+    name: str
+    producers: dict[str, Producers] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> dict[str, dict[str, str]]:
+        """By field of a message and pair."""
+        return {
+            f"{source}Topic": {pair: f"{self.name}.{source}.{pair}" for pair in PAIRS}
+            for source in SOURCES
+        }
+
+    def produce(self) -> History:
+        """Fill the data topics; returns the history of the control topic."""
+        dice = random.Random(SEED)
+        for pair in PAIRS:
+            names = {source: self.topics[f"{source}Topic"][pair] for source in SOURCES}
+            for topic in names.values():
+                self.kafka.create_topic(topic, partitions=2)
+            # any pair may be joined with any other
+            self.producers[pair] = Producers(self.kafka, names)
+            for _ in range(60):
+                self.producers[pair].send_random(dice, users=0.4)
+            self.producers[pair].flush()
+        expected = history(random.Random(SEED), self.topics, HISTORY)
+        ledger = f"{self.name}.ledger".encode()
+        expected.raws = [raw.replace(b"filled.ledger", ledger) for raw in expected.raws]
+        assert set(expected.choice) == set(FIELDS)
+        assert "no-such-topic" not in expected.choice.values()
+        return expected
+
+    def fill(self, expected: History, partitions: int) -> list[tuple[int, int]]:
+        """Write the history, by ascending timestamps; returns partition and offset of each."""
+        topic, dice = f"{self.name}.control", random.Random(SEED)
+        self.kafka.create_topic(topic, {"retention.ms": "-1"}, partitions)
+        producer = self.kafka.producer()
+        positions, counts = [], dict.fromkeys(range(partitions), 0)
+        for number, raw in enumerate(expected.raws):
+            partition = dice.randrange(partitions)
+            producer.produce(topic, raw, partition=partition, timestamp=BASE_MS + number)
+            positions.append((partition, counts[partition]))
+            counts[partition] += 1
+        assert producer.flush(30) == 0
+        return positions
+
+    def other_topics(self, expected: History) -> dict[str, str]:
+        """The topics that the history does not choose, for the settings."""
+        return {
+            source: next(
+                topic
+                for topic in self.topics[f"{source}Topic"].values()
+                if topic != expected.choice[f"{source}Topic"]
+            )
+            for source in SOURCES
+        }
+
+
 def test_a_filled_control_topic_is_folded_into_one_choice(kafka: Kafka, tmp_path: Path) -> None:
-    sources, dice = ("users", "accounts"), random.Random(SEED)
-    producers = {}
-    for pair in PAIRS:
-        names = {source: f"filled.{source}.{pair}" for source in sources}
-        for topic in names.values():
-            kafka.create_topic(topic, partitions=2)
-        producers[pair] = Producers(kafka, names)  # any pair may be joined with any other
-        for _ in range(60):
-            producers[pair].send_random(dice, users=0.4)
-        producers[pair].flush()
-    topics = {f"{source}Topic": {pair: f"filled.{source}.{pair}" for pair in PAIRS}
-              for source in sources}  # fmt: skip
-    expected = history(random.Random(SEED), topics, HISTORY)
-    assert set(expected.choice) == set(FIELDS)
-    assert "no-such-topic" not in expected.choice.values()
-    _fill(kafka, expected)
-    # the configured topics are the other ones
-    other_topics = {source: next(topic for topic in topics[f"{source}Topic"].values()
-             if topic != expected.choice[f"{source}Topic"]) for source in sources}  # fmt: skip
-    with running(kafka, tmp_path, name="filled", topics=other_topics) as live:
+    filled = Filled(kafka, "filled")
+    expected = filled.produce()
+    positions = filled.fill(expected, 1)
+    topics = filled.other_topics(expected)
+    with running(kafka, tmp_path, name="filled", topics=topics) as live:
         live.wait_live()
-        status = live.request("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == expected.choice
-        assert [row["generation"] for row in live.request("api/v1/generations")["generations"]] == [
-            1
-        ]
-        _expect_rows(live, producers, topics, expected)
-        rows = sorted(live.table("control_raw").values(), key=lambda row: int(row["offset"]))
-        assert [row["outcome"] for row in rows] == expected.outcomes
-        assert all(row["reason"] for row in rows if row["outcome"] == "rejected")
+        _expect_folded(live, filled, expected, positions)
         # it continues after the history, which is not read again after a restart
         assert live.stop() == 0
         live.start()
         live.wait_live()
-        status = live.request("api/v1/status")
-        assert {name: status[name] for name in FIELDS} == expected.choice
-        assert status["generation"] == 1
+        _expect_choice(live, expected)
 
 
-def _fill(kafka: Kafka, expected: History) -> None:
-    kafka.create_topic("filled.control", {"retention.ms": "-1"})
-    producer = kafka.producer()
-    for raw in expected.raws:
-        producer.produce("filled.control", raw)
-    assert producer.flush(30) == 0
+def test_killed_while_it_folds_three_partitions_it_arrives_where_it_would_have(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    filled = Filled(kafka, "filled3")
+    expected = filled.produce()
+    positions = filled.fill(expected, 3)
+    live = Running(kafka, tmp_path, name="filled3", topics=filled.other_topics(expected))
+    try:
+        for fail_at in ("in-history:1", f"in-history:{HISTORY // 2}", f"in-history:{HISTORY}"):
+            live.start(fail_at)
+            until(lambda: live.exit_code is not None, f"{fail_at} is reached", START_S)
+            assert live.exit_code == -signal.SIGKILL, live.log.read_text()[-3000:]
+        live.start()
+        live.wait_live()
+        _expect_folded(live, filled, expected, positions)
+        # later messages count once, in whatever partition they are
+        join = next(one for one in JOINS if one != expected.choice["joinType"])
+        producer = kafka.producer()
+        raw = json.dumps({"joinType": join}).encode()
+        for partition in range(3):
+            producer.produce("filled3.control", raw, partition=partition)
+        assert producer.flush(30) == 0
+        until(lambda: live.request("api/v1/status")["joinType"] == join, "a swap")
+        live.kill(live.pid)
+        live.start()
+        live.wait_live()
+        until(lambda: len(live.table("control_raw")) == HISTORY + 3, "all rows are there")
+        assert live.request("api/v1/status")["generation"] == 2
+        rows = [row for _, row in sorted(live.table("control_raw").items())][HISTORY:]
+        assert sorted(row["partition"] for row in rows) == [0, 1, 2]
+    finally:
+        live.stop(signal.SIGKILL)
+
+
+def _expect_folded(
+    live: Running, filled: Filled, expected: History, positions: list[tuple[int, int]]
+) -> None:
+    """Check the choice, that it was built once, its rows, and the outcomes in order."""
+    _expect_choice(live, expected)
+    _expect_rows(live, filled.producers, filled.topics, expected)
+    rows = [row for _, row in sorted(live.table("control_raw").items())]
+    assert [(row["partition"], row["offset"]) for row in rows] == positions
+    assert [row["outcome"] for row in rows] == expected.outcomes
+    assert all(row["reason"] for row in rows if row["outcome"] == "rejected")
+
+
+def _expect_choice(live: Running, expected: History) -> None:
+    status = live.request("api/v1/status")
+    assert {name: status[name] for name in FIELDS} == expected.choice
+    rows = live.request("api/v1/generations")["generations"]
+    assert [row["generation"] for row in rows] == [1]
 
 
 def _expect_rows(
@@ -160,7 +245,7 @@ def _expect_rows(
 ) -> None:
     """Check that the rows are those of the chosen topics."""
     sent = {}
-    for source in ("users", "accounts"):
+    for source in SOURCES:
         pairs_by_topic = {topic: pair for pair, topic in topics[f"{source}Topic"].items()}
         pair = pairs_by_topic[expected.choice[f"{source}Topic"]]
         sent[source] = producers[pair].acknowledged[source]

@@ -179,7 +179,9 @@ def test_every_message_is_recorded(world: World) -> None:
     messages = [row["msg"] for _, row in sorted(world.live.table("orchestrator_logs").items())]
     for offset in range(len(rows)):
         own_messages = [
-            msg for msg in messages if f"control {offset} " in msg or f"control {offset}:" in msg
+            msg
+            for msg in messages
+            if f"control 0-{offset} " in msg or f"control 0-{offset}:" in msg
         ]
         assert len(own_messages) >= 3, (offset, own_messages)
     until(lambda: world.status()["state"] == "live", "live")

@@ -27,8 +27,9 @@ export type StatusRow = Partial<Choice> & {
   message: string | null;
 };
 
-/** A row of `control_raw`. */
+/** A row of `control_raw`; `_id` sorts by the order in which messages were read. */
 export type ControlRow = Partial<Choice> & {
+  _id: string;
   partition: number;
   offset: number;
   ts: number;
@@ -62,7 +63,10 @@ export type RejectRow = {
 };
 
 /** Response to a control message or a rollback. */
-export type ControlReply = { offset: number; outcome: string; reason: string | null; generation?: number | null };
+export type ControlReply = ControlPosition & { outcome: string; reason: string | null; generation?: number | null };
+
+/** Where a message is in the control topic. */
+export type ControlPosition = { partition: number; offset: number };
 
 export type PreviewTopic = { exists: boolean; reason?: string; partitions?: number; records?: number };
 export type Preview = {

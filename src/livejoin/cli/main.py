@@ -16,7 +16,6 @@ from livejoin.runtime import processes
 
 cli = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -4,7 +4,7 @@ Each is a generator that yields steps (calls and pauses), is sent the answers, a
 """
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from livejoin.errors import AskError, NotLive, TookTooLong, Unreachable
@@ -37,6 +37,12 @@ class Outcome:
     reason: str | None
     generation: int | None
     offset: int
+    partition: int = 0  # servers of earlier versions do not name it: they know only this one
+
+    @property
+    def position(self) -> str:
+        """Partition and offset of the message, as in the log."""
+        return f"{self.partition}-{self.offset}"
 
     @property
     def live(self) -> int | None:
@@ -88,7 +94,7 @@ def send_control(
         outcome = yield from _wait_until_built(outcome, outcome.generation, deadline)
     if outcome.outcome in (*_NOT_LIVE, "rejected"):
         raise NotLive(
-            f"control message {outcome.offset} is not live: {outcome.outcome}, {outcome.reason}",
+            f"control message {outcome.position} is not live: {outcome.outcome}, {outcome.reason}",
             hint="The live generation has not changed; see the table generations.",
         )
     return outcome
@@ -97,13 +103,14 @@ def send_control(
 def _wait_until_decided(outcome: Outcome, deadline: Deadline) -> Steps[Outcome]:
     """Wait for the decision on a message that was only written when the server responded."""
     while True:
-        deadline.check(f"control message {outcome.offset} is not decided yet")
+        deadline.check(f"control message {outcome.position} is not decided yet")
         yield Pause(_POLL_S)
         rows = (yield Call("api/v1/tables/control_raw"))["rows"]
-        row = next((row for row in rows if row["offset"] == outcome.offset), None)
+        position = outcome.partition, outcome.offset
+        row = next((row for row in rows if (row["partition"], row["offset"]) == position), None)
         if row is not None and row["outcome"] not in _PENDING:
             live = (yield Call("api/v1/status"))["generation"]
-            return Outcome(row["outcome"], row["reason"], live, outcome.offset)
+            return replace(outcome, outcome=row["outcome"], reason=row["reason"], generation=live)
 
 
 def _wait_until_built(outcome: Outcome, generation: int, deadline: Deadline) -> Steps[Outcome]:
@@ -111,7 +118,9 @@ def _wait_until_built(outcome: Outcome, generation: int, deadline: Deadline) -> 
     while True:
         row = finished_generation((yield Call("api/v1/generations")), generation)
         if row is not None:
-            return Outcome(row["state"], row["message"], generation, outcome.offset)
+            return replace(
+                outcome, outcome=row["state"], reason=row["message"], generation=generation
+            )
         deadline.check(f"generation {generation} is still being built")
         yield Pause(_POLL_S)
 
@@ -141,4 +150,10 @@ def check_table(name: str, known: frozenset[str]) -> None:
 
 
 def _parse_outcome(answer: Mapping[str, Any]) -> Outcome:
-    return Outcome(answer["outcome"], answer["reason"], answer["generation"], answer["offset"])
+    return Outcome(
+        answer["outcome"],
+        answer["reason"],
+        answer["generation"],
+        answer["offset"],
+        answer.get("partition", 0),
+    )

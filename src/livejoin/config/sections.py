@@ -1,7 +1,8 @@
 """Sections of the settings with their defaults: topics, HTTP, Spark."""
 
+import contextlib
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +39,17 @@ def _check_topic_name(name: str) -> str:
 
 
 TopicName = Annotated[str, AfterValidator(_check_topic_name)]
+
+
+def _check_standby_time(value: Any) -> Any:
+    """Raise one error instead of one per type of the union."""
+    with contextlib.suppress(TypeError, ValueError):
+        if value == "forever" or float(value) >= 0:
+            return value
+    raise ValueError("expected seconds, 0 or more, or forever")
+
+
+StandbyTime = Annotated[float | Literal["forever"], BeforeValidator(_check_standby_time)]
 
 
 class _Section(BaseModel):
@@ -155,7 +167,8 @@ class HttpSettings(_Section):
 class SparkSettings(_Section):
     """Where and how the pipeline runs."""
 
-    # One thread per slot, and a query occupies one per partition: 512 slots fit three generations
+    # One thread per slot, and a query occupies one per partition, one per shuffle partition and one
+    # for its bootstrap topic: 512 slots fit three generations
     # that read two topics of 64 partitions.
     master: str = "local[512]"
     conf: properties.Values = {}

@@ -7,7 +7,7 @@ error that suggests the closest known one. `${env:NAME}` and `${file:PATH}` work
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pydantic
 import pydantic_settings
@@ -31,6 +31,7 @@ from livejoin.config.sections import (
     HttpSettings,
     OwnTopicSettings,
     SparkSettings,
+    StandbyTime,
     TopicName,
     TopicSettings,
 )
@@ -81,10 +82,8 @@ class Settings(BaseSettings):
     start: str | dict[str, str] = Field(
         default="earliest", description=f"{spec.START_EXPECTED}; or one per source"
     )
-    standby_s: float | Literal["forever"] = Field(
-        default=900,
-        ge=0,
-        description="how long a replaced generation can be rolled back to",
+    standby_s: StandbyTime = Field(
+        default=900, description="how long a replaced generation can be rolled back to"
     )
     build_stall_s: float = Field(
         default=60, gt=0, description="a build fails after this long without progress"

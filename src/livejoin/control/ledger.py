@@ -190,7 +190,7 @@ class Ledger:
                 key = f"{spec.LOGS}/{row_id(item.id)}".encode()
                 yield _PendingRecord(names.logs, key, _json(item.row()))
             case Reply():
-                key = f"{spec.CONTROL}/{row_id(item.origin.offset)}".encode()
+                key = f"{spec.CONTROL}/{item.row_id}".encode()
                 yield _PendingRecord(names.logs, key, _json(item.control_raw_row()))
                 reply_key = (item.origin.id or item.origin.position).encode()
                 yield _PendingRecord(names.replies, reply_key, _json(item.reply_record()))

@@ -11,6 +11,7 @@ from livejoin.core.facts import (
     HistoryReplayed,
     MessageReceived,
 )
+from livejoin.core.generation import position_text
 from livejoin.core.spec import Choice
 from livejoin.core.state import IDS_KEPT, State
 from livejoin.core.task_slots import slot_shortage
@@ -23,13 +24,17 @@ _MAX_WARNINGS = 5  # logged per message
 def on_message_received(state: State, fact: MessageReceived) -> State:
     """Apply a message. One that was already decided changes nothing."""
     origin, request = fact.origin, fact.request
-    if origin.offset < state.position:
+    if origin.offset < state.position.get(origin.partition, 0):
         return state
-    state = replace(state, position=origin.offset + 1)
+    order = _next_read_order(state)
+    origin = replace(origin, read_order=order)
+    fact = replace(fact, origin=origin)
+    position = {**state.position, origin.partition: origin.offset + 1}
+    state = replace(state, position=position, read_order=order)
     state = log_line(
         state,
         "received",
-        f"control {origin.offset} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}",
+        f"control {origin.position} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}",
         origin=origin,
     )
     if request is None:
@@ -39,13 +44,13 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _answer_repeat(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
     for warning in request.warnings[:_MAX_WARNINGS]:
-        line = f"control {origin.offset}: {warning}; it is ignored"
+        line = f"control {origin.position}: {warning}; it is ignored"
         state = log_line(state, "warning", line, origin=origin)
     choice = resolve_choice(state, request)
     why = rejection_reason(state, fact, request, choice)
     if why or choice is None:
         return _reject(state, fact, why)
-    line = f"control {origin.offset} resolves to {choice}"
+    line = f"control {origin.position} resolves to {choice}"
     state = log_line(state, "resolved", line, origin=origin)
     match request.action:
         case "apply":
@@ -54,21 +59,27 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _roll_back(state, fact)
         case "preview":
             state = reply(state, origin, "previewed", f"would resolve to {choice}")
-            line = f"control {origin.offset}: preview only, no change"
+            line = f"control {origin.position}: preview only, no change"
             return log_line(state, "previewed", line, origin=origin)
     assert_never(request.action)
 
 
 def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     """Apply the history of a new control topic as one request."""
-    if state.topic_id:  # offsets of the old topic are meaningless in the new one
+    if state.topic_id:  # positions in the old topic are meaningless in the new one
         state = transitions.clear_origins(state)
+    order = _next_read_order(state)
+    replies = tuple(
+        replace(one, origin=replace(one.origin, read_order=order + number))
+        for number, one in enumerate(fact.replies)
+    )
     state = replace(
         state,
         topic_id=fact.topic_id,
         position=fact.position,
+        read_order=max(state.read_order, order + len(replies) - 1),
         ids=fact.ids[-IDS_KEPT:],
-        outbox=(*state.outbox, *fact.replies),
+        outbox=(*state.outbox, *replies),
     )
     choice = resolve_choice(state, fact.request)
     assert choice is not None, "LeaderStarted comes first, with the choice of the settings"
@@ -88,15 +99,19 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
 
 
 def on_control_topic_opened(state: State, fact: ControlTopicOpened) -> State:
-    """Continue at the first offset that still exists; log the messages that were lost."""
+    """Continue at the first offsets that still exist; log the messages that were lost."""
     state = replace(state, control_error="")
-    if fact.first_offset > state.position:
-        first, last = state.position, fact.first_offset - 1
-        lost = f"control messages {first} to {last} were deleted before they were read"
-        state = log_line(state, "messages-lost", lost)
-        state = replace(state, position=fact.first_offset)
-    line = f"listening to {fact.topic} from offset {state.position}"
-    return log_line(state, "listening", line)
+    position = dict(state.position)
+    for partition, first in sorted(fact.first_offsets.items()):
+        at = position.setdefault(partition, 0)  # one that was added is read from its beginning
+        if first > at:
+            start, end = position_text(partition, at), position_text(partition, first - 1)
+            lost = f"control messages {start} to {end} were deleted before they were read"
+            state = log_line(state, "messages-lost", lost)
+            position[partition] = first
+    state = replace(state, position=position)
+    positions = ", ".join(position_text(*one) for one in sorted(position.items()))
+    return log_line(state, "listening", f"listening to {fact.topic} from {positions}")
 
 
 def on_control_topic_lost(state: State, fact: ControlTopicLost) -> State:
@@ -104,6 +119,14 @@ def on_control_topic_lost(state: State, fact: ControlTopicLost) -> State:
     if fact.why != state.control_error:
         state = log_line(state, "not-listening", f"not listening: {fact.why}")
     return replace(state, control_error=fact.why)
+
+
+def _next_read_order(state: State) -> int:
+    """Place of the next message in the order of reading.
+
+    It starts from the clock, so that rows of an earlier ledger, if that is lost, come before.
+    """
+    return max(state.read_order + 1, int(state.now * 1000))
 
 
 def resolve_choice(state: State, request: Request) -> Choice | None:
@@ -163,7 +186,7 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
             why = f"generation {building.number} is already being built for it"
             state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
-            line = f"control {origin.offset}: no change, {why}"
+            line = f"control {origin.position}: no change, {why}"
             return log_line(state, "no-change", line, generation=building, origin=origin)
         if live is not None and choice == live.choice:
             return _confirm_live(state, fact)
@@ -171,18 +194,18 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
     assert state.building is not None
     state = reply(state, origin, "accepted", generation=state.building.number)
     beside = f" beside {live}" if live else ""
-    line = f"control {origin.offset}: building {state.building}{beside}"
+    line = f"control {origin.position}: building {state.building}{beside}"
     return log_line(state, "accepted", line, generation=state.building)
 
 
 def _confirm_live(state: State, fact: MessageReceived) -> State:
     """The live choice was requested: cancel any build, and retry a query that was given up."""
-    live, offset = state.live, fact.origin.offset
+    live, position = state.live, fact.origin.position
     assert live is not None
     effect = "no change"
     if state.building is not None:
         effect = f"build of generation {state.building.number} cancelled"
-        state = transitions.cancel(state, f"control {offset} requests the live choice")
+        state = transitions.cancel(state, f"control {position} requests the live choice")
     if state.health_of(live).unrecoverable:
         effect = "it cannot continue and will be rebuilt soon"
     elif state.health_of(live).given_up:
@@ -190,7 +213,7 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
         state = state.with_health(live, given_up=False, restarts=0, retry_at=0.0)
     state = transitions.replace_generation(state, replace(live, live_at=state.now))
     state = reply(state, fact.origin, "live", effect, live.number)
-    line = f"control {offset}: {effect}, generation {live.number} is live"
+    line = f"control {position}: {effect}, generation {live.number} is live"
     return log_line(state, "confirmed", line, generation=live, origin=fact.origin)
 
 
@@ -198,18 +221,18 @@ def _roll_back(state: State, fact: MessageReceived) -> State:
     state = transitions.roll_back(state, fact.origin)
     assert state.live is not None
     number = state.live.number
-    line = f"control {fact.origin.offset}: generation {number} is live again"
+    line = f"control {fact.origin.position}: generation {number} is live again"
     state = log_line(state, "confirmed", line, generation=state.live, origin=fact.origin)
     return reply(state, fact.origin, "live", "rolled back", number)
 
 
 def _reject(state: State, fact: MessageReceived, why: str) -> State:
-    offset = fact.origin.offset
+    position = fact.origin.position
     serving = f", generation {state.live.number} keeps serving" if state.live else ""
     state = transitions.increment_tally(state, "rejected")
-    line = f"control {offset} rejected: {why}"
+    line = f"control {position} rejected: {why}"
     state = log_line(state, "rejected", line, origin=fact.origin)
-    line = f"control {offset}: no change{serving}"
+    line = f"control {position}: no change{serving}"
     state = log_line(state, "no-change", line, origin=fact.origin)
     return reply(state, fact.origin, "rejected", why)
 
@@ -217,8 +240,8 @@ def _reject(state: State, fact: MessageReceived, why: str) -> State:
 def _answer_repeat(state: State, fact: MessageReceived, message_id: str) -> State:
     why = f"id {message_id} was already decided"
     origin = fact.origin
-    line = f"control {origin.offset} resolves to nothing new: {why}"
+    line = f"control {origin.position} resolves to nothing new: {why}"
     state = log_line(state, "repeated", line, origin=origin)
-    line = f"control {origin.offset}: no change"
+    line = f"control {origin.position}: no change"
     state = log_line(state, "no-change", line, origin=origin)
     return reply(state, fact.origin, "repeated", why)

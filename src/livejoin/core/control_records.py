@@ -1,12 +1,14 @@
 """Records of the control topic, and the history of a topic merged into one request."""
 
+import heapq
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from livejoin.core import control_messages
 from livejoin.core.control_messages import InvalidMessage, Request
 from livejoin.core.facts import HistoryReplayed
-from livejoin.core.generation import Origin
+from livejoin.core.generation import Offsets, Origin
 from livejoin.core.state import IDS_KEPT, Reply
 
 CLIENT_HEADER = "livejoin-client"  # of an HTTP request: which client sent it
@@ -26,11 +28,16 @@ class ControlRecord:
     error: str = ""
 
 
-def parse_record(
-    offset: int, at: float, by: str, raw: bytes, rules: control_messages.TopicRules
+def parse_record(  # noqa: PLR0913, PLR0917 - the parts of a record
+    partition: int,
+    offset: int,
+    at: float,
+    by: str,
+    raw: bytes,
+    rules: control_messages.TopicRules,
 ) -> ControlRecord:
     """Parse a record. Never raises: an invalid record carries its error."""
-    origin = Origin(offset, at, by, _decode_text(raw))
+    origin = Origin(offset, at, by, _decode_text(raw), partition=partition)
     try:
         request = control_messages.parse_message(raw, rules)
     except InvalidMessage as error:
@@ -53,6 +60,15 @@ def sender_name(claimed: bytes, *, verified: bool) -> str:
     if verified:
         return name
     return f"kafka (says: {name})" if name else "kafka"
+
+
+def in_history_order(partitions: Iterable[Iterator[ControlRecord]]) -> Iterator[ControlRecord]:
+    """Merge the histories of all partitions.
+
+    Of their first unread records, the next one is always that with the lowest timestamp, then
+    partition. So the order of each partition is kept, even if its timestamps are not ascending.
+    """
+    return heapq.merge(*partitions, key=lambda one: (one.origin.at, one.origin.partition))
 
 
 class ControlHistory:
@@ -87,7 +103,7 @@ class ControlHistory:
                 request.join or newest.join,
             )
 
-    def replayed(self, topic_id: str, position: int) -> HistoryReplayed:
+    def replayed(self, topic_id: str, position: Offsets) -> HistoryReplayed:
         """The result as a fact."""
         return HistoryReplayed(
             topic_id, position, self._request, self._count, tuple(self._replies), tuple(self._ids)

@@ -127,7 +127,8 @@ def on_leader_started(state: State, fact: facts.LeaderStarted) -> State:
 
 def _migration_note(state: State) -> str:
     note = f"migrating the ledger from format {state.ledger_format} to {format_versions.LEDGER}"
-    return f"{note}; the live generation is rebuilt" if state.live else note
+    rebuilt = state.live is not None and not state.live.has_topics  # format 1 has no topic ids
+    return f"{note}; the live generation is rebuilt" if rebuilt else note
 
 
 def on_clock_ticked(state: State, fact: facts.ClockTicked) -> State:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from livejoin.core.control_messages import Request
-from livejoin.core.generation import Origin, Reading
+from livejoin.core.generation import Offsets, Origin, Reading
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, Reply
 
@@ -33,7 +33,7 @@ class HistoryReplayed:
     """The history of a new control topic was read and merged into one request."""
 
     topic_id: str
-    position: int
+    position: Offsets  # after it: the next offset of each partition
     request: Request
     message_count: int = 0
     replies: tuple[Reply, ...] = ()
@@ -42,10 +42,10 @@ class HistoryReplayed:
 
 @dataclass(frozen=True)
 class ControlTopicOpened:
-    """Control messages can be read. Those before the first offset were deleted by the broker."""
+    """Control messages can be read. Those before the first offsets were deleted by the broker."""
 
     topic: str
-    first_offset: int = 0
+    first_offsets: Offsets  # of all partitions, also those that were added
 
 
 @dataclass(frozen=True)

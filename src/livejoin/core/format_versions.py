@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-LEDGER = 2  # 2: generations have the ids of their changelog and bootstrap topics
+# 2: generations have the ids of their changelog and bootstrap topics
+# 3: the position in the control topic is one offset per partition
+LEDGER = 3
 CHANGELOG = 1
 LIVE = 1  # frames of the live protocol
 TOKEN = 1

@@ -13,6 +13,11 @@ Offsets = Mapping[int, int]
 _PATH_SAFE = str.maketrans("+/", "-_")  # topic ids are base64
 
 
+def position_text(partition: int, offset: int) -> str:
+    """A position in the control topic, as log lines and keys of replies name it."""
+    return f"{partition}-{offset}"
+
+
 @dataclass(frozen=True)
 class Reading:
     """What one source reads: a topic by name and id, start offsets, and pins.
@@ -38,7 +43,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a control message came from: offset, time, sender and content."""
+    """Where a control message came from: partition, offset, time, sender and content."""
 
     offset: int
     at: float
@@ -48,11 +53,15 @@ class Origin:
     users: str | None = None
     accounts: str | None = None
     join: str | None = None
+    partition: int = 0  # messages of ledger format 2 and earlier have none
+    # The time of reading in ms, counted up where several have the same: messages of all partitions
+    # in the order in which they were read. None in ledger format 2 and earlier.
+    read_order: int | None = None
 
     @property
     def position(self) -> str:
         """Partition and offset of the record."""
-        return f"0-{self.offset}"  # the control topic has one partition
+        return position_text(self.partition, self.offset)
 
 
 @dataclass(frozen=True)

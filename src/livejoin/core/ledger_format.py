@@ -8,10 +8,12 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from livejoin.core import format_versions, spec
-from livejoin.core.generation import Generation, Origin, Reading
+from livejoin.core.generation import Generation, Offsets, Origin, Reading
 from livejoin.core.json_object import parse_object
 from livejoin.core.spec import Choice
 from livejoin.core.state import State
+
+_POSITION_BY_PARTITION = 3  # from this format on
 
 
 class NewerState(NamedTuple):
@@ -39,6 +41,7 @@ def to_json(state: State) -> dict[str, Any]:
         "lastNumber": state.last_number,
         "topicId": state.topic_id,
         "position": state.position,
+        "readOrder": state.read_order,
         "ids": list(state.ids),
         "wanted": asdict(state.desired) if state.desired else None,
         "live": _generation_to_json(state.live),
@@ -77,7 +80,8 @@ def from_json(data: Mapping[str, Any]) -> State:
         ledger_format=read_format,
         last_number=data["lastNumber"],
         topic_id=data["topicId"],
-        position=data["position"],
+        position=_position_from_json(data["position"], read_format),
+        read_order=data.get("readOrder", 0),
         ids=tuple(data["ids"]),
         desired=Choice(**format_versions.known_fields(Choice, data["wanted"]))
         if data["wanted"]
@@ -89,6 +93,13 @@ def from_json(data: Mapping[str, Any]) -> State:
         line_count=data["lines"],
         tally=data.get("tally", {}),  # missing in ledgers of earlier versions
     )
+
+
+def _position_from_json(position: Any, read_format: int) -> Offsets:
+    """Decode the position; up to format 2 it is one offset, of the only partition."""
+    if read_format < _POSITION_BY_PARTITION:
+        return {0: int(position)}
+    return {int(partition): offset for partition, offset in position.items()}
 
 
 def _generation_to_json(generation: Generation | None) -> dict[str, Any] | None:

@@ -21,7 +21,8 @@ def preview(state: State, fact: MessageReceived) -> dict[str, Any]:
     if request.action == "preview":
         fact = replace(fact, request=replace(request, action="apply"))
     # a message received now is neither old nor a repeat
-    fact = replace(fact, origin=replace(fact.origin, offset=state.position))
+    next_offset = state.position.get(fact.origin.partition, 0)
+    fact = replace(fact, origin=replace(fact.origin, offset=next_offset))
     after = decide(replace(state, outbox=(), ids=()), fact)
     answer = [item for item in after.outbox if isinstance(item, Reply)][-1]
     later = _after_catch_up(after)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from livejoin.core import format_versions
-from livejoin.core.generation import Generation, GenerationHealth, Origin
+from livejoin.core.generation import Generation, GenerationHealth, Offsets, Origin
 from livejoin.core.spec import Choice
 
 # Keys of the records in the ledger topic; each generation row has its own key.
@@ -153,6 +153,13 @@ class Reply:
     reason: str = ""
     generation: int | None = None
 
+    @property
+    def row_id(self) -> str:
+        """The `_id` of its row: as text in the order of reading, and never given twice."""
+        order = self.origin.read_order
+        # that of format 2 has 12 digits and is below any time in ms
+        return row_id(self.origin.offset) if order is None else f"{order:013d}"
+
     def control_raw_row(self) -> dict[str, Any]:
         """The row of `control_raw`."""
         origin = self.origin
@@ -160,7 +167,7 @@ class Reply:
             "usersTopic": origin.users,
             "accountsTopic": origin.accounts,
             "joinType": origin.join,
-            "partition": 0,  # the control topic has only one
+            "partition": origin.partition,
             "offset": origin.offset,
             "ts": int(origin.at * 1000),
             "by": origin.by,
@@ -174,6 +181,7 @@ class Reply:
         """The record of the replies topic, for the sender."""
         return {
             "id": self.origin.id,
+            "partition": self.origin.partition,
             "offset": self.origin.offset,
             "outcome": self.outcome,
             "generation": self.generation,
@@ -207,7 +215,9 @@ class State:
 
     last_number: int = 0  # highest generation number ever used
     topic_id: str = ""  # id of the control topic that `position` belongs to
-    position: int = 0  # offset of the next control message
+    # offsets of the next control messages, by partition; one that is missing is at its beginning
+    position: Offsets = field(default_factory=dict)
+    read_order: int = 0  # of the newest control message
     ids: tuple[str, ...] = ()  # ids of the newest control messages
     desired: Choice | None = None  # newest accepted choice that was not cancelled and did not fail
     live: Generation | None = None

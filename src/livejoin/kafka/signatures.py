@@ -45,6 +45,7 @@ class SignedRecord(NamedTuple):
     """The parts of a record that a signature covers, and its position."""
 
     topic: str
+    partition: int
     offset: int
     at_ms: int
     by: bytes
@@ -52,11 +53,11 @@ class SignedRecord(NamedTuple):
 
 
 class SignatureVerifier:
-    """Verifies signatures. Each is valid for one offset, so copies of a record are refused."""
+    """Verifies signatures. Each is valid at one position, so copies of a record are refused."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Ed25519PublicKey] = {}
-        self._seen: dict[bytes, int] = {}  # signature: offset
+        self._seen: dict[bytes, tuple[int, int]] = {}  # signature: partition and offset
 
     def add_key(self, key: bytes, value: bytes) -> None:
         """Take a record of the access topic; those that are no public key are ignored."""
@@ -84,10 +85,11 @@ class SignatureVerifier:
             key.verify(parts[2], _signing_input(record.topic, record.by, record.value, parts[1]))
         except InvalidSignature:
             return False
-        first = self._seen.setdefault(parts[2], record.offset)  # it may be read again
+        position = record.partition, record.offset
+        first = self._seen.setdefault(parts[2], position)  # it may be read again
         if len(self._seen) > _MAX_SEEN:
             del self._seen[next(iter(self._seen))]
-        return first == record.offset
+        return first == position
 
 
 def _signing_input(topic: str, by: bytes, value: bytes, at_ms: int) -> bytes:

@@ -141,6 +141,9 @@ def archive_options(archive: Path, *, make: bool = False) -> list[str]:
 def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str, Path]:
     """Download coordinates, some with their dependencies, by Ivy; the files by coordinate."""
     work.mkdir(parents=True, exist_ok=True)
+    wanted = list(wanted)
+    # with transitive dependencies, the number of jars is known at the end only
+    total = "" if any(transitive for *_, transitive in wanted) else f"/{len(wanted)}"
     dependencies = []
     for _, coordinate, with_dependencies in wanted:
         organisation, name, revision = map(quoteattr, coordinate.split(":"))
@@ -171,11 +174,14 @@ def _resolve(wanted: Iterable[tuple[Group, str, bool]], work: Path) -> dict[str,
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output = []
+    started = 0
     with process:
         for line in process.stdout or ():
             output.append(line)
             if line.startswith("downloading"):
-                processes.print_progress("  " + line.split()[1].rpartition("/")[2])
+                started += 1
+                name = line.split()[1].rpartition("/")[2]
+                processes.print_progress(f"  {started}{total} {name}")
         process.wait(_RESOLVE_S)
     if process.returncode != 0:
         raise MachineError(
@@ -190,6 +196,7 @@ def _ivy_jar() -> Path:
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
         raise MachineError(
-            "pyspark is not installed", hint="Install livejoin with its dependencies: make setup."
+            "pyspark is not installed",
+            hint="Install livejoin with its dependencies, not with `pip install --no-deps` alone.",
         )
     return next((Path(spark.origin).parent / "jars").glob("ivy-*.jar"))

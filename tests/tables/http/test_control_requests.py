@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from livejoin.core.control_messages import FIELDS, MAX_BYTES, Request
+from livejoin.core.control_messages import FIELDS, MAX_BYTES, Request, TopicRules
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, HistoryReplayed, LeaderStarted, SourcesResolved
 from livejoin.core.generation import Origin, Reading
+from livejoin.core.names import Names
 from livejoin.core.spec import Choice
-from livejoin.core.state import Outcome, Reply, State
+from livejoin.core.state import Limits, Outcome, Reply, State
 from livejoin.kafka.cluster import Kafka
+from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
+from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.live_server import HttpResponse, RunningServer, run_server
 
@@ -63,10 +66,8 @@ def decide_next(
     def decide_on() -> None:
         new = until(lambda: control_messages(kafka)[before:], "the message")
         origin = Origin(new[0].offset() or 0, 1.0, "http", "{}")
-        row = {
-            **Reply(origin, outcome, 1.0, reason, 7).control_raw_row(),
-            "_id": f"{origin.offset:012d}",
-        }
+        reply = Reply(origin, outcome, 1.0, reason, 7)
+        row = {**reply.control_raw_row(), "_id": reply.row_id}
         server.run_on_loop(lambda catalog: catalog.system.put_control_messages([row]))
 
     thread = threading.Thread(target=decide_on)
@@ -85,6 +86,7 @@ def test_a_message_is_written_unchanged_with_its_requester(
     assert last.headers() == [("livejoin-by", b"cli 127.0.0.1")]
     assert response.status == 200
     assert response.json() == {
+        "partition": 0,
         "offset": last.offset(),
         "outcome": "accepted",
         "reason": None,
@@ -99,6 +101,41 @@ def test_a_rejection_is_a_problem_with_its_reason(server: RunningServer, kafka: 
     assert response.status == 422
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["detail"] == "because"
+    (last,) = control_messages(kafka)[-1:]
+    assert (response.json()["partition"], response.json()["offset"]) == (0, last.offset())
+
+
+def test_requests_to_a_topic_of_several_partitions_are_in_one_order(
+    kafka: Kafka, server: RunningServer
+) -> None:
+    """All in one partition: those of two could be read in any order."""
+    rules = TopicRules(Names("several"), "several.control")
+    kafka.create_topic(rules.control, partitions=5)
+    signer = RequestSigner(kafka, rules.names)
+    producer = ControlProducer(kafka, rules, Limits(), Catalog(), signer)
+    positions = [producer._write(b"{}", "cli") for _ in range(12)]
+    assert positions == [(0, offset) for offset in range(12)]
+
+
+def test_the_outcome_of_another_partition_is_not_taken_for_it(
+    server: RunningServer, kafka: Kafka
+) -> None:
+    offset = len(control_messages(kafka))
+    others = [
+        {**reply.control_raw_row(), "_id": reply.row_id}
+        for partition in (1, 2)
+        for reply in [
+            Reply(
+                Origin(offset, 1.0, "kafka", "{}", partition=partition, read_order=partition),
+                "live",
+                1.0,
+            )
+        ]
+    ]
+    server.run_on_loop(lambda catalog: catalog.system.put_control_messages(others))
+    thread = decide_next(server, kafka, "accepted")
+    assert post(server, "control", b"{}").json()["outcome"] == "accepted"
+    thread.join()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +170,7 @@ def test_control_routes_do_not_accept_get(path: str, server: RunningServer) -> N
 
 def live(users: str, accounts: str) -> State:
     state = decide(State(), LeaderStarted(1.0, 1.0, Choice(users, accounts)))
-    state = decide(state, HistoryReplayed("t", 0, Request()))
+    state = decide(state, HistoryReplayed("t", {0: 0}, Request()))
     reading = Reading("x", "id", {0: 0, 1: 0}, {})
     state = decide(state, SourcesResolved(1, {"users": reading, "accounts": reading}))
     return decide(state, CaughtUp(1, 0))

@@ -21,7 +21,7 @@ const NEWEST_LOG_FIRST: Config["sort"] = [
 ];
 const DEFAULTS: Record<string, Config> = {
   orchestrator_logs: { sort: NEWEST_LOG_FIRST },
-  control_raw: { sort: [["offset", "desc"]] },
+  control_raw: { sort: [["_id", "desc"]] }, // in the order of reading, whatever the partition
   generations: { sort: [["generation", "desc"]] },
   rejects_ui: { sort: [["ts", "desc"]] },
 };

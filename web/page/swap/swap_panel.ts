@@ -1,6 +1,6 @@
 /** The swap panel: sends or previews a control message and follows its outcome until it is live. */
 
-import type { ControlReply, Generation, Preview, StatusRow, TopicInfo, User } from "../../protocol/api_types.js";
+import type { ControlPosition, ControlReply, Generation, Preview, StatusRow, TopicInfo, User } from "../../protocol/api_types.js";
 import { get, post } from "../../protocol/http.js";
 import { byId, descriptionList, element, setText } from "../ui/dom.js";
 import { outcomeKind } from "../ui/format.js";
@@ -81,9 +81,9 @@ export class SwapPanel {
     this.#openButton.title = allowed ? "Change topics or join (s)" : reason;
   }
 
-  /** Offset of the control message whose outcome is still open, or null. */
-  get pendingOffset(): number | null {
-    return this.#pending?.offset ?? null;
+  /** Position of the control message whose outcome is still open, or null. */
+  get pendingPosition(): ControlPosition | null {
+    return this.#pending;
   }
 
   /** The pending message's row of `control_raw` has changed. */

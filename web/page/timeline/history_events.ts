@@ -4,6 +4,7 @@
  */
 
 import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
+import { controlPosition } from "../ui/format.js";
 
 /** A period that a generation spent in one state; `to` is null while it lasts. */
 export type Stage = { name: "build" | "live" | "standby"; from: number; to: number | null };
@@ -79,7 +80,7 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
     const rolledBackTo = byNumber.get(rolledBack.get(position) ?? 0) ?? null;
     if (generation) requested.add(generation.generation);
     events.push({
-      id: `m${message.offset}`,
+      id: `m${position}`,
       at: message.ts,
       by: message.by ?? "kafka",
       outcome: message.outcome,
@@ -106,11 +107,10 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
       stages: stagesOf(generation, allCutovers),
     });
   }
-  return events.sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
+  // messages of one millisecond in the order in which they were read
+  const order = ({ id, message }: HistoryEvent) => message?._id ?? id;
+  return events.sort((a, b) => b.at - a.at || (order(a) < order(b) ? 1 : -1));
 }
-
-/** The position of a control message as log lines name it. */
-const controlPosition = ({ partition, offset }: ControlRow) => `${partition}-${offset}`;
 
 /** Log lines about an event's message or generation, oldest first. */
 export function logLinesOf({ message, generation }: HistoryEvent, lines: LogRow[]): LogRow[] {

@@ -3,7 +3,7 @@
 import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 import type { GridTables } from "../grid/grid_tables.js";
 import { button, byId, descriptionList, element } from "../ui/dom.js";
-import { describeChoice, formatCount, outcomeKind } from "../ui/format.js";
+import { controlPosition, describeChoice, formatCount, outcomeKind } from "../ui/format.js";
 import { formatDuration, formatTime } from "../ui/time_format.js";
 import { historyEvents, logLinesOf } from "./history_events.js";
 import type { HistoryEvent, Stage } from "./history_events.js";
@@ -97,7 +97,7 @@ export class Timeline {
     if (generation) parts.push(...generationDetail(generation, event.stages));
     if (message) {
       const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
-      parts.push(element("h3", {}, `Message ${message.offset}`), raw);
+      parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
     }
     const lines = logLinesOf(event, this.#lines);
     parts.push(element("h3", {}, "Log"));
@@ -111,7 +111,7 @@ export class Timeline {
 function subjectOf({ generation, rolledBackTo, message }: HistoryEvent): string {
   if (generation) return `generation ${generation.generation}`;
   const rollback = rolledBackTo ? `, back to generation ${rolledBackTo.generation}` : "";
-  return message ? `message ${message.offset}${rollback}` : "";
+  return message ? `message ${controlPosition(message)}${rollback}` : "";
 }
 
 /** Old → new, or the request if it changed nothing. */

@@ -1,6 +1,6 @@
 /** Numbers, choices and outcomes as plain text. Insert it as text, never as HTML. */
 
-import type { Choice } from "../../protocol/api_types.js";
+import type { Choice, ControlPosition } from "../../protocol/api_types.js";
 
 export const formatCount = (count: number) => count.toLocaleString("en");
 
@@ -11,6 +11,9 @@ export const capitalize = (text: string) => text.charAt(0).toUpperCase() + text.
 
 export const describeChoice = ({ usersTopic, accountsTopic, joinType }: Choice) =>
   `${usersTopic} ${joinType} ${accountsTopic}`;
+
+/** Partition and offset of a control message, as log lines name it. */
+export const controlPosition = ({ partition, offset }: ControlPosition) => `${partition}-${offset}`;
 
 export function formatRate(perSecond: number | null): string {
   if (perSecond === null) return "–";

@@ -37,9 +37,13 @@ from livejoin.tables.auth.sign_in_routes import identity_of
 from livejoin.tables.http.json_bodies import problem, read_json_body
 from livejoin.tables.http.topic_browser import TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.system_tables import ControlPosition
 
 log = structlog.get_logger()
 
+# All requests are written to one partition, so that they count in the order of their arrival.
+_PARTITION = 0
+_OUTCOME_FIELDS = ("partition", "offset", "outcome", "reason", "generation")
 _WRITE_S = 10
 _OUTCOME_TIMEOUT_S = 10
 _REPUBLISH_S = 86400.0  # of the signing key, well within the topic's retention of 45 days
@@ -81,7 +85,8 @@ class ControlRoutes:
             if outcome["generation"] is not None:
                 result["outcome"] += f": generation {outcome['generation']}"
         if outcome["outcome"] == "rejected":
-            return problem(422, "rejected", outcome["reason"], offset=outcome["offset"])
+            position = {name: outcome[name] for name in ("partition", "offset")}
+            return problem(422, "rejected", outcome["reason"], **position)
         return JSONResponse(outcome, 202 if outcome["outcome"] == "written" else 200)
 
     @contextlib.contextmanager
@@ -164,47 +169,49 @@ class ControlProducer:
         self._producer_lock = threading.Lock()
 
     async def send(self, raw: bytes, requester: str) -> dict[str, Any]:
-        """Write a message; return its offset, and its outcome if it is decided in time."""
-        offset = await asyncio.to_thread(self._write, raw, requester)
+        """Write a message; return its position, and its outcome if it is decided in time."""
+        position = await asyncio.to_thread(self._write, raw, requester)
         outcome_row: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
 
         def on_outcome(row: Mapping[str, Any]) -> None:
             if not outcome_row.done():
                 outcome_row.set_result(row)
 
-        self._catalog.system.on_outcome(offset, on_outcome)
+        self._catalog.system.on_outcome(position, on_outcome)
         try:
             row = await asyncio.wait_for(outcome_row, _OUTCOME_TIMEOUT_S)
         except TimeoutError:
             reason = "not decided yet: is an orchestrator running?"
-            return {"offset": offset, "outcome": "written", "reason": reason, "generation": None}
-        return {name: row.get(name) for name in ("offset", "outcome", "reason", "generation")}
+            row = {**position._asdict(), "outcome": "written", "reason": reason}
+        return {name: row.get(name) for name in _OUTCOME_FIELDS}
 
-    def _write(self, raw: bytes, requester: str) -> int:
+    def _write(self, raw: bytes, requester: str) -> ControlPosition:
         with self._producer_lock:
             if self._producer is None:
                 config = {"message.timeout.ms": _WRITE_S * 1000}
                 self._producer = self._kafka.producer(**config)
         headers = self._signer.headers(self._rules.control, requester, raw)
-        deliveries: list[tuple[KafkaError | None, int | None]] = []
+        deliveries: list[tuple[KafkaError | None, Message]] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
-            deliveries.append((error, message.offset()))
+            deliveries.append((error, message))
 
         try:
             self._producer.produce(
                 self._rules.control,
                 raw,
+                partition=_PARTITION,
                 on_delivery=on_delivery,
                 headers=headers,
             )
             self._producer.flush(_WRITE_S + 1)
         except (KafkaException, BufferError) as error:
             raise self._write_error(error) from error
-        failure, offset = deliveries[0] if deliveries else (None, None)
+        failure, message = deliveries[0] if deliveries else (None, None)
+        offset = message.offset() if message else None
         if failure is not None or offset is None:
             raise self._write_error(failure.str() if failure else "no acknowledgement")
-        return offset
+        return ControlPosition(_PARTITION, offset)
 
     def _write_error(self, reason: object) -> KafkaUnavailable:
         return KafkaUnavailable(
@@ -214,7 +221,7 @@ class ControlProducer:
 
     async def preview(self, raw: bytes) -> dict[str, Any]:
         """Return what a message would do now."""
-        inbound = parse_record(0, time.time(), "preview", raw, self._rules)
+        inbound = parse_record(_PARTITION, 0, time.time(), "preview", raw, self._rules)
         if inbound.request is None:
             raise InvalidMessage(inbound.error)
         request, state = inbound.request, self._catalog.state

@@ -180,7 +180,11 @@ def schemas() -> Json:
             ),
         ),
         "Outcome": _object(
-            offset=COUNT, outcome=TEXT, reason=_NULLABLE_STRING, generation=_NULLABLE_INTEGER
+            partition=COUNT,
+            offset=COUNT,
+            outcome=TEXT,
+            reason=_NULLABLE_STRING,
+            generation=_NULLABLE_INTEGER,
         ),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
         "ControlMessage": control_messages.MESSAGE_SCHEMA,

@@ -5,8 +5,8 @@ a leader writes for them is parsed on the follower's thread.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import structlog
@@ -33,6 +33,13 @@ _CELL_TYPES: Mapping[spec.Type, tuple[type, ...]] = {
 _YEAR_10000_MS = 253_402_300_800_000  # datetime cannot represent later times
 
 
+class ControlPosition(NamedTuple):
+    """Where a message is in the control topic."""
+
+    partition: int
+    offset: int
+
+
 class SystemTables:
     """All system tables of one table server."""
 
@@ -50,7 +57,8 @@ class SystemTables:
             spec.GENERATIONS: self._generations,
             spec.AUDIT: self._audit,
         }
-        self._outcome_callbacks: dict[int, list[Callable[[Row], None]]] = {}
+        self._control_ids: dict[ControlPosition, str] = {}  # of the rows of `control_raw`
+        self._outcome_callbacks: dict[ControlPosition, list[Callable[[Row], None]]] = {}
         self.set_status({"state": "starting", "progress": 0, "message": "reading the ledger"})
 
     def store(self, table: str) -> Store:
@@ -71,19 +79,38 @@ class SystemTables:
         self._audit.put(rows)
 
     def put_control_messages(self, rows: Sequence[Row]) -> None:
-        """Add control messages with their outcomes, and call back who waits for one."""
-        self._control.put(rows)
+        """Add control messages with their outcomes, and call back who waits for one.
+
+        Messages of a recreated control topic replace those at the same positions.
+        """
+        newest: list[Row] = []
+        replaced: list[str] = []
         for row in rows:
-            for callback in self._outcome_callbacks.pop(row["offset"], ()):
+            row_id: str = row["_id"]
+            position = _position(row)
+            known = self._control_ids.get(position, row_id)
+            if row_id < known:
+                continue  # of the earlier topic, read again after the follower has restarted
+            if row_id > known:
+                replaced.append(known)
+            self._control_ids[position] = row_id
+            newest.append(row)
+        self._control.put(newest)
+        self._control.remove(replaced)
+        if len(self._control_ids) > 2 * len(self._control.rows):  # most rows have been evicted
+            kept = self._control.rows
+            self._control_ids = {p: one for p, one in self._control_ids.items() if one in kept}
+        for row in newest:
+            for callback in self._outcome_callbacks.pop(_position(row), ()):
                 callback(row)
 
-    def on_outcome(self, offset: int, callback: Callable[[Row], None]) -> None:
+    def on_outcome(self, position: ControlPosition, callback: Callable[[Row], None]) -> None:
         """Call back once the outcome of a control message is known."""
-        row = self._control.rows.get(state.row_id(offset))
+        row = self._control.rows.get(self._control_ids.get(position, ""))
         if row is not None:
             callback(row)
         else:
-            self._outcome_callbacks.setdefault(offset, []).append(callback)
+            self._outcome_callbacks.setdefault(position, []).append(callback)
 
     def put_generations(self, rows: Mapping[int, Row]) -> None:
         """Add or update rows of generations, by number; cells that are not given stay."""
@@ -104,6 +131,7 @@ class SystemTables:
         """Remove what was read from a ledger that has been replaced."""
         for table in (self._logs, self._control, self._generations):
             table.clear()
+        self._control_ids = {}
 
 
 class SystemTable:
@@ -134,23 +162,33 @@ class SystemTable:
         cells = pa.RecordBatch.from_pylist(list(new.values()), schema=SCHEMAS[self._name])
         batch = ChangeBatch.from_rows(list(new), cells, self._version)
         self._on_change(self._name, self.store.apply(batch))
-        self._evict(len(self._order) - self._max_rows)
+        self._evict(len(self.rows) - self._max_rows)
 
     def clear(self) -> None:
         """Remove all rows, and accept any ID again."""
-        self._evict(len(self._order))
+        self._evict(len(self.rows))
         self._last_evicted = ""
 
     def _evict(self, count: int) -> None:
         evicted = [self._order.popleft() for _ in range(count)]
-        if not evicted:
-            return
-        for row_id in evicted:
+        if evicted:
+            self._last_evicted = max(self._last_evicted, *evicted)
+            self._drop(evicted)
+
+    def remove(self, row_ids: Collection[str]) -> None:
+        """Remove these rows, if they are there."""
+        present = [row_id for row_id in dict.fromkeys(row_ids) if row_id in self.rows]
+        if present:
+            gone = set(present)
+            self._order = deque(row_id for row_id in self._order if row_id not in gone)
+            self._drop(present)
+
+    def _drop(self, row_ids: list[str]) -> None:
+        for row_id in row_ids:
             del self.rows[row_id]
-        self.store.drop(evicted)
-        self._last_evicted = max(self._last_evicted, *evicted)
+        self.store.drop(row_ids)
         no_rows = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
-        self._on_change(self._name, Delta(no_rows, evicted))
+        self._on_change(self._name, Delta(no_rows, row_ids))
 
 
 class LeaderRecordParser:
@@ -177,7 +215,7 @@ class LeaderRecordParser:
         for key, value in records:
             table, _, row_id = key.decode(errors="replace").partition("/")
             row = self._parse_row(table, value) if table in (spec.LOGS, spec.CONTROL) else None
-            if row is None or (table == spec.CONTROL and row.get("offset") is None):
+            if row is None or (table == spec.CONTROL and not _has_position(row)):
                 self._warn_once(topic, f"the record with key {key!r}")
             else:
                 tables[table].append({**row, "_id": row_id})
@@ -221,6 +259,14 @@ class LeaderRecordParser:
 def is_generation_key(key: bytes) -> bool:
     """Whether a record of the ledger is a generation's row."""
     return key.startswith(GENERATION_KEY)
+
+
+def _position(row: Row) -> ControlPosition:
+    return ControlPosition(row["partition"], row["offset"])
+
+
+def _has_position(row: Row) -> bool:
+    return row.get("partition") is not None and row.get("offset") is not None
 
 
 def _matches_columns(table: str, row: Row) -> bool:

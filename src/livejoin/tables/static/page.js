@@ -137,9 +137,11 @@ async function frameApplied(frame) {
             for (const part of [statusBar, swapPanel, grids])
                 part.setStatus(row);
     }
-    if (changed.has("control_raw") && swapPanel.pendingOffset !== null) {
-        const pending = { filter: [["offset", "==", swapPanel.pendingOffset]] };
-        const [row] = await tables.rows("control_raw", pending);
+    const pending = swapPanel.pendingPosition;
+    if (changed.has("control_raw") && pending) {
+        const { partition, offset } = pending;
+        const filter = { filter: [["partition", "==", partition], ["offset", "==", offset]] };
+        const [row] = await tables.rows("control_raw", filter);
         swapPanel.updatePending(row);
     }
     if (changed.has("rejects_ui"))

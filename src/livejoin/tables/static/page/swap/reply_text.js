@@ -1,14 +1,16 @@
 /** Replies and previews of control messages as plain text. Insert it as text, never as HTML. */
-import { capitalize, plural } from "../ui/format.js";
+import { capitalize, controlPosition, plural } from "../ui/format.js";
 /** Outcome of a control message as a sentence. */
-export function describeReply({ offset, outcome, reason, generation }) {
-    const subject = generation ? `generation ${generation}` : `control message ${offset}`;
+export function describeReply(reply) {
+    const { outcome, reason, generation } = reply;
+    const message = `control message ${controlPosition(reply)}`;
+    const subject = generation ? `generation ${generation}` : message;
     const texts = {
         accepted: `Accepted: ${subject} is being built`,
         building: `${subject} is being built`,
         "caught-up": `${subject} has caught up`,
         live: `${subject} is live`,
-        written: `Written as control message ${offset}`,
+        written: `Written as ${message}`,
     };
     return `${capitalize([texts[outcome] ?? `${subject}: ${outcome}`, reason].filter(Boolean).join("; "))}.`;
 }

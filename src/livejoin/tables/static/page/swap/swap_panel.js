@@ -69,9 +69,9 @@ export class SwapPanel {
         this.#rollback.forbid(reason);
         this.#openButton.title = allowed ? "Change topics or join (s)" : reason;
     }
-    /** Offset of the control message whose outcome is still open, or null. */
-    get pendingOffset() {
-        return this.#pending?.offset ?? null;
+    /** Position of the control message whose outcome is still open, or null. */
+    get pendingPosition() {
+        return this.#pending;
     }
     /** The pending message's row of `control_raw` has changed. */
     updatePending(row) {

@@ -2,6 +2,7 @@
  * History events derived from the tables `control_raw`, `generations` and `orchestrator_logs`. Pure.
  * A control message and the generation built for it are one event.
  */
+import { controlPosition } from "../ui/format.js";
 /** All cutovers in the log, oldest first. */
 function cutovers(lines) {
     const found = [];
@@ -65,7 +66,7 @@ export function historyEvents(messages, generations, lines) {
         if (generation)
             requested.add(generation.generation);
         events.push({
-            id: `m${message.offset}`,
+            id: `m${position}`,
             at: message.ts,
             by: message.by ?? "kafka",
             outcome: message.outcome,
@@ -93,10 +94,10 @@ export function historyEvents(messages, generations, lines) {
             stages: stagesOf(generation, allCutovers),
         });
     }
-    return events.sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1));
+    // messages of one millisecond in the order in which they were read
+    const order = ({ id, message }) => message?._id ?? id;
+    return events.sort((a, b) => b.at - a.at || (order(a) < order(b) ? 1 : -1));
 }
-/** The position of a control message as log lines name it. */
-const controlPosition = ({ partition, offset }) => `${partition}-${offset}`;
 /** Log lines about an event's message or generation, oldest first. */
 export function logLinesOf({ message, generation }, lines) {
     const position = message && controlPosition(message);

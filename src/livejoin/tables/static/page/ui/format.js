@@ -4,6 +4,8 @@ export const formatCount = (count) => count.toLocaleString("en");
 export const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 export const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const describeChoice = ({ usersTopic, accountsTopic, joinType }) => `${usersTopic} ${joinType} ${accountsTopic}`;
+/** Partition and offset of a control message, as log lines name it. */
+export const controlPosition = ({ partition, offset }) => `${partition}-${offset}`;
 export function formatRate(perSecond) {
     if (perSecond === null)
         return "–";
