@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +23,7 @@ from livejoin.config.sections import SparkSettings
 from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
+from livejoin.core.own_topics import RecordLimits
 from livejoin.kafka.cluster import Kafka
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -42,21 +44,30 @@ class Timed(Queries):
 
     took: ClassVar[defaultdict[str, list[float]]] = defaultdict(list)
 
-    def _changes(
-        self, spark: SparkSession, generation: Generation, fed_from: int | None
+    def _changelog_stream(
+        self,
+        spark: SparkSession,
+        generation: Generation,
+        bootstrap_start: int | None,
+        limits: RecordLimits,
     ) -> DataFrame:
         began = time.perf_counter()
         try:
-            return super()._changelog_stream(spark, generation, fed_from)
+            return super()._changelog_stream(spark, generation, bootstrap_start, limits)
         finally:
             self.took["plan"].append(time.perf_counter() - began)
 
-    def _written(
-        self, changes: DataFrame, generation: int, called: str, checkpoint: str, batch_s: int
+    def _start_query(
+        self,
+        changes: DataFrame,
+        options: Mapping[str, str],
+        name: str,
+        checkpoint: str,
+        batch_s: int,
     ) -> StreamingQuery:
         began = time.perf_counter()
         try:
-            return super()._start_query(changes, generation, called, checkpoint, batch_s)
+            return super()._start_query(changes, options, name, checkpoint, batch_s)
         finally:
             self.took["start"].append(time.perf_counter() - began)
 

@@ -59,7 +59,10 @@ class Memory(FakeKafka):
     def producer(self, **_settings: Any) -> Any:
         return self
 
-    def produce(self, _topic: str, raw: bytes, *, on_delivery: Any, headers: Any) -> None:
+    def produce(
+        self, _topic: str, raw: bytes, *, partition: int, on_delivery: Any, headers: Any
+    ) -> None:
+        assert partition == 0, "the stage's control topic has one partition"
         offset = next(self._offsets)
         on_delivery(None, SimpleNamespace(offset=lambda: offset))
         self._stage.handle_message(offset, raw, dict(headers)[BY_HEADER].decode())

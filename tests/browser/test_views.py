@@ -30,7 +30,7 @@ def page(stage_and_page: tuple[Stage, Page]) -> Page:
 
 def swap(stage: Stage, message: bytes) -> None:
     """Write a control message to the topic."""
-    stage.kafka.produce("control", message, on_delivery=lambda *_: None, headers=[BY])
+    stage.kafka.produce("control", message, partition=0, on_delivery=lambda *_: None, headers=[BY])
 
 
 def test_health_shows_sources_matches_latency_and_bytes_of_rejects(
@@ -91,8 +91,8 @@ def _detail(page: Page) -> None:
 def test_rates_quantiles_and_clock_offset(page: Page) -> None:
     found = page.evaluate(
         """async () => {
-            const statistics = await import("/static/page/health/statistics.js");
-            const { ClockOffset, Histogram, Rate } = statistics;
+            const { ClockOffset, Histogram } = await import("/static/page/health/latency.js");
+            const { Rate } = await import("/static/page/health/rates.js");
             const [rate, histogram, offset] = [new Rate(), new Histogram(), new ClockOffset()];
             const rates = [[0, 100], [1000, 110], [2000, 140], [30000, 140], [31000, 5]].map(
                 ([at, count]) => (rate.add(at, count), rate.perSecond));

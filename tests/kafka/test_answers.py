@@ -91,4 +91,5 @@ def test_an_advertised_address_that_leads_nowhere_is_named(ports: Ports) -> None
     assert "advertised.listeners" in said
     with pytest.raises(KafkaUnavailable, match="advertises"):
         lost.check_advertised()
-    Kafka({"bootstrap.servers": f"127.0.0.1:{ports.inner}"}).wait_until_reachable(5)
+    with older_broker(ports.outer, ports.inner, {METADATA: NO_IDS}):
+        Kafka({"bootstrap.servers": f"127.0.0.1:{ports.inner}"}).check_advertised()

@@ -22,22 +22,30 @@ def older_broker(port: int, target: int, newest: Mapping[int, int]) -> Iterator[
         asked: dict[int, int] = {}  # versions of ApiVersions requests, by correlation id
         try:
             ours, theirs = await asyncio.open_connection("127.0.0.1", target)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             writer.close()
             return
-        with contextlib.suppress(asyncio.CancelledError):  # the end of the block
-            await asyncio.gather(
-                _forward(reader, theirs, lambda frame: _remember(frame, asked)),
-                _forward(ours, writer, lambda frame: _lower(frame, asked, newest)),
-            )
+        try:
+            with contextlib.suppress(asyncio.CancelledError):  # the end of the block
+                await asyncio.gather(
+                    _forward(reader, theirs, lambda frame: _remember(frame, asked)),
+                    _forward(ours, writer, lambda frame: _lower(frame, asked, newest)),
+                )
+        finally:  # also if its tasks were cancelled before they started
+            writer.close()
+            theirs.close()
 
     async def serve(stop: asyncio.Event) -> None:
         server = await asyncio.start_server(connected, "127.0.0.1", port)
         listening.set()
         await stop.wait()
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.sleep(0.1)  # a connection cancelled before its task starts stays open
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.1)  # closed transports end
 
     stop, listening = asyncio.Event(), threading.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(stop),))
@@ -48,7 +56,6 @@ def older_broker(port: int, target: int, newest: Mapping[int, int]) -> Iterator[
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
-        loop.run_until_complete(asyncio.sleep(0.1))  # the cancelled connections end
         loop.close()
 
 

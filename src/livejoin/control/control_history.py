@@ -35,21 +35,24 @@ class HistoryReader:
         """The records of one partition; those of several can be read in turn."""
         at = within.start
         while at < within.end:
-            portion = self._next_portion(partition, at)
+            portion = self._next_portion(partition, at, within.end)
             if not portion:
                 return  # the last offsets are transaction markers, which consumers do not get
             at = (portion[-1].offset() or 0) + 1
             # what has been written since counts as a new message
             yield from self.parse([one for one in portion if (one.offset() or 0) < within.end])
 
-    def _next_portion(self, partition: int, at: int) -> list[Message]:
-        """The next records from an offset on; none at the end of the partition."""
+    def _next_portion(self, partition: int, at: int, end: int) -> list[Message]:
+        """The next records from an offset on; none at the end of the partition.
+
+        A broker that lags behind reports an end that is lower than the one that is asked for.
+        """
         if self._assigned != partition:
             self.consumer.assign([TopicPartition(self.topic, partition, at)])
             self._assigned, self._at_end = partition, False
         silent_s = 0.0
         while not self._at_end:
-            events = ReaderEvents(on_end=self._on_end)
+            events = ReaderEvents(on_end=lambda _topic, offset: self._on_end(offset >= end))
             if portion := poll_batch(self.consumer, _MAX_RECORDS, _POLL_S, events):
                 return portion
             silent_s += _POLL_S
@@ -59,5 +62,5 @@ class HistoryReader:
                 )
         return []
 
-    def _on_end(self, _topic: str) -> None:
-        self._at_end = True
+    def _on_end(self, reached: bool) -> None:  # noqa: FBT001
+        self._at_end = self._at_end or reached

@@ -32,6 +32,7 @@ PER_GENERATION: tuple[Kind, ...] = ("changelog", "feed")  # all others last
 
 MAX_RECORD_BYTES = 16 << 20  # of livejoin's clients, and of its topics unless they are limited
 MIN_RECORD_BYTES = 64 << 10  # a reject holds 4 KiB of its value in base64, and its reason
+_MAX_BATCH_BYTES = 256 << 10
 MAX_VALUE_BYTES = 1 << 20  # of an input record, however large topics are
 
 # What a record has beside rows: keys, ids, versions, the batch's header, and a few bytes per field
@@ -70,6 +71,7 @@ class RecordLimits(NamedTuple):
 
     value_bytes: int  # of an input record
     bundle_rows: int
+    batch_bytes: int  # of a producer's batch: a topic limits these, not single records
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ def record_limits(topic_bytes: int) -> RecordLimits:
     return RecordLimits(
         min(MAX_VALUE_BYTES, kib << 10),
         max(1, min(changelog.BUNDLE_MAX_ROWS, room // _BUNDLED_ROW_BYTES)),
+        min(_MAX_BATCH_BYTES, room),
     )
 
 

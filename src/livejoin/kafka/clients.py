@@ -13,6 +13,9 @@ from livejoin.errors import KafkaUnavailable, SettingsError
 from livejoin.kafka import advertised, properties
 from livejoin.kafka.topic_errors import from_kafka_error
 
+# Below the smallest size of a topic: librdkafka does not split a batch that a topic refuses.
+_BATCH_BYTES = 48 << 10
+
 Client = TypeVar("Client")
 
 # Names with an underscore are librdkafka's own errors, not private.
@@ -60,15 +63,18 @@ class KafkaClients:
             "groupIdPrefix": group,
         }
 
-    def spark_writer_options(self) -> dict[str, str]:
-        """Options for every writer in Spark; the topic is not among them."""
+    def spark_writer_options(self, batch_bytes: int) -> dict[str, str]:
+        """Options for every writer in Spark; the topic is not among them.
+
+        Java's producer splits a batch that a topic refuses into batches of the same size again.
+        """
         return self.spark_options() | {
             "kafka.max.request.size": str(MAX_RECORD_BYTES),
             "kafka.acks": "all",
             # Without it most records are sent alone, which takes half of all CPU time while a
             # history is read. The mean latency rises by half of it.
             "kafka.linger.ms": "5",
-            "kafka.batch.size": str(256 << 10),
+            "kafka.batch.size": str(batch_bytes),
         }
 
     @property
@@ -78,7 +84,12 @@ class KafkaClients:
 
     def producer(self, **more: str | float) -> Producer:
         """An idempotent producer with acks=all."""
-        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 0} | more
+        settings = {
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "batch.size": _BATCH_BYTES,
+        } | more
         return self._new_client(Producer, settings)
 
     def reader(

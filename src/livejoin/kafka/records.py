@@ -66,7 +66,8 @@ class ReaderEvents:
 
     # the topic cannot be read any more; True if that is handled, else an error is raised
     on_unreadable: Callable[[str], bool] = lambda _: False
-    on_end: Callable[[str], object] = lambda _: None  # a partition was read to its end
+    # a partition was read to its end, which is at this offset
+    on_end: Callable[[str, int], object] = lambda _topic, _offset: None
 
 
 _NO_EVENTS = ReaderEvents()
@@ -91,7 +92,7 @@ def poll_batch(
         if error is None:
             messages.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            events.on_end(message.topic() or "")
+            events.on_end(message.topic() or "", message.offset() or 0)
         elif error.code() in _FATAL_ERRORS and not events.on_unreadable(message.topic() or ""):
             raise from_kafka_error(KafkaException(error), message.topic() or "")
     return messages

@@ -109,7 +109,7 @@ class HistoryJob:
             written = history.join_history(
                 sources, partitions, changelog, bootstrap, limits.value_bytes
             )
-            options = self._kafka.spark_writer_options()
+            options = self._kafka.spark_writer_options(limits.batch_bytes)
             options |= {"kafka.client.id": self._job_group}
             written.write.format("kafka").options(**options).save()
         except Exception as error:  # noqa: BLE001 - raised again by `wait`

@@ -5,7 +5,7 @@ import gc
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from livejoin.config.sections import SparkSettings
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
+from livejoin.core.own_topics import RecordLimits
 from livejoin.core.state import Limits
 from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 from livejoin.kafka import own_topics
@@ -131,9 +132,11 @@ class Queries:
         """
         spark = self._driver.spark()
         try:
-            changes = self._changelog_stream(spark, generation, bootstrap_start)
-            number, folder = generation.number, generation.checkpoint
-            query = self._start_query(changes, number, str(number), folder, self.batch_s)
+            limits = self._record_limits(generation)
+            changes = self._changelog_stream(spark, generation, bootstrap_start, limits)
+            options = self._writer_options(generation, limits)
+            name, folder = str(generation.number), generation.checkpoint
+            query = self._start_query(changes, options, name, folder, self.batch_s)
         except (PySparkException, Py4JError) as error:
             checkpoint = self.checkpoints.path(generation.checkpoint)
             raise _from_spark_error(error, checkpoint) from error
@@ -185,8 +188,10 @@ class Queries:
         idle = replace(generation, sources=dict.fromkeys(generation.sources, empty))
         name = f"{generation.number}/rehearsal"  # a folder that is deleted with the generation
         self.checkpoints.delete(name)
-        changes = self._changelog_stream(spark, idle, None)
-        query = self._start_query(changes, generation.number, name, name, _MIN_BATCH_S)
+        limits = self._record_limits(idle)
+        changes = self._changelog_stream(spark, idle, None, limits)
+        options = self._writer_options(generation, limits)
+        query = self._start_query(changes, options, name, name, _MIN_BATCH_S)
         try:
             yield lambda: _completed_batches(query)
         finally:
@@ -242,7 +247,11 @@ class Queries:
         return str(to_text(error.get())) if error.isDefined() else ""
 
     def _changelog_stream(
-        self, spark: SparkSession, generation: Generation, bootstrap_start: int | None
+        self,
+        spark: SparkSession,
+        generation: Generation,
+        bootstrap_start: int | None,
+        limits: RecordLimits,
     ) -> DataFrame:
         streams = []
         for source in spec.SOURCES:
@@ -255,8 +264,14 @@ class Queries:
             topic = self._names.bootstrap(generation.number)
             stream = self._source_stream(spark, topic, {0: bootstrap_start})
             bootstrap = history.bootstrap_events(stream)
-        limits = own_topics.record_limits(self._kafka, self._sized_topics(generation))
         return join.changelog_records(join.union_all(streams), generation.choice, limits, bootstrap)
+
+    def _record_limits(self, generation: Generation) -> RecordLimits:
+        return own_topics.record_limits(self._kafka, self._sized_topics(generation))
+
+    def _writer_options(self, generation: Generation, limits: RecordLimits) -> dict[str, str]:
+        topic = self._names.changelog(generation.number)
+        return self._kafka.spark_writer_options(limits.batch_bytes) | {"topic": topic}
 
     def _sized_topics(self, generation: Generation) -> list[str]:
         """The topics whose size limits what a generation can take.
@@ -275,12 +290,14 @@ class Queries:
         return spark.readStream.format("kafka").options(**options).load()
 
     def _start_query(
-        self, changes: DataFrame, generation: int, name: str, checkpoint: str, batch_s: int
+        self,
+        changes: DataFrame,
+        options: Mapping[str, str],
+        name: str,
+        checkpoint: str,
+        batch_s: int,
     ) -> StreamingQuery:
-        options = self._kafka.spark_writer_options() | {
-            "topic": self._names.changelog(generation),
-            "checkpointLocation": self.checkpoints.path(checkpoint),
-        }
+        options = {**options, "checkpointLocation": self.checkpoints.path(checkpoint)}
         if is_local(self.checkpoints.root):  # elsewhere Spark's default is the safer one
             changes.sparkSession.conf.set(_FILE_MANAGER, _LOCAL_FILE_MANAGER)
         writer = changes.writeStream.format("kafka").options(**options).outputMode("update")

@@ -126,7 +126,7 @@ def test_a_ledger_record_counts_as_a_heartbeat(
     clock.now += 50
     state = to_json(live(1))
     status = {"state": "restarting", "stale": "livejoin has just started"}
-    follower._on_partition_end("x.ledger")  # the records below end the ledger
+    follower._on_partition_end("x.ledger", 1)  # the records below end the ledger
     follower._process_ledger(
         [(STATE_KEY, json.dumps(state).encode()), (STATUS_KEY, json.dumps(status).encode())]
     )

@@ -158,7 +158,7 @@ class LedgerFollower:
             why = str(topic_not_authorized(changelog)) if changelog else ""
             self._post(partial(self._catalog.set_trouble, why))
 
-    def _on_partition_end(self, topic: str) -> None:
+    def _on_partition_end(self, topic: str, _offset: int) -> None:
         """Everything in a topic was read, including transaction markers and gaps."""
         if topic == self._names.ledger and not self._caught_up:
             self._at_ledger_end = True
