@@ -52,7 +52,8 @@ def test_the_first_load_shows_live_rows_and_their_rates(stage: Stage, page: Page
     assert page.inner_text("#state") == "live"
     assert page.inner_text("#generation") == "generation 1"
     assert page.inner_text("#choice") == "users_a left accounts_a"
-    assert page.inner_text("#viewers") == "1"
+    # it comes with a heartbeat
+    until(lambda: page.inner_text("#viewers") == "1", "the viewer is counted", LIMIT_S)
     assert not [name for name in config(page, "final_ui")["columns"] if name.startswith("_")]
     before = len(rows(page, "final_ui"))
     stage.change(COUNT)

@@ -20,6 +20,11 @@ def older_broker(port: int, target: int, newest: Mapping[int, int]) -> Iterator[
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked: dict[int, int] = {}  # versions of ApiVersions requests, by correlation id
+        task = asyncio.current_task()
+        if stop.is_set() or task is None:
+            writer.close()
+            return
+        connections.add(task)
         try:
             ours, theirs = await asyncio.open_connection("127.0.0.1", target)
         except (OSError, asyncio.CancelledError):
@@ -31,22 +36,22 @@ def older_broker(port: int, target: int, newest: Mapping[int, int]) -> Iterator[
                     _forward(reader, theirs, lambda frame: _remember(frame, asked)),
                     _forward(ours, writer, lambda frame: _lower(frame, asked, newest)),
                 )
-        finally:  # also if its tasks were cancelled before they started
-            writer.close()
-            theirs.close()
+        finally:  # also if its tasks were cancelled; close() would wait for what a client never reads
+            writer.transport.abort()
+            theirs.transport.abort()
 
     async def serve(stop: asyncio.Event) -> None:
         server = await asyncio.start_server(connected, "127.0.0.1", port)
         listening.set()
         await stop.wait()
         server.close()
-        await asyncio.sleep(0.1)  # a connection cancelled before its task starts stays open
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+        # asyncio's own tasks are not cancelled: a connection that is being accepted would stay open
+        for task in connections:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.1)  # closed transports end
+        await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.sleep(0.2)  # connections that were being accepted close, transports end
 
+    connections: set[asyncio.Task[object]] = set()
     stop, listening = asyncio.Event(), threading.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(stop),))
     thread.start()
