@@ -52,7 +52,7 @@ class HistoryReader:
             self._assigned, self._at_end = partition, False
         silent_s = 0.0
         while not self._at_end:
-            events = ReaderEvents(on_end=lambda _topic, offset: self._on_end(offset >= end))
+            events = ReaderEvents(on_end=lambda _topic, offset: self._on_end(offset, end))
             if portion := poll_batch(self.consumer, _MAX_RECORDS, _POLL_S, events):
                 return portion
             silent_s += _POLL_S
@@ -62,5 +62,5 @@ class HistoryReader:
                 )
         return []
 
-    def _on_end(self, reached: bool) -> None:  # noqa: FBT001
-        self._at_end = self._at_end or reached
+    def _on_end(self, offset: int, end: int) -> None:
+        self._at_end = self._at_end or offset >= end

@@ -85,7 +85,8 @@ def ensure(kafka: Kafka, name: str, kind: Kind) -> None:
 def record_limits(kafka: Kafka, topics: list[str]) -> RecordLimits:
     """What fits all of these topics, which exist.
 
-    Where livejoin has no right to read their size, it is the one they were created with.
+    Where livejoin has no right to read their size, it is taken to be the configured one, also for
+    topics that were created before that setting was changed.
     """
     requested = kafka.own_topics.max_message_bytes
     found = {topic: kafka.topic_config(topic, own_topics.SIZE_CONFIG) for topic in topics}
