@@ -135,7 +135,7 @@ class Running:
 
     def jvms(self) -> list[int]:
         """Spark's JVM if this process leads, otherwise none."""
-        return [pid for pid in descendants(self.pid) if is_java(pid)]
+        return [pid for pid in descendants(self.pid) if is_spark(pid)]
 
     def jvm(self) -> int:
         """Spark's JVM."""
@@ -222,6 +222,16 @@ def is_java(pid: int) -> bool:
         ["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
     return bool(output.stdout) and "java" in output.stdout.split()[0]
+
+
+def is_spark(pid: int) -> bool:
+    """Whether a process is Spark's JVM: neither `java -version` nor Spark's launcher, which end."""
+    output = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    words = output.stdout.split()
+    is_launcher = "org.apache.spark.launcher.Main" in words
+    return "org.apache.spark.deploy.SparkSubmit" in words and not is_launcher and is_java(pid)
 
 
 def is_stopped(pid: int) -> bool:

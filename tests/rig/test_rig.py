@@ -32,7 +32,7 @@ from rig.clock import Clock
 from rig.figures import Figures
 from rig.ledgered import row
 from rig.oracle import Sent
-from rig.running import until
+from rig.running import is_java, is_spark, until
 from rig.slow_proxy import Proxy
 from rig.storm import EVERY, plan
 from rig.storm_actions import KINDS
@@ -514,3 +514,22 @@ def _closing(code: int, when: threading.Event | None = None) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.socket.getsockname()[1]}/"
         server.shutdown()
         thread.join()
+
+
+def test_a_java_that_is_only_asked_for_its_version_is_no_jvm_of_spark(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.symlink_to("/bin/sh")
+    kinds = {
+        "version": ["-version"],
+        "launcher": ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit"],
+        "driver": ["-cp", "jars", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"],
+    }
+    with contextlib.ExitStack() as stack:
+        pids = {}
+        for kind, arguments in kinds.items():
+            command = [str(java), "-c", "read line", *arguments]
+            process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+            stack.callback(process.kill)
+            pids[kind] = process.pid
+        until(lambda: all(is_java(pid) for pid in pids.values()), "all run", 10)
+        assert [kind for kind, pid in pids.items() if is_spark(pid)] == ["driver"]
