@@ -25,6 +25,7 @@ from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.core.own_topics import RecordLimits
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
@@ -93,8 +94,10 @@ def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
         ):
             _fill(kafka)
             names = Names("bench")
-            queries = Timed(session, kafka, names, str(folder / "checkpoints"), SparkSettings())
-            pipeline = Pipeline(kafka, names, queries, START)
+            queries = Timed(
+                session, Clusters.single(kafka), names, str(folder / "checkpoints"), SparkSettings()
+            )
+            pipeline = Pipeline(Clusters.single(kafka), names, queries, START)
             _build(pipeline, queries, 1, LIVE)
             done = threading.Event()
             traffic = threading.Thread(target=_produce, args=(kafka, rate, done))

@@ -36,6 +36,7 @@ from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import poll_batch
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -319,8 +320,10 @@ def state(options: argparse.Namespace, folder: Path) -> Figures:
         SparkDriver(settings, lock=lock, log=folder / "spark.log") as session,
     ):
         _fill(kafka, count)
-        queries = Queries(session, kafka, Names(NAME), str(folder / "checkpoints"), settings)
-        pipeline = Pipeline(kafka, Names(NAME), queries, new_generation.START)
+        queries = Queries(
+            session, Clusters.single(kafka), Names(NAME), str(folder / "checkpoints"), settings
+        )
+        pipeline = Pipeline(Clusters.single(kafka), Names(NAME), queries, new_generation.START)
         joins: tuple[spec.Join, ...] = ("left", "inner")
         for number, join in enumerate(joins, 1):
             choice = spec.Choice(TOPICS["users"], TOPICS["accounts"], join)

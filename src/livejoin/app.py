@@ -20,6 +20,7 @@ from livejoin.control.control_topic import ControlTopic
 from livejoin.control.executor import Executor, Inbox
 from livejoin.control.leadership import SESSION_S, Leadership, Term
 from livejoin.control.ledger import Ledger
+from livejoin.control.replies import ReplySender
 from livejoin.core import facts
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.decide import decide
@@ -34,7 +35,7 @@ from livejoin.errors import (
     QueryFailed,
     TopicError,
 )
-from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
@@ -66,7 +67,7 @@ def run(settings: Settings, announce: Announce = lambda _url, _sign_in_url: None
 
     def start_leader(threads: ThreadGroup, server: TableServer) -> None:
         leader = Leader(
-            *(settings, server.kafka, server.names, server.set_status),
+            *(settings, server.clusters, server.names, server.set_status),
             lambda: server.catalog.counted,
             server.catalog.request_rewrites,
         )
@@ -80,7 +81,7 @@ class Leader:
     """Waits for Kafka, takes part in the election, and leads when elected."""
 
     settings: Settings
-    kafka: Kafka
+    clusters: Clusters
     names: Names
     set_status: Callable[[dict[str, Any]], None]  # until there is a ledger to write it to
     counts: Callable[[], CountsByGeneration]  # from this process's tables
@@ -91,8 +92,8 @@ class Leader:
         """Follow or lead until `stop` is set."""
         while not stop.is_set():
             try:
-                self.kafka.wait_until_reachable(_ATTEMPT_S)
-                Leadership(self.kafka, self.names, self.lead).run(stop)
+                self.clusters.own.wait_until_reachable(_ATTEMPT_S)
+                Leadership(self.clusters.own, self.names, self.lead).run(stop)
             except (KafkaUnavailable, TopicError) as error:
                 log.warning("waiting for Kafka", why=str(error))
                 self._show_waiting(str(error))
@@ -106,7 +107,9 @@ class Leader:
     def lead(self, term: Term) -> None:
         """Lead for one term: start Spark and the control loop, and stop them at its end."""
         over = term.over
-        Ledger(self.kafka, self.names).check()  # fail before a JVM is started
+        Ledger(
+            self.clusters.own, self.names, replies=self._reply_sender()
+        ).check()  # fail before a JVM is started
         folder = _local_folder(self.settings)
         with contextlib.ExitStack() as stack:
             lock = self._lock_folder(folder, over, stack)
@@ -117,7 +120,7 @@ class Leader:
                     self.settings.spark,
                     lock=lock,
                     log=folder / "spark.log",
-                    java_options=self.kafka.java_options,
+                    java_options=self.clusters.java_options,
                     silent_s=_JVM_SILENCE_S,
                 )
             )
@@ -148,18 +151,22 @@ class Leader:
         """Take over the ledger and run the control loop with its threads until `over` is set."""
         if over.is_set():
             return  # taking over would fence a new leader
-        settings, kafka, names = self.settings, self.kafka, self.names
+        settings, clusters, names = self.settings, self.clusters, self.names
+        kafka = clusters.own
         inbox: Inbox = queue.Queue()
-        ledger = Ledger(kafka, names)
+        replies = self._reply_sender()
+        ledger = Ledger(kafka, names, replies=replies)
         state = ledger.take_over()
         access_topics.create_topics(kafka, names)
         if not settings.http.insecure:
             _print_tokens(access_topics.create_first_tokens(kafka, names))
-        queries = Queries(spark, kafka, names, settings.checkpoint_path, settings.spark)
-        pipeline = Pipeline(kafka, names, queries, settings.start_positions)
+        queries = Queries(spark, clusters, names, settings.checkpoint_path, settings.spark)
+        pipeline = Pipeline(clusters, names, queries, settings.start_positions)
         last_generation = self._last_generation(pipeline, over)
         executor = Executor(inbox, pipeline)
-        control = ControlTopic(kafka, names, settings.rules, inbox, state.topic_id, state.position)
+        control = ControlTopic(
+            clusters, names, settings.rules, inbox, state.topic_id, state.position
+        )
         threads = ThreadGroup(on_failure=over.set)
         threads.start("spark", spark.watch)
         threads.start("queries", partial(queries.watch, executor))
@@ -169,6 +176,8 @@ class Leader:
         threads.start("rewrite", partial(self._rewrite_overtaken, pipeline))
         threads.start("control-topic", control.run)
         threads.start("ledger", ledger.watch)
+        if replies is not None:
+            threads.start("replies", replies.run)
         started = facts.LeaderStarted(
             time.time(), time.monotonic(), settings.initial_choice, settings.limits, last_generation
         )
@@ -182,6 +191,12 @@ class Leader:
             threads.stop()
             executor.close()
         threads.raise_failure()
+
+    def _reply_sender(self) -> ReplySender | None:
+        """For replies that cannot be in the ledger's transactions."""
+        if not self.clusters.has_separate_control:
+            return None
+        return ReplySender(self.clusters.control, self.names)
 
     def _last_generation(self, pipeline: Pipeline, over: threading.Event) -> int:
         """Return the highest generation number in use; the end of the ledger may be lost."""

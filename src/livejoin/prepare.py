@@ -16,6 +16,7 @@ from livejoin.core.names import Names
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.errors import LivejoinError
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline import spark_driver
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -58,9 +59,9 @@ def _rehearse(kafka: Kafka, spark: spark_driver.SparkDriver, folder: Path) -> No
         kafka.create_topic(topic)
         producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
     producer.flush(_TIMEOUT_S)
-    queries = Queries(spark, kafka, names, str(folder / "checkpoints"), _SETTINGS)
+    queries = Queries(spark, Clusters.single(kafka), names, str(folder / "checkpoints"), _SETTINGS)
     start = {source.name: "earliest" for source in SOURCES}
-    pipeline = Pipeline(kafka, names, queries, start)
+    pipeline = Pipeline(Clusters.single(kafka), names, queries, start)
     generation = pipeline.prepare(Generation(1, choice, time.time()))
     pipeline.start(generation)
     timed_out = threading.Event()

@@ -19,7 +19,7 @@ from livejoin.config.sections import HttpSettings
 from livejoin.config.settings import Settings
 from livejoin.core.names import Names
 from livejoin.errors import SettingsError
-from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.runtime import processes
 from livejoin.tables.auth import authentication, sessions_and_codes
 from livejoin.tables.auth.audit import Audit
@@ -30,6 +30,7 @@ from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.http.server import Access, listen, serve
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower, Post
+from livejoin.tables.observe.cluster_watch import ClusterWatch
 from livejoin.tables.observe.lag import EndOffsetPoller
 
 log = structlog.get_logger()
@@ -79,7 +80,7 @@ class ThreadGroup:
 class TableServer:
     """The parts of a table server that a leader in the same process uses."""
 
-    kafka: Kafka
+    clusters: Clusters
     names: Names
     catalog: Catalog
     post: Post  # runs a function on the event loop, which owns the catalog
@@ -102,7 +103,8 @@ def run(
     for warning in settings.warnings:
         log.warning("questionable setting", what=warning)
     http, names = settings.http, Names(settings.name)
-    kafka = Kafka(settings.kafka, settings.own_topics.rules)
+    clusters = Clusters.connect(settings.kafka_blocks, settings.own_topics.rules)
+    kafka = clusters.own
     key = (
         b""
         if http.insecure
@@ -134,7 +136,7 @@ def run(
         announce(url, url if http.insecure else f"{url}#code={code}")
         if http.insecure:
             log.warning("INSECURE: anyone who can connect has full access", url=url)
-        return asyncio.run(_serve(settings, kafka, names, access, listener, start_threads))
+        return asyncio.run(_serve(settings, clusters, names, access, listener, start_threads))
 
 
 def check_exposure(settings: Settings) -> None:
@@ -166,7 +168,7 @@ def _url_host(http: HttpSettings) -> str:
 
 async def _serve(  # noqa: PLR0913, PLR0917 - one caller
     settings: Settings,
-    kafka: Kafka,
+    clusters: Clusters,
     names: Names,
     access: Access,
     listener: socket.socket,
@@ -191,22 +193,27 @@ async def _serve(  # noqa: PLR0913, PLR0917 - one caller
     loop.add_signal_handler(signal.SIGINT, on_signal, 130)
 
     post = loop.call_soon_threadsafe
-    _ = kafka.admin  # created before threads share it: if two create it, one gets no responses
+    kafka = clusters.own
+    for cluster in clusters.each:
+        # created before threads share it: if two create it, one gets no responses
+        _ = cluster.admin
     threads = ThreadGroup(on_failure=lambda: post(stop.set))
     follower = LedgerFollower(kafka, names, catalog, post, logs_kept=settings.logs_kept)
     threads.start("follower", follower.run)
-    threads.start("ends", EndOffsetPoller(kafka, names, catalog, post).run)
+    if len(clusters.each) > 1:
+        threads.start("clusters", ClusterWatch(clusters, catalog.liveness, post).run)
+    threads.start("ends", EndOffsetPoller(clusters.data, names, catalog, post).run)
     signer = RequestSigner(kafka, names)
     threads.start("tokens", TokenFollower(kafka, names, access, signer, catalog, post).run)
-    start_threads(threads, TableServer(kafka, names, catalog, post))
-    producer = ControlProducer(kafka, settings.rules, settings.limits, catalog, signer)
+    start_threads(threads, TableServer(clusters, names, catalog, post))
+    producer = ControlProducer(clusters, settings.rules, settings.limits, catalog, signer)
     gc.collect()
     gc.freeze()  # imported modules stay: later collections skip them and pause viewers for less
     try:
         await serve(catalog, producer, listener, stop, access)
     finally:
         log.info("stopping")
-        kafka.stop_waiting()
+        clusters.stop_waiting()
         await asyncio.to_thread(threads.stop)
         await asyncio.to_thread(access.audit.close, _FLUSH_S)
         await asyncio.to_thread(access.sign_outs.close, _FLUSH_S)

@@ -185,7 +185,7 @@ def test_auto_offset_reset_overrides_start(start: str, reset: str | None, expect
         ("topics: {user: x}", "unknown setting topics.user: did you mean users?"),
         ("http: {prt: 1}", "unknown setting http.prt: did you mean port?"),
         ("spark: {batchs: 1}", "unknown setting spark.batchs: did you mean batch_s?"),
-        ("zzz: 1", "unknown setting zzz: known are name, kafka, kafka_file, topics, "),
+        ("zzz: 1", "unknown setting zzz: known are name, kafka, kafka_file, kafka_data, "),
         ("http: {zzz: 1}", "unknown setting http.zzz: known are host, port"),
         ("nam: x\nhttp: {prt: 1}", "did you mean port?; unknown setting nam: did you mean name?"),
     ],

@@ -22,6 +22,7 @@ from livejoin.core.decide import decide
 from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 
 
 def main(settings: str) -> None:
@@ -38,7 +39,9 @@ def main(settings: str) -> None:
         world.ids[generation.number] = generation.changelog_id
     executor = Executor(inbox, FakePipeline(world))
     rules = TopicRules(names, given["control"])
-    control = ControlTopic(kafka, names, rules, inbox, state.topic_id, state.position)
+    control = ControlTopic(
+        Clusters.single(kafka), names, rules, inbox, state.topic_id, state.position
+    )
     reader = threading.Thread(target=control.run, args=(stop,))
     reader.start()
     started = facts.LeaderStarted(time.time(), time.monotonic(), Choice(*given["choice"]))

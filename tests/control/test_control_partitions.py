@@ -28,6 +28,7 @@ from livejoin.core.ledger_format import read_state
 from livejoin.core.names import Names
 from livejoin.core.state import STATE_KEY, Reply, State
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import OffsetRange, read_to_end
 from livejoin.runtime import failpoints
 from rig import brokers
@@ -78,7 +79,12 @@ class ControlTopicRig:
         """Read the topic as a leader does; yields a function that returns the next such fact."""
         inbox: queue.Queue[facts.Fact] = queue.Queue()
         topic = ControlTopic(
-            self.kafka, self.rules.names, self.rules, inbox, topic_id, position or {}
+            Clusters.single(self.kafka),
+            self.rules.names,
+            self.rules,
+            inbox,
+            topic_id,
+            position or {},
         )
         stop = threading.Event()
         thread = threading.Thread(target=topic.run, args=(stop,))

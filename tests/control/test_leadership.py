@@ -19,6 +19,7 @@ from livejoin.core.names import Names
 from livejoin.core.own_topics import OwnTopicRules
 from livejoin.errors import TopicMisconfigured
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.clusters import Clusters
 from rig.running import until
 
 LIMIT_S = 30
@@ -87,7 +88,14 @@ def test_run_waits_with_a_reason_while_the_leader_topic_is_wrong(kafka: Kafka) -
     names, states = Names("run-two-partitions"), list[dict[str, Any]]()
     kafka.create_topic(names.leader, partitions=2)
     stop = threading.Event()
-    leader = Leader(Settings(name=names.prefix), kafka, names, states.append, dict, lambda _: {})
+    leader = Leader(
+        Settings(name=names.prefix),
+        Clusters.single(kafka),
+        names,
+        states.append,
+        dict,
+        lambda _: {},
+    )
     thread = threading.Thread(target=leader.run, args=(stop,))
     thread.start()
     try:

@@ -18,6 +18,7 @@ from livejoin.core.names import Names
 from livejoin.core.state import State
 from livejoin.errors import LeadershipLost, QueryFailed
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline.spark_driver import SparkDriver
 from rig.running import until
 
@@ -59,7 +60,9 @@ class LeaderThread:
             topics=TopicSettings(control=f"{names.prefix}-control"),
             http=HttpSettings(insecure=True),
         )
-        self._leader = Leader(settings, kafka, names, lambda _: None, dict, lambda _: {})
+        self._leader = Leader(
+            settings, Clusters.single(kafka), names, lambda _: None, dict, lambda _: {}
+        )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -121,6 +124,6 @@ def test_a_leader_deposed_before_it_starts_fences_nobody(
     term = Term()
     monkeypatch.setattr(FakeSession, "entered", staticmethod(term.over.set))
     settings = Settings(name=names.prefix, checkpoints=str(tmp_path))
-    Leader(settings, kafka, names, lambda _: None, dict, lambda _: {}).lead(term)
+    Leader(settings, Clusters.single(kafka), names, lambda _: None, dict, lambda _: {}).lead(term)
     assert len(sessions) == 1
     successor.write(State(last_number=1))

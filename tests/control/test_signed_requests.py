@@ -15,6 +15,7 @@ from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import poll_batch
 from livejoin.tables.auth import access_topics
 from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
@@ -40,7 +41,7 @@ class SignedTopic:
         signer = RequestSigner(self.kafka, self.rules.names)
         if knows_topic:
             signer.on_topic_ready()
-        return ControlProducer(self.kafka, self.rules, Limits(), Catalog(), signer)
+        return ControlProducer(Clusters.single(self.kafka), self.rules, Limits(), Catalog(), signer)
 
     def write(self, raw: bytes, headers: Any) -> None:
         producer = self.kafka.producer()
@@ -64,7 +65,9 @@ class SignedTopic:
     def leader(self) -> Iterator[NextSender]:
         """Reads the control topic as a leader does; gives the sender of each message."""
         inbox: queue.Queue[facts.Fact] = queue.Queue()
-        topic = ControlTopic(self.kafka, self.rules.names, self.rules, inbox, "", {})
+        topic = ControlTopic(
+            Clusters.single(self.kafka), self.rules.names, self.rules, inbox, "", {}
+        )
         stop = threading.Event()
         thread = threading.Thread(target=topic.run, args=(stop,))
         thread.start()

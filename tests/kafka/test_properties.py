@@ -271,8 +271,10 @@ def test_extensions_may_be_separate_properties(prefix: str) -> None:
 
 def test_java_is_allowed_to_use_the_configured_token_endpoint_only() -> None:
     flag = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={URL}"
-    assert properties.client_properties(SERVERS | OIDC).java_options == (flag,)
-    assert properties.client_properties(SERVERS).java_options == ()
+    assert properties.jvm_options([properties.client_properties(SERVERS | OIDC).token_url]) == (
+        flag,
+    )
+    assert properties.jvm_options([properties.client_properties(SERVERS).token_url]) == ()
 
 
 def test_the_ca_of_the_token_endpoint_reaches_both_libraries(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import Record, read_to_end
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -45,7 +46,7 @@ class HistoryRun:
         self.queries = {
             seconds: Queries(
                 session,
-                kafka,
+                Clusters.single(kafka),
                 NAMES,
                 str(folder),
                 SparkSettings(batch_s=seconds, history_records=1),
@@ -53,7 +54,9 @@ class HistoryRun:
             for seconds in (3600, 5)
         }
         start = dict.fromkeys(SOURCES, "earliest")
-        self.pipelines = {s: Pipeline(kafka, NAMES, q, start) for s, q in self.queries.items()}
+        self.pipelines = {
+            s: Pipeline(Clusters.single(kafka), NAMES, q, start) for s, q in self.queries.items()
+        }
         self.running: set[int] = set()
 
     def send(self, *parts: int) -> set[changelog.Position]:

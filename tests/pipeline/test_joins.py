@@ -21,6 +21,7 @@ from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -94,11 +95,13 @@ class JoinRun:
         start = dict.fromkeys(SOURCES, "earliest")
         # never, and as soon as Spark can
         self._committing = {
-            seconds: Queries(session, kafka, NAMES, str(folder), SparkSettings(batch_s=seconds))
+            seconds: Queries(
+                session, Clusters.single(kafka), NAMES, str(folder), SparkSettings(batch_s=seconds)
+            )
             for seconds in (3600, 5)
         }
         self._pipelines = {
-            seconds: Pipeline(kafka, NAMES, queries, start)
+            seconds: Pipeline(Clusters.single(kafka), NAMES, queries, start)
             for seconds, queries in self._committing.items()
         }
         requested = [

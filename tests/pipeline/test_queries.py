@@ -16,6 +16,7 @@ from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import Record, poll_batch, to_record
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -48,9 +49,11 @@ class Case:
             kafka.create_topic(
                 topic, {"retention.ms": "-1"}, partitions=PARTITIONS
             )  # records of 2023
-        self.queries = Queries(session, kafka, self.names, str(folder / prefix), SparkSettings())
+        self.queries = Queries(
+            session, Clusters.single(kafka), self.names, str(folder / prefix), SparkSettings()
+        )
         self.pipeline = Pipeline(
-            kafka, self.names, self.queries, dict.fromkeys(SOURCES, "earliest")
+            Clusters.single(kafka), self.names, self.queries, dict.fromkeys(SOURCES, "earliest")
         )
         self.producer = kafka.producer()
         self.written: list[Record] = []

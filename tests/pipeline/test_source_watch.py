@@ -16,6 +16,7 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, TopicMissing
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
@@ -97,7 +98,12 @@ def _follow(sources: SourcePair, replay: ReplayRange, limit_s: float) -> int | N
     ends = time.monotonic() + limit_s
     stopped = lambda: time.monotonic() > ends  # noqa: E731 - a name says what it is
     return CatchUp(
-        sources.kafka, sources.names, 1, replay, lambda _done, _total: None, stopped
+        Clusters.single(sources.kafka),
+        sources.names,
+        1,
+        replay,
+        lambda _done, _total: None,
+        stopped,
     ).follow()
 
 
@@ -214,7 +220,7 @@ def test_topics_are_watched(sources: SourcePair, monkeypatch: pytest.MonkeyPatch
     generation, reported, stop = sources.with_topics(), RecordingListener(), threading.Event()
     watching = threading.Thread(
         target=source_watch.watch,
-        args=(sources.kafka, sources.names, lambda: [generation], reported, stop),
+        args=(Clusters.single(sources.kafka), sources.names, lambda: [generation], reported, stop),
     )
     watching.start()
     try:

@@ -12,6 +12,7 @@ from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
@@ -24,14 +25,18 @@ CHOICE = spec.Choice("rehearsed.in.users", "rehearsed.in.accounts")
 
 @pytest.fixture
 def queries(kafka: Kafka, session: SparkDriver, tmp_path: Path) -> Queries:
-    return Queries(session, kafka, NAMES, str(tmp_path), SparkSettings(batch_s=3600))
+    return Queries(
+        session, Clusters.single(kafka), NAMES, str(tmp_path), SparkSettings(batch_s=3600)
+    )
 
 
 @pytest.fixture
 def live(kafka: Kafka, queries: Queries) -> Iterator[Generation]:
     for topic in (CHOICE.users, CHOICE.accounts):
         kafka.create_topic(topic)
-    pipeline = Pipeline(kafka, NAMES, queries, {s.name: "earliest" for s in spec.SOURCES})
+    pipeline = Pipeline(
+        Clusters.single(kafka), NAMES, queries, {s.name: "earliest" for s in spec.SOURCES}
+    )
     generation = pipeline.prepare(Generation(1, CHOICE, time.time()))
     pipeline.start(generation)
     yield generation
@@ -76,7 +81,7 @@ def test_a_warm_up_takes_only_free_slots(
     few = SparkSettings(
         batch_s=3600, master="local[9]"
     )  # the warm-up and the live query need five each
-    queries = Queries(session, kafka, NAMES, str(tmp_path), few)
+    queries = Queries(session, Clusters.single(kafka), NAMES, str(tmp_path), few)
     warm_up, stop = BatchWarmUp(queries, after_s=0), threading.Event()
     warm_up.schedule(live)
     thread = threading.Thread(target=warm_up.run, args=({1: live}, stop))
@@ -86,5 +91,7 @@ def test_a_warm_up_takes_only_free_slots(
     thread.join(30)
     assert queries.needs_warm_up  # still not enough
     enough = few.model_copy(update={"master": "local[10]"})
-    assert Queries(session, kafka, NAMES, "", enough).has_free_slots([live])
-    assert not Queries(session, kafka, NAMES, "", enough).has_free_slots([live, live])
+    assert Queries(session, Clusters.single(kafka), NAMES, "", enough).has_free_slots([live])
+    assert not Queries(session, Clusters.single(kafka), NAMES, "", enough).has_free_slots(
+        [live, live]
+    )

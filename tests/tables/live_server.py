@@ -20,6 +20,7 @@ from livejoin.core.control_messages import TopicRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits, State
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.tables.auth import origin_check
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities, TokenRegistry
@@ -197,7 +198,8 @@ def run_server(
     """Serve a catalog while the block runs; without authentication unless `access` is given."""
     catalog = catalog or Catalog(logs_kept=100, rejects_kept=100)
     kafka = kafka or Kafka({"bootstrap.servers": "127.0.0.1:1"})
-    producer = ControlProducer(kafka, rules, Limits(), catalog, RequestSigner(kafka, rules.names))
+    signer = RequestSigner(kafka, rules.names)
+    producer = ControlProducer(Clusters.single(kafka), rules, Limits(), catalog, signer)
     listener = server.listen("127.0.0.1", port)
     if send_buffer is not None:  # inherited by accepted sockets
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -21,7 +21,7 @@ from livejoin.runtime import processes
 
 _REACH_S = 5
 # their keys belong to Kafka and Spark
-_PROPERTY_SECTIONS = ("kafka", "own_topics.config", "spark.conf")
+_PROPERTY_SECTIONS = ("kafka", "kafka_data", "kafka_control", "own_topics.config", "spark.conf")
 
 
 def config(config: Config = None, output: Output = "table") -> None:

@@ -41,7 +41,7 @@ from livejoin.core.names import Names, nearest
 from livejoin.core.spec import Choice, Join
 from livejoin.core.state import Limits
 from livejoin.errors import SettingsError
-from livejoin.kafka import properties
+from livejoin.kafka import clusters, properties
 from livejoin.runtime import failpoints, processes
 
 ENV_PREFIX = "LIVEJOIN_"
@@ -53,7 +53,7 @@ _OTHER_ENV_VARIABLES = {
     "LIVEJOIN_SEEDS",
     failpoints.VARIABLE,
 }
-_SECTIONS = ("KAFKA", "TOPICS", "OWN_TOPICS", "HTTP", "SPARK")
+_SECTIONS = (*map(str.upper, clusters.SECTIONS), "TOPICS", "OWN_TOPICS", "HTTP", "SPARK")
 
 
 class Settings(BaseSettings):
@@ -76,6 +76,14 @@ class Settings(BaseSettings):
     kafka_file: str = Field(
         default="", description="properties file with client properties; kafka overrides it"
     )
+    kafka_data: properties.Values = Field(
+        default={}, description="cluster of the source topics; empty: that of kafka"
+    )
+    kafka_data_file: str = Field(default="", description="as kafka_file, for kafka_data")
+    kafka_control: properties.Values = Field(
+        default={}, description="cluster of the control topic and the replies; as kafka_data"
+    )
+    kafka_control_file: str = Field(default="", description="as kafka_file, for kafka_control")
     topics: TopicSettings = TopicSettings()
     own_topics: OwnTopicSettings = OwnTopicSettings()
     join: Join = "left"
@@ -107,15 +115,16 @@ class Settings(BaseSettings):
     @classmethod
     def _resolve_references(cls, data: Any) -> Any:
         resolved = settings_files.resolve_references(data)
-        file, block = resolved.get("kafka_file"), resolved.get("kafka", {})
-        if file and isinstance(block, dict):
-            from_file = settings_files.resolve_references(
-                properties.read_file(Path(file).expanduser())
-            )
-            resolved = {**resolved, "kafka": {**from_file, **block}}
+        for section in clusters.SECTIONS:
+            file, block = resolved.get(f"{section}_file"), resolved.get(section, {})
+            if file and isinstance(block, dict):
+                from_file = settings_files.resolve_references(
+                    properties.read_file(Path(file).expanduser(), section)
+                )
+                resolved = {**resolved, section: {**from_file, **block}}
         return resolved
 
-    @field_validator("kafka")
+    @field_validator(*clusters.SECTIONS)
     @classmethod
     def _hide_secrets(cls, kafka: properties.Values) -> properties.Values:
         return {
@@ -138,11 +147,25 @@ class Settings(BaseSettings):
             if Names(self.name).is_own(name):
                 raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
         _ = self.start_positions  # raises if invalid
-        clients = properties.client_properties(properties.reveal(self.kafka))
-        if not clients.librdkafka.get("bootstrap.servers"):
-            raise ValueError("kafka: bootstrap.servers is missing")
-        self._warnings.extend(clients.warnings)
+        for section, block in self.kafka_blocks.items():
+            clients = properties.client_properties(properties.reveal(block), section)
+            if not clients.librdkafka.get("bootstrap.servers"):
+                raise ValueError(f"{section}: bootstrap.servers is missing")
+            self._warnings.extend(clients.warnings)
+        self._warnings.extend(clusters.overlaps(self.kafka_blocks))
         return self
+
+    @property
+    def kafka_blocks(self) -> dict[clusters.Section, properties.Values]:
+        """The blocks of Kafka properties that are given."""
+        given: dict[clusters.Section, properties.Values] = {clusters.FIRST: self.kafka}
+        others = {section: getattr(self, section) for section in clusters.OTHERS}
+        return given | {section: block for section, block in others.items() if block}
+
+    @property
+    def data_properties(self) -> dict[str, str]:
+        """The properties that apply to the source topics."""
+        return properties.reveal(self.kafka_data or self.kafka)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -162,7 +185,7 @@ class Settings(BaseSettings):
     @property
     def start_positions(self) -> dict[str, str]:
         """Start position of each source; `auto.offset.reset` takes precedence over `start`."""
-        reset = properties.reveal(self.kafka).get("auto.offset.reset", "")
+        reset = self.data_properties.get("auto.offset.reset", "")
         newest = ("latest", "largest", "end")  # Java's name and librdkafka's
         chosen = self.start if not reset else "latest" if reset in newest else "earliest"
         sources = [source.name for source in spec.SOURCES]
@@ -233,9 +256,11 @@ def values_by_origin(file: Path | None = None) -> dict[str, dict[str, Any]]:
     from_env = settings_files.normalize(EnvSettingsSource(Settings)())
     from_file = settings_files.normalize(settings_files.read_file(file) if file else {})
     origins = {"environment": from_env, "file": from_file}
-    if kafka_file := from_env.get("kafka_file") or from_file.get("kafka_file"):
-        path = Path(settings_files.resolve_references(kafka_file)).expanduser()
-        origins["kafka_file"] = {"kafka": properties.read_file(path)}
+    for section in clusters.SECTIONS:
+        setting = f"{section}_file"
+        if file_name := from_env.get(setting) or from_file.get(setting):
+            path = Path(settings_files.resolve_references(file_name)).expanduser()
+            origins[setting] = {section: properties.read_file(path, section)}
     return origins
 
 
@@ -257,8 +282,9 @@ def _explain(error: Any) -> str:
     where = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         message = error["msg"].removeprefix("Value error, ")
-        # values under kafka and spark may be secret
-        value = "" if error["loc"][:1] in (("kafka",), ("spark",)) else f", got {error['input']!r}"
+        # values of these sections may be secret
+        is_secret = error["loc"][:1] in {(section,) for section in (*clusters.SECTIONS, "spark")}
+        value = "" if is_secret else f", got {error['input']!r}"
         return f"{where}: {message}{value}" if where else message
     section: Any = Settings
     for part in error["loc"][:-1]:

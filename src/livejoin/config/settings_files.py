@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from livejoin import redaction
 from livejoin.errors import SettingsError
-from livejoin.kafka import properties
+from livejoin.kafka import clusters, properties
 
 # What a setting refers to, instead of containing it.
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
@@ -22,10 +22,11 @@ REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 def normalize(data: dict[str, Any]) -> dict[str, Any]:
     """Return settings with Kafka and Spark properties as text, under normalized names."""
     data = dict(data)
-    if isinstance(kafka := data.get("kafka"), dict):
-        data["kafka"] = {
-            properties.canonical_name(str(key)): _to_text(value) for key, value in kafka.items()
-        }
+    for section in clusters.SECTIONS:
+        if isinstance(block := data.get(section), dict):
+            data[section] = {
+                properties.canonical_name(str(key)): _to_text(value) for key, value in block.items()
+            }
     if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
         data["spark"] = {
             **spark,
@@ -61,12 +62,15 @@ def read_file(file: Path) -> dict[str, Any]:
 
 def plain_secrets(data: dict[str, Any]) -> list[str]:
     """Return the settings that contain a secret in plain text instead of a reference."""
-    kafka, conf = data.get("kafka"), (data.get("spark") or {}).get("conf")
-    secrets = [f"kafka.{name}" for name in kafka or {} if properties.is_secret(name)]
-    secrets += [f"spark.conf.{name}" for name in conf or {} if redaction.is_spark_secret(name, "")]
-    flat = {f"kafka.{name}": value for name, value in (kafka or {}).items()}
-    flat |= {f"spark.conf.{name}": value for name, value in (conf or {}).items()}
-    return [name for name in secrets if not REFERENCE.search(str(flat[name]))]
+    found = []
+    for section in clusters.SECTIONS:
+        for name, value in (data.get(section) or {}).items():
+            if properties.is_secret(name) and not REFERENCE.search(str(value)):
+                found.append(f"{section}.{name}")
+    for name, value in ((data.get("spark") or {}).get("conf") or {}).items():
+        if redaction.is_spark_secret(name, "") and not REFERENCE.search(str(value)):
+            found.append(f"spark.conf.{name}")
+    return found
 
 
 def _to_text(value: Any) -> str | SecretStr:

@@ -27,6 +27,7 @@ from livejoin.core.names import Names
 from livejoin.errors import LivejoinError
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import OffsetRange, poll_batch, read_to_end
 from livejoin.kafka.signatures import SignatureVerifier, SignedRecord
 from livejoin.runtime import failpoints
@@ -46,13 +47,18 @@ class ControlTopic:
     It may have any number of partitions. Messages count in the order in which they are read.
     """
 
-    kafka: Kafka
+    clusters: Clusters
     names: Names
     rules: control_messages.TopicRules
     inbox: Inbox
     topic_id: str  # of the topic that `position` belongs to; empty at the first start
     position: Offsets  # the next offset of each partition
     signers: SignatureVerifier = field(default_factory=SignatureVerifier)
+
+    @property
+    def _cluster(self) -> Kafka:
+        """The cluster of the control topic."""
+        return self.clusters.control
 
     def run(self, stop: threading.Event) -> None:
         """Read until stopped. Errors are reported as facts and retried."""
@@ -66,7 +72,7 @@ class ControlTopic:
     def _consume(self, stop: threading.Event) -> None:
         """Read until stopped, or until the topic is another one or has more partitions."""
         topic = self._ensure_topic()
-        consumer = self.kafka.reader(self.names.group("control"), fetch_wait_ms=10)
+        consumer = self._cluster.reader(self.names.group("control"), fetch_wait_ms=10)
         try:
             if topic.id != self.topic_id:
                 self._replay_history(consumer, topic)
@@ -93,14 +99,16 @@ class ControlTopic:
     def _ensure_topic(self) -> Topic:
         """The topic, created if missing, with one partition: so its messages have one order."""
         name = self.rules.control
-        found = self.kafka.describe([name]).get(name)
+        found = self._cluster.describe([name]).get(name)
         if found is None:
-            own_topics.create(self.kafka, name, "control")
-            found = self.kafka.describe([name])[name]
+            own_topics.create(self._cluster, name, "control")
+            found = self._cluster.describe([name])[name]
         return found
 
     def _is_unchanged(self, topic: Topic) -> bool:
-        found = self.kafka.describe([topic.name]).get(topic.name)
+        if self.clusters.has_separate_control:  # else others report that it does not answer
+            self._cluster.wait_until_reachable(_CHECK_S)
+        found = self._cluster.describe([topic.name]).get(topic.name)
         return found is not None and (found.id, found.partitions) == (topic.id, topic.partitions)
 
     def _replay_history(self, consumer: Consumer, topic: Topic) -> None:
@@ -122,13 +130,13 @@ class ControlTopic:
         return map(self._parse, records)
 
     def _offsets(self, topic: Topic, where: OffsetSpec) -> Offsets:
-        return self.kafka.offsets([topic], where)[topic.name]
+        return self._cluster.offsets([topic], where)[topic.name]
 
     def _forward(self, records: Sequence[Message]) -> None:
         self._load_signers(records)
         parsed = [self._parse(record) for record in records]
         named = {topic for one in parsed if one.request for topic in one.request.topics}
-        found = self.kafka.describe_readable(named)  # one request for the whole batch
+        found = self.clusters.data.describe_readable(named)  # one request for the whole batch
         for one in parsed:
             topics = {
                 topic: _topic_info(found[topic])
@@ -142,9 +150,10 @@ class ControlTopic:
         if all(self.signers.knows_signer(_header(one, SIGNATURE_HEADER)) for one in records):
             return
         topic = self.names.access
-        if topic not in self.kafka.describe([topic]):
+        own = self.clusters.own
+        if topic not in own.describe([topic]):
             return
-        consumer = self.kafka.reader(self.names.group("control"))
+        consumer = own.reader(self.names.group("control"))
         try:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
             for record in read_to_end(consumer, topic):

@@ -1,28 +1,29 @@
 """The ledger: state, status rows, log lines and replies, written in one transaction.
 
-So a crash neither loses nor duplicates a line, and a former leader is fenced. `OwnTopics` creates
-the topics and notices when one is replaced.
+So a crash neither loses nor duplicates a line, and a former leader is fenced. A transaction cannot
+span clusters: replies that go to another one are kept here until that has acknowledged them.
 """
 
 import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, assert_never
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
+from livejoin.control.leader_topics import OwnTopics
 from livejoin.control.leadership import LeaderHeartbeat
+from livejoin.control.replies import PendingReply, ReplySender
 from livejoin.core import spec, status_rows
 from livejoin.core.ledger_format import NewerState, read_state, to_json
 from livejoin.core.names import Names
-from livejoin.core.own_topics import Kind
 from livejoin.core.state import (
     GENERATION_KEY,
+    REPLY_KEY,
     STATE_KEY,
     STATUS_KEY,
     EndedGeneration,
@@ -40,10 +41,9 @@ from livejoin.errors import (
     NewerFormat,
     NotAuthorized,
     TopicMisconfigured,
-    TopicReplaced,
 )
 from livejoin.kafka import own_topics
-from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime import failpoints
 
@@ -60,7 +60,6 @@ _WRITE_S = 4  # an unfinished commit continues at the next attempt; stopping is 
 _CHECK_S = 5.0  # between checks of the topics
 
 _COMPACTED = "cleanup.policy", "compact"  # as core/own_topics.py has the ledger
-_RECREATED_HINT = "It is recreated; without a ledger, the choice comes from the control topic."
 
 
 class _PendingRecord(NamedTuple):
@@ -69,19 +68,28 @@ class _PendingRecord(NamedTuple):
     topic: str
     key: bytes
     value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Ledger:
     """Reads the last state; writes new states with their rows and outbox, if changed."""
 
     def __init__(
-        self, kafka: Kafka, names: Names, clock: Callable[[], float] = time.monotonic
+        self,
+        kafka: Kafka,
+        names: Names,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        replies: ReplySender | None = None,
     ) -> None:
+        """`replies` sends replies to another cluster; without it they are in the transaction."""
         self._kafka = kafka
         self._names = names
         self._heartbeat = LeaderHeartbeat(kafka, names, clock)
         self._producer: Producer | None = None
-        self._topics = OwnTopics(kafka, names)
+        self._replies = replies
+        self._unsent: dict[bytes, PendingReply] = {}  # left by a leader with another cluster
+        self._topics = OwnTopics(kafka, names, with_replies=replies is None)
         self._written: dict[bytes, bytes | None] = {}
         self._pending: Literal["", "commit", "abort"] = ""  # how an unfinished transaction ends
 
@@ -100,6 +108,7 @@ class Ledger:
         self._ensure_compacted(empty=state is None)
         self._topics.ensure_single_partition()
         self._topics.record_ids()
+        self._resume_replies()
         return state or State()
 
     def check(self) -> None:
@@ -123,6 +132,14 @@ class Ledger:
                 " it is recreated, and the live choice rebuilt.",
             )
         return found
+
+    def _resume_replies(self) -> None:
+        """Take over the replies that no cluster has acknowledged yet."""
+        found = {k: v for k, v in sorted(self._read().items()) if k.startswith(REPLY_KEY) and v}
+        self._unsent = {key: PendingReply.from_json(key, value) for key, value in found.items()}
+        if self._replies is not None:
+            self._replies.add(self._unsent.values())
+            self._unsent = {}
 
     def _ensure_compacted(self, *, empty: bool) -> None:
         """Make the ledger compacted: one that a broker auto-created would expire its records."""
@@ -154,13 +171,22 @@ class Ledger:
 
     def write(self, state: State) -> State:
         """Write all changes in one transaction; the state with an empty outbox."""
-        records = list(self._changed_records(state))
+        acknowledged: Sequence[bytes] = ()
+        if self._replies is not None and self._pending != "commit":
+            acknowledged = self._replies.acknowledged()
+        records = [*self._changed_records(state), *self._settled_replies(acknowledged)]
         if records:
             failpoints.visit("before-ledger")
             self._commit(records)
             failpoints.visit("after-ledger")
-            ledger = self._names.ledger
-            self._written.update((r.key, r.value) for r in records if r.topic == ledger)
+            in_ledger = [r for r in records if r.topic == self._names.ledger]
+            self._written.update(
+                (r.key, r.value) for r in in_ledger if not r.key.startswith(REPLY_KEY)
+            )
+            self._unsent = {}
+        if self._replies is not None:
+            self._replies.forget(acknowledged)
+            self._replies.add(PendingReply.of(i) for i in state.outbox if isinstance(i, Reply))
         self._heartbeat.send_if_due()  # writing succeeded, or was not needed: this process leads
         for item in state.outbox:
             if isinstance(item, LogLine):
@@ -192,8 +218,11 @@ class Ledger:
             case Reply():
                 key = f"{spec.CONTROL}/{item.row_id}".encode()
                 yield _PendingRecord(names.logs, key, _json(item.control_raw_row()))
-                reply_key = (item.origin.id or item.origin.position).encode()
-                yield _PendingRecord(names.replies, reply_key, _json(item.reply_record()))
+                reply = PendingReply.of(item)
+                if self._replies is None:
+                    yield _PendingRecord(names.replies, reply.key, reply.value, reply.headers)
+                else:
+                    yield _PendingRecord(names.ledger, reply.ledger_key, reply.to_json())
             case EndedGeneration(generation):
                 yield _PendingRecord(
                     names.ledger,
@@ -202,6 +231,13 @@ class Ledger:
                 )
             case _:
                 assert_never(item)
+
+    def _settled_replies(self, acknowledged: Iterable[bytes]) -> Iterator[_PendingRecord]:
+        """Remove acknowledged replies; write those that were left for a cluster that is gone."""
+        for reply in self._unsent.values():
+            yield _PendingRecord(self._names.replies, reply.key, reply.value, reply.headers)
+        for key in (*acknowledged, *self._unsent):
+            yield _PendingRecord(self._names.ledger, key, None)
 
     def _commit(self, records: list[_PendingRecord]) -> None:
         producer = self._producer
@@ -213,7 +249,8 @@ class Ledger:
                 self._pending = "abort"
                 producer.begin_transaction()
                 for record in records:
-                    producer.produce(record.topic, record.value, record.key)
+                    headers = list[tuple[str, str | bytes | None]](record.headers)
+                    producer.produce(record.topic, record.value, record.key, headers=headers)
                 failpoints.visit("in-ledger")
                 self._pending = "commit"
             producer.commit_transaction(_WRITE_S)
@@ -242,84 +279,6 @@ class Ledger:
         if error.txn_requires_abort():
             self._pending = "abort"
         return KafkaUnavailable(f"{self._names.ledger} was not written: {error.str()}")
-
-
-class OwnTopics:
-    """The topics that the leader writes: created with their configuration, tracked by their ids.
-
-    A broker with `auto.create.topics.enable` recreates a deleted topic at the next write, perhaps
-    with several partitions. Records in several partitions have no order, and only the first one is
-    read.
-    """
-
-    def __init__(self, kafka: Kafka, names: Names) -> None:
-        self._kafka = kafka
-        self._names = names
-        self._kinds: Mapping[str, Kind] = {
-            names.ledger: "ledger",
-            names.logs: "logs",
-            names.replies: "replies",
-            names.leader: "leader",
-        }
-        self._ids: dict[str, str] = {}
-
-    def create_missing(self) -> None:
-        """Create the missing topics."""
-        for topic, kind in self._kinds.items():
-            own_topics.create(self._kafka, topic, kind)
-
-    def check(self) -> None:
-        """Raise if logs or replies have several partitions with records, which would be lost."""
-        for topic in self._logs_and_replies():
-            if len(topic.partitions) > 1 and self._has_records(topic):
-                raise TopicMisconfigured(
-                    f"{topic.name} has more than one partition",
-                    hint="Stop livejoin and delete it, with the lines or replies in it:"
-                    " it is recreated.",
-                )
-
-    def ensure_single_partition(self) -> None:
-        """Recreate logs and replies with one partition, if they are empty."""
-        self.check()
-        for topic in self._logs_and_replies():
-            if len(topic.partitions) > 1:
-                own_topics.recreate(self._kafka, topic.name, self._kinds[topic.name])
-
-    def record_ids(self) -> None:
-        """Remember the topic ids, to notice topics that are replaced."""
-        found = self._kafka.describe(self._kinds)
-        self._ids = {topic.name: topic.id for topic in found.values()}
-        if not all(topic.has_id for topic in found.values()):
-            log.warning(
-                "the brokers report no topic ids: a topic that is deleted and recreated is only"
-                " noticed where its offsets differ",
-                address=self._kafka.address,
-            )
-
-    def check_unchanged(self) -> None:
-        """Raise if a topic was deleted or replaced; it is recreated first.
-
-        One with several partitions holds only what was written since, and would block the next
-        leader.
-        """
-        found = self._kafka.describe(self._kinds)
-        # the consumer of the election may take minutes to notice a deleted topic
-        changed = [t for t in self._kinds if t not in found or found[t].id != self._ids[t]]
-        for topic in changed:
-            own_topics.create(self._kafka, topic, self._kinds[topic])  # before the broker does
-            if len(self._kafka.describe([topic])[topic].partitions) > 1:
-                own_topics.recreate(self._kafka, topic, self._kinds[topic])
-        if changed:
-            recreated = " and recreated" if changed[0] in found else ""
-            raise TopicReplaced(f"{changed[0]} was deleted{recreated}", hint=_RECREATED_HINT)
-
-    def _logs_and_replies(self) -> list[Topic]:
-        found = self._kafka.describe([self._names.logs, self._names.replies])
-        return list(found.values())
-
-    def _has_records(self, topic: Topic) -> bool:
-        ends = self._kafka.offsets([topic], OffsetSpec.latest())
-        return ends != self._kafka.offsets([topic], OffsetSpec.earliest())
 
 
 def _generation_key(number: int) -> bytes:

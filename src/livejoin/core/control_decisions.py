@@ -70,7 +70,11 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         state = transitions.clear_origins(state)
     order = _next_read_order(state)
     replies = tuple(
-        replace(one, origin=replace(one.origin, read_order=order + number))
+        replace(
+            one,
+            origin=replace(one.origin, read_order=order + number),
+            line=state.reply_count + 1 + number,
+        )
         for number, one in enumerate(fact.replies)
     )
     state = replace(
@@ -78,6 +82,7 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         topic_id=fact.topic_id,
         position=fact.position,
         read_order=max(state.read_order, order + len(replies) - 1),
+        reply_count=state.reply_count + len(replies),
         ids=fact.ids[-IDS_KEPT:],
         outbox=(*state.outbox, *replies),
     )

@@ -17,6 +17,7 @@ from livejoin.core.spec import Choice
 STATE_KEY = b"state"
 STATUS_KEY = b"status"
 GENERATION_KEY = b"generation/"
+REPLY_KEY = b"reply/"  # one that another cluster has not acknowledged yet
 
 # The leader topic: heartbeats of the current leader.
 LEADER_KEY = b"leader"
@@ -152,6 +153,7 @@ class Reply:
     at: float
     reason: str = ""
     generation: int | None = None
+    line: int = 0  # counts replies: senders that get one twice know it by this number
 
     @property
     def row_id(self) -> str:
@@ -187,6 +189,14 @@ class Reply:
             "generation": self.generation,
             "at": int(self.at * 1000),
             "reason": self.reason or None,
+        }
+
+    def headers(self) -> dict[str, int]:
+        """The headers of that record: what the reply is about, and its number."""
+        return {
+            "livejoin-partition": self.origin.partition,
+            "livejoin-offset": self.origin.offset,
+            "livejoin-line": self.line,
         }
 
 
@@ -225,6 +235,7 @@ class State:
     building: Generation | None = None
     swapped_at: float = 0.0  # wall clock time of the last swap or rollback
     line_count: int = 0  # log lines ever written
+    reply_count: int = 0  # replies ever written
     # counters for metrics: outcomes of swaps, restarts of queries
     tally: Mapping[str, int] = field(default_factory=dict)
     # volatile from here on

@@ -1,4 +1,4 @@
-"""Clients of the Kafka cluster, all created from one block of properties, and their errors."""
+"""Clients of a Kafka cluster, all created from one block of properties, and their errors."""
 
 import math
 import time
@@ -31,10 +31,19 @@ REQUEST_TIMEOUT_S = 15  # a healthy cluster answers in milliseconds, a starting 
 class KafkaClients:
     """Creates clients. Callers close producers and consumers; the admin client is shared."""
 
-    def __init__(self, block: properties.Values, own_topics: OwnTopicRules | None = None) -> None:
+    def __init__(
+        self,
+        block: properties.Values,
+        own_topics: OwnTopicRules | None = None,
+        *,
+        section: str = properties.SECTION,
+        role: str = "",
+    ) -> None:
         self.properties = block
         self.own_topics = own_topics or OwnTopicRules()
-        self._client_properties = properties.client_properties(properties.reveal(block))
+        self.section = section  # of the settings, for hints
+        self._role = role  # tells it from other clusters, in errors
+        self._client_properties = properties.client_properties(properties.reveal(block), section)
         self._admin: AdminClient | None = None
         self._last_error: tuple[KafkaError, float] | None = None
         self._stopping = False
@@ -47,6 +56,11 @@ class KafkaClients:
     def address(self) -> str:
         """The bootstrap servers."""
         return self._client_properties.librdkafka["bootstrap.servers"]
+
+    @property
+    def _place(self) -> str:
+        """Its address, with its role where there are other clusters."""
+        return f"{self.address} ({self._role})" if self._role else self.address
 
     def spark_options(self) -> dict[str, str]:
         """The properties as options of Spark's Kafka source and sink."""
@@ -78,9 +92,9 @@ class KafkaClients:
         }
 
     @property
-    def java_options(self) -> tuple[str, ...]:
-        """Options that a JVM needs for its Kafka clients."""
-        return self._client_properties.java_options
+    def token_url(self) -> str:
+        """The endpoint that issues its tokens, if it logs in by OIDC."""
+        return self._client_properties.token_url
 
     def producer(self, **more: str | float) -> Producer:
         """An idempotent producer with acks=all."""
@@ -145,7 +159,7 @@ class KafkaClients:
         try:
             return client({"error_cb": self._remember_error, **quiet, **own, **more})
         except KafkaException as error:
-            raise SettingsError(f"kafka: {error.args[0].str()}") from error
+            raise SettingsError(f"{self.section}: {error.args[0].str()}") from error
 
     def _remember_error(self, error: KafkaError) -> None:
         """Keep the newest cause; "all brokers down" only follows from one."""
@@ -188,7 +202,7 @@ class KafkaClients:
 
     def _lost_broker(self, found: advertised.LostBroker) -> KafkaUnavailable:
         return KafkaUnavailable(
-            f"Kafka at {self.address} answers, but broker {found.broker} advertises"
+            f"Kafka at {self._place} answers, but broker {found.broker} advertises"
             f" {found.address}, which cannot be reached from here: {found.why}",
             hint="Check that it runs. Make that address reachable from here, or correct"
             " advertised.listeners of the broker; livejoin retries.",
@@ -227,14 +241,14 @@ class KafkaClients:
             last_error.code() in _AUTH_ERRORS or any(sign in cause for sign in _TLS_ERROR_SIGNS)
         ):
             return KafkaUnavailable(
-                f"TLS handshake or login with Kafka at {self.address} failed: {cause}",
-                hint="Check security.protocol, sasl.* and ssl.* in the kafka settings;"
+                f"TLS handshake or login with Kafka at {self._place} failed: {cause}",
+                hint=f"Check security.protocol, sasl.* and ssl.* in the {self.section} settings;"
                 " livejoin retries.",
             )
         if found := advertised.from_error(cause, self.address):
             return self._lost_broker(found)
         return KafkaUnavailable(
-            f"Kafka at {self.address} cannot be reached: {cause}",
-            hint="Check bootstrap.servers and security.protocol in the kafka settings, and that the"
-            " broker runs; livejoin retries.",
+            f"Kafka at {self._place} cannot be reached: {cause}",
+            hint=f"Check bootstrap.servers and security.protocol in the {self.section} settings,"
+            " and that the broker runs; livejoin retries.",
         )

@@ -1,12 +1,12 @@
-"""Kafka's client properties: one block, in Java's or librdkafka's names, for both libraries.
+"""Kafka's client properties: a block in Java's or librdkafka's names, for both libraries.
 
 `client_properties` is the entry point. Unknown properties are errors that suggest the nearest name.
 `read_file` reads `client.properties` files as Java does.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -21,6 +21,8 @@ _ESCAPE_SEQUENCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
+SECTION = "kafka"  # the section of the settings with the block that is always there
+
 Values = Mapping[str, str | SecretStr]  # secrets do not print
 
 
@@ -30,12 +32,34 @@ class ClientProperties:
 
     librdkafka: dict[str, str] = field(repr=False)
     java: dict[str, str] = field(repr=False)
-    java_options: tuple[str, ...] = ()  # of JVMs that run Kafka clients
+    token_url: str = ""  # the only token endpoint that Java may contact for this block
     warnings: tuple[str, ...] = ()
 
 
-def client_properties(given: Mapping[str, str]) -> ClientProperties:
-    """Validate a block and translate it for both client libraries."""
+def client_properties(given: Mapping[str, str], section: str = SECTION) -> ClientProperties:
+    """Validate a block and translate it for both client libraries.
+
+    Errors and warnings name the section of the settings that has the block.
+    """
+    try:
+        found = _translate(given)
+    except SettingsError as error:
+        raise SettingsError(_in_section(error.message, section), hint=error.hint) from error
+    return replace(found, warnings=tuple(_in_section(text, section) for text in found.warnings))
+
+
+def jvm_options(token_urls: Iterable[str]) -> tuple[str, ...]:
+    """Options of a JVM that runs Kafka clients: it contacts no other token endpoints."""
+    urls = ",".join(dict.fromkeys(filter(None, token_urls)))
+    return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",) if urls else ()
+
+
+def _in_section(text: str, section: str) -> str:
+    """A message about a block that has another name; those of the parts say `kafka`."""
+    return section + text.removeprefix(SECTION) if text.startswith(SECTION) else text
+
+
+def _translate(given: Mapping[str, str]) -> ClientProperties:
     named = login.merge_jaas(_canonicalize(given))
     who = login.parse_login(named)
     translated = [login.as_properties(who, certificates.token_endpoint_ca(named))]
@@ -51,17 +75,18 @@ def client_properties(given: Mapping[str, str]) -> ClientProperties:
         rdkafka |= sets.librdkafka
         java |= sets.java
     redaction.add_secrets(_secrets(named, rdkafka, java, who))
-    return ClientProperties(rdkafka, java, _jvm_options(who), tuple(_warnings(named, who)))
+    return ClientProperties(rdkafka, java, who.token_url, tuple(_warnings(named, who)))
 
 
-def read_file(path: Path) -> dict[str, str]:
+def read_file(path: Path, section: str = SECTION) -> dict[str, str]:
     """The properties of a file; the last of duplicate keys counts."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SettingsError(
-            f"kafka_file: {path} cannot be read: {why}", hint="Name a file of client properties."
+            f"{section}_file: {path} cannot be read: {why}",
+            hint="Name a file of client properties.",
         ) from error
     found = {}
     for line in _logical_lines(text):
@@ -128,13 +153,6 @@ def _target_names(name: str) -> tuple[str, str]:
     if name in property_table.JAVA_ONLY:
         return "", name
     return (name, "") if name in property_table.LIBRDKAFKA_ONLY else ("", "")
-
-
-def _jvm_options(who: login.Login) -> tuple[str, ...]:
-    """Java contacts only token endpoints that are allowed by a system property."""
-    if not who.token_url:
-        return ()
-    return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={who.token_url}",)
 
 
 def _secrets(

@@ -10,7 +10,8 @@ from livejoin.core.changelog import BOOTSTRAP, marked_offsets
 from livejoin.core.coverage import BootstrapCoverage, Coverage
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
-from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.cluster import Topic
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import (
     BatchReader,
     PartitionId,
@@ -36,7 +37,7 @@ class ReplayRange:
 class CatchUp:
     """Waits until one run has covered its replay range."""
 
-    kafka: Kafka
+    clusters: Clusters
     names: Names
     generation: int
     replay: ReplayRange
@@ -50,7 +51,7 @@ class CatchUp:
         if coverage.complete and bootstrap.complete:
             return ready_at
         check_at = time.monotonic() + _GAP_CHECK_S
-        consumer = self.kafka.reader(self.names.group("catch-up"), fetch_wait_ms=10)
+        consumer = self.clusters.own.reader(self.names.group("catch-up"), fetch_wait_ms=10)
         try:
             changelog = self.names.changelog(self.generation)
             consumer.assign([TopicPartition(changelog, 0, self.replay.changelog_start)])
@@ -92,7 +93,7 @@ class CatchUp:
                     return
                 offsets = range(first, min(first + _GAP_CHECK_OFFSETS, gap.stop))
                 group = self.names.group("pins")
-                found = set(existing_offsets(self.kafka, group, partition_id, offsets))
+                found = set(existing_offsets(self.clusters.data, group, partition_id, offsets))
                 coverage.add_absent(source, partition, (at for at in offsets if at not in found))
                 self._report_progress(coverage, bootstrap)  # so that it does not look stalled
 

@@ -17,7 +17,7 @@ from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed, first_line
 from livejoin.kafka import own_topics
-from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline import history, join
 from livejoin.pipeline.offsets import offsets_json
 from livejoin.pipeline.spark_driver import SparkDriver
@@ -37,14 +37,14 @@ class HistoryJob:
     def __init__(
         self,
         driver: SparkDriver,
-        kafka: Kafka,
+        clusters: Clusters,
         names: Names,
         generation: Generation,
         bootstrap_start: int,
     ) -> None:
         self.bootstrap_start = bootstrap_start  # offset of its first bootstrap record
         self._driver = driver
-        self._kafka = kafka
+        self._clusters = clusters
         self._names = names
         self._generation = generation
         # unique per attempt: cancelling a job group also cancels its future jobs
@@ -104,12 +104,12 @@ class HistoryJob:
             partitions = self._driver.shuffle_partitions
             names, number = self._names, self._generation.number
             changelog, bootstrap = names.changelog(number), names.bootstrap(number)
-            limits = own_topics.record_limits(self._kafka, [changelog, bootstrap])
+            limits = own_topics.record_limits(self._clusters.own, [changelog, bootstrap])
             sources = self._read_sources(spark)
             written = history.join_history(
                 sources, partitions, changelog, bootstrap, limits.value_bytes
             )
-            options = self._kafka.spark_writer_options(limits.batch_bytes)
+            options = self._clusters.own.spark_writer_options(limits.batch_bytes)
             options |= {"kafka.client.id": self._job_group}
             written.write.format("kafka").options(**options).save()
         except Exception as error:  # noqa: BLE001 - raised again by `wait`
@@ -121,7 +121,7 @@ class HistoryJob:
         frames = []
         for source in spec.SOURCES:
             reading = self._generation.sources[source.name]
-            options = self._kafka.spark_reader_options(self._job_group) | {
+            options = self._clusters.data.spark_reader_options(self._job_group) | {
                 "assign": json.dumps({reading.topic: sorted(reading.start)}),
                 "startingOffsets": offsets_json(reading.topic, reading.start),
                 "endingOffsets": offsets_json(reading.topic, reading.after_pins),

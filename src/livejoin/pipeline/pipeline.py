@@ -14,7 +14,8 @@ from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka import own_topics
-from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
+from livejoin.kafka.cluster import REQUEST_TIMEOUT_S
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import read_to_end, write
 from livejoin.pipeline import offsets, source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
@@ -33,9 +34,10 @@ class Pipeline:
     """Runs generations, each as a query with its own changelog topic and checkpoint."""
 
     def __init__(
-        self, kafka: Kafka, names: Names, queries: Queries, start: Mapping[str, str]
+        self, clusters: Clusters, names: Names, queries: Queries, start: Mapping[str, str]
     ) -> None:
-        self._kafka = kafka
+        self._clusters = clusters
+        self._kafka = clusters.own
         self._names = names
         self._queries = queries
         self._start = start
@@ -52,7 +54,7 @@ class Pipeline:
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """The positions of a new generation's sources, and its fingerprint."""
         start = {**self._start, **generation.start}
-        readings = offsets.resolve(self._kafka, self._names, generation.choice, start)
+        readings = offsets.resolve(self._clusters.data, self._names, generation.choice, start)
         return readings, self._queries.fingerprint(replace(generation, sources=readings))
 
     def make_topics(self, generation: Generation) -> tuple[str, str]:
@@ -90,11 +92,11 @@ class Pipeline:
         self._warm_up.cancel()
         source_watch.check_own_topics(self._kafka, self._names, generation)
         source_watch.check_fingerprint(generation, self._queries.fingerprint(generation))
-        topics = source_watch.source_topics(self._kafka, generation)
+        topics = source_watch.source_topics(self._clusters.data, generation)
         if more := source_watch.with_new_partitions(generation, topics):
             return more
         committed = checkpoints.committed_offsets(generation.checkpoint)
-        starts = offsets.resume_offsets(self._kafka, generation, topics, committed)
+        starts = offsets.resume_offsets(self._clusters.data, generation, topics, committed)
         if committed == {}:
             # killed in its first batch: Spark refuses such a checkpoint, and it contains nothing
             checkpoints.reset(generation.checkpoint)
@@ -108,8 +110,8 @@ class Pipeline:
         if committed is None:
             pins = {source: reading.pins for source, reading in generation.sources.items()}
         else:  # it replays from the last committed batch to the current ends
-            ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
-            pins = offsets.find_pins(self._kafka, self._names, topics, starts, ends)
+            ends = self._clusters.data.offsets(topics.values(), OffsetSpec.latest())
+            pins = offsets.find_pins(self._clusters.data, self._names, topics, starts, ends)
         self._replays[number] = ReplayRange(topics, starts, pins, changelog_end)
         self._running[number] = generation
         if by_batch:
@@ -211,7 +213,9 @@ class Pipeline:
                 report((2 * total + total * done // of) // 3, total)
 
         replay = self._replays[number]
-        ready_at = CatchUp(self._kafka, self._names, number, replay, progressed, stopped).follow()
+        ready_at = CatchUp(
+            self._clusters, self._names, number, replay, progressed, stopped
+        ).follow()
         if ready_at is not None:
             self._caught_up.add(number)
             self._warm_up.schedule(generation)
@@ -239,7 +243,7 @@ class Pipeline:
     def watch_sources(self, listener: source_watch.SourceListener, stop: threading.Event) -> None:
         """Watch the topics of running generations, until stopped."""
         source_watch.watch(
-            self._kafka,
+            self._clusters,
             self._names,
             lambda: list(self._running.values()),
             listener,
@@ -266,5 +270,5 @@ class Pipeline:
         return highest != before
 
     def reachable(self) -> bool:
-        """Whether Kafka answers now."""
-        return self._kafka.reachable()
+        """Whether the clusters of sources and changelogs answer now."""
+        return self._clusters.data.reachable() and self._kafka.reachable()

@@ -23,7 +23,7 @@ from livejoin.core.own_topics import RecordLimits
 from livejoin.core.state import Limits
 from livejoin.errors import GenerationUnrecoverable, LivejoinError, QueryFailed, first_line
 from livejoin.kafka import own_topics
-from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline import history, join
 from livejoin.pipeline.checkpoints import Checkpoints, is_local
 from livejoin.pipeline.history_job import HistoryJob
@@ -64,14 +64,14 @@ class Queries:
     def __init__(
         self,
         driver: SparkDriver,
-        kafka: Kafka,
+        clusters: Clusters,
         names: Names,
         checkpoints: str,
         settings: SparkSettings,
     ) -> None:
         self.checkpoints = Checkpoints(driver, checkpoints)
         self._driver = driver
-        self._kafka = kafka
+        self._clusters = clusters
         self._names = names
         self._settings = settings
         self._running: dict[int, StreamingQuery] = {}
@@ -112,7 +112,7 @@ class Queries:
 
     def history_job(self, generation: Generation, bootstrap_start: int) -> HistoryJob:
         """The job that joins a generation's history; its bootstrap topic ends at this offset."""
-        return HistoryJob(self._driver, self._kafka, self._names, generation, bootstrap_start)
+        return HistoryJob(self._driver, self._clusters, self._names, generation, bootstrap_start)
 
     def bootstrap_end_keys(self) -> list[str]:
         """For each shuffle partition a key that is hashed to it, and cannot be a join key."""
@@ -183,8 +183,8 @@ class Queries:
             raise QueryFailed("Spark's JVM is gone")
         self._warmed_up = spark
         topic = self._names.bootstrap(generation.number)
-        own_topics.create(self._kafka, topic, "feed")
-        empty = Reading(topic, "", {0: self._kafka.end_offset(topic)}, {})
+        own_topics.create(self._clusters.own, topic, "feed")
+        empty = Reading(topic, "", {0: self._clusters.own.end_offset(topic)}, {})
         idle = replace(generation, sources=dict.fromkeys(generation.sources, empty))
         name = f"{generation.number}/rehearsal"  # a folder that is deleted with the generation
         self.checkpoints.delete(name)
@@ -257,21 +257,21 @@ class Queries:
         for source in spec.SOURCES:
             reading = generation.sources[source.name]
             start = reading.start if bootstrap_start is None else reading.after_pins
-            stream = self._source_stream(spark, reading.topic, start)
+            stream = self._topic_stream(spark, reading.topic, start)
             streams.append(join.source_records(stream, source))
         bootstrap = None
         if bootstrap_start is not None:
             topic = self._names.bootstrap(generation.number)
-            stream = self._source_stream(spark, topic, {0: bootstrap_start})
+            stream = self._topic_stream(spark, topic, {0: bootstrap_start})
             bootstrap = history.bootstrap_events(stream)
         return join.changelog_records(join.union_all(streams), generation.choice, limits, bootstrap)
 
     def _record_limits(self, generation: Generation) -> RecordLimits:
-        return own_topics.record_limits(self._kafka, self._sized_topics(generation))
+        return own_topics.record_limits(self._clusters.own, self._sized_topics(generation))
 
     def _writer_options(self, generation: Generation, limits: RecordLimits) -> dict[str, str]:
         topic = self._names.changelog(generation.number)
-        return self._kafka.spark_writer_options(limits.batch_bytes) | {"topic": topic}
+        return self._clusters.own.spark_writer_options(limits.batch_bytes) | {"topic": topic}
 
     def _sized_topics(self, generation: Generation) -> list[str]:
         """The topics whose size limits what a generation can take.
@@ -282,8 +282,10 @@ class Queries:
         feed = [self._names.bootstrap(number)] if generation.feed_id else []
         return [self._names.changelog(number), *feed]
 
-    def _source_stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
-        options = self._kafka.spark_reader_options(self._names.group("pipeline")) | {
+    def _topic_stream(self, spark: SparkSession, topic: str, start: Offsets) -> DataFrame:
+        # an idle query reads a topic of livejoin in place of its sources
+        cluster = self._clusters.own if self._names.is_own(topic) else self._clusters.data
+        options = cluster.spark_reader_options(self._names.group("pipeline")) | {
             "subscribe": topic,
             "startingOffsets": offsets_json(topic, start),
         }

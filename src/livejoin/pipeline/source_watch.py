@@ -9,6 +9,7 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, KafkaUnavailable, QueryFailed, TopicError
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
 
 _CHECK_S = 5.0
@@ -87,7 +88,7 @@ def with_new_partitions(
 
 
 def watch(
-    kafka: Kafka,
+    clusters: Clusters,
     names: Names,
     running: Callable[[], Iterable[Generation]],
     listener: SourceListener,
@@ -98,28 +99,55 @@ def watch(
     while not stop.wait(_CHECK_S):
         generations = list(running())
         not_writable &= {generation.number for generation in generations}
+        why = _data_cluster_trouble(clusters)
         for generation in generations:
-            number = generation.number
-            try:
-                topics = source_topics(kafka, generation)
-                check_own_topics(kafka, names, generation)
-            except GenerationUnrecoverable as error:
-                listener.unrecoverable(number, error.message)
-            except TopicError as error:
-                listener.sources_checked(number, error.message)
-            except QueryFailed as error:
-                not_writable.add(number)
-                listener.sources_checked(number, error.message)
-            except KafkaUnavailable:
-                continue  # reported elsewhere; queries wait
+            if why:
+                listener.sources_checked(generation.number, why)
             else:
-                if number in not_writable:
-                    # only a restart writes records again that were refused meanwhile
-                    not_writable.remove(number)
-                    listener.restart_required(number, "its changelog was not writable for a while")
-                listener.sources_checked(number, "")
-                if more := with_new_partitions(generation, topics):
-                    listener.partitions_added(number, more)
+                _check(clusters, names, generation, listener, not_writable)
+
+
+def _data_cluster_trouble(clusters: Clusters) -> str:
+    """Why the cluster of the sources does not answer, if it is another one than livejoin's own.
+
+    That one is reported by those who follow it.
+    """
+    if clusters.has_separate_data:
+        try:
+            clusters.data.wait_until_reachable(_CHECK_S)
+        except KafkaUnavailable as error:
+            return error.message
+    return ""
+
+
+def _check(
+    clusters: Clusters,
+    names: Names,
+    generation: Generation,
+    listener: SourceListener,
+    not_writable: set[int],
+) -> None:
+    number = generation.number
+    try:
+        topics = source_topics(clusters.data, generation)
+        check_own_topics(clusters.own, names, generation)
+    except GenerationUnrecoverable as error:
+        listener.unrecoverable(number, error.message)
+    except TopicError as error:
+        listener.sources_checked(number, error.message)
+    except QueryFailed as error:
+        not_writable.add(number)
+        listener.sources_checked(number, error.message)
+    except KafkaUnavailable:
+        return  # reported elsewhere; queries wait
+    else:
+        if number in not_writable:
+            # only a restart writes records again that were refused meanwhile
+            not_writable.remove(number)
+            listener.restart_required(number, "its changelog was not writable for a while")
+        listener.sources_checked(number, "")
+        if more := with_new_partitions(generation, topics):
+            listener.partitions_added(number, more)
 
 
 def _add_partitions(reading: Reading, topic: Topic) -> Reading:

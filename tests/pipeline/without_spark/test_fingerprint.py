@@ -13,6 +13,7 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline import join
 from livejoin.pipeline.pipeline import Pipeline
 from livejoin.pipeline.queries import Queries
@@ -39,7 +40,7 @@ def _queries(folder: Path, spark: SparkSettings | None = None) -> Queries:
     session = SparkDriver(spark or SparkSettings(), lock=0, log=folder / "log")
     session.close()  # any use of a JVM is an error
     kafka = ExistingTopics({"bootstrap.servers": "127.0.0.1:9"})
-    return Queries(session, kafka, NAMES, str(folder), spark or SparkSettings())
+    return Queries(session, Clusters.single(kafka), NAMES, str(folder), spark or SparkSettings())
 
 
 def _reading(source: str, reading: Reading) -> Generation:
@@ -109,7 +110,9 @@ def test_the_same_query_has_the_same_fingerprint(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
     queries = _queries(tmp_path)
-    pipeline = Pipeline(ExistingTopics({"bootstrap.servers": "127.0.0.1:9"}), NAMES, queries, {})
+    pipeline = Pipeline(
+        Clusters.single(ExistingTopics({"bootstrap.servers": "127.0.0.1:9"})), NAMES, queries, {}
+    )
     made_by = replace(GENERATION, fingerprint="Spark 0.0, query 0")
     now = queries.fingerprint(GENERATION)
     with pytest.raises(

@@ -10,6 +10,7 @@ from livejoin.config.sections import SparkSettings
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.pipeline import queries
 from livejoin.pipeline.queries import Queries
 from livejoin.pipeline.spark_driver import SparkDriver
@@ -23,7 +24,7 @@ def test_a_query_restarted_meanwhile_is_kept(
     monkeypatch.setattr(Queries, "_find_end", lambda *_: QueryFailed("it stopped"))
     kafka = Kafka({"bootstrap.servers": "127.0.0.1:9"})
     session = SparkDriver(SparkSettings(), lock=0, log=tmp_path / "log")
-    watched = Queries(session, kafka, Names("x"), str(tmp_path), SparkSettings())
+    watched = Queries(session, Clusters.single(kafka), Names("x"), str(tmp_path), SparkSettings())
     dead, old, new = (object() for _ in range(3))
     stop = threading.Event()
     told = []

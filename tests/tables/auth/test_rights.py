@@ -13,6 +13,7 @@ from livejoin.core import spec
 from livejoin.core.state import Limits
 from livejoin.core.tokens import role_includes
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.tables.auth import access_topics
 from livejoin.tables.auth.authorization import Rights
 from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
@@ -33,7 +34,7 @@ def _application_routes() -> list[tuple[str, str]]:
     """Return every method and path of the application."""
     nowhere = Kafka({"bootstrap.servers": "nowhere"})
     producer = ControlProducer(
-        nowhere, RULES, Limits(), Catalog(), RequestSigner(nowhere, RULES.names)
+        Clusters.single(nowhere), RULES, Limits(), Catalog(), RequestSigner(nowhere, RULES.names)
     )
     found: list[tuple[str, str]] = []
     for route in application(Catalog(), producer).routes:

@@ -16,6 +16,7 @@ from livejoin.core.names import Names
 from livejoin.core.spec import Choice
 from livejoin.core.state import Limits, Outcome, Reply, State
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from livejoin.tables.http.control_requests import ControlProducer, RequestSigner
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
@@ -112,7 +113,7 @@ def test_requests_to_a_topic_of_several_partitions_are_in_one_order(
     rules = TopicRules(Names("several"), "several.control")
     kafka.create_topic(rules.control, partitions=5)
     signer = RequestSigner(kafka, rules.names)
-    producer = ControlProducer(kafka, rules, Limits(), Catalog(), signer)
+    producer = ControlProducer(Clusters.single(kafka), rules, Limits(), Catalog(), signer)
     positions = [producer._write(b"{}", "cli") for _ in range(12)]
     assert positions == [(0, offset) for offset in range(12)]
 

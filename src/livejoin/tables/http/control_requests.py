@@ -28,6 +28,7 @@ from livejoin.core.preview import preview
 from livejoin.core.state import Limits, State
 from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.signatures import Signer
 from livejoin.tables.auth import access_topics
 from livejoin.tables.auth.audit import Audit, audit_row
@@ -153,18 +154,18 @@ class ControlProducer:
 
     def __init__(
         self,
-        kafka: Kafka,
+        clusters: Clusters,
         rules: TopicRules,
         limits: Limits,
         catalog: Catalog,
         signer: "RequestSigner",
     ) -> None:
-        self._kafka = kafka
+        self._clusters = clusters
         self._signer = signer
         self._rules = rules
         self.limits = limits
         self._catalog = catalog
-        self.topics = TopicBrowser(kafka, rules)
+        self.topics = TopicBrowser(clusters, rules)
         self._producer: Producer | None = None
         self._producer_lock = threading.Lock()
 
@@ -189,7 +190,7 @@ class ControlProducer:
         with self._producer_lock:
             if self._producer is None:
                 config = {"message.timeout.ms": _WRITE_S * 1000}
-                self._producer = self._kafka.producer(**config)
+                self._producer = self._clusters.control.producer(**config)
         headers = self._signer.headers(self._rules.control, requester, raw)
         deliveries: list[tuple[KafkaError | None, Message]] = []
 
@@ -235,15 +236,16 @@ class ControlProducer:
     ) -> dict[str, facts.TopicInfo | str]:
         choice = resolve_choice(state, request)
         names = {*request.topics, *((choice.users, choice.accounts) if choice else ())}
-        topics = self._kafka.describe_readable(sorted(names))
+        topics = self._clusters.data.describe_readable(sorted(names))
         return {
             name: topic if isinstance(topic, str) else self._measure(topic)
             for name, topic in topics.items()
         }
 
     def _measure(self, topic: Topic) -> facts.TopicInfo:
-        starts = self._kafka.offsets([topic], OffsetSpec.earliest())[topic.name]
-        ends = self._kafka.offsets([topic], OffsetSpec.latest())[topic.name]
+        data = self._clusters.data
+        starts = data.offsets([topic], OffsetSpec.earliest())[topic.name]
+        ends = data.offsets([topic], OffsetSpec.latest())[topic.name]
         return facts.TopicInfo(len(starts), sum(ends[p] - start for p, start in starts.items()))
 
 

@@ -22,6 +22,7 @@ from confluent_kafka.admin import OffsetSpec
 from livejoin.core.control_messages import TopicRules, excerpt, is_topic_name
 from livejoin.errors import AskError, KafkaUnavailable
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
+from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.records import OffsetRange, PartitionId
 from livejoin.kafka.topic_errors import from_kafka_error, topic_not_authorized
 from livejoin.tables.http.topic_rows import (
@@ -44,8 +45,8 @@ _MAX_CONCURRENT = 2  # a peek creates a Kafka consumer and occupies a worker thr
 class TopicBrowser:
     """Queries Kafka about topics, with limited concurrency."""
 
-    def __init__(self, kafka: Kafka, rules: TopicRules) -> None:
-        self._kafka = kafka
+    def __init__(self, clusters: Clusters, rules: TopicRules) -> None:
+        self._clusters = clusters
         self._rules = rules
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
@@ -64,28 +65,45 @@ class TopicBrowser:
         async with self._slots:
             return await asyncio.to_thread(self._peek, topic, count)
 
-    def _visible_names(self) -> list[str]:
-        return [name for name in self._kafka.topics() if topic_kind(name, self._rules)]
+    def _cluster_of(self, name: str) -> Kafka | None:
+        """The cluster that a topic is read from; None if it is hidden."""
+        match topic_kind(name, self._rules):
+            case "data":
+                return self._clusters.data
+            case "control":
+                return self._clusters.control
+            case "livejoin":
+                is_reply = name == self._rules.names.replies
+                return self._clusters.control if is_reply else self._clusters.own
+            case None:
+                return None
+
+    def _visible_names(self, cluster: Kafka) -> list[str]:
+        return [name for name in cluster.topics() if self._cluster_of(name) is cluster]
 
     def _list(self) -> dict[str, Any]:
-        names = self._visible_names()
-        result = self._kafka.describe(names[:MAX_TOPICS]) if names else {}
-        topics = [result[name] for name in sorted(result)]
-        sizes = measure(self._kafka, topics)
-        rows = [topic_row(topic, sizes[topic.name], self._rules) for topic in topics]
-        return {"total": len(names), "topics": rows}
+        rows: list[dict[str, Any]] = []
+        total = 0
+        for cluster in self._clusters.each:
+            names = self._visible_names(cluster)
+            result = cluster.describe(names[: MAX_TOPICS - len(rows)]) if names else {}
+            sizes = measure(cluster, result.values())
+            rows += [topic_row(topic, sizes[name], self._rules) for name, topic in result.items()]
+            total += len(names)
+        return {"total": total, "topics": sorted(rows, key=lambda row: str(row["name"]))}
 
     def _peek(self, name: str, count: int) -> dict[str, Any]:
-        names = self._visible_names()
-        topic = self._kafka.describe([name]).get(name) if name in names else None
+        cluster = self._cluster_of(name) or self._clusters.data
+        names = self._visible_names(cluster)
+        topic = cluster.describe([name]).get(name) if name in names else None
         if topic is None:
             raise unknown_topic(name, names)
         if not topic.readable:
             raise topic_not_authorized(name)
-        starts = self._kafka.offsets([topic], OffsetSpec.earliest())[name]
-        ends = self._kafka.offsets([topic], OffsetSpec.latest())[name]
+        starts = cluster.offsets([topic], OffsetSpec.earliest())[name]
+        ends = cluster.offsets([topic], OffsetSpec.latest())[name]
         spans = {p: OffsetRange(start, ends[p]) for p, start in starts.items() if ends[p] > start}
-        consumer = self._kafka.reader(self._rules.names.group("peek"), fetch_wait_ms=1)
+        consumer = cluster.reader(self._rules.names.group("peek"), fetch_wait_ms=1)
         try:
             tails, complete = read_tails(consumer, name, spans, count)
         finally:

@@ -231,6 +231,7 @@ class Catalog:
             or liveness.newer_format
             or liveness.leader_missing
             or str(self.status.get("stale") or "")
+            or liveness.clusters.get("kafka_data", "")
         )
 
     # --- internal

@@ -76,6 +76,8 @@ class HealthRoutes:
         reads = idle_s is not None and idle_s < _FOLLOWER_TIMEOUT_S
         how_long = "yet" if idle_s is None else f"for {idle_s:.0f} s"
         yield Check("kafka", liveness.trouble)
+        for section, trouble in liveness.clusters.items():
+            yield Check(section, trouble)
         yield Check("ledger", "" if catalog.has_ledger else message, required=True)
         yield Check("follower", "" if reads else f"has not read {how_long}")
         yield Check("format", liveness.newer_format)

@@ -18,6 +18,8 @@ class Liveness:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self.trouble = ""  # why Kafka cannot be followed
+        # why the clusters of sources and control topic do not answer, by section of the settings
+        self.clusters: dict[str, str] = {}
         self.newer_format = ""  # why the ledger's format is not supported
         self._read_at: float | None = None
         self._leader_heard_at: float | None = None
@@ -32,6 +34,10 @@ class Liveness:
         if self.trouble and not reason and self._leader_heard_at is not None:
             self._leader_heard_at = self._clock()  # a leader could not be heard meanwhile
         self.trouble = reason
+
+    def set_cluster(self, section: str, reason: str) -> None:
+        """Set why a cluster other than livejoin's own does not answer; empty: it does."""
+        self.clusters[section] = reason
 
     def record_leader(self, at_ms: int | None = None) -> None:
         """Record a sign of the leader; `at_ms` is the time in its heartbeat."""
