@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from livejoin import app
+from livejoin import orchestrator
 from livejoin.client import credentials
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.config import settings
@@ -59,7 +59,7 @@ def run(folder: Path, port: int, *, insecure: bool = False) -> int:
                 _ensure_token(kafka, Names(chosen.name), url)
             _print_welcome(url, sign_in_url, kafka, folder)
 
-        return app.run(chosen, announce)
+        return orchestrator.run(chosen, announce)
 
 
 def _ensure_token(kafka: Kafka, names: Names, url: str) -> None:

@@ -23,6 +23,10 @@ log = structlog.get_logger()
 
 # Only the newest heartbeat matters.
 SESSION_S = 10  # session timeout of the consumer group
+# Spark's JVM is killed when the leader has been silent for so long. The last heartbeat of the group
+# may be 2 s older than the last sign of life to the JVM's guard: 3 s less than the session, and the
+# JVM is gone before another leader is elected.
+JVM_SILENCE_S = SESSION_S - 3
 _POLL_S = 0.2
 _PROBE_S = 2.0
 _ELECTION_S = 5.0  # by default brokers wait 3 s for more members of a new group

@@ -223,6 +223,10 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
 
 
 def _roll_back(state: State, fact: MessageReceived) -> State:
+    standby = state.standby
+    assert standby is not None
+    if state.building is not None:  # the last request wins
+        state = transitions.cancel(state, f"rolled back to generation {standby.number}")
     state = transitions.roll_back(state, fact.origin)
     assert state.live is not None
     number = state.live.number

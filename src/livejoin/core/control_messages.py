@@ -211,13 +211,25 @@ def _join_field(message: Mapping[str, Any]) -> spec.Join | None:
     text = _text_field(message, "joinType")
     if text is None:
         return None
-    join = spec.parse_join(text)
+    join = _parse_join(text)
     if join is None:
         known = get_args(spec.Join)
         close = nearest(text, known)
         hint = f", did you mean {close}?" if close else f": expected one of {', '.join(known)}"
         raise InvalidMessage(f"joinType: unknown join {excerpt(text)}{hint}")
     return join
+
+
+def _parse_join(text: str) -> spec.Join | None:
+    """The join that a text names, or None."""
+    word = text.strip().lower()
+    if word == "left" or word.startswith("natural"):
+        return "left"
+    if word == "join" or word.startswith("inner"):
+        return "inner"
+    if word in ("left_outer", "leftouter", "left-outer", "left outer"):
+        return "left_outer"
+    return None
 
 
 def _action_field(message: Mapping[str, Any]) -> Action:

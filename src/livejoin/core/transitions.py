@@ -127,12 +127,10 @@ def go_live(state: State, ready_at: int) -> State:
 
 
 def roll_back(state: State, origin: Origin) -> State:
-    """Swap live and standby. A build is cancelled: the last request wins."""
+    """Swap live and standby."""
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
-    if state.building is not None:
-        state = cancel(state, f"rolled back to generation {standby.number}")
     back = replace(standby, live_at=state.now)
     state = _mark_swapped(replace(state, live=back, standby=live, desired=back.choice))
     state = log_line(
