@@ -178,6 +178,7 @@ class Restart:
 
     def do(self, storm: Storm) -> None:
         storm.fault("stop", stops=1)
+        until(storm.world.live.handles_sigterm, "it has started to handle signals", START_S)
         assert storm.world.live.stop() == 0
         storm.world.live.start()
 
