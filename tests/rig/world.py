@@ -13,13 +13,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from rig import comparing, figures
+from rig.clock import RIGHT_CLOCK, ClockStep, real_time
 from rig.produce import Producers
 from rig.running import SAME_S, Running, alive, until
 from rig.watching import Watcher
@@ -46,7 +47,9 @@ class World:
     offset: int = -1  # of the last control message
     notes: dict[str, Any] = field(default_factory=dict)
     broken_at: float | None = None  # time of the first fault not recovered yet
-    ahead_s: float = 0.0  # of livejoin's wall clock, relative to the real one
+    clock_steps: list[ClockStep] = field(
+        default_factory=lambda: [RIGHT_CLOCK]
+    )  # of livejoin's clock
 
     def fault(self, **kinds: int) -> None:
         """Record a fault: the records since the last batch will be read again."""
@@ -143,16 +146,20 @@ def run_world(
     live = Running(through or kafka, folder, **chosen)
     figures.now().seeded(seed)
     floors: Floors = []
+    clock_steps = [RIGHT_CLOCK]
 
     def min_rows(tag: str, source: str, requested_at: datetime) -> int:
         """Rows that a cutover must have: those acknowledged before the request."""
-        before = [counts for at, counts in floors if at <= requested_at]
+        # by its own clock, which was not the same at every request
+        requested = real_time(requested_at, clock_steps)
+        before = [counts for at, counts in floors if at <= requested]
         return before[-1].get((tag, source), 0) if before else 0
 
     watcher = Watcher(live.url, min_rows, lambda: live.pid)
     with contextlib.ExitStack() as stack:
         dice = random.Random(seed)
         one = World(kafka, name, live, producers, watcher, dice, stack, kafka.producer(), floors)
+        one.clock_steps = clock_steps
         play(one, [Produce(pair, 60) for pair in PAIRS])
         stack.callback(live.stop, signal.SIGKILL)
         if start:
@@ -236,7 +243,7 @@ class Send:
             for pair in PAIRS
             for source, count in list(world.producers[pair].rows.items())
         }
-        world.floors.append((datetime.now(UTC) + timedelta(seconds=world.ahead_s), counts))
+        world.floors.append((datetime.now(UTC), counts))
         raw = _raw(self.message)
         done: list[tuple[Any, Any]] = []
         world.control.produce(
