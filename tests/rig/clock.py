@@ -21,16 +21,20 @@ class ClockStep(NamedTuple):
     ahead_s: float
 
 
-RIGHT_CLOCK = ClockStep(datetime.min.replace(tzinfo=UTC), 0)
+def started_right() -> list[ClockStep]:
+    """The steps of a clock that is right, from now on."""
+    return [ClockStep(datetime.now(UTC), 0)]
 
 
-def real_time(shown: datetime, steps: Sequence[ClockStep]) -> datetime:
-    """The real time at which a clock with these steps has shown a time."""
-    ends = [*(step.since for step in steps[1:]), datetime.max.replace(tzinfo=UTC)]
+def real_time(shown: datetime, steps: Sequence[ClockStep], now: datetime) -> datetime:
+    """The real time, before now, at which a clock with these steps has shown a time."""
+    ends = [*(step.since for step in steps[1:]), now]
     reals = [shown - timedelta(seconds=step.ahead_s) for step in steps]
     # the one within its step, or next to it: a step is not recorded at the very moment
     spans = zip(reals, steps, ends, strict=True)
-    return min(spans, key=lambda span: max(span[1].since - span[0], span[0] - span[2]))[0]
+    return min(
+        spans, key=lambda span: max(timedelta(), span[1].since - span[0], span[0] - span[2])
+    )[0]
 
 
 class Clock:

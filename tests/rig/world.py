@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from rig import comparing, figures
-from rig.clock import RIGHT_CLOCK, ClockStep, real_time
+from rig.clock import ClockStep, real_time, started_right
 from rig.produce import Producers
 from rig.running import SAME_S, Running, alive, until
 from rig.watching import Watcher
@@ -47,9 +47,8 @@ class World:
     offset: int = -1  # of the last control message
     notes: dict[str, Any] = field(default_factory=dict)
     broken_at: float | None = None  # time of the first fault not recovered yet
-    clock_steps: list[ClockStep] = field(
-        default_factory=lambda: [RIGHT_CLOCK]
-    )  # of livejoin's clock
+    # of livejoin's wall clock
+    clock_steps: list[ClockStep] = field(default_factory=started_right)
 
     def fault(self, **kinds: int) -> None:
         """Record a fault: the records since the last batch will be read again."""
@@ -146,12 +145,12 @@ def run_world(
     live = Running(through or kafka, folder, **chosen)
     figures.now().seeded(seed)
     floors: Floors = []
-    clock_steps = [RIGHT_CLOCK]
+    clock_steps = started_right()
 
     def min_rows(tag: str, source: str, requested_at: datetime) -> int:
         """Rows that a cutover must have: those acknowledged before the request."""
         # by its own clock, which was not the same at every request
-        requested = real_time(requested_at, clock_steps)
+        requested = real_time(requested_at, clock_steps, datetime.now(UTC))
         before = [counts for at, counts in floors if at <= requested]
         return before[-1].get((tag, source), 0) if before else 0
 
