@@ -81,7 +81,7 @@ def _origin(line: int) -> Origin:
 
 
 def write(ledger: Ledger, *lines: int) -> None:
-    ledger.write(replace(STATE, reply_count=max(lines, default=0), outbox=replies(*lines)))
+    ledger.write(replace(STATE, reply_line=max(lines, default=0), outbox=replies(*lines)))
 
 
 def lines(kafka: Kafka, names: Names) -> list[int]:
@@ -173,7 +173,7 @@ def test_the_next_leader_sends_what_is_not_acknowledged(
     write(first, 1, 2)  # and dies before it sends
     sender = ReplySender(control.kafka, names)
     second = Ledger(kafka, names, replies=sender)
-    assert second.take_over().reply_count == 2
+    assert second.take_over().reply_line == 2
     with pytest.raises(LeadershipLost):
         write(first, 3)
     with sending(sender):
@@ -210,7 +210,7 @@ def test_those_left_for_another_cluster_are_written_where_there_is_one_again(
     ledger = Ledger(kafka, names)
     state = ledger.take_over()
     assert kept_in_ledger(kafka, names) == [1, 2]
-    ledger.write(replace(state, reply_count=3, outbox=replies(3)))
+    ledger.write(replace(state, reply_line=3, outbox=replies(3)))
     assert kept_in_ledger(kafka, names) == []
     assert lines(kafka, names) == [1, 2, 3]
     assert not received(control.kafka, names.replies)
