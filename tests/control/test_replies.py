@@ -76,8 +76,9 @@ def replies(*lines: int) -> tuple[OutboxItem, ...]:
 
 
 def _origin(line: int) -> Origin:
-    of_message = {"partition": line % 3, "read_order": line}
-    return Origin(100 + line, 1.0, "kafka", "{}", id=f"ü-{line}", **of_message)
+    return Origin(
+        100 + line, 1.0, "kafka", "{}", id=f"ü-{line}", partition=line % 3, read_order=line
+    )
 
 
 def write(ledger: Ledger, *lines: int) -> None:

@@ -829,7 +829,11 @@ def _reply_lines(state: State) -> list[int]:
 def test_replies_are_numbered_without_gaps() -> None:
     past = [Reply(h.received(n).origin, "history", 1.0) for n in range(3)]
     folded = HistoryReplayed("t", {0: 3}, Request(), 3, tuple(past))
-    swap = [h.received_choice(3, h.B), SourcesResolved(2, h.reading(h.B)), CaughtUp(2, 5)]
+    swap: list[Fact] = [
+        h.received_choice(3, h.B),
+        SourcesResolved(2, h.reading(h.B)),
+        CaughtUp(2, 5),
+    ]
     lines = _reply_lines(h.after([*h.LIVE, h.received(0), folded, *swap]))
     assert len(lines) >= 8
     assert lines == list(range(lines[0], lines[0] + len(lines)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from livejoin.core.state import LEADER_TIMEOUT_S
-from livejoin.kafka.clusters import FIRST, Section
+from livejoin.kafka.clusters import FIRST
 
 Clock = Callable[[], float]
 
@@ -20,7 +20,7 @@ class Liveness:
         self._clock = clock
         self.trouble = ""  # why Kafka cannot be followed
         # where there are several: why a cluster does not answer, by section of the settings
-        self.clusters: dict[Section, str] = {}
+        self.clusters: dict[str, str] = {}
         self.newer_format = ""  # why the ledger's format is not supported
         self._read_at: float | None = None
         self._leader_heard_at: float | None = None
@@ -35,7 +35,7 @@ class Liveness:
         before, self.trouble = self.own_trouble, reason
         self._forgive_silence(before)
 
-    def set_cluster(self, section: Section, reason: str) -> None:
+    def set_cluster(self, section: str, reason: str) -> None:
         """Set why one of several clusters does not answer; empty: it does."""
         before, self.clusters[section] = self.own_trouble, reason
         self._forgive_silence(before)
