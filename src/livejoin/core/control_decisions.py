@@ -68,12 +68,12 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     """Apply the history of a new control topic as one request."""
     if state.topic_id:  # positions in the old topic are meaningless in the new one
         state = transitions.clear_origins(state)
-    order = _next_read_order(state)
+    order, first_line = _next_read_order(state), state.next_reply_line
     replies = tuple(
         replace(
             one,
             origin=replace(one.origin, read_order=order + number),
-            line=state.reply_count + 1 + number,
+            line=first_line + number,
         )
         for number, one in enumerate(fact.replies)
     )
@@ -82,7 +82,7 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         topic_id=fact.topic_id,
         position=fact.position,
         read_order=max(state.read_order, order + len(replies) - 1),
-        reply_count=state.reply_count + len(replies),
+        reply_line=replies[-1].line if replies else state.reply_line,
         ids=fact.ids[-IDS_KEPT:],
         outbox=(*state.outbox, *replies),
     )

@@ -49,7 +49,7 @@ def to_json(state: State) -> dict[str, Any]:
         "building": _generation_to_json(state.building),
         "movedAt": state.swapped_at,
         "lines": state.line_count,
-        "replies": state.reply_count,
+        "replies": state.reply_line,
         "tally": dict(state.tally),
     }
 
@@ -92,7 +92,7 @@ def from_json(data: Mapping[str, Any]) -> State:
         building=building,
         swapped_at=data["movedAt"],
         line_count=data["lines"],
-        reply_count=data.get("replies", 0),  # as tally
+        reply_line=data.get("replies", 0),  # as tally
         tally=data.get("tally", {}),  # missing in ledgers of earlier versions
     )
 

@@ -54,8 +54,8 @@ def reply(
     """Add an outcome for the sender of a message, if there is one, to the outbox."""
     if origin is None:
         return state
-    item = Reply(origin, outcome, state.now, reason, generation, state.reply_count + 1)
-    return replace(state, reply_count=item.line, outbox=(*state.outbox, item))
+    item = Reply(origin, outcome, state.now, reason, generation, state.next_reply_line)
+    return replace(state, reply_line=item.line, outbox=(*state.outbox, item))
 
 
 def build(
