@@ -102,6 +102,16 @@ def test_both_blocks_of_the_script_can_be_pasted_and_are_one_login(
     assert settings.load(file).warnings == ()
 
 
+def test_the_blocks_of_the_script_can_be_pasted_one_by_one(script: dict[str, Any]) -> None:
+    pasted = {f"kafka_{one}": script[f"{one.upper()}_PROPERTIES"] for one in ("data", "control")}
+    chosen = settings.load(**pasted)
+    assert set(chosen.kafka_blocks) == {"kafka", *pasted}
+    named = {
+        word for row in _table("Two property blocks") for word in re.findall(r"`(\w+)`", row[1])
+    }
+    assert {*pasted, "kafka"} <= named
+
+
 @pytest.mark.parametrize(
     ("written", "standby_s"), [("0", 0.0), ("600", 600.0), ("forever", "forever")]
 )
