@@ -35,6 +35,7 @@ _SECTIONS: dict[str, Section] = {
 }
 _KINDS = ("--topic", "--group", "--transactional-id")
 _OWN = "livejoin."
+NOBODY_ELSE: Mapping[Section, str] = {}
 
 
 @dataclass(frozen=True)
@@ -45,29 +46,27 @@ class Right:
     binding: AclBinding
 
 
-def documented(heading: str, name: str, inputs: Mapping[str, str]) -> list[Right]:
-    """The rights below a heading, for another name and other inputs, one operation each."""
-    return rights(PAGE.read_text().split(f"### {heading}\n")[1].partition("\n##")[0], name, inputs)
-
-
-def rights(commands: str, name: str, inputs: Mapping[str, str]) -> list[Right]:
-    """The rights that commands grant, which are for the page's names."""
+def documented(
+    heading: str, name: str, inputs: Mapping[str, str], users: Mapping[Section, str] = NOBODY_ELSE
+) -> list[Right]:
+    """The rights below a heading, one operation each, for another name, inputs and users."""
+    part = PAGE.read_text().split(f"### {heading}\n")[1].partition("\n##")[0]
     found = []
-    for line in re.findall(r"(?m)^kafka-acls (.*)$", commands):
+    for line in re.findall(r"(?m)^kafka-acls (.*)$", part):
         words = shlex.split(line.replace("--add ", ""))
         pairs = list(zip(words[::2], words[1::2], strict=True))
         options = dict(pairs)
         kind = next(one for one in _KINDS if one in options)
         resource = options[kind]
-        own = resource.startswith(_OWN)
+        own, section = resource.startswith(_OWN), _SECTIONS[options["--bootstrap-server"]]
         found += [
             Right(
-                _SECTIONS[options["--bootstrap-server"]],
+                section,
                 AclBinding(
                     ResourceType[kind.strip("-").replace("-", "_").upper()],
                     f"{name}.{resource.removeprefix(_OWN)}" if own else inputs[resource],
                     ResourcePatternType[options.get("--resource-pattern-type", "literal").upper()],
-                    f"User:{USER}",
+                    f"User:{users.get(section, USER)}",
                     "*",
                     _operation(operation),
                     AclPermissionType.ALLOW,
@@ -76,7 +75,7 @@ def rights(commands: str, name: str, inputs: Mapping[str, str]) -> list[Right]:
             for option, operation in pairs
             if option == "--operation"
         ]
-    assert found, commands
+    assert found, heading
     return found
 
 
