@@ -252,14 +252,14 @@ MISSING_OF_THREE = (
     *(replace(one, section=_PLACES.get(one.resource, "kafka")) for one in MISSING),
     Missing("kafka_data", "READ", "group", _GROUP + " {own}pins"),
     Missing("kafka_control", "READ", "group", _GROUP + " {own}control"),
-    Missing("kafka_control", "WRITE", "replies", 'topic "{replies}" cannot be written', swap=True),
+    Missing("kafka_control", "WRITE", "replies", 'not authorized to write topic "{replies}"',
+            swap=True),
     Missing("kafka_control", "CREATE", "replies", 'not authorized to create topic "{replies}"',
             swap=True),
 )  # fmt: skip
+Key = tuple[Section, object, str, object]  # block, kind of resource, its name, operation
 # livejoin runs without these, with less knowledge
-OPTIONAL = {("kafka", ResourceType.TOPIC, "own", AclOperation.DESCRIBE_CONFIGS)}
-
-Key = tuple[Section, ResourceType, str, AclOperation]
+OPTIONAL: set[Key] = {("kafka", ResourceType.TOPIC, "own", AclOperation.DESCRIBE_CONFIGS)}
 
 
 def key(right: Right) -> Key:

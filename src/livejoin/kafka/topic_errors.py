@@ -63,11 +63,13 @@ def from_kafka_error(error: KafkaException, topic: str, action: str = "read") ->
 
 
 def topic_not_authorized(topic: str, action: str = "read") -> NotAuthorized:
-    """The error for a missing authorization to read, create, alter or delete a topic."""
-    operations = {"create": "CREATE", "delete": "DELETE"}.get(action, "DESCRIBE and READ")
+    """The error for a missing authorization to read, write, create, alter or delete a topic."""
+    others = {"write": "WRITE", "create": "CREATE", "delete": "DELETE"}
+    operations = others.get(action, "DESCRIBE and READ")
     return NotAuthorized(
         f'not authorized to {action} topic "{topic}"',
         hint=f"Grant livejoin's Kafka user {operations} on it.",
+        action=action,
     )
 
 

@@ -1,4 +1,4 @@
-"""A missing right on consumer groups is named, although assigned readers mostly read without it."""
+"""Missing rights are named where a request says less than that, or something else."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from livejoin.core.own_topics import OwnTopicRules
 from livejoin.errors import NotAuthorized
+from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import read_to_end
 from rig.authority import Authority
@@ -70,3 +72,12 @@ def test_a_reader_that_notices_it_says_so(guarded: SecureBroker) -> None:
 
 def test_other_answers_about_groups_are_left_to_the_reader(guarded: SecureBroker) -> None:
     guarded.open.check_group("never-used")
+
+
+def test_a_topic_that_is_only_written_needs_the_right_to_write(guarded: SecureBroker) -> None:
+    guarded.open.create_topic("crm.replies")
+    kafka = Kafka(guarded.settings_for("PLAIN"), OwnTopicRules(create=False))
+    with pytest.raises(NotAuthorized, match=r'not authorized to write topic "crm\.replies"'):
+        own_topics.create(kafka, "crm.replies", "replies")
+    with pytest.raises(NotAuthorized, match=r'not authorized to read topic "crm\.replies"'):
+        own_topics.create(kafka, "crm.replies", "ledger")
