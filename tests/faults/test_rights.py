@@ -277,7 +277,7 @@ def resource_names(name: str) -> dict[str, str]:
 def test_d7_every_documented_right_has_its_case(estate: Estate) -> None:
     names = resource_names("d7")
     missing = MISSING_OF_THREE if len(estate.brokers) > 1 else MISSING
-    cases = {(one.section, one.kind, names[one.resource], one.what) for one in missing}
+    cases: set[Key] = {(one.section, one.kind, names[one.resource], one.what) for one in missing}
     cases |= {(section, kind, names[name], what) for section, kind, name, what in OPTIONAL}
     assert cases == {key(right) for right in documented(estate, "d7")}
 
