@@ -71,8 +71,10 @@ class ControlTopic:
 
     def _consume(self, stop: threading.Event) -> None:
         """Read until stopped, or until the topic is another one or has more partitions."""
-        topic = self._ensure_topic()
-        consumer = self._cluster.reader(self.names.group("control"), fetch_wait_ms=10)
+        topic, group = self._ensure_topic(), self.names.group("control")
+        if self.clusters.has_separate_control:  # else the election has used a group
+            self._cluster.check_group(group)
+        consumer = self._cluster.reader(group, fetch_wait_ms=10)
         try:
             if topic.id != self.topic_id:
                 self._replay_history(consumer, topic)

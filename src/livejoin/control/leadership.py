@@ -15,9 +15,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from livejoin.core.names import Names
 from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
-from livejoin.errors import KafkaUnavailable, NotAuthorized, TopicMisconfigured, TopicMissing
+from livejoin.errors import KafkaUnavailable, TopicMisconfigured, TopicMissing
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.topic_errors import group_not_authorized
 
 log = structlog.get_logger()
 
@@ -136,10 +137,7 @@ class Leadership:
                 hint="It is recreated, followed by a new election.",
             )
         if problem is not None and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise NotAuthorized(
-                f"not authorized to use consumer group {self._names.group('leader')}",
-                hint="Grant Read on it; livejoin retries.",
-            )
+            raise group_not_authorized(self._names.group("leader"))
 
 
 class LeaderHeartbeat:
