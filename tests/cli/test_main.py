@@ -10,6 +10,7 @@ from errno import ECONNREFUSED
 from pathlib import Path
 
 import pytest
+import typer.main
 from typer.testing import CliRunner, Result
 
 from livejoin import __version__
@@ -86,6 +87,16 @@ def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
     done = _run(*arguments)
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_send_without_a_field_is_wrong_usage() -> None:
+    done = _run("send", "--no-wait", "--url", "http://127.0.0.1:1/")
+    assert done.exit_code == 2
+    command = typer.main.get_command(main.cli).commands["send"]  # type: ignore[attr-defined]
+    others = {"wait", "limit", "url", "output", "help"}
+    fields = [option.opts[-1] for option in command.params if option.name not in others]
+    assert len(fields) == 6
+    assert [name for name in fields if name not in " ".join(done.stderr.split())] == []
 
 
 def test_a_wrong_setting_exits_with_2_and_one_line(tmp_path: Path) -> None:
