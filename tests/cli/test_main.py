@@ -138,7 +138,7 @@ def test_status_prints_the_status_row_and_the_counts(url: str) -> None:
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert ["usersTopic", "users"] in lines
     assert ["state", "live"] in lines
-    assert ["lastApplied"] in lines
+    assert ["lastApplied", "–"] in lines
     assert ["users", "3 read, 2 rows, 1 rejected, 0 tombstones"] in lines
 
 
@@ -149,7 +149,7 @@ def test_status_prints_which_tables_are_capped_and_since_when() -> None:
     with run_server(host) as full:
         done = _run("status", "--url", f"http://127.0.0.1:{full.port}")
     assert done.exit_code == 0, done.output
-    expected = "users_ui       newest 2 rows, since 2023-11-14T22:13:21+00:00"
+    expected = "users_ui       newest 2 rows, since 2023-11-14T22:13:21.000Z"
     assert done.stdout.splitlines()[-1] == expected
 
 
