@@ -6,18 +6,15 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.processes import LIMIT_S, LIVEJOIN, read_until
 from livejoin.cli import main
 from livejoin.cli.output import TableLayout, format_cell, format_table, format_time, wrap
 from livejoin.core import control_messages, spec
@@ -27,8 +24,6 @@ from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RunningServer, run_server
 from tables.samples import chunk, live, user
 
-LIVEJOIN = str(Path(sys.executable).with_name("livejoin"))
-LIMIT_S = 30
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 KAFKA = FakeKafka(
     {
@@ -190,25 +185,6 @@ def test_schema_prints_the_schema_of_control_messages() -> None:
 # --- status --watch
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Restores the SIGINT handler: background jobs of a shell, and their children, ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def _read_until(process: "subprocess.Popen[bytes]", fd: int, expected: bytes) -> bytes:
-    """Read the output of a process until it contains a text."""
-    output, deadline = b"", time.monotonic() + LIMIT_S
-    while expected not in output:
-        assert time.monotonic() < deadline, output
-        assert process.poll() is None, output
-        if select.select([fd], [], [], 0.1)[0]:
-            output += os.read(fd, 65536)
-    return output
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_watch_prints_a_line_per_change_to_a_pipe() -> None:
     host = Catalog()
@@ -218,9 +194,9 @@ def test_watch_prints_a_line_per_change_to_a_pipe() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             fd = process.stdout.fileno()
-            first = _read_until(process, fd, b"message=no users\n")
+            first = read_until(process, fd, b"message=no users\n")
             server.run_on_loop(lambda host: host.set_status({"state": "live", "generation": 1}))
-            second = _read_until(process, fd, b"generation=1\n")
+            second = read_until(process, fd, b"generation=1\n")
             process.send_signal(signal.SIGINT)
             rest, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
@@ -240,9 +216,9 @@ def test_watch_as_json_continues_while_livejoin_is_unreachable() -> None:
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         fd = process.stdout.fileno()
-        output = _read_until(process, fd, b"\n")
+        output = read_until(process, fd, b"\n")
     with process:
-        output += _read_until(process, fd, b"unreachable")
+        output += read_until(process, fd, b"unreachable")
         process.send_signal(signal.SIGINT)
         output += process.communicate(timeout=LIMIT_S)[0]
     states = [json.loads(line)["state"] for line in output.decode().splitlines()]
@@ -256,7 +232,7 @@ def test_watch_redraws_in_place_on_a_terminal(url: str) -> None:
     command = [LIVEJOIN, "status", "--watch", "--url", url]
     with subprocess.Popen(command, stdout=child_end, stderr=child_end) as process:
         os.close(child_end)
-        output = _read_until(process, terminal, b"F\x1b[J")  # cursor up, then erase
+        output = read_until(process, terminal, b"F\x1b[J")  # cursor up, then erase
         process.send_signal(signal.SIGINT)
         process.wait(LIMIT_S)
     os.close(terminal)

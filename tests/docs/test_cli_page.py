@@ -32,9 +32,9 @@ CODES = """\
 | 130 | interrupted by Ctrl-C |
 
 Progress is printed on standard error, and only on a terminal. Tables escape control characters in
-data, and show a null as –. Times are UTC, written as `2026-01-31T12:00:00.000Z`, and positions in a
-topic as partition/offset, `0/12`. States and levels have colours on a terminal, unless `NO_COLOR` is
-set; JSON and CSV have none.
+data, and show a null as –. Times are UTC, written as `2026-01-31T12:00:00.000Z`, and positions in
+a topic as partition/offset, `0/12`. States and levels have colours on a terminal, unless `NO_COLOR`
+is set; JSON and CSV have none.
 """
 
 

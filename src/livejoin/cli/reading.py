@@ -87,8 +87,12 @@ def tables(url: Url = DEFAULT_URL, output: Output = "table") -> None:
 
 
 def show(  # noqa: PLR0913 - one option per query parameter
+    context: typer.Context,
     table: TableArgument,
     *,
+    following: Annotated[
+        bool, typer.Option("--follow", help="Then print every change, until Ctrl-C.")
+    ] = False,
     columns: Annotated[
         str | None, typer.Option(help="Columns to print, separated by commas; all by default.")
     ] = None,
@@ -117,9 +121,24 @@ def show(  # noqa: PLR0913 - one option per query parameter
     On a terminal long cells wrap, and if there are too many columns each row becomes a list; in a
     pipe, and with --wide, a row is one line. Nothing is cut.
 
+    With --follow the newest rows are printed (with --sort the first), then a line per change until
+    Ctrl-C: + is a new row, ~ a changed one, - one that is gone or no longer matches the filter. It
+    continues through swaps and lost connections, and says so. As JSON, each line is an object with
+    `kind` (snapshot or cutover with `total`, then row, insert, upsert, remove with `row`; stale,
+    fresh) and `generation`.
+
+        livejoin show final_ui --follow --filter 'age>=30'
         livejoin show final_ui --filter 'age>=30 and name~"ad"' --sort -age
         livejoin show final_ui --columns userId,balance --all --format csv > final.csv
     """
+    if following:
+        if form == "csv" or offset:
+            context.fail("--follow prints a table or JSON, from the first row on")
+        from livejoin.cli import follow  # noqa: PLC0415 - Arrow takes a moment to import
+
+        selection = follow.Selection(columns, where, sort, None if whole else limit)
+        follow.run(endpoint(url), table, selection, as_table=form == "table", wide=wide)
+        return
     parameters = {
         "columns": columns,
         "filter": where,
