@@ -279,6 +279,7 @@ LONG = "a long text with many words, wider than the terminal that it is shown on
 
 
 def test_rows_wrap_at_words_where_the_line_does_not_fit() -> None:
+    rows: list[dict[str, Any]]
     rows = [{"id": "u1", "balance": 9265.41, "note": LONG}, {"id": "u2", "balance": None}]
     layout = TableLayout(["id", "balance", "note"], width=40)
     assert layout.table(rows) == [
@@ -289,6 +290,12 @@ def test_rows_wrap_at_words_where_the_line_does_not_fit() -> None:
         "             on",
         "u2        –  –",
     ]
+
+
+def test_a_time_is_never_wrapped() -> None:
+    row = {"ts": "2026-01-31T12:00:00.000Z", "raw": "0123456789abcdef"}
+    lines = TableLayout(["ts", "raw"], width=37).table([row])
+    assert lines[1:] == ["2026-01-31T12:00:00.000Z  0123456789a", " " * 26 + "bcdef"]
 
 
 def test_a_number_is_never_wrapped_and_too_many_columns_become_a_list() -> None:

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from livejoin.cli import colours, main
 from livejoin.cli.console_log import configure_logging
 from livejoin.cli.output import escape_unprintable
+from livejoin.core import spec
 from livejoin.core.state import Level, Outcome
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
@@ -191,6 +192,12 @@ def test_long_cells_wrap_on_a_terminal_and_are_one_line_elsewhere(plain_url: str
     assert wide[1] == f"u0      {LONG}"
     piped = subprocess.run([LIVEJOIN, *command], capture_output=True, check=True, timeout=60)
     assert piped.stdout.decode().splitlines()[1] == f"u0      {LONG}"
+
+
+def test_the_tables_wrap_on_a_terminal(plain_url: str) -> None:
+    lines = _run_in_terminal("tables", "--url", plain_url, NO_COLOR="1").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > len(spec.ALL_TABLES)
 
 
 def test_the_status_wraps_on_a_terminal(plain_url: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -66,15 +66,16 @@ async def _follow(address: Endpoint, name: str, view: "_View", printer: Printer)
         table = await connection.table(name)
         await table.to_arrow()  # raises if there are no rows after a while, and says why
         stale = None
-        async for change in _with_pauses(table.changes()):
-            if (connection.stale is None) != (stale is None):
-                stale = connection.stale
-                printer.stale(stale)
-            if change is not None:
-                view.apply(change)
+        async with contextlib.aclosing(_with_pauses(table.changes())) as changes:
+            async for change in changes:
+                if (connection.stale is None) != (stale is None):
+                    stale = connection.stale
+                    printer.stale(stale)
+                if change is not None:
+                    view.apply(change)
 
 
-async def _with_pauses(changes: AsyncIterator[Change]) -> AsyncIterator[Change | None]:
+async def _with_pauses(changes: AsyncIterator[Change]) -> AsyncGenerator[Change | None, None]:
     """Yield the changes, and None where there is none for a moment."""
     following = asyncio.ensure_future(anext(changes))
     try:

@@ -3,6 +3,7 @@
 import codecs
 import io
 import json
+import re
 import shutil
 import sys
 import unicodedata
@@ -16,6 +17,7 @@ LONG_CELL_CHARS = 1000
 NULL = "–"  # in texts for people, as on the page
 _MIN_TEXT_COLUMNS = 10  # a text is not wrapped to less
 _GAP = "  "
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 def escape_unprintable(text: str, keep: str = "") -> str:
@@ -89,7 +91,8 @@ class TableLayout:
     """Columns as wide as their widest cell so far, for rows that come bit by bit.
 
     Numbers are aligned on the right. If a line does not fit into the width, texts wrap; numbers
-    never do. If texts would become too narrow, each row becomes a list of names and values.
+    and times never do. If texts would become too narrow, each row becomes a list of names and
+    values.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class TableLayout:
         self._widths = [display_width(name) for name in self._names]
         self._numbers = [False] * len(columns)  # whether a column has one
         self._texts = [False] * len(columns)  # whether it has something else
+        self._wraps = [False] * len(columns)  # whether it has texts that are no times
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return a header and rows, as lines."""
@@ -133,6 +137,7 @@ class TableLayout:
             is_number = isinstance(value, int | float)
             self._numbers[place] |= is_number
             self._texts[place] |= not is_number
+            self._wraps[place] |= not is_number and not _TIME.fullmatch(text)
         return text, colours.style_of(column, value)
 
     def _right(self, place: int) -> bool:
@@ -143,7 +148,7 @@ class TableLayout:
         gaps = len(_GAP) * (len(self._columns) - 1)
         if self._max_width is None or sum(self._widths) + gaps <= self._max_width:
             return self._widths
-        texts = [width for at, width in enumerate(self._widths) if not self._right(at)]
+        texts = [width for at, width in enumerate(self._widths) if self._wraps[at]]
         room = self._max_width - gaps - (sum(self._widths) - sum(texts))
         widest = max(texts, default=0)
         while sum(min(width, widest) for width in texts) > room:
@@ -151,7 +156,7 @@ class TableLayout:
             if widest < _MIN_TEXT_COLUMNS:
                 return None
         return [
-            width if self._right(at) else min(width, widest)
+            min(width, widest) if self._wraps[at] else width
             for at, width in enumerate(self._widths)
         ]
 

@@ -14,6 +14,7 @@ from livejoin.cli import colours
 from livejoin.cli.options import Output, Url, endpoint
 from livejoin.cli.output import (
     LONG_CELL_CHARS,
+    TableLayout,
     display_width,
     escape_unprintable,
     format_cell,
@@ -81,9 +82,9 @@ def tables(url: Url = DEFAULT_URL, output: Output = "table") -> None:
         {**table, "columns": ", ".join(column["name"] for column in table["columns"])}
         for table in answer["tables"]
     ]
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        print_line(f"{row['name']:<{width}}  {row['rows']:>9}  {row['columns']}")
+    layout = TableLayout(["name", "rows", "columns"], terminal_width())
+    for lines in layout.rows(rows):
+        print("\n".join(lines))
 
 
 def show(  # noqa: PLR0913 - one option per query parameter
