@@ -110,7 +110,7 @@ def test_it_survives_a_lost_connection_and_says_so() -> None:
         following = stack.enter_context(follow(port, "--columns", "name"))
         following.expect("name4\n")
         first.close()
-        following.expect_error("not connected: ")
+        following.expect_error("stale: not connected: ")
         with run_server(catalog(), port=port) as server:
             following.expect_error("the rows are fresh again\n")
             server.apply(1, 8, final(7, "Ada"))

@@ -93,3 +93,14 @@ def test_the_python_examples_of_the_documents_run_beside_the_demo(
     assert re.match(r"\d+ rows, the first: \{'userId': 'a-", printed["README.md:1"])
     assert re.search(r"^live \d+$", printed["docs/tutorial.md:1"], re.MULTILINE)
     assert "live" in printed["docs/python-client.md:3"]
+
+
+def test_a_table_of_the_demo_can_be_followed_in_a_terminal(demo: Demo) -> None:
+    command = [str(LIVEJOIN), "show", "final_ui", "--follow", "--limit", "1", "--output", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=demo.env) as following:
+        assert following.stdout is not None
+        lines = [json.loads(following.stdout.readline()) for _ in range(4)]
+        following.terminate()
+    assert [line["kind"] for line in lines[:2]] == ["snapshot", "row"]
+    assert lines[0]["total"] > 1
+    assert {line["kind"] for line in lines[2:]} <= {"insert", "upsert", "remove"}

@@ -200,7 +200,8 @@ class TablePrinter:
 
     def stale(self, reason: str | None) -> None:
         """Print it on standard error."""
-        print_line("the rows are fresh again" if reason is None else reason, to_stderr=True)
+        text = "the rows are fresh again" if reason is None else f"stale: {reason}"
+        print_line(text, to_stderr=True)
 
 
 def _print_block(mark: str, lines: Sequence[str]) -> None:
