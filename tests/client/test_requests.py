@@ -106,7 +106,7 @@ def test_a_late_decision_is_found_by_partition_and_offset() -> None:
 
 def test_a_late_rejection_is_an_error() -> None:
     row = {"partition": 2, "offset": 7, "outcome": "rejected", "reason": "because"}
-    with pytest.raises(NotLive, match="rejected, because"):
+    with pytest.raises(NotLive, match="control message 2/7 is not live: rejected, because"):
         run_steps([response("written", None), {"rows": [row]}, {"generation": 1}])
 
 
@@ -114,7 +114,7 @@ def test_a_late_rejection_is_an_error() -> None:
     ("responses", "what"),
     [
         ([response("accepted"), generations("building")], "generation 2 is still being built"),
-        ([response("written", None), {"rows": []}], "control message 2-7 is not decided yet"),
+        ([response("written", None), {"rows": []}], "control message 2/7 is not decided yet"),
     ],
     ids=["built", "decided"],
 )

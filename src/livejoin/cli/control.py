@@ -28,6 +28,7 @@ _POLL_S = 0.2
 
 
 def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
+    context: typer.Context,
     users_topic: UsersTopic = None,
     accounts_topic: AccountsTopic = None,
     join: JoinType = None,
@@ -42,14 +43,20 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
 ) -> None:
     """Request other topics or another join.
 
-    Omitted options keep their current values. The message is written to the control topic like any
-    other, and the command waits until the swap is done. It prints the outcome (`live: generation 7
-    after 0.9 s`). A rejection or a failed build exits with code 1 and the reason.
+    Name at least one field; those that are omitted keep their current values. The message is
+    written to the control topic like any other, and the command waits until the swap is done. It
+    prints the outcome (`live: generation 7 after 0.9 s`). A rejection or a failed build exits with
+    code 1 and the reason.
 
         livejoin send --users-topic users_b --accounts-topic accounts_b
         livejoin send --join inner
     """
     message = _message(users_topic, accounts_topic, join, start, expect, message_id)
+    if not message:
+        context.fail(
+            "no field is given; name at least one of --users-topic, --accounts-topic, --join,"
+            " --start, --expect, --id"
+        )
     server = endpoint(url)
     answer = server.call("api/v1/control", message)
     number = answer["generation"]

@@ -8,8 +8,9 @@ import typer
 
 from livejoin import __version__
 from livejoin.cli import config_and_doctor, control, reading, tokens, topics_plan
+from livejoin.cli.console_log import configure_logging
 from livejoin.cli.options import Config, Insecure, Port, help_text
-from livejoin.cli.output import configure_logging, print_line
+from livejoin.cli.output import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes

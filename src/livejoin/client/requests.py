@@ -41,8 +41,8 @@ class Outcome:
 
     @property
     def position(self) -> str:
-        """Partition and offset of the message, as in the log."""
-        return f"{self.partition}-{self.offset}"
+        """Partition and offset of the message, for people."""
+        return f"{self.partition}/{self.offset}"
 
     @property
     def live(self) -> int | None:
