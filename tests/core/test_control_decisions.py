@@ -824,7 +824,11 @@ def test_rows_come_after_those_of_a_ledger_that_was_lost() -> None:
 
 
 def test_every_reply_to_a_message_has_its_warnings() -> None:
-    built = [SourcesResolved(2, h.reading(h.B)), TopicsCreated(2, "id-2"), CaughtUp(2, ready_at=5)]
+    built: list[Fact] = [
+        SourcesResolved(2, h.reading(h.B)),
+        TopicsCreated(2, "id-2"),
+        CaughtUp(2, ready_at=5),
+    ]
     state = h.after([*h.LIVE, h.received_choice(0, h.B, colour=1), *built])
     replies = [item for item in state.outbox if isinstance(item, Reply)]
     assert replies[-1].outcome == "live"

@@ -1,4 +1,4 @@
-/** What became of a control message or a generation: at most one event is live, whatever the messages were answered. Pure. */
+/** What became of a control message or a generation: at most one is live, whatever the messages were answered. Pure. */
 
 import type { ControlRow, Generation } from "../../protocol/api_types.js";
 

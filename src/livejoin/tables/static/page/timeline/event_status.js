@@ -1,4 +1,4 @@
-/** What became of a control message or a generation: at most one event is live, whatever the messages were answered. Pure. */
+/** What became of a control message or a generation: at most one is live, whatever the messages were answered. Pure. */
 const status = (kind, label = kind.replace("-", " ")) => ({ kind, label });
 /** By the state of the generation: the outcome of its message stays `live` when another one is live. */
 export function generationStatus({ state }, outcome, rolledBack) {
