@@ -29,8 +29,11 @@ const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")]
 
 const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
 const toast = new Toast(byId("toast"));
-const statusBar = new StatusBar();
 const swapPanel = new SwapPanel();
+const statusBar = new StatusBar((since) => {
+  swapPanel.setStale(since);
+  timeline?.setStale(since);
+});
 let workspace: Workspace | null = null;
 let timeline: Timeline | null = null;
 let health: HealthView | null = null;
@@ -100,6 +103,7 @@ preferences.addEventListener("timezone", () => {
   timeline?.refresh();
 });
 showPreferences();
+document.body.dataset["ready"] = ""; // it was hidden until here: nothing of it is empty
 registerShortcuts([
   { key: "1", description: "tables", action: () => showView("tables") },
   { key: "2", description: "timeline", action: () => showView("timeline") },

@@ -100,6 +100,38 @@ def test_viewers_see_why_the_form_is_disabled(door: AuthFixture) -> None:
         assert trouble == []
 
 
+PAGE = "#top, #strip, #middle"
+
+
+def test_the_sign_in_shows_nothing_of_the_page(door: AuthFixture) -> None:
+    with (
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, _trouble),
+    ):
+        page.get_by_label("Token").wait_for()
+        assert [part.is_visible() for part in page.locator(PAGE).all()] == [False] * 3
+        assert page.locator("body").inner_text().splitlines()[0] == "Sign in to livejoin"
+        assert page.get_by_role("button").all_inner_texts() == ["Sign in"]
+        sign_in(page, door.texts["operator"])
+        page.wait_for_selector("body[data-ready]")
+        assert [part.is_visible() for part in page.locator(PAGE).all()] == [True] * 3
+        for button in page.locator("#top button:visible").all():
+            assert button.inner_text() or button.locator("svg").count(), button
+        shows(page, "Ada")
+
+
+def test_a_page_that_connects_is_not_red(door: AuthFixture) -> None:
+    with (
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, _trouble),
+    ):
+        page.evaluate("() => { window.WebSocket = class { close() {} } }")  # it never opens
+        sign_in(page, door.texts["viewer"])
+        says(page, "#connection", "connecting")
+        colour = "(id) => getComputedStyle(document.getElementById(id)).color"
+        assert page.evaluate(colour, "connection") == page.evaluate(colour, "state")  # amber
+
+
 def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixture) -> None:
     door.token("short", "viewer")
     with run_server(filled("Ada"), access=door.access()) as server:

@@ -3,11 +3,13 @@
 import type { Generation, StatusRow } from "../../protocol/api_types.js";
 import { byId, element, setText, setTextAndTitle } from "../ui/dom.js";
 import { describeChoice } from "../ui/format.js";
+import { formatClock } from "../ui/time_format.js";
 
 export class CurrentChoice {
   #live: Generation | undefined;
   #building: Generation | undefined;
   #progress = 0;
+  #staleSince = 0; // wall clock; 0 if what is shown is current
   #lines = { live: newLine("live"), building: newLine("building") };
 
   constructor() {
@@ -26,10 +28,16 @@ export class CurrentChoice {
     this.#show();
   }
 
+  setStale(since: number): void {
+    this.#staleSince = since;
+    this.#show();
+  }
+
   #show(): void {
     const { live, building } = this.#lines;
-    setText(live.label, "Live");
-    setText(building.label, "Being built");
+    const asOf = this.#staleSince ? `\nat ${formatClock(this.#staleSince)}` : "";
+    setText(live.label, `Live${asOf}`);
+    setText(building.label, `Being built${asOf}`);
     setTextAndTitle(live.value, describe(this.#live));
     const progress = this.#building ? `, ${this.#progress} %` : "";
     setTextAndTitle(building.value, `${describe(this.#building)}${progress}`);

@@ -98,6 +98,11 @@ export class SwapPanel {
     );
   }
 
+  /** Wall-clock time of the last heartbeat, or 0 while they come. */
+  setStale(since: number): void {
+    this.#current.setStale(since);
+  }
+
   setStatus(row: StatusRow): void {
     const { state, progress, message } = row;
     const building = state === "building";

@@ -22,10 +22,17 @@ export class Timeline {
   #selected = "";
   #drawing: Promise<void> | null = null;
   #redraw = false;
+  #staleSince = 0; // wall clock; 0 while the events are current
 
   constructor(tables: GridTables) {
     this.#tables = tables;
     setInterval(() => this.refresh(), REDRAW_MS);
+  }
+
+  /** Wall-clock time of the last heartbeat, or 0 while they come: durations of current stages end there. */
+  setStale(since: number): void {
+    this.#staleSince = since;
+    this.refresh();
   }
 
   /** The rows of the events have changed. */
@@ -88,9 +95,18 @@ export class Timeline {
       element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`),
       ...(reason && reason !== status.label ? [reasonNote(event)] : []),
       ...warnings.map(warningNote),
-      ...(event.stages.length ? [element("span", { class: "stages" }, ...event.stages.map(stageLabel))] : []),
+      ...this.#stages(event),
     );
     return item;
+  }
+
+  #stages({ stages }: HistoryEvent): HTMLElement[] {
+    if (!stages.length) return [];
+    return [element("span", { class: "stages" }, ...stages.map((stage) => stageLabel(stage, this.#now)))];
+  }
+
+  get #now(): number {
+    return this.#staleSince || Date.now();
   }
 
   #showDetail(event: HistoryEvent): void {
@@ -104,7 +120,7 @@ export class Timeline {
     if (warnings.length) facts.push(["Warnings", element("span", {}, ...warnings.map(warningNote))]);
     if (previous) facts.push(["Live before", describeChoice(previous)]);
     const parts: Node[] = [element("h2", {}, ...changeOf(event)), descriptionList(facts)];
-    if (generation) parts.push(...generationDetail(generation, event.stages));
+    if (generation) parts.push(...generationDetail(generation, event.stages, this.#now));
     if (message) {
       const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
       parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
@@ -149,12 +165,13 @@ function warningNote(text: string): HTMLElement {
   return element("span", { class: "warning" }, icon("warning"), text);
 }
 
-const durationOf = ({ from, to }: Stage) => formatDuration((to ?? Date.now()) - from);
+/** `now` ends the stages that still last. */
+const durationOf = ({ from, to }: Stage, now: number) => formatDuration(Math.max(0, (to ?? now) - from));
 
-function stageLabel(stage: Stage): HTMLElement {
+function stageLabel(stage: Stage, now: number): HTMLElement {
   const current = stage.to === null;
   const name = current ? CURRENT[stage.name] : PAST[stage.name];
-  const text = `${name} ${durationOf(stage)}${current ? " …" : ""}`;
+  const text = `${name} ${durationOf(stage, now)}${current ? " …" : ""}`;
   return element("span", { class: "stage", "data-stage": stage.name, "data-current": String(current) }, text);
 }
 
@@ -162,7 +179,7 @@ function logLine({ ts, level, msg }: LogRow): HTMLElement {
   return element("li", { "data-level": level }, element("span", { class: "muted" }, formatTime(ts)), ` ${msg}`);
 }
 
-function generationDetail(row: Generation, stages: Stage[]): Node[] {
+function generationDetail(row: Generation, stages: Stage[], now: number): Node[] {
   const count = (value: number | null) => (value === null ? "–" : formatCount(value));
   const stageRows = stages.map((stage) =>
     element(
@@ -170,7 +187,7 @@ function generationDetail(row: Generation, stages: Stage[]): Node[] {
       {},
       element("td", {}, stage.to === null ? CURRENT[stage.name] : PAST[stage.name]),
       element("td", {}, formatTime(stage.from)),
-      element("td", { class: "number" }, durationOf(stage)),
+      element("td", { class: "number" }, durationOf(stage, now)),
       element("td", {}, stage.to === null ? "current" : ""),
     ),
   );

@@ -59,4 +59,10 @@ const code = takeCode();
 await ensureSignedIn(code === null ? "" : await startSession({ code }));
 addEventListener("livejoin-disconnected", checkSession);
 keepSessionAlive();
-await import("../../page.js");
+await import("../../page.js").catch((error: unknown) => {
+  // the page is hidden until it is ready: say why it stays so
+  const text = `The page could not be loaded: ${String(error)}. Reload it.`;
+  const notLoaded = element("p", { id: "not-loaded", role: "alert" }, text);
+  if (document.body.dataset["ready"] === undefined) document.body.append(notLoaded);
+  throw error;
+});

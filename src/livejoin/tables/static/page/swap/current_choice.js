@@ -1,10 +1,12 @@
 /** What is live and what is being built, above the form: always four lines, so that nothing below moves. */
 import { byId, element, setText, setTextAndTitle } from "../ui/dom.js";
 import { describeChoice } from "../ui/format.js";
+import { formatClock } from "../ui/time_format.js";
 export class CurrentChoice {
     #live;
     #building;
     #progress = 0;
+    #staleSince = 0; // wall clock; 0 if what is shown is current
     #lines = { live: newLine("live"), building: newLine("building") };
     constructor() {
         for (const { label, value } of Object.values(this.#lines))
@@ -20,10 +22,15 @@ export class CurrentChoice {
         this.#progress = Number(progress);
         this.#show();
     }
+    setStale(since) {
+        this.#staleSince = since;
+        this.#show();
+    }
     #show() {
         const { live, building } = this.#lines;
-        setText(live.label, "Live");
-        setText(building.label, "Being built");
+        const asOf = this.#staleSince ? `\nat ${formatClock(this.#staleSince)}` : "";
+        setText(live.label, `Live${asOf}`);
+        setText(building.label, `Being built${asOf}`);
         setTextAndTitle(live.value, describe(this.#live));
         const progress = this.#building ? `, ${this.#progress} %` : "";
         setTextAndTitle(building.value, `${describe(this.#building)}${progress}`);

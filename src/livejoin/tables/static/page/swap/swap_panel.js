@@ -82,6 +82,10 @@ export class SwapPanel {
         }
         setText(this.#field("joinType").options[0], current ? `keep ${current.joinType}` : "keep");
     }
+    /** Wall-clock time of the last heartbeat, or 0 while they come. */
+    setStale(since) {
+        this.#current.setStale(since);
+    }
     setStatus(row) {
         const { state, progress, message } = row;
         const building = state === "building";

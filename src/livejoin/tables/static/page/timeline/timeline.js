@@ -15,9 +15,15 @@ export class Timeline {
     #selected = "";
     #drawing = null;
     #redraw = false;
+    #staleSince = 0; // wall clock; 0 while the events are current
     constructor(tables) {
         this.#tables = tables;
         setInterval(() => this.refresh(), REDRAW_MS);
+    }
+    /** Wall-clock time of the last heartbeat, or 0 while they come: durations of current stages end there. */
+    setStale(since) {
+        this.#staleSince = since;
+        this.refresh();
     }
     /** The rows of the events have changed. */
     refresh() {
@@ -73,8 +79,16 @@ export class Timeline {
             }
             this.#showDetail(event);
         });
-        item.append(statusLabel(status), element("span", { class: "what" }, ...changeOf(event)), element("span", { class: "when" }, formatTime(at)), element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`), ...(reason && reason !== status.label ? [reasonNote(event)] : []), ...warnings.map(warningNote), ...(event.stages.length ? [element("span", { class: "stages" }, ...event.stages.map(stageLabel))] : []));
+        item.append(statusLabel(status), element("span", { class: "what" }, ...changeOf(event)), element("span", { class: "when" }, formatTime(at)), element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`), ...(reason && reason !== status.label ? [reasonNote(event)] : []), ...warnings.map(warningNote), ...this.#stages(event));
         return item;
+    }
+    #stages({ stages }) {
+        if (!stages.length)
+            return [];
+        return [element("span", { class: "stages" }, ...stages.map((stage) => stageLabel(stage, this.#now)))];
+    }
+    get #now() {
+        return this.#staleSince || Date.now();
     }
     #showDetail(event) {
         const { generation, message, previous, reason, warnings } = event;
@@ -91,7 +105,7 @@ export class Timeline {
             facts.push(["Live before", describeChoice(previous)]);
         const parts = [element("h2", {}, ...changeOf(event)), descriptionList(facts)];
         if (generation)
-            parts.push(...generationDetail(generation, event.stages));
+            parts.push(...generationDetail(generation, event.stages, this.#now));
         if (message) {
             const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
             parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
@@ -132,19 +146,20 @@ function reasonNote({ status, reason }) {
 function warningNote(text) {
     return element("span", { class: "warning" }, icon("warning"), text);
 }
-const durationOf = ({ from, to }) => formatDuration((to ?? Date.now()) - from);
-function stageLabel(stage) {
+/** `now` ends the stages that still last. */
+const durationOf = ({ from, to }, now) => formatDuration(Math.max(0, (to ?? now) - from));
+function stageLabel(stage, now) {
     const current = stage.to === null;
     const name = current ? CURRENT[stage.name] : PAST[stage.name];
-    const text = `${name} ${durationOf(stage)}${current ? " …" : ""}`;
+    const text = `${name} ${durationOf(stage, now)}${current ? " …" : ""}`;
     return element("span", { class: "stage", "data-stage": stage.name, "data-current": String(current) }, text);
 }
 function logLine({ ts, level, msg }) {
     return element("li", { "data-level": level }, element("span", { class: "muted" }, formatTime(ts)), ` ${msg}`);
 }
-function generationDetail(row, stages) {
+function generationDetail(row, stages, now) {
     const count = (value) => (value === null ? "–" : formatCount(value));
-    const stageRows = stages.map((stage) => element("tr", {}, element("td", {}, stage.to === null ? CURRENT[stage.name] : PAST[stage.name]), element("td", {}, formatTime(stage.from)), element("td", { class: "number" }, durationOf(stage)), element("td", {}, stage.to === null ? "current" : "")));
+    const stageRows = stages.map((stage) => element("tr", {}, element("td", {}, stage.to === null ? CURRENT[stage.name] : PAST[stage.name]), element("td", {}, formatTime(stage.from)), element("td", { class: "number" }, durationOf(stage, now)), element("td", {}, stage.to === null ? "current" : "")));
     return [
         element("h3", {}, `Generation ${row.generation}, ${row.state}`),
         element("table", { class: "plain" }, element("tbody", {}, ...stageRows)),
