@@ -63,6 +63,7 @@ export class SwapPanel {
     const allowed = role === "operator";
     const who = label ? ` (signed in as ${label})` : "";
     const reason = allowed ? "" : `Read-only: your role is ${role}${who}. Swaps and rollbacks require the role operator.`;
+    this.#openButton.classList.toggle("primary", allowed); // it is not the main thing that a viewer can do
     setText(byId("read-only-note"), reason);
     byId("read-only-note").hidden = allowed;
     byId<HTMLFieldSetElement>("fields").disabled = !allowed;
