@@ -85,7 +85,7 @@ class _HostileHandler(BaseHTTPRequestHandler):
             "build": HOSTILE, "topics": {HOSTILE: {"records": HOSTILE, "partitions": HOSTILE}},
             "slots": dict.fromkeys(("needed", "held", "total"), HOSTILE),
             "now": {"live": HOSTILE}, "afterwards": {"live": HOSTILE, "standby": HOSTILE},
-            "stopped": [HOSTILE],
+            "stopped": [HOSTILE], "warnings": [HOSTILE],
         })  # fmt: skip
 
     def _answer(self, content: Any, status: int = 200) -> None:

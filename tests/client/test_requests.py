@@ -55,6 +55,13 @@ def generations(state: str, message: str = "") -> dict[str, Any]:
     return {"generations": [{"generation": 2, "state": state, "message": message}]}
 
 
+def test_warnings_are_returned_with_the_outcome() -> None:
+    warned = {**response("accepted"), "warnings": ['unknown field "colour"']}
+    outcome, _ = run_steps([warned, generations("live")])
+    assert outcome.outcome == "live"
+    assert outcome.warnings == ('unknown field "colour"',)
+
+
 def test_without_a_deadline_the_first_answer_is_returned() -> None:
     outcome, paths = run_steps([response("accepted")], None)
     assert outcome == Outcome("accepted", None, 2, 7, 2)

@@ -17,6 +17,7 @@ from livejoin.core.facts import (
     QueryResumed,
     SourcesResolved,
     TopicInfo,
+    TopicsCreated,
     Unrecoverable,
 )
 from livejoin.core.spec import Choice
@@ -843,6 +844,19 @@ def test_replies_after_a_ledger_that_was_lost_have_higher_numbers() -> None:
     old = _reply_lines(h.after([*h.LIVE, *(h.received(n) for n in range(50))]))
     restarted = h.started(at=h.after(h.LIVE).now + 60, choice=h.A)
     assert _reply_lines(h.after([restarted, h.REPLAYED, h.received(0)]))[0] > old[-1]
+
+
+def test_every_reply_to_a_message_has_its_warnings() -> None:
+    built: list[Fact] = [
+        SourcesResolved(2, h.reading(h.B)),
+        TopicsCreated(2, "id-2"),
+        CaughtUp(2, ready_at=5),
+    ]
+    state = h.after([*h.LIVE, h.received_choice(0, h.B, colour=1), *built])
+    replies = [item for item in state.outbox if isinstance(item, Reply)]
+    assert replies[-1].outcome == "live"
+    warnings = [reply.reply_record()["warnings"] for reply in replies]
+    assert warnings == [['unknown field "colour"']] * len(replies)
 
 
 def test_offsets_can_have_gaps() -> None:

@@ -173,6 +173,8 @@ def _print_outcome(answer: dict[str, Any], output: str) -> None:
         duration = f" after {seconds:.1f} s" if seconds is not None else ""
         reason = f" ({answer['reason']})" if answer["reason"] else ""
         print_line(f"{answer['outcome']}{generation}{duration}{reason}")
+        for warning in _warnings(answer):
+            print_line(f"warning: {warning}; it is ignored")
     if answer["outcome"] in ("failed", "superseded", "cancelled"):
         raise typer.Exit(1)
 
@@ -193,4 +195,10 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         f"{'standby':<12} {after['standby'] or 'nothing'} afterwards",
     ]
     stopped = ", ".join(f"generation {number}" for number in plan["stopped"])
-    return [*lines, f"{'stops':<12} {stopped or 'nothing'}"]
+    lines.append(f"{'stops':<12} {stopped or 'nothing'}")
+    return [*lines, *(f"{'ignored':<12} {warning}" for warning in _warnings(plan))]
+
+
+def _warnings(answer: dict[str, Any]) -> list[str]:
+    """What of the message was ignored; servers of earlier versions do not say it."""
+    return answer.get("warnings") or []

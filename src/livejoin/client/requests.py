@@ -38,6 +38,7 @@ class Outcome:
     generation: int | None
     offset: int
     partition: int = 0  # servers of earlier versions do not name it: they know only this one
+    warnings: tuple[str, ...] = ()  # what of the message was ignored
 
     @property
     def position(self) -> str:
@@ -156,4 +157,5 @@ def _parse_outcome(answer: Mapping[str, Any]) -> Outcome:
         answer["generation"],
         answer["offset"],
         answer.get("partition", 0),
+        tuple(answer.get("warnings") or ()),
     )

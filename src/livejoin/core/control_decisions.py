@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from livejoin.core import transitions
-from livejoin.core.control_messages import Request
+from livejoin.core.control_messages import MAX_WARNINGS, Request
 from livejoin.core.facts import (
     ControlTopicLost,
     ControlTopicOpened,
@@ -18,7 +18,6 @@ from livejoin.core.task_slots import slot_shortage
 from livejoin.core.transitions import log_line, reply
 
 _RAW_LOGGED_CHARS = 1024
-_MAX_WARNINGS = 5  # logged per message
 
 
 def on_message_received(state: State, fact: MessageReceived) -> State:
@@ -43,7 +42,7 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
         if request.id in state.ids:
             return _answer_repeat(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
-    for warning in request.warnings[:_MAX_WARNINGS]:
+    for warning in request.warnings[:MAX_WARNINGS]:
         line = f"control {origin.position}: {warning}; it is ignored"
         state = log_line(state, "warning", line, origin=origin)
     choice = resolve_choice(state, request)

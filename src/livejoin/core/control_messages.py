@@ -18,6 +18,7 @@ Action = Literal["apply", "preview", "rollback"]
 MAX_BYTES = 16 << 10
 MAX_DEPTH = 8
 MAX_ID_CHARS = 200
+MAX_WARNINGS = 5  # that a message is answered with
 _EXCERPT_CHARS = 80
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TOPIC_FIELDS = {"usersTopic": "users", "accountsTopic": "accounts"}

@@ -122,9 +122,13 @@ def _generation_from_json(data: Mapping[str, Any] | None) -> Generation | None:
         )
         for name, reading in data["sources"].items()
     }
-    origin = (
-        Origin(**format_versions.known_fields(Origin, data["origin"])) if data["origin"] else None
-    )
+    origin = _origin_from_json(data["origin"]) if data["origin"] else None
     choice = spec.Choice(**format_versions.known_fields(spec.Choice, data["choice"]))
     fields = format_versions.known_fields(Generation, data)
     return Generation(**{**fields, "choice": choice, "origin": origin, "sources": sources})
+
+
+def _origin_from_json(data: Mapping[str, Any]) -> Origin:
+    """Decode from the ledger. JSON has lists for tuples; earlier versions wrote no warnings."""
+    fields = format_versions.known_fields(Origin, data)
+    return Origin(**{**fields, "warnings": tuple(data.get("warnings", ()))})

@@ -176,7 +176,9 @@ class Reply:
             "outcome": self.outcome,
             "reason": self.reason or None,
             "raw": origin.raw,
-            "generation": self.generation,  # not a column: for senders that wait for the outcome
+            # not columns: for senders that wait for the outcome
+            "generation": self.generation,
+            "warnings": list(origin.warnings),
         }
 
     def reply_record(self) -> dict[str, Any]:
@@ -189,6 +191,7 @@ class Reply:
             "generation": self.generation,
             "at": int(self.at * 1000),
             "reason": self.reason or None,
+            "warnings": list(self.origin.warnings),
         }
 
     def headers(self) -> dict[str, int]:

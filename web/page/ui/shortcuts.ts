@@ -47,3 +47,15 @@ export function isTyping(event: KeyboardEvent): boolean {
         (node.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName)),
     );
 }
+
+/**
+ * Close a panel by Escape, wherever the focus is: that of a viewer cannot be in a form that is disabled. Menus, dialogs
+ * and open lists have an Escape of their own; so has a field elsewhere on the page.
+ */
+export function closeOnEscape(panel: HTMLElement, close: () => void): void {
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || panel.hidden) return;
+    if (document.querySelector("dialog[open], :popover-open")) return;
+    if (!isTyping(event) || event.composedPath().includes(panel)) close();
+  });
+}

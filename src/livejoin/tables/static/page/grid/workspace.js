@@ -17,6 +17,7 @@ const DEFAULTS = {
     control_raw: { sort: [["_id", "desc"]] }, // in the order of reading, whatever the partition
     generations: { sort: [["generation", "desc"]] },
     rejects_ui: { sort: [["ts", "desc"]] },
+    audit: { sort: [["_id", "desc"]] },
 };
 export class Workspace {
     tables;

@@ -39,3 +39,17 @@ export function isTyping(event) {
         .some((node) => node instanceof HTMLElement &&
         (node.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName)));
 }
+/**
+ * Close a panel by Escape, wherever the focus is: that of a viewer cannot be in a form that is disabled. Menus, dialogs
+ * and open lists have an Escape of their own; so has a field elsewhere on the page.
+ */
+export function closeOnEscape(panel, close) {
+    document.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape" || event.defaultPrevented || panel.hidden)
+            return;
+        if (document.querySelector("dialog[open], :popover-open"))
+            return;
+        if (!isTyping(event) || event.composedPath().includes(panel))
+            close();
+    });
+}
