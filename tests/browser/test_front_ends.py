@@ -16,7 +16,7 @@ from tables.auth_fixture import AuthFixture
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 COUNT = 30  # users, three of them without an account; the stage adds one
-FRONT_ENDS = ["plain"]
+FRONT_ENDS = ["example", "plain"]
 
 EVERY_FRONT_END = pytest.mark.parametrize("front_end", FRONT_ENDS, indirect=True)
 EVERY_FOLDER = pytest.mark.parametrize("folder", ["/", "/tools/"])
@@ -37,10 +37,12 @@ def element(table: str, rows: int) -> str:
 
 
 @pytest.fixture
-def front_end(request: pytest.FixtureRequest) -> FrontEnd:
-    assert request.param == "plain"
+def front_end(request: pytest.FixtureRequest, tmp_path: Path) -> FrontEnd:
+    joined = partial(element, "final_ui")
+    if request.param == "example":
+        return FrontEnd(tmp_path, "livejoin/example", joined, element("users_ui", COUNT + 1))
     accounts = f"text={COUNT - 3} accounts hold"
-    return FrontEnd(CLIENTS / "plain", "", partial(element, "final_ui"), accounts)
+    return FrontEnd(CLIENTS / "plain", "", joined, accounts)
 
 
 @contextlib.contextmanager

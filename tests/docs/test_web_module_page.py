@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from livejoin.core import control_messages
+from livejoin.tables.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "web-module.md").read_text()
@@ -33,5 +34,7 @@ def test_every_method_is_described() -> None:
 
 
 def test_every_example_is_described() -> None:
+    assert any(route.path == "/example" for route in ROUTES)
     section = PAGE.partition("\n## Examples\n")[2].partition("\n## ")[0]
+    assert "`/example`" in section
     assert "clients/plain" in section
