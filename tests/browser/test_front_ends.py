@@ -1,6 +1,8 @@
 """The examples of front ends, each driven through a swap in a real browser, behind a proxy."""
 
 import contextlib
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,8 @@ from tables.auth_fixture import AuthFixture
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 COUNT = 30  # users, three of them without an account; the stage adds one
-FRONT_ENDS = ["example", "plain"]
+BUILD_S = 240  # the first build downloads 69 packages
+FRONT_ENDS = ["example", "plain", "angular"]
 
 EVERY_FRONT_END = pytest.mark.parametrize("front_end", FRONT_ENDS, indirect=True)
 EVERY_FOLDER = pytest.mark.parametrize("folder", ["/", "/tools/"])
@@ -31,6 +34,23 @@ class FrontEnd(NamedTuple):
     other: str  # another table
 
 
+@pytest.fixture(scope="module")
+def angular() -> Path:
+    """The example, compiled by Angular's own compiler."""
+    if shutil.which("npm") is None:
+        pytest.skip("Node.js is not installed")
+    done = subprocess.run(
+        ["make", "--silent", "angular"],
+        cwd=CLIENTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return CLIENTS / "angular" / "dist"
+
+
 def element(table: str, rows: int) -> str:
     """Select a `<live-table>` by the row count of its grid; one of them is the header."""
     return f"live-table[table={table}] table[aria-rowcount='{rows + 1}']"
@@ -38,11 +58,16 @@ def element(table: str, rows: int) -> str:
 
 @pytest.fixture
 def front_end(request: pytest.FixtureRequest, tmp_path: Path) -> FrontEnd:
-    joined = partial(element, "final_ui")
-    if request.param == "example":
-        return FrontEnd(tmp_path, "livejoin/example", joined, element("users_ui", COUNT + 1))
-    accounts = f"text={COUNT - 3} accounts hold"
-    return FrontEnd(CLIENTS / "plain", "", joined, accounts)
+    joined, users = partial(element, "final_ui"), element("users_ui", COUNT + 1)
+    match request.param:
+        case "example":
+            return FrontEnd(tmp_path, "livejoin/example", joined, users)
+        case "plain":
+            accounts = f"text={COUNT - 3} accounts hold"
+            return FrontEnd(CLIENTS / "plain", "", joined, accounts)
+        case _:
+            files: Path = request.getfixturevalue("angular")
+            return FrontEnd(files, "", "app-rows:has(caption:text('of {} rows'))".format, users)
 
 
 @contextlib.contextmanager
@@ -100,6 +125,14 @@ def sign_in(page: Page, site: Portal, token: str) -> None:
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_selector("html:not([data-role=''])")
     assert page.url == f"{site.url}livejoin/"
+
+
+def test_the_angular_example_is_compiled_ahead_of_time(angular: Path) -> None:
+    """Neither templates nor packages are left for a compiler in the browser."""
+    bundle = (angular / "main.js").read_text()
+    assert "app-swap" in bundle
+    assert "<app-swap" not in bundle
+    assert "ɵɵngDeclare" not in bundle
 
 
 @EVERY_FRONT_END
