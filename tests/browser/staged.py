@@ -22,6 +22,7 @@ from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, row_id
 from livejoin.kafka.cluster import Topic
+from livejoin.tables.http.server import Access
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RULES, RunningServer, run_server
@@ -229,10 +230,10 @@ def _rows(choice: Choice, count: int) -> Iterator[ChangelogRecord]:
 
 
 @contextlib.contextmanager
-def staged(count: int = 200, **options: Any) -> Iterator[Stage]:
+def staged(count: int = 200, *, access: Access | None = None, **options: Any) -> Iterator[Stage]:
     """A stage with its server, generation 1 live."""
     stage = Stage(count, **options)
-    with run_server(stage.host, kafka=stage.kafka) as serving:
+    with run_server(stage.host, kafka=stage.kafka, access=access) as serving:
         stage.serving = serving
         stage.start()
         yield stage

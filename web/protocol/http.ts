@@ -25,7 +25,7 @@ export const fetchTicket = (url: string, token: string): Promise<HttpResult<{ ti
     body: "{}",
   });
 
-async function send<T>(path: string, request: RequestInit): Promise<HttpResult<T>> {
+export async function send<T>(path: string, request: RequestInit): Promise<HttpResult<T>> {
   let response: Response;
   try {
     response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });

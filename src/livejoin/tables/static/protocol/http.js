@@ -12,7 +12,7 @@ export const fetchTicket = (url, token) => send(url, {
     headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
     body: "{}",
 });
-async function send(path, request) {
+export async function send(path, request) {
     let response;
     try {
         response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });
