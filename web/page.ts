@@ -27,7 +27,14 @@ const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")]
 
 // --- available before the engine is loaded
 
-const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
+const layout = new SavedLayout({
+  view: "tables",
+  tab: "tab-logs",
+  wide: "",
+  folded: [],
+  split: DEFAULT_SPLIT,
+  tables: {},
+});
 const toast = new Toast(byId("toast"));
 const statusBar = new StatusBar();
 const swapPanel = new SwapPanel();

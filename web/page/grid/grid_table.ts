@@ -9,7 +9,8 @@ import { readArrow } from "../../protocol/arrow.js";
 import type { PartKind } from "../../protocol/frame.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
-import type { Config, Engine, EngineTable, View, Viewer } from "./perspective.js";
+import type { Config, Engine, EngineTable, GridElement, View, Viewer } from "./perspective.js";
+import { styleSheet } from "./style_sheet.js";
 
 const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
 const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
@@ -41,12 +42,18 @@ export class GridTable {
   #opening: Promise<void> | undefined;
   #defaults: Config = {};
   #savedDefaults: Config = {}; // the defaults as the viewer reports them
+  #gridListeners: ((grid: GridElement) => void)[] = [];
 
   constructor(engine: Engine, viewer: Viewer, settings: ViewerSettings) {
     this.#engine = engine;
     this.viewer = viewer;
     this.name = viewer.dataset["table"] ?? "";
     this.#settings = settings;
+  }
+
+  /** The listener is called once, with the grid before its first rows are drawn. */
+  onGrid(listener: (grid: GridElement) => void): void {
+    this.#gridListeners.push(listener);
   }
 
   /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
@@ -100,6 +107,7 @@ export class GridTable {
     const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
     const selection = this.viewer.getSelection();
     const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
+    grid?.resetAutoSize({ auto: true, indices: true }); // the columns fit the new rows
     await this.viewer.restore({ ...config, ...this.#binding });
     if (selection) this.viewer.setSelection(selection);
     if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop)) grid.scrollTo(scrollLeft, scrollTop);
@@ -151,7 +159,10 @@ export class GridTable {
   async #openViewer(): Promise<void> {
     await this.viewer.load(this.#engine);
     this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
-    limitCellWidth(this.viewer);
+    whenCreated(this.viewer, (grid) => {
+      grid.shadowRoot!.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+      for (const listener of this.#gridListeners) listener(grid);
+    });
     await this.#restore(this.#defaults);
     this.#savedDefaults = await this.#userConfig();
     if (this.#settings.saved) await this.#restore({ ...this.#defaults, ...this.#settings.saved });
@@ -218,12 +229,6 @@ async function applyPart(table: EngineTable, { kind, payload }: Part): Promise<v
   return table.remove(columns[0] ?? []);
 }
 
-function styleSheet(rules: string): CSSStyleSheet {
-  const created = new CSSStyleSheet();
-  created.replaceSync(rules);
-  return created;
-}
-
 /** The panel has its own title; the viewer's would be an empty line. */
 const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");
 /** A cell may hold a megabyte of text: the columns after it must stay within reach. */
@@ -231,13 +236,15 @@ const LIMIT_CELL_WIDTH = styleSheet(
   "regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }",
 );
 
-/** Style the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths. */
-function limitCellWidth(viewer: Viewer): void {
+/**
+ * Call back with the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths.
+ */
+function whenCreated(viewer: Viewer, created: (grid: GridElement) => void): void {
   const observer = new MutationObserver(() => {
-    const grid = viewer.querySelector("perspective-viewer-datagrid");
+    const grid = viewer.querySelector<GridElement>("perspective-viewer-datagrid");
     if (!grid?.shadowRoot) return;
-    grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
     observer.disconnect();
+    created(grid);
   });
   observer.observe(viewer, { childList: true });
 }

@@ -1,4 +1,4 @@
-/** One table's panel: row count, tools, and a message while it is empty. */
+/** One table's panel: row count, tools, columns out of sight, and a message while it is empty. */
 
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
@@ -6,6 +6,8 @@ import { icon, iconButton } from "../ui/icons.js";
 import { attachMenu } from "../ui/menu.js";
 import type { MenuItem } from "../ui/menu.js";
 import type { Toast } from "../ui/toast.js";
+import { GridColumns } from "./columns.js";
+import type { OutOfSight } from "./columns.js";
 import { copy, download, selection } from "./export.js";
 import type { Format } from "./export.js";
 import type { GridTable } from "./grid_table.js";
@@ -41,6 +43,8 @@ export class TablePanel {
   #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
   #gridConfig: Config | null = null; // to restore when a chart becomes a grid again
   #widenButton: HTMLButtonElement;
+  #moreButton: HTMLButtonElement;
+  #columns: GridColumns | null = null;
 
   /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
   constructor(table: GridTable, body: HTMLElement, toast: Toast, onWiden: (name: string) => void) {
@@ -64,8 +68,18 @@ export class TablePanel {
     const exportButton = iconButton("download", `Export ${name}`, () => {});
     attachMenu(exportButton, () => this.#exportMenu());
     this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
-    const spacer = element("span", { class: "spacer" });
-    this.tools.append(this.#count, spacer, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
+    this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
+    table.onGrid((grid) => (this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found))));
+    this.tools.append(
+      this.#count,
+      element("span", { class: "spacer" }),
+      this.#moreButton,
+      this.#pluginSelect,
+      arrange,
+      copyButton,
+      exportButton,
+      this.#widenButton,
+    );
   }
 
   /** Whether this table fills the workspace. */
@@ -91,6 +105,14 @@ export class TablePanel {
     this.#emptyMessage.replaceChildren(element("p", {}, text));
     if (!filtered) return;
     this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
+  }
+
+  #showOutOfSight({ left, right }: OutOfSight): void {
+    this.#body.toggleAttribute("data-more-right", right.length > 0);
+    this.#moreButton.hidden = !left.length && !right.length;
+    const arrows = [left.length ? "← " : "", `${left.length + right.length} more`, right.length ? " →" : ""];
+    setText(this.#moreButton, arrows.join(""));
+    this.#moreButton.title = `Columns out of sight: ${[...left, ...right].join(", ")}`;
   }
 
   async #filterHidesAll(rows: number): Promise<boolean> {
@@ -120,6 +142,7 @@ export class TablePanel {
 
   async #showPlugin(): Promise<void> {
     const { plugin = GRID } = await this.#table.viewer.save();
+    if (plugin !== GRID) this.#showOutOfSight({ left: [], right: [] });
     if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {
       this.#pluginSelect.append(element("option", { value: plugin }, plugin)); // chosen in Perspective's own panel
     }

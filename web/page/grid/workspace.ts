@@ -1,4 +1,4 @@
-/** The Tables view: data tables side by side, livejoin's own tables in tabs, with separators between them. */
+/** The Tables view: the join on top, the sources below it, livejoin's own tables in tabs, with separators between. */
 
 import type { Generation, StatusRow } from "../../protocol/api_types.js";
 import type { FrameHeader } from "../../protocol/frame.js";
@@ -9,12 +9,13 @@ import { createTabs } from "../ui/navigation.js";
 import { isTyping } from "../ui/shortcuts.js";
 import { enableSplitters } from "../ui/splitters.js";
 import type { Toast } from "../ui/toast.js";
+import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
 import type { Config, Engine, Viewer } from "./perspective.js";
 import { TablePanel } from "./table_panel.js";
 
-export const DEFAULT_SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
+export const DEFAULT_SPLIT = { final: 7, sources: 5, bottom: 4, users: 5, accounts: 4 };
 const NEWEST_LOG_FIRST: Config["sort"] = [
   ["ts", "desc"],
   ["_id", "desc"], // lines of one decision share a timestamp
@@ -31,6 +32,7 @@ export class Workspace {
   #layout: SavedLayout;
   #panels = new Map<string, TablePanel>();
   #lastUsed: TablePanel | null = null; // the panel of the last pointer press
+  #folds: Folds;
   #setSplit: (sizes: Record<string, number>) => void;
   #showTab: (id: string) => void;
   #main = byId("view-tables");
@@ -42,6 +44,11 @@ export class Workspace {
     const viewers = [...this.#main.querySelectorAll<Viewer>("perspective-viewer")];
     this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
     for (const table of this.tables.byName.values()) this.#addPanel(table, toast);
+    this.#folds = new Folds(this.#main, (folded) => {
+      layout.update({ folded });
+      this.#fit();
+    });
+    this.#folds.show(layout.current.folded);
     this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
     this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
       for (const tools of byId("tab-tools").children) (tools as HTMLElement).hidden = tools.id !== `tools-${tab.id}`;
@@ -86,6 +93,7 @@ export class Workspace {
 
   /** Let a table fill the workspace, or undo that. */
   widen(name: string): void {
+    this.#folds.set(this.#areaOf(name), false);
     this.#layout.update({ wide: this.#layout.current.wide === name ? "" : name });
     this.#showWidened();
   }
@@ -101,16 +109,26 @@ export class Workspace {
 
   #showWidened(): void {
     const { wide } = this.#layout.current;
-    const viewer = this.tables.byName.get(wide)?.viewer;
-    const area = viewer?.closest<HTMLElement>("section[data-area]")?.dataset["area"] ?? "";
+    const area = this.#areaOf(wide);
     if (area) this.#main.dataset["wide"] = area;
     else delete this.#main.dataset["wide"];
     for (const [name, panel] of this.#panels) panel.wide = name === wide && area !== "";
+    this.#fit();
+  }
+
+  /** The area of the workspace that shows a table, or "". */
+  #areaOf(name: string): string {
+    const viewer = this.tables.byName.get(name)?.viewer;
+    return viewer?.closest<HTMLElement>("section[data-area]")?.dataset["area"] ?? "";
+  }
+
+  #fit(): void {
     for (const table of this.tables.byName.values()) table.fit();
   }
 
   async reset(): Promise<void> {
     this.#layout.reset();
+    this.#folds.show(this.#layout.current.folded);
     this.#setSplit(this.#layout.current.split);
     this.#showTab(this.#layout.current.tab);
     this.#showWidened();

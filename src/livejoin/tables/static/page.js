@@ -19,7 +19,14 @@ const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
-const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
+const layout = new SavedLayout({
+    view: "tables",
+    tab: "tab-logs",
+    wide: "",
+    folded: [],
+    split: DEFAULT_SPLIT,
+    tables: {},
+});
 const toast = new Toast(byId("toast"));
 const statusBar = new StatusBar();
 const swapPanel = new SwapPanel();

@@ -7,6 +7,7 @@
 import { readArrow } from "../../protocol/arrow.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
+import { styleSheet } from "./style_sheet.js";
 const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
 const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
 export class GridTable {
@@ -25,11 +26,16 @@ export class GridTable {
     #opening;
     #defaults = {};
     #savedDefaults = {}; // the defaults as the viewer reports them
+    #gridListeners = [];
     constructor(engine, viewer, settings) {
         this.#engine = engine;
         this.viewer = viewer;
         this.name = viewer.dataset["table"] ?? "";
         this.#settings = settings;
+    }
+    /** The listener is called once, with the grid before its first rows are drawn. */
+    onGrid(listener) {
+        this.#gridListeners.push(listener);
     }
     /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
     async prepare(parts) {
@@ -87,6 +93,7 @@ export class GridTable {
         const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
         const selection = this.viewer.getSelection();
         const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
+        grid?.resetAutoSize({ auto: true, indices: true }); // the columns fit the new rows
         await this.viewer.restore({ ...config, ...this.#binding });
         if (selection)
             this.viewer.setSelection(selection);
@@ -139,7 +146,11 @@ export class GridTable {
     async #openViewer() {
         await this.viewer.load(this.#engine);
         this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
-        limitCellWidth(this.viewer);
+        whenCreated(this.viewer, (grid) => {
+            grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+            for (const listener of this.#gridListeners)
+                listener(grid);
+        });
         await this.#restore(this.#defaults);
         this.#savedDefaults = await this.#userConfig();
         if (this.#settings.saved)
@@ -195,23 +206,20 @@ async function applyPart(table, { kind, payload }) {
     const { columns } = readArrow(payload); // a remove has one column, `_id`
     return table.remove(columns[0] ?? []);
 }
-function styleSheet(rules) {
-    const created = new CSSStyleSheet();
-    created.replaceSync(rules);
-    return created;
-}
 /** The panel has its own title; the viewer's would be an empty line. */
 const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");
 /** A cell may hold a megabyte of text: the columns after it must stay within reach. */
 const LIMIT_CELL_WIDTH = styleSheet("regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }");
-/** Style the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths. */
-function limitCellWidth(viewer) {
+/**
+ * Call back with the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths.
+ */
+function whenCreated(viewer, created) {
     const observer = new MutationObserver(() => {
         const grid = viewer.querySelector("perspective-viewer-datagrid");
         if (!grid?.shadowRoot)
             return;
-        grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
         observer.disconnect();
+        created(grid);
     });
     observer.observe(viewer, { childList: true });
 }

@@ -1,8 +1,9 @@
-/** One table's panel: row count, tools, and a message while it is empty. */
+/** One table's panel: row count, tools, columns out of sight, and a message while it is empty. */
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
 import { attachMenu } from "../ui/menu.js";
+import { GridColumns } from "./columns.js";
 import { copy, download, selection } from "./export.js";
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS = {
@@ -33,6 +34,8 @@ export class TablePanel {
     #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
     #gridConfig = null; // to restore when a chart becomes a grid again
     #widenButton;
+    #moreButton;
+    #columns = null;
     /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
     constructor(table, body, toast, onWiden) {
         const { name, viewer } = table;
@@ -51,8 +54,9 @@ export class TablePanel {
         const exportButton = iconButton("download", `Export ${name}`, () => { });
         attachMenu(exportButton, () => this.#exportMenu());
         this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
-        const spacer = element("span", { class: "spacer" });
-        this.tools.append(this.#count, spacer, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
+        this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
+        table.onGrid((grid) => (this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found))));
+        this.tools.append(this.#count, element("span", { class: "spacer" }), this.#moreButton, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
     }
     /** Whether this table fills the workspace. */
     set wide(wide) {
@@ -77,6 +81,13 @@ export class TablePanel {
         if (!filtered)
             return;
         this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
+    }
+    #showOutOfSight({ left, right }) {
+        this.#body.toggleAttribute("data-more-right", right.length > 0);
+        this.#moreButton.hidden = !left.length && !right.length;
+        const arrows = [left.length ? "← " : "", `${left.length + right.length} more`, right.length ? " →" : ""];
+        setText(this.#moreButton, arrows.join(""));
+        this.#moreButton.title = `Columns out of sight: ${[...left, ...right].join(", ")}`;
     }
     async #filterHidesAll(rows) {
         if (!rows || !this.#table.ready || !this.#table.visible)
@@ -107,6 +118,8 @@ export class TablePanel {
     }
     async #showPlugin() {
         const { plugin = GRID } = await this.#table.viewer.save();
+        if (plugin !== GRID)
+            this.#showOutOfSight({ left: [], right: [] });
         if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {
             this.#pluginSelect.append(element("option", { value: plugin }, plugin)); // chosen in Perspective's own panel
         }

@@ -1,13 +1,14 @@
-/** The Tables view: data tables side by side, livejoin's own tables in tabs, with separators between them. */
+/** The Tables view: the join on top, the sources below it, livejoin's own tables in tabs, with separators between. */
 import { byId, element, setText } from "../ui/dom.js";
 import { describeChoice, formatCount } from "../ui/format.js";
 import { createTabs } from "../ui/navigation.js";
 import { isTyping } from "../ui/shortcuts.js";
 import { enableSplitters } from "../ui/splitters.js";
+import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
 import { TablePanel } from "./table_panel.js";
-export const DEFAULT_SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
+export const DEFAULT_SPLIT = { final: 7, sources: 5, bottom: 4, users: 5, accounts: 4 };
 const NEWEST_LOG_FIRST = [
     ["ts", "desc"],
     ["_id", "desc"], // lines of one decision share a timestamp
@@ -23,6 +24,7 @@ export class Workspace {
     #layout;
     #panels = new Map();
     #lastUsed = null; // the panel of the last pointer press
+    #folds;
     #setSplit;
     #showTab;
     #main = byId("view-tables");
@@ -34,6 +36,11 @@ export class Workspace {
         this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
         for (const table of this.tables.byName.values())
             this.#addPanel(table, toast);
+        this.#folds = new Folds(this.#main, (folded) => {
+            layout.update({ folded });
+            this.#fit();
+        });
+        this.#folds.show(layout.current.folded);
         this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
         this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
             for (const tools of byId("tab-tools").children)
@@ -77,6 +84,7 @@ export class Workspace {
     }
     /** Let a table fill the workspace, or undo that. */
     widen(name) {
+        this.#folds.set(this.#areaOf(name), false);
         this.#layout.update({ wide: this.#layout.current.wide === name ? "" : name });
         this.#showWidened();
     }
@@ -89,19 +97,27 @@ export class Workspace {
     }
     #showWidened() {
         const { wide } = this.#layout.current;
-        const viewer = this.tables.byName.get(wide)?.viewer;
-        const area = viewer?.closest("section[data-area]")?.dataset["area"] ?? "";
+        const area = this.#areaOf(wide);
         if (area)
             this.#main.dataset["wide"] = area;
         else
             delete this.#main.dataset["wide"];
         for (const [name, panel] of this.#panels)
             panel.wide = name === wide && area !== "";
+        this.#fit();
+    }
+    /** The area of the workspace that shows a table, or "". */
+    #areaOf(name) {
+        const viewer = this.tables.byName.get(name)?.viewer;
+        return viewer?.closest("section[data-area]")?.dataset["area"] ?? "";
+    }
+    #fit() {
         for (const table of this.tables.byName.values())
             table.fit();
     }
     async reset() {
         this.#layout.reset();
+        this.#folds.show(this.#layout.current.folded);
         this.#setSplit(this.#layout.current.split);
         this.#showTab(this.#layout.current.tab);
         this.#showWidened();
