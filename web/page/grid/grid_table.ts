@@ -9,6 +9,7 @@ import { readArrow } from "../../protocol/arrow.js";
 import type { PartKind } from "../../protocol/frame.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
+import type { Types } from "./filters.js";
 import type { Config, Engine, EngineTable, GridElement, View, Viewer } from "./perspective.js";
 import { styleSheet } from "./style_sheet.js";
 
@@ -38,11 +39,12 @@ export class GridTable {
   #empty = true; // the newest engine table has never had a row
   #switching: Promise<void> | null = null;
   #readers = new Set<Promise<unknown>>();
-  #timeColumns: string[] = [];
+  #types: Types = {};
   #opening: Promise<void> | undefined;
   #defaults: Config = {};
   #savedDefaults: Config = {}; // the defaults as the viewer reports them
   #gridListeners: ((grid: GridElement) => void)[] = [];
+  #configListeners: ((config: Config) => void)[] = [];
 
   constructor(engine: Engine, viewer: Viewer, settings: ViewerSettings) {
     this.#engine = engine;
@@ -54,6 +56,16 @@ export class GridTable {
   /** The listener is called once, with the grid before its first rows are drawn. */
   onGrid(listener: (grid: GridElement) => void): void {
     this.#gridListeners.push(listener);
+  }
+
+  /** The listener is called with the viewer's configuration once it is loaded, and when it has changed. */
+  onConfig(listener: (config: Config) => void): void {
+    this.#configListeners.push(listener);
+  }
+
+  /** Types of the columns; none before the first snapshot. */
+  get types(): Readonly<Types> {
+    return this.#types;
   }
 
   /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
@@ -137,10 +149,20 @@ export class GridTable {
 
   /** `viewConfig` filters and sorts, as Perspective's views do. */
   async rows<T>(viewConfig?: object): Promise<T[]> {
+    return (await this.#readView(viewConfig, (view) => view.to_json() as Promise<T[]>)) ?? [];
+  }
+
+  /** Number of rows that pass the filters of a configuration. */
+  async passing({ filter = [], expressions = {} }: Config): Promise<number> {
+    return (await this.#readView({ filter, expressions, columns: ["_id"] }, (view) => view.num_rows())) ?? 0;
+  }
+
+  /** Read a view of our own; undefined before the first snapshot. */
+  async #readView<T>(viewConfig: object | undefined, read: (view: View) => Promise<T>): Promise<T | undefined> {
     return this.reading(async () => {
       const view = await this.#current?.table.view(viewConfig);
       try {
-        return ((await view?.to_json()) ?? []) as T[];
+        return view && (await read(view));
       } finally {
         await view?.delete();
       }
@@ -148,8 +170,7 @@ export class GridTable {
   }
 
   async #open(table: EngineTable): Promise<void> {
-    const schema = await table.schema();
-    this.#timeColumns = Object.keys(schema).filter((name) => schema[name] === "datetime");
+    this.#types = await table.schema();
     const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
     this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
     if (this.visible) await (this.#opening = this.#openViewer());
@@ -168,13 +189,15 @@ export class GridTable {
     if (this.#settings.saved) await this.#restore({ ...this.#defaults, ...this.#settings.saved });
     this.ready = true;
     this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+    this.#showConfig(await this.viewer.save());
     preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
     preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
   }
 
   async #restore(config: Config): Promise<void> {
+    const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
     const formats = Object.fromEntries(
-      this.#timeColumns.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]),
+      times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]),
     );
     const columns_config = { ...config.columns_config, ...formats };
     await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
@@ -195,13 +218,13 @@ export class GridTable {
     return this.viewer.offsetParent !== null; // false in a hidden tab
   }
 
-  /** The viewer's view; null while the page is in the background. */
-  async view(): Promise<View | null> {
-    return this.viewer.getView().catch(() => null);
+  #showConfig(config: Config): void {
+    for (const listener of this.#configListeners) listener(config);
   }
 
   async #reportChanges(): Promise<void> {
     const config = await this.#userConfig();
+    this.#showConfig(config);
     if (config.plugin_config?.["edit_mode"] === "EDIT") {
       // edited cells would look real until the next change overwrites them
       return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });

@@ -1,4 +1,4 @@
-/** One table's panel: row count, tools, columns out of sight, and a message while it is empty. */
+/** One table's panel: row count, filters, tools, columns out of sight, and a message while it is empty. */
 
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
@@ -10,6 +10,7 @@ import { GridColumns } from "./columns.js";
 import type { OutOfSight } from "./columns.js";
 import { copy, download, selection } from "./export.js";
 import type { Format } from "./export.js";
+import { FilterBar } from "./filter_bar.js";
 import type { GridTable } from "./grid_table.js";
 import type { Config } from "./perspective.js";
 
@@ -40,6 +41,10 @@ export class TablePanel {
   #toast: Toast;
   #emptyMessage = element("div", { class: "empty", hidden: true });
   #count = element("span", { class: "count" });
+  #rows = 0;
+  #total: number | undefined; // the server's row count, if it has more than it sends
+  #config: Config = {}; // the viewer's
+  #filters: FilterBar;
   #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
   #gridConfig: Config | null = null; // to restore when a chart becomes a grid again
   #widenButton: HTMLButtonElement;
@@ -52,12 +57,19 @@ export class TablePanel {
     this.#table = table;
     this.#body = body;
     this.#toast = toast;
+    this.#filters = new FilterBar(table);
+    body.prepend(this.#filters.chips);
     body.append(this.#emptyMessage);
     for (const plugin of [GRID, ...CHARTS]) {
       this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
     }
     this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
-    viewer.addEventListener("perspective-config-update", () => table.ready && this.#showPlugin());
+    table.onConfig((config) => {
+      this.#config = config;
+      this.#showPlugin();
+      this.#filters.show(config);
+      void this.#showCount();
+    });
     const arrange = button(
       "",
       { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` },
@@ -72,6 +84,7 @@ export class TablePanel {
     table.onGrid((grid) => (this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found))));
     this.tools.append(
       this.#count,
+      this.#filters.input,
       element("span", { class: "spacer" }),
       this.#moreButton,
       this.#pluginSelect,
@@ -88,23 +101,37 @@ export class TablePanel {
     this.#widenButton.setAttribute("aria-pressed", String(wide));
   }
 
-  /** `total` is the server's row count, if it has more than it sends. */
-  showCount(rows: number, total: number | undefined): void {
-    const suffix = total !== undefined && total > rows ? ` newest of ${formatCount(total)}` : "";
-    setText(this.#count, formatCount(rows) + suffix);
+  /** Put the cursor into the quick filter. */
+  focusFilter(): void {
+    this.#filters.input.select();
   }
 
-  /** Show `reason` if the table has no rows, or that the filter hides all of them. */
-  async showEmptyMessage(rows: number, reason: string): Promise<void> {
-    const filtered = await this.#filterHidesAll(rows);
+  /** `total` is the server's row count, if it has more than it sends. `reason` is shown if there are no rows. */
+  async showRows(rows: number, total: number | undefined, reason: string): Promise<void> {
+    this.#rows = rows;
+    this.#total = total;
+    const passing = await this.#showCount();
+    const filtered = passing === 0 && rows > 0;
     const text = rows === 0 ? reason : filtered ? "No row passes the filter." : "";
     this.#emptyMessage.hidden = !text;
     this.#body.classList.toggle("is-empty", Boolean(text));
     if (this.#emptyMessage.dataset["text"] === text) return;
     this.#emptyMessage.dataset["text"] = text;
     this.#emptyMessage.replaceChildren(element("p", {}, text));
-    if (!filtered) return;
-    this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
+    if (filtered) this.#emptyMessage.append(button("Clear the filter", {}, () => this.#filters.clear()));
+  }
+
+  /** `584`, or `412 of 584` with a filter. Returns the rows that pass it. */
+  async #showCount(): Promise<number | null> {
+    const { filter = [] } = this.#config;
+    const passing = filter.length && this.#table.visible ? await this.#table.passing(this.#config) : null;
+    if (passing !== null && filter !== this.#config.filter) return null; // changed meanwhile
+    const suffix =
+      this.#total !== undefined && this.#total > this.#rows ? ` newest of ${formatCount(this.#total)}` : "";
+    const all = formatCount(this.#rows) + suffix;
+    this.#count.toggleAttribute("data-filtered", passing !== null);
+    setText(this.#count, passing === null ? all : `${formatCount(passing)} of ${all}`);
+    return passing;
   }
 
   #showOutOfSight({ left, right }: OutOfSight): void {
@@ -115,33 +142,28 @@ export class TablePanel {
     this.#moreButton.title = `Columns out of sight: ${[...left, ...right].join(", ")}`;
   }
 
-  async #filterHidesAll(rows: number): Promise<boolean> {
-    if (!rows || !this.#table.ready || !this.#table.visible) return false;
-    const { filter = [] } = await this.#table.viewer.save();
-    if (!filter.length) return false;
-    return this.#table.reading(async () => (await (await this.#table.view())?.num_rows()) === 0);
-  }
-
   async #setPlugin(plugin: string): Promise<void> {
     const { viewer, name, ready } = this.#table;
     if (!ready) return;
     const config = await viewer.save();
+    const chartFilter = (CHART_DEFAULTS[name]?.filter ?? []).map((each) => JSON.stringify(each));
     if (plugin === GRID) {
-      await viewer.restore({ plugin, ...(this.#gridConfig ?? {}) });
+      const filter = (config.filter ?? []).filter((each) => !chartFilter.includes(JSON.stringify(each)));
+      await viewer.restore({ plugin, ...(this.#gridConfig ? { ...this.#gridConfig, filter } : {}) });
       this.#gridConfig = null;
       return;
     }
     // charts change group_rollup_mode
     const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
     const plainGrid = config.plugin === GRID && !group_by.length;
-    if (plainGrid) this.#gridConfig = { columns, group_by, aggregates, filter, group_rollup_mode };
+    if (plainGrid) this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode };
     const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
     await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
     this.#table.fit();
   }
 
-  async #showPlugin(): Promise<void> {
-    const { plugin = GRID } = await this.#table.viewer.save();
+  #showPlugin(): void {
+    const { plugin = GRID } = this.#config;
     if (plugin !== GRID) this.#showOutOfSight({ left: [], right: [] });
     if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {
       this.#pluginSelect.append(element("option", { value: plugin }, plugin)); // chosen in Perspective's own panel

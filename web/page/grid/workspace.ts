@@ -100,11 +100,22 @@ export class Workspace {
 
   /** Widen the focused table, by default the join. */
   widenFocused(): void {
+    this.widen(this.#layout.current.wide || this.#focused());
+  }
+
+  /** Put the cursor into the quick filter of the focused table, by default the join. */
+  filterFocused(): void {
+    const name = this.#focused();
+    this.#folds.set(this.#areaOf(name), false);
+    this.#panels.get(name)?.focusFilter();
+  }
+
+  #focused(): string {
     const section = document.activeElement?.closest<HTMLElement>("section[data-area]");
     const viewer =
       section?.querySelector<HTMLElement>("[role=tabpanel]:not([hidden]) perspective-viewer") ??
       section?.querySelector<HTMLElement>("perspective-viewer");
-    this.widen(this.#layout.current.wide || viewer?.dataset["table"] || "final_ui");
+    return viewer?.dataset["table"] || "final_ui";
   }
 
   #showWidened(): void {
@@ -147,8 +158,7 @@ export class Workspace {
     for (const [name, panel] of this.#panels) {
       const rows = tables[name]?.rows;
       if (rows === undefined) continue;
-      panel.showCount(rows, limited[name]?.total);
-      void panel.showEmptyMessage(rows, this.#emptyReason(name));
+      void panel.showRows(rows, limited[name]?.total, this.#emptyReason(name));
       const count = byId("tabs").querySelector(`[data-table=${name}] .count`);
       if (count) setText(count, formatCount(rows));
     }

@@ -106,6 +106,7 @@ registerShortcuts([
     { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
     { key: "p", description: "pause or resume", action: togglePause },
     { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
+    { key: "/", description: "filter the focused table", action: () => workspace?.filterFocused() },
     { key: "t", description: "light, dark or the system's colours", action: () => preferences.nextTheme() },
     { key: "u", description: "local time or UTC", action: () => preferences.toggleUtc() },
 ]);

@@ -22,11 +22,12 @@ export class GridTable {
     #empty = true; // the newest engine table has never had a row
     #switching = null;
     #readers = new Set();
-    #timeColumns = [];
+    #types = {};
     #opening;
     #defaults = {};
     #savedDefaults = {}; // the defaults as the viewer reports them
     #gridListeners = [];
+    #configListeners = [];
     constructor(engine, viewer, settings) {
         this.#engine = engine;
         this.viewer = viewer;
@@ -36,6 +37,14 @@ export class GridTable {
     /** The listener is called once, with the grid before its first rows are drawn. */
     onGrid(listener) {
         this.#gridListeners.push(listener);
+    }
+    /** The listener is called with the viewer's configuration once it is loaded, and when it has changed. */
+    onConfig(listener) {
+        this.#configListeners.push(listener);
+    }
+    /** Types of the columns; none before the first snapshot. */
+    get types() {
+        return this.#types;
     }
     /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
     async prepare(parts) {
@@ -123,10 +132,18 @@ export class GridTable {
     }
     /** `viewConfig` filters and sorts, as Perspective's views do. */
     async rows(viewConfig) {
+        return (await this.#readView(viewConfig, (view) => view.to_json())) ?? [];
+    }
+    /** Number of rows that pass the filters of a configuration. */
+    async passing({ filter = [], expressions = {} }) {
+        return (await this.#readView({ filter, expressions, columns: ["_id"] }, (view) => view.num_rows())) ?? 0;
+    }
+    /** Read a view of our own; undefined before the first snapshot. */
+    async #readView(viewConfig, read) {
         return this.reading(async () => {
             const view = await this.#current?.table.view(viewConfig);
             try {
-                return ((await view?.to_json()) ?? []);
+                return view && (await read(view));
             }
             finally {
                 await view?.delete();
@@ -134,8 +151,7 @@ export class GridTable {
         });
     }
     async #open(table) {
-        const schema = await table.schema();
-        this.#timeColumns = Object.keys(schema).filter((name) => schema[name] === "datetime");
+        this.#types = await table.schema();
         const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
         this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
         if (this.visible)
@@ -157,11 +173,13 @@ export class GridTable {
             await this.#restore({ ...this.#defaults, ...this.#settings.saved });
         this.ready = true;
         this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+        this.#showConfig(await this.viewer.save());
         preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
         preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
     }
     async #restore(config) {
-        const formats = Object.fromEntries(this.#timeColumns.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]));
+        const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
+        const formats = Object.fromEntries(times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]));
         const columns_config = { ...config.columns_config, ...formats };
         await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
     }
@@ -179,12 +197,13 @@ export class GridTable {
     get visible() {
         return this.viewer.offsetParent !== null; // false in a hidden tab
     }
-    /** The viewer's view; null while the page is in the background. */
-    async view() {
-        return this.viewer.getView().catch(() => null);
+    #showConfig(config) {
+        for (const listener of this.#configListeners)
+            listener(config);
     }
     async #reportChanges() {
         const config = await this.#userConfig();
+        this.#showConfig(config);
         if (config.plugin_config?.["edit_mode"] === "EDIT") {
             // edited cells would look real until the next change overwrites them
             return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });

@@ -1,10 +1,11 @@
-/** One table's panel: row count, tools, columns out of sight, and a message while it is empty. */
+/** One table's panel: row count, filters, tools, columns out of sight, and a message while it is empty. */
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
 import { attachMenu } from "../ui/menu.js";
 import { GridColumns } from "./columns.js";
 import { copy, download, selection } from "./export.js";
+import { FilterBar } from "./filter_bar.js";
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS = {
     users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
@@ -31,6 +32,10 @@ export class TablePanel {
     #toast;
     #emptyMessage = element("div", { class: "empty", hidden: true });
     #count = element("span", { class: "count" });
+    #rows = 0;
+    #total; // the server's row count, if it has more than it sends
+    #config = {}; // the viewer's
+    #filters;
     #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
     #gridConfig = null; // to restore when a chart becomes a grid again
     #widenButton;
@@ -42,12 +47,19 @@ export class TablePanel {
         this.#table = table;
         this.#body = body;
         this.#toast = toast;
+        this.#filters = new FilterBar(table);
+        body.prepend(this.#filters.chips);
         body.append(this.#emptyMessage);
         for (const plugin of [GRID, ...CHARTS]) {
             this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
         }
         this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
-        viewer.addEventListener("perspective-config-update", () => table.ready && this.#showPlugin());
+        table.onConfig((config) => {
+            this.#config = config;
+            this.#showPlugin();
+            this.#filters.show(config);
+            void this.#showCount();
+        });
         const arrange = button("", { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` }, () => table.ready && void viewer.toggleConfig());
         arrange.append(icon("settings"), element("span", { class: "text" }, "Arrange"));
         const copyButton = iconButton("copy", `Copy the selected cells of ${name}, or all rows`, () => this.#copy());
@@ -56,21 +68,23 @@ export class TablePanel {
         this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
         this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
         table.onGrid((grid) => (this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found))));
-        this.tools.append(this.#count, element("span", { class: "spacer" }), this.#moreButton, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
+        this.tools.append(this.#count, this.#filters.input, element("span", { class: "spacer" }), this.#moreButton, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
     }
     /** Whether this table fills the workspace. */
     set wide(wide) {
         this.#widenButton.replaceChildren(icon(wide ? "narrow" : "widen"));
         this.#widenButton.setAttribute("aria-pressed", String(wide));
     }
-    /** `total` is the server's row count, if it has more than it sends. */
-    showCount(rows, total) {
-        const suffix = total !== undefined && total > rows ? ` newest of ${formatCount(total)}` : "";
-        setText(this.#count, formatCount(rows) + suffix);
+    /** Put the cursor into the quick filter. */
+    focusFilter() {
+        this.#filters.input.select();
     }
-    /** Show `reason` if the table has no rows, or that the filter hides all of them. */
-    async showEmptyMessage(rows, reason) {
-        const filtered = await this.#filterHidesAll(rows);
+    /** `total` is the server's row count, if it has more than it sends. `reason` is shown if there are no rows. */
+    async showRows(rows, total, reason) {
+        this.#rows = rows;
+        this.#total = total;
+        const passing = await this.#showCount();
+        const filtered = passing === 0 && rows > 0;
         const text = rows === 0 ? reason : filtered ? "No row passes the filter." : "";
         this.#emptyMessage.hidden = !text;
         this.#body.classList.toggle("is-empty", Boolean(text));
@@ -78,9 +92,20 @@ export class TablePanel {
             return;
         this.#emptyMessage.dataset["text"] = text;
         this.#emptyMessage.replaceChildren(element("p", {}, text));
-        if (!filtered)
-            return;
-        this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
+        if (filtered)
+            this.#emptyMessage.append(button("Clear the filter", {}, () => this.#filters.clear()));
+    }
+    /** `584`, or `412 of 584` with a filter. Returns the rows that pass it. */
+    async #showCount() {
+        const { filter = [] } = this.#config;
+        const passing = filter.length && this.#table.visible ? await this.#table.passing(this.#config) : null;
+        if (passing !== null && filter !== this.#config.filter)
+            return null; // changed meanwhile
+        const suffix = this.#total !== undefined && this.#total > this.#rows ? ` newest of ${formatCount(this.#total)}` : "";
+        const all = formatCount(this.#rows) + suffix;
+        this.#count.toggleAttribute("data-filtered", passing !== null);
+        setText(this.#count, passing === null ? all : `${formatCount(passing)} of ${all}`);
+        return passing;
     }
     #showOutOfSight({ left, right }) {
         this.#body.toggleAttribute("data-more-right", right.length > 0);
@@ -89,21 +114,15 @@ export class TablePanel {
         setText(this.#moreButton, arrows.join(""));
         this.#moreButton.title = `Columns out of sight: ${[...left, ...right].join(", ")}`;
     }
-    async #filterHidesAll(rows) {
-        if (!rows || !this.#table.ready || !this.#table.visible)
-            return false;
-        const { filter = [] } = await this.#table.viewer.save();
-        if (!filter.length)
-            return false;
-        return this.#table.reading(async () => (await (await this.#table.view())?.num_rows()) === 0);
-    }
     async #setPlugin(plugin) {
         const { viewer, name, ready } = this.#table;
         if (!ready)
             return;
         const config = await viewer.save();
+        const chartFilter = (CHART_DEFAULTS[name]?.filter ?? []).map((each) => JSON.stringify(each));
         if (plugin === GRID) {
-            await viewer.restore({ plugin, ...(this.#gridConfig ?? {}) });
+            const filter = (config.filter ?? []).filter((each) => !chartFilter.includes(JSON.stringify(each)));
+            await viewer.restore({ plugin, ...(this.#gridConfig ? { ...this.#gridConfig, filter } : {}) });
             this.#gridConfig = null;
             return;
         }
@@ -111,13 +130,13 @@ export class TablePanel {
         const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
         const plainGrid = config.plugin === GRID && !group_by.length;
         if (plainGrid)
-            this.#gridConfig = { columns, group_by, aggregates, filter, group_rollup_mode };
+            this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode };
         const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
         await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
         this.#table.fit();
     }
-    async #showPlugin() {
-        const { plugin = GRID } = await this.#table.viewer.save();
+    #showPlugin() {
+        const { plugin = GRID } = this.#config;
         if (plugin !== GRID)
             this.#showOutOfSight({ left: [], right: [] });
         if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {

@@ -90,10 +90,19 @@ export class Workspace {
     }
     /** Widen the focused table, by default the join. */
     widenFocused() {
+        this.widen(this.#layout.current.wide || this.#focused());
+    }
+    /** Put the cursor into the quick filter of the focused table, by default the join. */
+    filterFocused() {
+        const name = this.#focused();
+        this.#folds.set(this.#areaOf(name), false);
+        this.#panels.get(name)?.focusFilter();
+    }
+    #focused() {
         const section = document.activeElement?.closest("section[data-area]");
         const viewer = section?.querySelector("[role=tabpanel]:not([hidden]) perspective-viewer") ??
             section?.querySelector("perspective-viewer");
-        this.widen(this.#layout.current.wide || viewer?.dataset["table"] || "final_ui");
+        return viewer?.dataset["table"] || "final_ui";
     }
     #showWidened() {
         const { wide } = this.#layout.current;
@@ -134,8 +143,7 @@ export class Workspace {
             const rows = tables[name]?.rows;
             if (rows === undefined)
                 continue;
-            panel.showCount(rows, limited[name]?.total);
-            void panel.showEmptyMessage(rows, this.#emptyReason(name));
+            void panel.showRows(rows, limited[name]?.total, this.#emptyReason(name));
             const count = byId("tabs").querySelector(`[data-table=${name}] .count`);
             if (count)
                 setText(count, formatCount(rows));
