@@ -11,6 +11,7 @@ from browser.looking import (
     LIMIT_S,
     address,
     arrange,
+    cell,
     config,
     drawn,
     rows,
@@ -168,3 +169,57 @@ def test_a_chart_keeps_the_filters(page: Page) -> None:
     page.select_option(f"{FINAL} select", "Datagrid")
     until(lambda: chips(page) == ["any column contains ada"], "a grid again", LIMIT_S)
     assert all("ada" in row["email"] for row in rows(page, "final_ui"))
+
+
+def menu(page: Page, row: int, column: int) -> list[str]:
+    """The menu of a cell, counted from 1."""
+    cell(page, "final", row, column).click(button="right")
+    page.wait_for_selector(".menu:popover-open")
+    return page.locator(".menu [role=menuitem]").all_inner_texts()
+
+
+def choose(page: Page, item: str) -> None:
+    page.locator(".menu [role=menuitem]", has_text=item).first.click()
+    page.wait_for_selector(".menu", state="detached")
+
+
+def test_a_right_click_on_a_cell_filters_by_its_value(page: Page) -> None:
+    arrange(page, "final_ui", sort=[["userId", "asc"]])
+    until(lambda: cell(page, "final", 2, 1).inner_text() == "a-0001", "drawn", LIMIT_S)
+    items = menu(page, 2, 5)
+    assert [item.strip() for item in items] == [
+        "accountType = savings",
+        "accountType ≠ savings",
+        "Copy the value",
+    ]
+    choose(page, "accountType = savings")
+    until(lambda: chips(page) == ["accountType = savings"], "filtered", LIMIT_S)
+    found = rows(page, "final_ui")
+    assert {row["accountType"] for row in found} == {"savings"}
+    says(page, f"{FINAL} .count", f"{len(found)} of ")
+    until(lambda: cell(page, "final", 3, 5).inner_text() == "savings", "drawn", LIMIT_S)
+    balance = found[2]["balance"]
+    assert f"balance ≥ {balance:,}" in [item.strip() for item in menu(page, 3, 6)]
+    choose(page, "balance ≥")
+    until(lambda: len(chips(page)) == 2, "a second filter", LIMIT_S)
+    assert min(row["balance"] for row in rows(page, "final_ui")) == balance
+    assert page.is_hidden(".menu")
+    page.click(f"{FINAL} .chips button:text-is('Clear all')")
+    until(lambda: config(page, "final_ui")["filter"] == [], "none", LIMIT_S)
+
+
+def test_a_right_click_filters_by_null_and_by_group(page: Page) -> None:
+    arrange(page, "final_ui", sort=[["userId", "desc"]], filter=[["userId", "==", "x"]])
+    until(lambda: cell(page, "final", 1, 1).inner_text() == "x", "drawn", LIMIT_S)
+    assert menu(page, 1, 6)[0].strip() == "balance is null"
+    choose(page, "balance is not null")
+    texts = ["userId = x", "balance is not null"]
+    until(lambda: chips(page) == texts, "filtered", LIMIT_S)
+    page.wait_for_selector(f"{FINAL} .empty button:text-is('Clear the filter')")
+    arrange(page, "final_ui", filter=[], group_by=["accountType"], sort=[])
+    until(lambda: cell(page, "final", 4, 1).count() == 1, "grouped", LIMIT_S)
+    group = page.locator(f"{FINAL} tbody tr:nth-child(3) th").last.inner_text()
+    cell(page, "final", 3, 2).click(button="right")
+    page.wait_for_selector(".menu:popover-open")
+    choose(page, f"accountType = {group}")
+    until(lambda: chips(page) == [f"accountType = {group}"], "filtered", LIMIT_S)

@@ -3,16 +3,18 @@
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
-import { attachMenu } from "../ui/menu.js";
+import { attachMenu, openMenuAt } from "../ui/menu.js";
 import type { MenuItem } from "../ui/menu.js";
 import type { Toast } from "../ui/toast.js";
+import { cellMenu, targetOf } from "./cell_menu.js";
+import type { CellTarget } from "./cell_menu.js";
 import { GridColumns } from "./columns.js";
 import type { OutOfSight } from "./columns.js";
-import { copy, download, selection } from "./export.js";
+import { copy, copyText, download, selection } from "./export.js";
 import type { Format } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
 import type { GridTable } from "./grid_table.js";
-import type { Config } from "./perspective.js";
+import type { Config, GridElement } from "./perspective.js";
 
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS: Record<string, Config> = {
@@ -81,7 +83,7 @@ export class TablePanel {
     attachMenu(exportButton, () => this.#exportMenu());
     this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
     this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
-    table.onGrid((grid) => (this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found))));
+    table.onGrid((grid) => this.#extend(grid));
     this.tools.append(
       this.#count,
       this.#filters.input,
@@ -132,6 +134,22 @@ export class TablePanel {
     this.#count.toggleAttribute("data-filtered", passing !== null);
     setText(this.#count, passing === null ? all : `${formatCount(passing)} of ${all}`);
     return passing;
+  }
+
+  /** What the engine's grid does not do by itself. */
+  #extend(grid: GridElement): void {
+    this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
+    grid.regular_table.addEventListener("contextmenu", (event) => {
+      const target = targetOf(grid, event);
+      if (target) openMenuAt(event, this.#cellMenu(target));
+    });
+  }
+
+  #cellMenu(target: CellTarget): MenuItem[] {
+    return cellMenu(target, this.#config, this.#table.types, {
+      filter: (filter) => void this.#table.viewer.restore({ filter }),
+      copy: (text) => this.#toast.showFailure("The value could not be copied", copyText(text)),
+    });
   }
 
   #showOutOfSight({ left, right }: OutOfSight): void {

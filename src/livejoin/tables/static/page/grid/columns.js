@@ -12,7 +12,10 @@ const ALL_OR_NOTHING = ["integer", "float", "datetime"]; // types of which a par
 // the engine draws the lines of rows by an endless cell, which would be scrolled into
 const SHEET = styleSheet(`
   regular-table[data-pinned] table { min-width: 100% }
-  regular-table[data-pinned] :is(thead tr:last-child, tbody tr)::after { display: table-cell !important; width: 100% !important }
+  regular-table[data-pinned] :is(thead tr:last-child, tbody tr)::after {
+    display: table-cell !important;
+    width: 100% !important;
+  }
   regular-table[data-pinned] :is(td, th).rt-col-0 { position: sticky; left: 0; z-index: 1; background: var(--card) }
   regular-table[data-pinned][data-scrolled] :is(td, th).rt-col-0 { box-shadow: 1px 0 0 var(--control-border) }
 `);
@@ -98,7 +101,7 @@ export class GridColumns {
             .map((key) => `
           tbody td.rt-col-${key} { color: transparent !important; position: relative }
           tbody td.rt-col-${key}::after { content: "" !important }
-          tbody td.rt-col-${key}::before { content: "…"; position: absolute; inset: auto 5px auto 5px; text-align: start; color: var(--muted) }`)
+          tbody td.rt-col-${key}::before { content: "…"; position: absolute; inset: auto 5px; color: var(--muted) }`)
             .join("");
         if (rules !== this.#hiddenRules)
             this.#hidden.replaceSync((this.#hiddenRules = rules));

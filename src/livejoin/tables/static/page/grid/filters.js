@@ -56,7 +56,8 @@ function numberTests(column, [, sign, whole = "", decimals]) {
 }
 /** A regular expression for the text itself. Everything but letters and digits is escaped, quotes among it. */
 function pattern(text) {
-    return [...text].map((char) => (/[a-z0-9]/i.test(char) ? char : `\\\\x{${char.codePointAt(0).toString(16)}}`)).join("");
+    const escaped = (char) => `\\\\x{${char.codePointAt(0).toString(16)}}`;
+    return [...text].map((char) => (/[a-z0-9]/i.test(char) ? char : escaped(char))).join("");
 }
 /** A filter in words: `balance ≥ 10`. */
 export function describeFilter([column, operator, value], types) {
