@@ -12,6 +12,8 @@ import { styleSheet } from "./style_sheet.js";
 /** Columns of which at least a part is out of sight, by name. */
 export type OutOfSight = { left: string[]; right: string[] };
 
+type Cut = [sizeKey: number, seen: "left" | "right"]; // a column, and which end of it is in view
+
 const MOST_DRAWN = 60; // a pivot can have thousands
 const PADDING_PX = 4; // of a cell: this much may be out of sight without a digit being cut
 const ALL_OR_NOTHING = ["integer", "float", "datetime"]; // types of which a part reads as another value
@@ -79,7 +81,7 @@ export class GridColumns {
     const leftEdge = pinned ? pinned.getBoundingClientRect().right : left;
     const rightEdge = left + table.clientWidth * zoom;
     const found: OutOfSight = { left: [], right: [] };
-    const cut: number[] = [];
+    const cut: Cut[] = [];
     for (const th of headings(table)) {
       const meta = table.getMeta(th);
       if (!meta || th === pinned || meta.type !== "column_header") continue;
@@ -88,7 +90,9 @@ export class GridColumns {
       if (beyond.left) found.left.push(nameOf(meta));
       else if (beyond.right) found.right.push(nameOf(meta));
       const partly = box.right > leftEdge && box.left < rightEdge;
-      if ((beyond.left || beyond.right) && partly && this.#allOrNothing(meta)) cut.push(meta.size_key ?? -1);
+      if ((beyond.left || beyond.right) && partly && this.#allOrNothing(meta)) {
+        cut.push([meta.size_key ?? -1, beyond.left ? "right" : "left"]);
+      }
     }
     found.right.push(...this.#notDrawn());
     table.toggleAttribute("data-scrolled", found.left.length > 0);
@@ -107,14 +111,20 @@ export class GridColumns {
     return (this.#grid.model?._column_paths ?? []).slice((x ?? Infinity) + 1);
   }
 
-  /** In columns with these keys show that there is a value, but no part of it. */
-  #hide(keys: number[]): void {
-    const rules = keys
+  /** In these columns show that there is a value, but no part of it. */
+  #hide(cut: Cut[]): void {
+    const rules = cut
       .map(
-        (key) => `
+        ([key, seen]) => `
           tbody td.rt-col-${key} { color: transparent !important; position: relative }
           tbody td.rt-col-${key}::after { content: "" !important }
-          tbody td.rt-col-${key}::before { content: "…"; position: absolute; inset: auto 5px; color: var(--muted) }`,
+          tbody td.rt-col-${key}::before {
+            content: "…";
+            position: absolute;
+            inset: auto 5px;
+            text-align: ${seen};
+            color: var(--muted);
+          }`,
       )
       .join("");
     if (rules !== this.#hiddenRules) this.#hidden.replaceSync((this.#hiddenRules = rules));

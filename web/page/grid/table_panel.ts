@@ -14,7 +14,9 @@ import { copy, copyText, download, selection } from "./export.js";
 import type { Format } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
 import type { GridTable } from "./grid_table.js";
+import { OrderMenu } from "./order_menu.js";
 import type { Config, GridElement } from "./perspective.js";
+import { correctedSort } from "./row_order.js";
 
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS: Record<string, Config> = {
@@ -36,6 +38,13 @@ const FORMATS = Object.keys(FORMAT_LABELS) as Format[];
 const GRID = "Datagrid";
 const CHARTS = ["Y Bar", "X Bar", "Y Line", "Y Area", "Y Scatter", "Treemap", "Sunburst", "Heatmap"];
 
+/** Callbacks get what the user has chosen. `onWiden` toggles whether the table fills the workspace. */
+export type PanelSettings = {
+  following: boolean;
+  onFollow: (following: boolean) => void;
+  onWiden: (name: string) => void;
+};
+
 export class TablePanel {
   readonly tools = element("div", { class: "tools" });
   #table: GridTable;
@@ -51,10 +60,11 @@ export class TablePanel {
   #gridConfig: Config | null = null; // to restore when a chart becomes a grid again
   #widenButton: HTMLButtonElement;
   #moreButton: HTMLButtonElement;
+  #order: OrderMenu;
   #columns: GridColumns | null = null;
 
-  /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
-  constructor(table: GridTable, body: HTMLElement, toast: Toast, onWiden: (name: string) => void) {
+  /** `body` is the viewer's parent. */
+  constructor(table: GridTable, body: HTMLElement, toast: Toast, { following, onFollow, onWiden }: PanelSettings) {
     const { name, viewer } = table;
     this.#table = table;
     this.#body = body;
@@ -82,6 +92,7 @@ export class TablePanel {
     const exportButton = iconButton("download", `Export ${name}`, () => {});
     attachMenu(exportButton, () => this.#exportMenu());
     this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
+    this.#order = new OrderMenu(table, following, onFollow);
     this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
     table.onGrid((grid) => this.#extend(grid));
     this.tools.append(
@@ -89,6 +100,7 @@ export class TablePanel {
       this.#filters.input,
       element("span", { class: "spacer" }),
       this.#moreButton,
+      this.#order.button,
       this.#pluginSelect,
       arrange,
       copyButton,
@@ -136,6 +148,11 @@ export class TablePanel {
     return passing;
   }
 
+  /** Whether the newest row is kept in view. */
+  set following(following: boolean) {
+    this.#order.following = following;
+  }
+
   /** What the engine's grid does not do by itself. */
   #extend(grid: GridElement): void {
     this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
@@ -172,11 +189,12 @@ export class TablePanel {
       return;
     }
     // charts change group_rollup_mode
-    const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
+    const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup", sort = [] } = config;
     const plainGrid = config.plugin === GRID && !group_by.length;
-    if (plainGrid) this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode };
+    if (plainGrid) this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode, sort };
     const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
-    await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
+    const chart = { ...config, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] };
+    await viewer.restore({ plugin, ...defaults, filter: chart.filter, sort: correctedSort(name, chart, "desc") ?? sort });
     this.#table.fit();
   }
 

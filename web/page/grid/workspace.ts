@@ -13,19 +13,10 @@ import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
 import type { Config, Engine, Viewer } from "./perspective.js";
+import { arrivalSort } from "./row_order.js";
 import { TablePanel } from "./table_panel.js";
 
 export const DEFAULT_SPLIT = { final: 7, sources: 5, bottom: 4, users: 5, accounts: 4 };
-const NEWEST_LOG_FIRST: Config["sort"] = [
-  ["ts", "desc"],
-  ["_id", "desc"], // lines of one decision share a timestamp
-];
-const DEFAULTS: Record<string, Config> = {
-  orchestrator_logs: { sort: NEWEST_LOG_FIRST },
-  control_raw: { sort: [["_id", "desc"]] }, // in the order of reading, whatever the partition
-  generations: { sort: [["generation", "desc"]] },
-  rejects_ui: { sort: [["ts", "desc"]] },
-};
 
 export class Workspace {
   readonly tables: GridTables;
@@ -72,13 +63,21 @@ export class Workspace {
       const { [name]: _previous, ...others } = layout.current.tables;
       layout.update({ tables: changes ? { ...others, [name]: changes } : others });
     };
-    const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, ...DEFAULTS[name] };
+    const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, sort: arrivalSort(name, "desc") };
     return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange });
   }
 
   #addPanel(table: GridTable, toast: Toast): void {
     const body = table.viewer.parentElement!;
-    const panel = new TablePanel(table, body, toast, (name) => this.widen(name));
+    const layout = this.#layout;
+    const panel = new TablePanel(table, body, toast, {
+      following: layout.current.following.includes(table.name),
+      onFollow: (following) => {
+        const others = layout.current.following.filter((name) => name !== table.name);
+        layout.update({ following: following ? [...others, table.name] : others });
+      },
+      onWiden: (name) => this.widen(name),
+    });
     this.#panels.set(table.name, panel);
     body.addEventListener("pointerdown", () => (this.#lastUsed = panel));
     const tab = byId("tabs").querySelector<HTMLElement>(`[data-table=${table.name}]`);
@@ -143,6 +142,7 @@ export class Workspace {
     this.#setSplit(this.#layout.current.split);
     this.#showTab(this.#layout.current.tab);
     this.#showWidened();
+    for (const panel of this.#panels.values()) panel.following = false;
     await Promise.all([...this.tables.byName.values()].map((table) => table.reset()));
   }
 

@@ -24,6 +24,7 @@ const layout = new SavedLayout({
     tab: "tab-logs",
     wide: "",
     folded: [],
+    following: [],
     split: DEFAULT_SPLIT,
     tables: {},
 });

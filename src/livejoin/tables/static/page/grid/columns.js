@@ -78,8 +78,9 @@ export class GridColumns {
             else if (beyond.right)
                 found.right.push(nameOf(meta));
             const partly = box.right > leftEdge && box.left < rightEdge;
-            if ((beyond.left || beyond.right) && partly && this.#allOrNothing(meta))
-                cut.push(meta.size_key ?? -1);
+            if ((beyond.left || beyond.right) && partly && this.#allOrNothing(meta)) {
+                cut.push([meta.size_key ?? -1, beyond.left ? "right" : "left"]);
+            }
         }
         found.right.push(...this.#notDrawn());
         table.toggleAttribute("data-scrolled", found.left.length > 0);
@@ -95,13 +96,19 @@ export class GridColumns {
         const { x } = (last && this.#table.getMeta(last)) ?? {};
         return (this.#grid.model?._column_paths ?? []).slice((x ?? Infinity) + 1);
     }
-    /** In columns with these keys show that there is a value, but no part of it. */
-    #hide(keys) {
-        const rules = keys
-            .map((key) => `
+    /** In these columns show that there is a value, but no part of it. */
+    #hide(cut) {
+        const rules = cut
+            .map(([key, seen]) => `
           tbody td.rt-col-${key} { color: transparent !important; position: relative }
           tbody td.rt-col-${key}::after { content: "" !important }
-          tbody td.rt-col-${key}::before { content: "…"; position: absolute; inset: auto 5px; color: var(--muted) }`)
+          tbody td.rt-col-${key}::before {
+            content: "…";
+            position: absolute;
+            inset: auto 5px;
+            text-align: ${seen};
+            color: var(--muted);
+          }`)
             .join("");
         if (rules !== this.#hiddenRules)
             this.#hidden.replaceSync((this.#hiddenRules = rules));

@@ -7,6 +7,8 @@ import { cellMenu, targetOf } from "./cell_menu.js";
 import { GridColumns } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
+import { OrderMenu } from "./order_menu.js";
+import { correctedSort } from "./row_order.js";
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS = {
     users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
@@ -41,9 +43,10 @@ export class TablePanel {
     #gridConfig = null; // to restore when a chart becomes a grid again
     #widenButton;
     #moreButton;
+    #order;
     #columns = null;
-    /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
-    constructor(table, body, toast, onWiden) {
+    /** `body` is the viewer's parent. */
+    constructor(table, body, toast, { following, onFollow, onWiden }) {
         const { name, viewer } = table;
         this.#table = table;
         this.#body = body;
@@ -67,9 +70,10 @@ export class TablePanel {
         const exportButton = iconButton("download", `Export ${name}`, () => { });
         attachMenu(exportButton, () => this.#exportMenu());
         this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
+        this.#order = new OrderMenu(table, following, onFollow);
         this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
         table.onGrid((grid) => this.#extend(grid));
-        this.tools.append(this.#count, this.#filters.input, element("span", { class: "spacer" }), this.#moreButton, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
+        this.tools.append(this.#count, this.#filters.input, element("span", { class: "spacer" }), this.#moreButton, this.#order.button, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
     }
     /** Whether this table fills the workspace. */
     set wide(wide) {
@@ -108,6 +112,10 @@ export class TablePanel {
         setText(this.#count, passing === null ? all : `${formatCount(passing)} of ${all}`);
         return passing;
     }
+    /** Whether the newest row is kept in view. */
+    set following(following) {
+        this.#order.following = following;
+    }
     /** What the engine's grid does not do by itself. */
     #extend(grid) {
         this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
@@ -143,12 +151,13 @@ export class TablePanel {
             return;
         }
         // charts change group_rollup_mode
-        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
+        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup", sort = [] } = config;
         const plainGrid = config.plugin === GRID && !group_by.length;
         if (plainGrid)
-            this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode };
+            this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode, sort };
         const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
-        await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
+        const chart = { ...config, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] };
+        await viewer.restore({ plugin, ...defaults, filter: chart.filter, sort: correctedSort(name, chart, "desc") ?? sort });
         this.#table.fit();
     }
     #showPlugin() {
