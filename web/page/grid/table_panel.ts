@@ -8,6 +8,7 @@ import type { MenuItem } from "../ui/menu.js";
 import type { Toast } from "../ui/toast.js";
 import { cellMenu, targetOf } from "./cell_menu.js";
 import type { CellTarget } from "./cell_menu.js";
+import { styleCells } from "./cell_style.js";
 import { GridColumns } from "./columns.js";
 import type { OutOfSight } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
@@ -155,6 +156,7 @@ export class TablePanel {
 
   /** What the engine's grid does not do by itself. */
   #extend(grid: GridElement): void {
+    styleCells(grid);
     this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
     grid.regular_table.addEventListener("contextmenu", (event) => {
       const target = targetOf(grid, event);

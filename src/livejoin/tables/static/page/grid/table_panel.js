@@ -4,6 +4,7 @@ import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
 import { attachMenu, openMenuAt } from "../ui/menu.js";
 import { cellMenu, targetOf } from "./cell_menu.js";
+import { styleCells } from "./cell_style.js";
 import { GridColumns } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
@@ -118,6 +119,7 @@ export class TablePanel {
     }
     /** What the engine's grid does not do by itself. */
     #extend(grid) {
+        styleCells(grid);
         this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
         grid.regular_table.addEventListener("contextmenu", (event) => {
             const target = targetOf(grid, event);
