@@ -94,3 +94,77 @@ def test_zero_has_the_colour_of_numbers(stage: Stage, page: Page, scheme: Any) -
     for name in ("age", "balance"):
         assert zero[name]["color"] == first_row(page)[name]["color"], name
     page.emulate_media(color_scheme="light")
+
+
+MARKED = """() => [...document.querySelector("[data-table=final_ui]")
+    .querySelector("perspective-viewer-datagrid").regular_table.querySelectorAll("tbody tr")]
+    .map((row) => [row.children[0].textContent, [...row.children].flatMap((cell, at) =>
+        cell.classList.contains("changed") ? [at] : [])]).filter(([, marked]) => marked.length)"""
+
+
+def marked(page: Page) -> dict[str, list[int]]:
+    """Columns of the marked cells, by user id."""
+    return dict(page.evaluate(MARKED))
+
+
+def test_cells_that_just_changed_are_marked_for_a_second(stage: Stage, page: Page) -> None:
+    arrange(page, "final_ui", sort=[["userId", "asc"]])
+    until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0000", "drawn", LIMIT_S)
+    until(lambda: marked(page) == {}, "nothing is marked", LIMIT_S)
+    background = "(cell) => getComputedStyle(cell).backgroundColor"
+    before = cell(page, "final", 2, 6).evaluate(background)
+    put(stage, 1, balance=77.25)
+    started = time.monotonic()
+    until(lambda: marked(page) == {"a-0001": [5]}, "the balance", LIMIT_S)
+    assert cell(page, "final", 2, 6).inner_text() == "77.25"
+    assert cell(page, "final", 2, 6).evaluate(background) != before
+    until(lambda: marked(page) == {}, "for a second", 5)
+    assert 0.5 < time.monotonic() - started < 3
+    assert cell(page, "final", 2, 6).evaluate(background) == before
+    put(stage, 2, age=None)  # a null is a change too
+    put(stage, 600, userId="a-0000+", name="New")  # a row that comes is marked whole
+    until(
+        lambda: marked(page) == {"a-0000+": [0, 1, 2, 3, 4, 5], "a-0002": [3]},
+        "a cell and a row",
+        LIMIT_S,
+    )
+    until(lambda: marked(page) == {}, "for a second", 5)
+
+
+def test_a_mark_moves_with_its_row(stage: Stage, page: Page) -> None:
+    until(lambda: marked(page) == {}, "nothing is marked", LIMIT_S)
+    put(stage, 3, balance=3.25)
+    until(lambda: "a-0003" in marked(page), "marked", LIMIT_S)
+    put(stage, 4, balance=4.25)
+    until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0004", "another on top", LIMIT_S)
+    assert set(marked(page)) <= {"a-0003", "a-0004"}
+    until(lambda: marked(page) == {}, "for a second", 5)
+
+
+def test_arrangements_and_swaps_mark_nothing(stage: Stage, page: Page) -> None:
+    until(lambda: marked(page) == {}, "nothing is marked", LIMIT_S)
+    page.evaluate(
+        f"""() => {{
+            window.marks = 0;
+            const look = () => {{ marks += ({MARKED})().length; requestAnimationFrame(look); }};
+            look();
+        }}"""
+    )
+    arrange(page, "final_ui", sort=[["balance", "desc"]])
+    arrange(page, "final_ui", sort=[["name", "asc"]], filter=[["age", ">", 40]])
+    swap(stage, b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}')
+    until(lambda: cell(page, "final", 1, 1).inner_text().startswith("b-"), "swapped", LIMIT_S)
+    swap(stage, b'{"action": "rollback"}')
+    until(lambda: cell(page, "final", 1, 1).inner_text().startswith("a-"), "back", LIMIT_S)
+    assert page.evaluate("marks") == 0
+    arrange(page, "final_ui", filter=[])
+
+
+def test_nothing_is_marked_if_the_system_asks_for_less_motion(stage: Stage, page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    arrange(page, "final_ui", sort=[["userId", "asc"]])
+    until(lambda: cell(page, "final", 6, 1).inner_text() == "a-0004", "drawn", LIMIT_S)
+    put(stage, 4, balance=99.75)
+    until(lambda: cell(page, "final", 6, 6).inner_text() == "99.75", "changed", LIMIT_S)
+    assert marked(page) == {}
+    page.emulate_media(reduced_motion="no-preference")

@@ -5,7 +5,7 @@
  * (decision 20). Independent of what the tables mean.
  */
 
-import { readArrow } from "../../protocol/arrow.js";
+import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
 import type { PartKind } from "../../protocol/frame.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
@@ -45,6 +45,7 @@ export class GridTable {
   #savedDefaults: Config = {}; // the defaults as the viewer reports them
   #gridListeners: ((grid: GridElement) => void)[] = [];
   #configListeners: ((config: Config) => void)[] = [];
+  #rowListeners: ((ids: string[]) => void)[] = [];
 
   constructor(engine: Engine, viewer: Viewer, settings: ViewerSettings) {
     this.#engine = engine;
@@ -61,6 +62,11 @@ export class GridTable {
   /** The listener is called with the viewer's configuration once it is loaded, and when it has changed. */
   onConfig(listener: (config: Config) => void): void {
     this.#configListeners.push(listener);
+  }
+
+  /** The listener is called with the ids of rows that are about to be added or changed, apart from snapshots. */
+  onRows(listener: (ids: string[]) => void): void {
+    this.#rowListeners.push(listener);
   }
 
   /** Types of the columns; none before the first snapshot. */
@@ -88,7 +94,15 @@ export class GridTable {
   /** Show the prepared table, or else apply the parts to the current one. */
   async apply(parts: Part[]): Promise<void> {
     if (this.#next) await this.#switchTo(this.#next);
-    else for (const part of parts) if (this.#current) await applyPart(this.#current.table, part);
+    else for (const part of parts) if (this.#current) await this.#applyToCurrent(this.#current.table, part);
+  }
+
+  async #applyToCurrent(table: EngineTable, part: Part): Promise<void> {
+    if (part.kind === "upsert" && this.visible && this.#rowListeners.length) {
+      const ids = idsOf(part.payload); // before the engine takes the bytes
+      for (const listener of this.#rowListeners) listener(ids);
+    }
+    await applyPart(table, part);
   }
 
   async #switchTo(next: NamedTable): Promise<void> {
@@ -244,6 +258,15 @@ export class GridTable {
     );
     return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
   }
+}
+
+function idsOf(payload: ArrayBuffer): string[] {
+  const { view, fields, batches } = readArrowStream(payload);
+  const at = fields.findIndex(({ name }) => name === "_id");
+  return batches.flatMap(({ length, columns }) => {
+    const read = cellReader(view, columns[at]!, length);
+    return Array.from({ length }, (_, row) => String(read(row)));
+  });
 }
 
 async function applyPart(table: EngineTable, { kind, payload }: Part): Promise<void> {

@@ -79,6 +79,7 @@ export interface RegularTable extends HTMLElement {
 export interface GridElement extends HTMLElement {
   regular_table: RegularTable;
   model?: {
+    _view: unknown;
     _config: Config;
     _column_paths: string[];
     _column_types: string[];

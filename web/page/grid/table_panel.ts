@@ -9,6 +9,7 @@ import type { Toast } from "../ui/toast.js";
 import { cellMenu, targetOf } from "./cell_menu.js";
 import type { CellTarget } from "./cell_menu.js";
 import { styleCells } from "./cell_style.js";
+import { ChangedCells } from "./changed_cells.js";
 import { GridColumns } from "./columns.js";
 import type { OutOfSight } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
@@ -157,6 +158,8 @@ export class TablePanel {
   /** What the engine's grid does not do by itself. */
   #extend(grid: GridElement): void {
     styleCells(grid);
+    const changed = new ChangedCells(grid);
+    this.#table.onRows((ids) => changed.rowsArrived(ids));
     this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
     grid.regular_table.addEventListener("contextmenu", (event) => {
       const target = targetOf(grid, event);

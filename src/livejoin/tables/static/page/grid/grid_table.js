@@ -4,7 +4,7 @@
  * were added to a table that started empty, Perspective sorts nulls wrongly and loses rows of filtered views
  * (decision 20). Independent of what the tables mean.
  */
-import { readArrow } from "../../protocol/arrow.js";
+import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
 import { styleSheet } from "./style_sheet.js";
@@ -28,6 +28,7 @@ export class GridTable {
     #savedDefaults = {}; // the defaults as the viewer reports them
     #gridListeners = [];
     #configListeners = [];
+    #rowListeners = [];
     constructor(engine, viewer, settings) {
         this.#engine = engine;
         this.viewer = viewer;
@@ -41,6 +42,10 @@ export class GridTable {
     /** The listener is called with the viewer's configuration once it is loaded, and when it has changed. */
     onConfig(listener) {
         this.#configListeners.push(listener);
+    }
+    /** The listener is called with the ids of rows that are about to be added or changed, apart from snapshots. */
+    onRows(listener) {
+        this.#rowListeners.push(listener);
     }
     /** Types of the columns; none before the first snapshot. */
     get types() {
@@ -71,7 +76,15 @@ export class GridTable {
         else
             for (const part of parts)
                 if (this.#current)
-                    await applyPart(this.#current.table, part);
+                    await this.#applyToCurrent(this.#current.table, part);
+    }
+    async #applyToCurrent(table, part) {
+        if (part.kind === "upsert" && this.visible && this.#rowListeners.length) {
+            const ids = idsOf(part.payload); // before the engine takes the bytes
+            for (const listener of this.#rowListeners)
+                listener(ids);
+        }
+        await applyPart(table, part);
     }
     async #switchTo(next) {
         const switched = this.#replaceCurrent(next);
@@ -218,6 +231,14 @@ export class GridTable {
         const columns = Object.entries(config.columns_config ?? {}).map(([name, { date_format: _format, ...rest }]) => [name, rest]);
         return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
     }
+}
+function idsOf(payload) {
+    const { view, fields, batches } = readArrowStream(payload);
+    const at = fields.findIndex(({ name }) => name === "_id");
+    return batches.flatMap(({ length, columns }) => {
+        const read = cellReader(view, columns[at], length);
+        return Array.from({ length }, (_, row) => String(read(row)));
+    });
 }
 async function applyPart(table, { kind, payload }) {
     if (kind === "upsert")

@@ -5,6 +5,7 @@ import { icon, iconButton } from "../ui/icons.js";
 import { attachMenu, openMenuAt } from "../ui/menu.js";
 import { cellMenu, targetOf } from "./cell_menu.js";
 import { styleCells } from "./cell_style.js";
+import { ChangedCells } from "./changed_cells.js";
 import { GridColumns } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
@@ -120,6 +121,8 @@ export class TablePanel {
     /** What the engine's grid does not do by itself. */
     #extend(grid) {
         styleCells(grid);
+        const changed = new ChangedCells(grid);
+        this.#table.onRows((ids) => changed.rowsArrived(ids));
         this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
         grid.regular_table.addEventListener("contextmenu", (event) => {
             const target = targetOf(grid, event);
