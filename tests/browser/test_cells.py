@@ -162,9 +162,10 @@ def test_arrangements_and_swaps_mark_nothing(stage: Stage, page: Page) -> None:
 
 def test_nothing_is_marked_if_the_system_asks_for_less_motion(stage: Stage, page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")
-    arrange(page, "final_ui", sort=[["userId", "asc"]])
-    until(lambda: cell(page, "final", 6, 1).inner_text() == "a-0004", "drawn", LIMIT_S)
-    put(stage, 4, balance=99.75)
-    until(lambda: cell(page, "final", 6, 6).inner_text() == "99.75", "changed", LIMIT_S)
+    arrange(page, "final_ui", filter=[["userId", "==", "a-0005"]])
+    until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0005", "drawn", LIMIT_S)
+    put(stage, 5, balance=99.75)
+    until(lambda: cell(page, "final", 1, 6).inner_text() == "99.75", "changed", LIMIT_S)
     assert marked(page) == {}
+    arrange(page, "final_ui", filter=[])
     page.emulate_media(reduced_motion="no-preference")

@@ -153,3 +153,71 @@ def test_a_sort_that_is_taken_away_leaves_the_order_of_arrival(page: Page) -> No
     arrange(page, "final_ui", group_by=[])
     until(lambda: config(page, "final_ui")["sort"] == NEWEST_LAST, "as before", LIMIT_S)
     until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0000", "drawn", LIMIT_S)
+
+
+def heading(page: Page, name: str) -> Any:
+    return page.locator(f"{FINAL} thead tr:first-child th", has_text=name).first
+
+
+def sort(page: Page) -> Any:
+    return config(page, "final_ui")["sort"]
+
+
+def sorts(page: Page, *expected: list[str]) -> None:
+    until(lambda: sort(page) == list(expected), str(expected), LIMIT_S)
+
+
+def test_headings_sort_by_clicks_and_by_several_columns_with_shift(page: Page) -> None:
+    heading(page, "balance").click()
+    sorts(page, ["balance", "desc"])
+    balances = [row["balance"] for row in rows(page, "final_ui")]
+    known = [balance for balance in balances if balance is not None]
+    assert known == sorted(known, reverse=True)
+    heading(page, "balance").click()
+    sorts(page, ["balance", "asc"])
+    assert order(page) == "By balance"
+    heading(page, "balance").click()
+    sorts(page, *NEWEST_FIRST)
+    heading(page, "accountType").click()
+    heading(page, "age").click(modifiers=["Shift"])
+    sorts(page, ["accountType", "desc"], ["age", "desc"])
+    pairs = [(r["accountType"], r["age"]) for r in rows(page, "final_ui") if r["accountType"]]
+    assert pairs == sorted(pairs, reverse=True)
+    heading(page, "name").click()
+    sorts(page, ["name", "desc"])
+
+
+def test_headings_sort_with_the_keyboard_alone(page: Page) -> None:
+    page.locator(f"{FINAL} button[title^=Widen]").focus()
+    for _ in range(4):  # from the tools into the grid
+        page.keyboard.press("Tab")
+        if _focused(page) == "userId":
+            break
+    assert _focused(page) == "userId"
+    page.keyboard.press("ArrowRight")
+    assert _focused(page) == "name"
+    page.keyboard.press("End")
+    assert _focused(page) == "balance"
+    page.keyboard.press("Enter")
+    sorts(page, ["balance", "desc"])
+    until(lambda: heading(page, "balance").get_attribute("aria-sort") == "descending", "", LIMIT_S)
+    assert _focused(page) == "balance", "the focus stays"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Shift+Enter")
+    sorts(page, ["balance", "desc"], ["accountType", "desc"])
+    page.keyboard.press("Space")
+    sorts(page, ["accountType", "asc"])
+    until(lambda: heading(page, "balance").get_attribute("aria-sort") == "none", "", LIMIT_S)
+    page.keyboard.press("Enter")
+    sorts(page, *NEWEST_FIRST)
+
+
+def _focused(page: Page) -> str:
+    found: str = page.evaluate(
+        """() => {
+            let at = document.activeElement;
+            while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+            return at?.tagName === "TH" ? at.innerText.trim() : "";
+        }"""
+    )
+    return found

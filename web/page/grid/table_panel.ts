@@ -16,6 +16,7 @@ import { copy, copyText, download, selection } from "./export.js";
 import type { Format } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
 import type { GridTable } from "./grid_table.js";
+import { enableHeadings } from "./headings.js";
 import { OrderMenu } from "./order_menu.js";
 import type { Config, GridElement } from "./perspective.js";
 import { correctedSort } from "./row_order.js";
@@ -158,6 +159,7 @@ export class TablePanel {
   /** What the engine's grid does not do by itself. */
   #extend(grid: GridElement): void {
     styleCells(grid);
+    enableHeadings(grid, (column, add) => this.#order.sort(column, add));
     const changed = new ChangedCells(grid);
     this.#table.onRows((ids) => changed.rowsArrived(ids));
     this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));

@@ -9,6 +9,7 @@ import { ChangedCells } from "./changed_cells.js";
 import { GridColumns } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
+import { enableHeadings } from "./headings.js";
 import { OrderMenu } from "./order_menu.js";
 import { correctedSort } from "./row_order.js";
 /** Initial configuration of charts: a chart of single rows is of no use. */
@@ -121,6 +122,7 @@ export class TablePanel {
     /** What the engine's grid does not do by itself. */
     #extend(grid) {
         styleCells(grid);
+        enableHeadings(grid, (column, add) => this.#order.sort(column, add));
         const changed = new ChangedCells(grid);
         this.#table.onRows((ids) => changed.rowsArrived(ids));
         this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
