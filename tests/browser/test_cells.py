@@ -8,9 +8,8 @@ import pytest
 from playwright.sync_api import Page
 
 from browser.looking import LIMIT_S, address, arrange, cell, staged_page
-from browser.staged import Stage, pair
+from browser.staged import Stage
 from browser.test_views import swap
-from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 
 COUNT = 200
@@ -47,23 +46,13 @@ def page(stage_and_page: tuple[Stage, Page]) -> Iterator[Page]:
     until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
 
 
-def put(stage: Stage, n: int, **cells: Any) -> None:
-    """A joined row."""
-    assert stage.state.live is not None
-    now = int(time.time() * 1000)
-    row = {**(pair(stage.state.live.choice, n)[-1].row or {}), **cells}
-    stage.put(
-        stage.state.live.number, ChangelogRecord("final_ui", f"0-{n}", row, now, (now, 0, n))
-    )
-
-
 def first_row(page: Page, table: str = "final_ui") -> dict[str, Any]:
     found: dict[str, Any] = page.evaluate(FIRST_ROW, table)
     return found
 
 
 def test_nulls_look_alike_in_every_type_of_column(stage: Stage, page: Page) -> None:
-    put(stage, 500, userId="nulls", name=None, age=None, balance=None)
+    stage.join(500, userId="nulls", name=None, age=None, balance=None)
     until(lambda: first_row(page)["userId"]["text"] == "nulls", "drawn", LIMIT_S)
     cells = first_row(page)
     signs = {cells[name]["null"] for name in ("name", "age", "balance")}
@@ -83,11 +72,11 @@ def test_nulls_look_alike_in_every_type_of_column(stage: Stage, page: Page) -> N
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_zero_has_the_colour_of_numbers(stage: Stage, page: Page, scheme: Any) -> None:
     page.emulate_media(color_scheme=scheme)
-    put(stage, 501, userId=f"zero {scheme}", age=0, balance=0.0)
+    stage.join(501, userId=f"zero {scheme}", age=0, balance=0.0)
     until(lambda: first_row(page)["userId"]["text"] == f"zero {scheme}", "drawn", LIMIT_S)
     zero = first_row(page)
     assert (zero["age"]["text"], zero["balance"]["text"]) == ("0", "0.00")
-    put(stage, 502, userId=f"more {scheme}", age=5, balance=7.5)
+    stage.join(502, userId=f"more {scheme}", age=5, balance=7.5)
     until(lambda: first_row(page)["userId"]["text"] == f"more {scheme}", "drawn", LIMIT_S)
     more = first_row(page)
     until(lambda: first_row(page)["age"]["color"] != more["userId"]["color"], "styled", LIMIT_S)
@@ -113,7 +102,7 @@ def test_cells_that_just_changed_are_marked_for_a_second(stage: Stage, page: Pag
     until(lambda: marked(page) == {}, "nothing is marked", LIMIT_S)
     background = "(cell) => getComputedStyle(cell).backgroundColor"
     before = cell(page, "final", 2, 6).evaluate(background)
-    put(stage, 1, balance=77.25)
+    stage.join(1, balance=77.25)
     started = time.monotonic()
     until(lambda: marked(page) == {"a-0001": [5]}, "the balance", LIMIT_S)
     assert cell(page, "final", 2, 6).inner_text() == "77.25"
@@ -121,8 +110,8 @@ def test_cells_that_just_changed_are_marked_for_a_second(stage: Stage, page: Pag
     until(lambda: marked(page) == {}, "for a second", 5)
     assert 0.5 < time.monotonic() - started < 3
     assert cell(page, "final", 2, 6).evaluate(background) == before
-    put(stage, 2, age=None)  # a null is a change too
-    put(stage, 600, userId="a-0000+", name="New")  # a row that comes is marked whole
+    stage.join(2, age=None)  # a null is a change too
+    stage.join(600, userId="a-0000+", name="New")  # a row that comes is marked whole
     until(
         lambda: marked(page) == {"a-0000+": [0, 1, 2, 3, 4, 5], "a-0002": [3]},
         "a cell and a row",
@@ -133,9 +122,9 @@ def test_cells_that_just_changed_are_marked_for_a_second(stage: Stage, page: Pag
 
 def test_a_mark_moves_with_its_row(stage: Stage, page: Page) -> None:
     until(lambda: marked(page) == {}, "nothing is marked", LIMIT_S)
-    put(stage, 3, balance=3.25)
+    stage.join(3, balance=3.25)
     until(lambda: "a-0003" in marked(page), "marked", LIMIT_S)
-    put(stage, 4, balance=4.25)
+    stage.join(4, balance=4.25)
     until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0004", "another on top", LIMIT_S)
     assert set(marked(page)) <= {"a-0003", "a-0004"}
     until(lambda: marked(page) == {}, "for a second", 5)
@@ -164,7 +153,7 @@ def test_nothing_is_marked_if_the_system_asks_for_less_motion(stage: Stage, page
     page.emulate_media(reduced_motion="reduce")
     arrange(page, "final_ui", filter=[["userId", "==", "a-0005"]])
     until(lambda: cell(page, "final", 1, 1).inner_text() == "a-0005", "drawn", LIMIT_S)
-    put(stage, 5, balance=99.75)
+    stage.join(5, balance=99.75)
     until(lambda: cell(page, "final", 1, 6).inner_text() == "99.75", "changed", LIMIT_S)
     assert marked(page) == {}
     arrange(page, "final_ui", filter=[])

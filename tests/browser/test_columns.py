@@ -1,6 +1,5 @@
-"""Columns in a real browser: numbers are whole, the key stays in view, what is out of sight is said."""
+"""Columns in a real browser: whole numbers, the key in view, what is out of sight."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +7,8 @@ import pytest
 from playwright.sync_api import Page
 
 from browser.looking import LIMIT_S, address, arrange, cell, staged_page, tool
-from browser.staged import Stage, pair
+from browser.staged import Stage
 from browser.test_views import swap
-from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 
 PICTURE = {"width": 1360, "height": 800}
@@ -68,20 +66,10 @@ def drawn(page: Page, column: str, table: str = "final_ui") -> list[dict[str, An
     return [each for each in found if each["text"]]
 
 
-def put(stage: Stage, n: int, **cells: Any) -> None:
-    """A joined row."""
-    assert stage.state.live is not None
-    now = int(time.time() * 1000)
-    row = {**(pair(stage.state.live.choice, n)[-1].row or {}), **cells}
-    stage.put(
-        stage.state.live.number, ChangelogRecord("final_ui", f"0-{n}", row, now, (now, 0, n))
-    )
-
-
 def test_every_number_of_the_join_is_whole_at_the_size_of_the_pictures(
     stage: Stage, page: Page
 ) -> None:
-    put(stage, 900, userId="exact", balance=9265.41)
+    stage.join(900, userId="exact", balance=9265.41)
     arrange(page, "final_ui", filter=[["userId", "==", "exact"]])
     # no digit is missing
     until(lambda: [c["text"] for c in drawn(page, "balance")] == ["9,265.41"], "drawn", LIMIT_S)
@@ -110,7 +98,7 @@ def test_columns_fit_wide_values_that_come_later_and_the_rows_of_a_swap(
     until(lambda: drawn(page, "balance")[0]["whole"], "at first", LIMIT_S)
     narrow = page.evaluate(WIDTH, "balance")
     name = page.evaluate(WIDTH, "name")
-    put(stage, 901, balance=123_456_789_012.25, name="a name that is wider than all before it " * 2)
+    stage.join(901, balance=123_456_789_012.25, name="a name that is wider than all before it " * 2)
 
     def first() -> dict[str, Any]:
         return drawn(page, "balance")[0]

@@ -1,8 +1,6 @@
 """Filters of a grid in a real browser: quick filter, chips, counts, the menu of a cell."""
 
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page
@@ -18,14 +16,13 @@ from browser.looking import (
     says,
     staged_page,
 )
-from browser.staged import Stage, pair
+from browser.staged import Stage
 from browser.test_views import swap
-from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 
 COUNT = 200
 FINAL = "section[data-area=final]"
-ODD = 'a "b" \'c\' \\d (e) [f] {g} %Ä 1+1'
+ODD = "a \"b\" 'c' \\d (e) [f] {g} %Ä 1+1"
 GOLD = [["accountType", "==", "gold"]]
 
 
@@ -46,16 +43,6 @@ def page(stage_and_page: tuple[Stage, Page]) -> Iterator[Page]:
     yield stage_and_page[1]
     stage_and_page[1].click("#reset")
     until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
-
-
-def put(stage: Stage, n: int, **cells: Any) -> None:
-    """A joined row."""
-    assert stage.state.live is not None
-    now = int(time.time() * 1000)
-    row = {**(pair(stage.state.live.choice, n)[-1].row or {}), **cells}
-    stage.put(
-        stage.state.live.number, ChangelogRecord("final_ui", f"0-{n}", row, now, (now, 0, n))
-    )
 
 
 def quick(page: Page, text: str) -> None:
@@ -84,9 +71,9 @@ def test_the_quick_filter_searches_every_column_and_says_how_many_rows_pass(
     says(page, f"{FINAL} .count", f"{len(ada)} of {len(everything)}")
     assert shown(page) == sorted(row["userId"] for row in ada)
     assert chips(page) == ["any column contains ADA"]
-    put(stage, 700, name="Adamo")
+    stage.join(700, name="Adamo")
     says(page, f"{FINAL} .count", f"{len(ada) + 1} of {len(everything) + 1}")
-    put(stage, 701, name="Bob", email="b@example.org")
+    stage.join(701, name="Bob", email="b@example.org")
     says(page, f"{FINAL} .count", f"{len(ada) + 1} of {len(everything) + 2}")
     remove(page, "ADA").click()
     until(lambda: len(rows(page, "final_ui")) == len(everything) + 2, "all rows", LIMIT_S)
@@ -98,8 +85,8 @@ def test_the_quick_filter_searches_every_column_and_says_how_many_rows_pass(
 
 
 def test_the_quick_filter_finds_numbers_as_they_are_written(stage: Stage, page: Page) -> None:
-    put(stage, 710, userId="exact", balance=9_265_417.41, age=123)
-    put(stage, 711, userId="minus", balance=-9_265_417.41, age=None)
+    stage.join(710, userId="exact", balance=9_265_417.41, age=123)
+    stage.join(711, userId="minus", balance=-9_265_417.41, age=None)
     for text, found in (
         ("9,265,417.41", ["exact", "minus"]),
         ("9265417.4", ["exact", "minus"]),
@@ -116,7 +103,7 @@ def test_the_quick_filter_finds_numbers_as_they_are_written(stage: Stage, page: 
 
 
 def test_the_quick_filter_takes_every_character_as_itself(stage: Stage, page: Page) -> None:
-    put(stage, 720, userId="odd", name=ODD)
+    stage.join(720, userId="odd", name=ODD)
     for text in (*ODD.split(), ODD, ".*"):
         quick(page, text)
         until(lambda text=text: chips(page) == [f"any column contains {text}"], text, LIMIT_S)

@@ -1,6 +1,5 @@
 """The order of rows in a real browser: as they arrived, as the user sorts, following the newest."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,9 +16,8 @@ from browser.looking import (
     rows,
     staged_page,
 )
-from browser.staged import Stage, pair
+from browser.staged import Stage
 from browser.test_views import swap
-from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 
 COUNT = 200
@@ -57,16 +55,6 @@ def page(stage_and_page: tuple[Stage, Page]) -> Iterator[Page]:
     until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
 
 
-def put(stage: Stage, n: int, **cells: Any) -> None:
-    """A joined row, the newest one."""
-    assert stage.state.live is not None
-    now = int(time.time() * 1000)
-    row = {**(pair(stage.state.live.choice, n)[-1].row or {}), **cells}
-    stage.put(
-        stage.state.live.number, ChangelogRecord("final_ui", f"0-{n}", row, now, (now, 0, n))
-    )
-
-
 def order(page: Page) -> str:
     return page.inner_text(f"{FINAL} .order").strip()
 
@@ -92,9 +80,9 @@ def test_rows_are_in_the_order_of_arrival_newest_first(stage: Stage, page: Page)
     until(lambda: visible(page)[:2] == ["x", "a-0199"], "drawn", LIMIT_S)
     users = [row["userId"] for row in rows(page, "users_ui")]
     assert users[:3] == ["x", "a-0199", "a-0198"]
-    put(stage, 800, userId="first")
+    stage.join(800, userId="first")
     until(lambda: visible(page)[0] == "first", "a new row is on top", LIMIT_S)
-    put(stage, 7, balance=1.25)
+    stage.join(7, balance=1.25)
     until(lambda: visible(page)[:2] == ["a-0007", "first"], "a changed row as well", LIMIT_S)
     swap(stage, b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}')
     until(lambda: ids(page)[:2] == ["x", "b-0199"], "so it is after a swap", LIMIT_S)
@@ -107,7 +95,7 @@ def test_the_newest_row_is_last_by_choice_and_after_a_reload(stage: Stage, page:
     choose(page, "Newest last")
     until(lambda: order(page) == "Newest last", "chosen", LIMIT_S)
     assert ids(page)[:2] == ["a-0000", "a-0001"]
-    put(stage, 801, userId="last")
+    stage.join(801, userId="last")
     until(lambda: ids(page)[-1] == "last", "a new row is last", LIMIT_S)
     until(lambda: "layout" in address(page), "the layout is in the address", LIMIT_S)
     page.wait_for_timeout(500)  # saving is delayed
@@ -123,19 +111,19 @@ def test_following_keeps_the_newest_row_in_view_until_the_user_scrolls_up(
     choose(page, "Following")
     until(lambda: order(page) == "Following", "chosen", LIMIT_S)
     for n in range(810, 822):
-        put(stage, n, userId=f"tail-{n}")
+        stage.join(n, userId=f"tail-{n}")
         until(lambda n=n: visible(page)[-1] == f"tail-{n}", f"row {n} is in view", LIMIT_S)
     page.locator(f"{FINAL} tbody").hover()
     page.mouse.wheel(0, -1500)
     until(lambda: visible(page)[-1] != "tail-821", "scrolled up", LIMIT_S)
     before = visible(page)
-    put(stage, 822, userId="tail-822")
+    stage.join(822, userId="tail-822")
     until(lambda: ids(page)[-1] == "tail-822", "it came", LIMIT_S)
     page.wait_for_timeout(300)
     assert visible(page) == before, "the user reads here"
     page.mouse.wheel(0, 9000)
     until(lambda: visible(page)[-1] == "tail-822", "at the end again", LIMIT_S)
-    put(stage, 823, userId="tail-823")
+    stage.join(823, userId="tail-823")
     until(lambda: visible(page)[-1] == "tail-823", "it follows again", LIMIT_S)
 
 
