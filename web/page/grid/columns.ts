@@ -143,12 +143,12 @@ export const nameOf = (meta: CellMeta): string => meta.column_header?.filter(Boo
 /** Have a plain grid drawn with all its columns; one with groups or very many columns as the engine does by itself. */
 function drawAllColumns(table: RegularTable): void {
   const setDataListener = table.setDataListener.bind(table);
+  let columns = 0; // of the newest view
   table.setDataListener = (listener, options) => {
-    let columns = 0;
     let all = true;
     const read: DataListener = async (x0, y0, x1, y1) => {
       limitWidthStyles(table, () => columns);
-      const found = await listener(x0, y0, Math.min(x1, columns), y1);
+      const found = await listener(x0, y0, x1 === Infinity ? columns : x1, y1);
       columns = found.num_columns ?? 0;
       const plain = !found.num_row_headers && columns <= MOST_DRAWN;
       if (all && !plain) {
