@@ -39,19 +39,27 @@ function quickExpression(text, types) {
         const column = `"${name}"`;
         if (type === "string")
             return [`match(${column}, '(?i)${pattern(text)}')`];
-        if ((type === "integer" || type === "float") && numeric)
-            return numberTests(column, numeric);
+        if (type === "integer" && numeric)
+            return integerTests(column, numeric);
+        if (type === "float" && numeric)
+            return floatTests(column, numeric);
         return [];
     });
     return `if (${tests.join(" or ") || "false"}) 1; else 0;`;
 }
-/** With as many decimals as were typed: the engine's own text of a number has six digits only. */
-function numberTests(column, [, sign, whole = "", decimals]) {
-    const digits = whole.replaceAll(",", "") + (decimals ?? "");
+function integerTests(column, [, sign, whole = "", decimals]) {
+    const digits = whole.replaceAll(",", "");
+    return digits && !decimals ? [`match(string(${column}), '${sign ? "^-" : ""}${digits}')`] : [];
+}
+/** The digits as the grid shows them, with two decimals; the engine's own text of a float has six digits only. */
+function floatTests(column, [, sign, whole = "", decimals = ""]) {
+    const digits = whole.replaceAll(",", "") + decimals;
     if (!digits)
         return [];
-    const scaled = decimals ? `floor(abs(${column}) * ${10 ** decimals.length} + 0.000001)` : `abs(${column})`;
-    const found = `match(string(integer(${scaled})), '${sign ? "^" : ""}${digits}${decimals ? "$" : ""}')`;
+    const shown = `floor(round(abs(${column}) * 100) / ${10 ** (2 - decimals.length)})`;
+    const exact = `floor(abs(${column}) * ${10 ** decimals.length} + 0.000001)`;
+    const number = `string(integer(${decimals.length <= 2 ? shown : exact}))`;
+    const found = `match(${number}, '${sign ? "^" : ""}${digits}${decimals ? "$" : ""}')`;
     return [sign ? `(${column} < 0 and ${found})` : found];
 }
 /** A regular expression for the text itself. Everything but letters and digits is escaped, quotes among it. */
