@@ -34,6 +34,10 @@ DRAWN = """([table, column]) => {
 WIDTH = """(column) => [...document.querySelector("[data-table=final_ui]")
     .querySelector("perspective-viewer-datagrid").regular_table.querySelectorAll("thead th")]
     .find((th) => th.textContent.startsWith(column)).getBoundingClientRect().width"""
+# until what follows a scroll is drawn
+FRAMES = """async () => {
+    for (let n = 0; n < 5; n++) await new Promise((done) => requestAnimationFrame(done));
+}"""
 SCROLL = """(by) => document.querySelector("[data-table=final_ui]")
     .querySelector("perspective-viewer-datagrid").regular_table.scrollLeft = by"""
 
@@ -96,8 +100,7 @@ def test_columns_fit_wide_values_that_come_later_and_the_rows_of_a_swap(
 ) -> None:
     arrange(page, "final_ui", sort=[["balance", "desc"]])
     until(lambda: drawn(page, "balance")[0]["whole"], "at first", LIMIT_S)
-    narrow = page.evaluate(WIDTH, "balance")
-    name = page.evaluate(WIDTH, "name")
+    narrow, name = page.evaluate(WIDTH, "balance"), page.evaluate(WIDTH, "name")
     stage.join(901, balance=123_456_789_012.25, name="a name that is wider than all before it " * 2)
 
     def first() -> dict[str, Any]:
@@ -109,8 +112,8 @@ def test_columns_fit_wide_values_that_come_later_and_the_rows_of_a_swap(
     assert page.evaluate(WIDTH, "name") > name
     swap(stage, b'{"usersTopic": "users_b", "accountsTopic": "accounts_b"}')
     until(lambda: first()["text"] != "123,456,789,012.25", "other rows", LIMIT_S)
-    until(lambda: page.evaluate(WIDTH, "balance") == narrow, "as narrow as its rows", LIMIT_S)
-    until(lambda: page.evaluate(WIDTH, "name") == name, "the text as well", LIMIT_S)
+    until(lambda: page.evaluate(WIDTH, "balance") <= narrow, "as narrow as its rows", LIMIT_S)
+    until(lambda: page.evaluate(WIDTH, "name") <= name, "the text as well", LIMIT_S)
     assert all(c["whole"] for c in drawn(page, "balance"))
 
 
@@ -123,17 +126,14 @@ def test_columns_out_of_sight_are_said_and_the_key_stays(page: Page) -> None:
         page.evaluate(SCROLL, left)
         for name in ("age", "balance"):
             until(lambda name=name: _unambiguous(page, name), f"{name} at {left}", LIMIT_S)
-    while "→" in more.inner_text():
-        before = more.inner_text(), page.evaluate(SCROLL.replace("= by", ""), 0)
-        more.click()
-        until(
-            lambda before=before: (
-                (more.inner_text(), page.evaluate(SCROLL.replace("= by", ""), 0)) != before
-            ),
-            "it scrolls",
-            LIMIT_S,
-        )
-    assert "←" in more.inner_text()
+    page.evaluate(SCROLL, 0)
+    page.evaluate(FRAMES)
+    for _ in range(5):
+        if "→" in more.inner_text():
+            more.click()
+            page.evaluate(FRAMES)
+    assert more.inner_text().startswith("←")
+    assert "→" not in more.inner_text()
     until(lambda: drawn(page, "balance")[0]["whole"], "the last column", LIMIT_S)
     assert all(c["whole"] for c in drawn(page, "userId")), "the key is in view"
     key = cell(page, "final", 1, 1).bounding_box() or {}

@@ -16,7 +16,7 @@ import type { Config, Engine, Viewer } from "./perspective.js";
 import { arrivalSort } from "./row_order.js";
 import { TablePanel } from "./table_panel.js";
 
-export const DEFAULT_SPLIT = { final: 7, sources: 5, bottom: 4, users: 5, accounts: 4 };
+export const DEFAULT_SPLIT = { final: 10, sources: 5, bottom: 4, users: 5, accounts: 4 };
 
 export class Workspace {
   readonly tables: GridTables;

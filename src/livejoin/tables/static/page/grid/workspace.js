@@ -9,7 +9,7 @@ import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
 import { arrivalSort } from "./row_order.js";
 import { TablePanel } from "./table_panel.js";
-export const DEFAULT_SPLIT = { final: 7, sources: 5, bottom: 4, users: 5, accounts: 4 };
+export const DEFAULT_SPLIT = { final: 10, sources: 5, bottom: 4, users: 5, accounts: 4 };
 export class Workspace {
     tables;
     #layout;
