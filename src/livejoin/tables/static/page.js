@@ -21,7 +21,15 @@ const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
 const OPERATOR_TABLES = ["audit"];
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
-const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
+const layout = new SavedLayout({
+    view: "tables",
+    tab: "tab-logs",
+    wide: "",
+    folded: [],
+    following: [],
+    split: DEFAULT_SPLIT,
+    tables: {},
+});
 const toast = new Toast(byId("toast"));
 const userMenu = new UserMenu(toast);
 const swapPanel = new SwapPanel();
@@ -125,6 +133,7 @@ registerShortcuts([
     { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
     { key: "p", description: "pause or resume", action: togglePause },
     { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
+    { key: "/", description: "filter the focused table", action: () => workspace?.filterFocused() },
     { key: "t", description: "light, dark or the system's colours", action: () => preferences.nextTheme() },
     { key: "u", description: "local time or UTC", action: () => preferences.toggleUtc() },
 ]);
