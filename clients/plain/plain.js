@@ -68,7 +68,11 @@ byId("swap").addEventListener("click", async () => {
   }
 });
 
-const user = await livejoin.whoami();
-byId("sign-in").hidden = user !== null;
-byId("swap").disabled = user?.role !== "operator";
-if (user?.role === "viewer") say("Your role is viewer; a swap requires operator.");
+try {
+  const user = await livejoin.whoami();
+  byId("sign-in").hidden = user !== null;
+  byId("swap").disabled = user?.role !== "operator";
+  if (user?.role === "viewer") say("Your role is viewer; a swap requires operator.");
+} catch (error) {
+  say(error.message);
+}
