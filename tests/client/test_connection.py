@@ -321,7 +321,13 @@ def leader(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[bytes
         messages.append(raw)
         message = json.loads(raw)
         position = {"partition": 0, "offset": len(messages)}
-        answer = {**position, "outcome": "accepted", "reason": None, "generation": 2}
+        answer = {
+            **position,
+            "outcome": "accepted",
+            "reason": None,
+            "generation": 2,
+            "warnings": [],
+        }
         if "id" in message:
             return {**answer, "outcome": "repeated", "reason": "seen before", "generation": None}
         if message.get("joinType") == "nope":

@@ -43,7 +43,14 @@ def swaps(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
             server.follow(state)
 
         threading.Thread(target=switch).start()
-        return {"partition": 0, "offset": 1, "outcome": "live", "reason": None, "generation": new}
+        return {
+            "partition": 0,
+            "offset": 1,
+            "outcome": "live",
+            "reason": None,
+            "generation": new,
+            "warnings": [],
+        }
 
     async def preview(_: ControlProducer, _raw: bytes) -> dict[str, Any]:
         return {"outcome": "accepted", "build": "generation 2"}
