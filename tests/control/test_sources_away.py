@@ -77,6 +77,7 @@ def test_messages_wait_for_the_cluster_of_the_topics_that_they_name(
             lost = inbox.get(timeout=LIMIT_S)
             assert isinstance(lost, facts.ControlTopicLost)
             assert "(cluster of the sources) cannot be reached" in lost.why
+            assert "(after" not in lost.why  # each other text would be another line of the log
         send(kafka, joinType="left")
         away.start()
         later = list(_until_received(inbox))

@@ -185,7 +185,7 @@ def test_a20_a_build_waits_for_its_sources(
         pair = "b" if phase == "reads" else "a"
         play(world, [Produce(pair, 2000)])
         if phase == "reads":
-            play(world, [request_pair(name, pair, joinType=join), WaitOutcome("accepted")])
+            play(world, [request_pair(name, pair, joinType=join), WaitOutcome("building")])
         world.fault(kills=1)
         began = time.monotonic()
         with away(three, "kafka_data", "killed"):

@@ -101,6 +101,7 @@ class ControlTopic:
 
     def _ensure_topic(self) -> Topic:
         """The topic, created if missing, with one partition: so its messages have one order."""
+        self._require_answer()
         name = self.rules.control
         found = self._cluster.describe([name]).get(name)
         if found is None:
@@ -108,9 +109,13 @@ class ControlTopic:
             found = self._cluster.describe([name])[name]
         return found
 
-    def _is_unchanged(self, topic: Topic) -> bool:
-        if self.clusters.has_separate_control:  # else others report that it does not answer
+    def _require_answer(self) -> None:
+        """Report that the cluster is away sooner than a timed-out request would."""
+        if self.clusters.has_separate_control:  # else others report it
             self._cluster.wait_until_reachable(_CHECK_S)
+
+    def _is_unchanged(self, topic: Topic) -> bool:
+        self._require_answer()
         found = self._cluster.describe([topic.name]).get(topic.name)
         return found is not None and (found.id, found.partitions) == (topic.id, topic.partitions)
 

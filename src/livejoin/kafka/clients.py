@@ -1,6 +1,7 @@
 """Clients of a Kafka cluster, all created from one block of properties, and their errors."""
 
 import math
+import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,7 +24,11 @@ _AUTH_ERRORS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001
 # librdkafka reports these as transport errors: a TLS alert, and TLS on one side only.
 _TLS_ERROR_SIGNS = ("SSL alert", "SSL_HANDSHAKE", "listener?")
 _TIMEOUT_ERRORS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001
-_LAST_ERROR_S = 30  # librdkafka repeats the failure to get a token every 10 s
+# librdkafka repeats the failure to get a token every 10 s, that to connect every 30 to 40 s
+_LAST_ERROR_S = 45
+_ATTEMPT_DETAILS = re.compile(
+    r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)"
+)
 _ATTEMPT_S = 2.0  # of one attempt; also how long a stopping process waits
 REQUEST_TIMEOUT_S = 15  # a healthy cluster answers in milliseconds, a starting one in seconds
 
@@ -236,7 +241,8 @@ class KafkaClients:
         last_error, at = self._last_error or (None, -math.inf)
         if time.monotonic() - at > _LAST_ERROR_S:
             last_error = None
-        cause = last_error.str() if last_error else why
+        # without what differs from attempt to attempt: each other text is another line of the log
+        cause = _ATTEMPT_DETAILS.sub("", last_error.str() if last_error else why)
         if last_error and (
             last_error.code() in _AUTH_ERRORS or any(sign in cause for sign in _TLS_ERROR_SIGNS)
         ):

@@ -47,6 +47,7 @@ def test_it_is_named_while_it_is_gone_and_while_it_stands_still(
         broker.kill()
         until(is_named, "it is named after it was killed", NAMED_S)
         assert liveness.own_trouble == ""
+        assert "(after" not in liveness.clusters["kafka_control"]  # the same text each time
     finally:
         stop.set()
         watching.join()
