@@ -1,10 +1,11 @@
 """Columns in a real browser: whole numbers, the key in view, what is out of sight."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import FloatRect, Page
 
 from browser.looking import LIMIT_S, address, arrange, cell, staged_page, tool
 from browser.staged import Stage
@@ -34,6 +35,18 @@ DRAWN = """([table, column]) => {
 WIDTH = """(column) => [...document.querySelector("[data-table=final_ui]")
     .querySelector("perspective-viewer-datagrid").regular_table.querySelectorAll("thead th")]
     .find((th) => th.textContent.startsWith(column)).getBoundingClientRect().width"""
+# ms when the first cells of each table were in the page
+DRAWN_AT = """
+window.drawnAt = {};
+const look = () => {
+    for (const viewer of document.querySelectorAll("perspective-viewer")) {
+        const grid = viewer.querySelector("perspective-viewer-datagrid");
+        if (grid?.shadowRoot?.querySelector("tbody td"))
+            drawnAt[viewer.dataset.table] ??= performance.now();
+    }
+    requestAnimationFrame(look);
+};
+addEventListener("DOMContentLoaded", look);"""
 # until what follows a scroll is drawn
 FRAMES = """async () => {
     for (let n = 0; n < 5; n++) await new Promise((done) => requestAnimationFrame(done));
@@ -86,13 +99,27 @@ def test_every_number_of_the_join_is_whole_at_the_size_of_the_pictures(
 
 
 def test_the_join_is_on_top_over_the_full_width(page: Page) -> None:
-    box = {
-        area: page.locator(f"section[data-area={area}]").bounding_box() or {}
-        for area in ("final", "users", "accounts", "system")
-    }
-    assert box["final"]["width"] == box["system"]["width"] > 1300
-    assert box["final"]["y"] < box["users"]["y"] == box["accounts"]["y"] < box["system"]["y"]
-    assert box["final"]["height"] > max(box["users"]["height"], box["system"]["height"])
+    final, users, accounts, system = (
+        _box(page, area) for area in ("final", "users", "accounts", "system")
+    )
+    assert final["width"] == system["width"] > 1300
+    assert final["y"] < users["y"] == accounts["y"] < system["y"]
+    assert final["height"] > max(users["height"], system["height"])
+
+
+def test_the_join_is_drawn_before_the_other_tables(page: Page) -> None:
+    page.add_init_script(DRAWN_AT)
+    page.reload()
+    for name in ("final_ui", "users_ui", "accounts_ui"):
+        page.wait_for_function("(name) => window.drawnAt[name]", arg=name)
+    at = page.evaluate("drawnAt")
+    assert at["final_ui"] < min(at["users_ui"], at["accounts_ui"])
+
+
+def _box(page: Page, area: str) -> FloatRect:
+    box = page.locator(f"section[data-area={area}]").bounding_box()
+    assert box is not None
+    return box
 
 
 def test_columns_fit_wide_values_that_come_later_and_the_rows_of_a_swap(
@@ -125,7 +152,7 @@ def test_columns_out_of_sight_are_said_and_the_key_stays(page: Page) -> None:
     for left in (0, 40, 90, 150, 210):  # a number is shown with all its digits, or not at all
         page.evaluate(SCROLL, left)
         for name in ("age", "balance"):
-            until(lambda name=name: _unambiguous(page, name), f"{name} at {left}", LIMIT_S)
+            until(partial(_unambiguous, page, name), f"{name} at {left}", LIMIT_S)
     page.evaluate(SCROLL, 0)
     page.evaluate(FRAMES)
     for _ in range(5):
@@ -136,7 +163,8 @@ def test_columns_out_of_sight_are_said_and_the_key_stays(page: Page) -> None:
     assert "→" not in more.inner_text()
     until(lambda: drawn(page, "balance")[0]["whole"], "the last column", LIMIT_S)
     assert all(c["whole"] for c in drawn(page, "userId")), "the key is in view"
-    key = cell(page, "final", 1, 1).bounding_box() or {}
+    key = cell(page, "final", 1, 1).bounding_box()
+    assert key is not None
     assert key["x"] < 40
     more.click()
     until(lambda: "←" not in more.inner_text(), "back at the first columns", LIMIT_S)
@@ -150,7 +178,7 @@ def test_every_table_can_be_folded_and_stays_folded(page: Page) -> None:
     top = "section[data-area=users]"
 
     def height(area: str) -> float:
-        return (page.locator(f"section[data-area={area}]").bounding_box() or {})["height"]
+        return _box(page, area)["height"]
 
     before = height("final")
     for area in ("users", "accounts", "system"):

@@ -1,6 +1,7 @@
 """The order of rows in a real browser: as they arrived, as the user sorts, following the newest."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ def test_following_keeps_the_newest_row_in_view_until_the_user_scrolls_up(
     until(lambda: order(page) == "Following", "chosen", LIMIT_S)
     for n in range(810, 822):
         stage.join(n, userId=f"tail-{n}")
-        until(lambda n=n: visible(page)[-1] == f"tail-{n}", f"row {n} is in view", LIMIT_S)
+        until(partial(_ends_with, page, f"tail-{n}"), f"row {n} is in view", LIMIT_S)
     page.locator(f"{FINAL} tbody").hover()
     page.mouse.wheel(0, -1500)
     until(lambda: visible(page)[-1] != "tail-821", "scrolled up", LIMIT_S)
@@ -125,6 +126,10 @@ def test_following_keeps_the_newest_row_in_view_until_the_user_scrolls_up(
     until(lambda: visible(page)[-1] == "tail-822", "at the end again", LIMIT_S)
     stage.join(823, userId="tail-823")
     until(lambda: visible(page)[-1] == "tail-823", "it follows again", LIMIT_S)
+
+
+def _ends_with(page: Page, user: str) -> bool:
+    return visible(page)[-1] == user
 
 
 def test_a_sort_that_is_taken_away_leaves_the_order_of_arrival(page: Page) -> None:

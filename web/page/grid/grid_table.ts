@@ -140,6 +140,11 @@ export class GridTable {
     return !grid;
   }
 
+  /** Whether there is a table to show. */
+  get shown(): boolean {
+    return this.#current !== null;
+  }
+
   get #binding(): Config {
     return this.#current ? { table: this.#current.name } : {};
   }

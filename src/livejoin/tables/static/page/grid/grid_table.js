@@ -123,6 +123,10 @@ export class GridTable {
             grid.scrollTo(scrollLeft, scrollTop);
         return !grid;
     }
+    /** Whether there is a table to show. */
+    get shown() {
+        return this.#current !== null;
+    }
     get #binding() {
         return this.#current ? { table: this.#current.name } : {};
     }
