@@ -35,6 +35,18 @@ DRAWN = """([table, column]) => {
 WIDTH = """(column) => [...document.querySelector("[data-table=final_ui]")
     .querySelector("perspective-viewer-datagrid").regular_table.querySelectorAll("thead th")]
     .find((th) => th.textContent.startsWith(column)).getBoundingClientRect().width"""
+# ms when the first cells of each table were in the page
+DRAWN_AT = """
+window.drawnAt = {};
+const look = () => {
+    for (const viewer of document.querySelectorAll("perspective-viewer")) {
+        const grid = viewer.querySelector("perspective-viewer-datagrid");
+        if (grid?.shadowRoot?.querySelector("tbody td"))
+            drawnAt[viewer.dataset.table] ??= performance.now();
+    }
+    requestAnimationFrame(look);
+};
+addEventListener("DOMContentLoaded", look);"""
 # until what follows a scroll is drawn
 FRAMES = """async () => {
     for (let n = 0; n < 5; n++) await new Promise((done) => requestAnimationFrame(done));
@@ -93,6 +105,15 @@ def test_the_join_is_on_top_over_the_full_width(page: Page) -> None:
     assert final["width"] == system["width"] > 1300
     assert final["y"] < users["y"] == accounts["y"] < system["y"]
     assert final["height"] > max(users["height"], system["height"])
+
+
+def test_the_join_is_drawn_before_the_other_tables(page: Page) -> None:
+    page.add_init_script(DRAWN_AT)
+    page.reload()
+    for name in ("final_ui", "users_ui", "accounts_ui"):
+        page.wait_for_function("(name) => window.drawnAt[name]", arg=name)
+    at = page.evaluate("drawnAt")
+    assert at["final_ui"] < min(at["users_ui"], at["accounts_ui"])
 
 
 def _box(page: Page, area: str) -> FloatRect:
