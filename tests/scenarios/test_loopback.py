@@ -29,7 +29,7 @@ def test_run_its_spark_and_the_broker_listen_on_loopback_only(kafka: Kafka, tmp_
         assert _reachable(pids) == []
 
 
-def test_the_demo_listens_on_loopback_only(tmp_path: Path) -> None:
+def test_the_demo_listens_on_loopback_only_and_commands_find_it(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     port, log = free_port(), tmp_path / "demo.log"
 
@@ -55,6 +55,20 @@ def test_the_demo_listens_on_loopback_only(tmp_path: Path) -> None:
         assert len(jvms) == 2, log.read_text()
         assert all(len(listening([jvm])) >= 2 for jvm in jvms)
         assert _reachable(pids) == []
+        for command in (["doctor", "--json"], ["token", "list", "--output", "json"]):
+            done = subprocess.run(
+                [str(LIVEJOIN), *command],
+                capture_output=True,
+                text=True,
+                env=env,
+                check=False,
+                timeout=60,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            said = done.stdout if command[0] == "doctor" else done.stderr
+            assert "the running demo, whose broker is at 127.0.0.1:" in said
+        assert '"label": "demo"' in done.stdout  # the token that the demo made
     finally:
         demo.send_signal(signal.SIGINT)
         demo.wait(60)
+    assert list((tmp_path / "livejoin" / "running-demos").iterdir()) == []
