@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODULES := node_modules/.ready
+ANGULAR := clients/angular
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check audit lint types types-page page imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-tables bench-page lock wheel pictures clean
+.PHONY: help demo test coverage faults check audit lint types types-page page angular imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-tables bench-page lock wheel pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +66,13 @@ $(MODULES): package.json package-lock.json .npmrc
 	@npm ci --silent
 	@touch $@
 
+angular: $(ANGULAR)/node_modules/.ready ## compile the Angular example into clients/angular/dist/
+	@npm run build --silent --prefix $(ANGULAR)
+
+$(ANGULAR)/node_modules/.ready: $(addprefix $(ANGULAR)/,package.json package-lock.json .npmrc)
+	@npm ci --silent --prefer-offline --prefix $(ANGULAR)
+	@touch $@
+
 imports: $(READY) ## check that imports go one way
 	@$(BIN)/lint-imports
 
@@ -118,7 +126,7 @@ lock: $(READY) ## lock packages and jars anew
 COMPILE := --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 clean: ## remove what set-up made here; the caches of the user stay
-	rm -rf $(VENV) node_modules build dist .web .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules $(addprefix $(ANGULAR)/,node_modules out dist) build dist .web .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("livejoin needs Python 3.11 or later, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

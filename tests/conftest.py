@@ -19,7 +19,8 @@ from rig.running import COLD
 # hooks and a fixture, which pytest looks for here
 __all__ = ["case", "pytest_runtest_makereport", "pytest_runtest_setup"]
 
-os.environ.pop("LIVEJOIN_URL", None)
+for _name in ("LIVEJOIN_URL", "LIVEJOIN_TOKEN"):
+    os.environ.pop(_name, None)
 # Spark's Python workers must run this interpreter
 os.environ["PYSPARK_PYTHON"] = sys.executable
 settings.register_profile("livejoin", deadline=None)  # a busy machine must not fail a test

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import Producer
 
-from livejoin import app
+from livejoin import orchestrator
 from livejoin.client import credentials
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.config import settings
@@ -69,7 +69,7 @@ def run(folder: Path, port: int, *, insecure: bool = False) -> int:
             announced.enter_context(running_demo.announced(running))
             _print_welcome(url, sign_in_url, kafka, folder)
 
-        return app.run(chosen, announce)
+        return orchestrator.run(chosen, announce)
 
 
 def _ensure_token(kafka: Kafka, names: Names, url: str) -> None:

@@ -109,6 +109,10 @@ class TopicRefused(TopicError):
 class NotAuthorized(TopicError):
     """Kafka denied livejoin a topic, or the consumer group or transactional id to use it."""
 
+    def __init__(self, message: str, *, hint: str = "", action: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.action = action  # with a topic: read (or describe, which precedes it), create, …
+
 
 class LedgerUnreadable(TopicError):
     """The ledger's state is not one that a livejoin writes."""

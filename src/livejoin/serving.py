@@ -201,7 +201,8 @@ async def _serve(  # noqa: PLR0913, PLR0917 - one caller
     follower = LedgerFollower(kafka, names, catalog, post, logs_kept=settings.logs_kept)
     threads.start("follower", follower.run)
     if len(clusters.each) > 1:
-        threads.start("clusters", ClusterWatch(clusters, catalog.liveness, post).run)
+        for one in clusters.each:
+            threads.start(f"watch-{one.section}", ClusterWatch(one, catalog.liveness, post).run)
     threads.start("ends", EndOffsetPoller(clusters.data, names, catalog, post).run)
     signer = RequestSigner(kafka, names)
     threads.start("tokens", TokenFollower(kafka, names, access, signer, catalog, post).run)

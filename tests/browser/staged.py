@@ -22,6 +22,7 @@ from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.spec import SOURCES, Choice
 from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, row_id
 from livejoin.kafka.cluster import Topic
+from livejoin.tables.http.server import Access
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RULES, RunningServer, run_server
@@ -155,6 +156,16 @@ class Stage:
         assert self.state.live is not None
         self.put(self.state.live.number, *pair(self.state.live.choice, number))
 
+    def join(self, number: int, **cells: Any) -> None:
+        """Add or change the joined row of a user, with these cells. It is the newest then."""
+        assert self.state.live is not None
+        now = int(time.time() * 1000)
+        row = {**(pair(self.state.live.choice, number)[-1].row or {}), **cells}
+        version = (now, 0, number)
+        self.put(
+            self.state.live.number, ChangelogRecord("final_ui", f"0-{number}", row, now, version)
+        )
+
     def _take(self, fact: facts.Fact) -> None:
         state = decide(self.state, fact)
         items, self.state = state.outbox, replace(state, outbox=())
@@ -229,10 +240,10 @@ def _rows(choice: Choice, count: int) -> Iterator[ChangelogRecord]:
 
 
 @contextlib.contextmanager
-def staged(count: int = 200, **options: Any) -> Iterator[Stage]:
+def staged(count: int = 200, *, access: Access | None = None, **options: Any) -> Iterator[Stage]:
     """A stage with its server, generation 1 live."""
     stage = Stage(count, **options)
-    with run_server(stage.host, kafka=stage.kafka) as serving:
+    with run_server(stage.host, kafka=stage.kafka, access=access) as serving:
         stage.serving = serving
         stage.start()
         yield stage

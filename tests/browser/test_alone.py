@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -73,6 +74,53 @@ def test_empty_tables_give_the_reason_and_a_lost_server_since_when() -> None:
         gone()
         says(page, "#connection", "reconnecting, stale since")
         assert page.get_attribute("#strip", "data-late") == "true"
+
+
+CLOCK = r"\d\d:\d\d:\d\d"
+
+
+def test_while_disconnected_nothing_in_the_strip_looks_current() -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(contextlib.ExitStack())
+        stage = server.enter_context(staged(5))
+        page, _trouble = stack.enter_context(chrome.page(stage.url))
+        says(page, "#connection", "connected")
+        until(lambda: page.is_visible("#rates"), "the rates", LIMIT_S)
+        page.click("#change")
+        says(page, "#current", "Live")
+        server.close()
+        page.wait_for_selector("#strip[data-state=stale]")
+        strip = page.inner_text("#strip")
+        assert not re.search(r"\blive\b|newest|\bin\b|\bout\b|viewers|%", strip), strip
+        assert page.inner_text("#state") == "stale"
+        since = re.search(rf"reconnecting, stale since ({CLOCK})", strip)
+        assert since, strip
+        says(page, "#message", f"stale since {since[1]}: no word from livejoin", "as of then")
+        assert page.get_attribute("#message", "data-kind") == "bad"
+        assert page.title() == "livejoin: stale"
+        says(page, "#current", f"Live\nat {since[1]}", f"Being built\nat {since[1]}")
+        port = stage.serving.port
+        with run_server(stage.host, port=port):
+            page.wait_for_selector("#strip[data-state=live]")
+            until(lambda: page.is_visible("#rates"), "the rates again", LIMIT_S)
+            assert page.inner_text("#state") == "live"
+            assert page.title() == "livejoin: live"
+            assert "stale" not in page.inner_text("#strip")
+            assert page.inner_text("#current dt >> nth=0") == "Live"
+
+
+def test_rows_that_the_server_calls_stale_are_not_called_live() -> None:
+    with staged(5) as stage, chrome.page(stage.url) as (page, trouble):
+        page.wait_for_selector("#strip[data-state=live]")
+        stage.serving.run_on_loop(lambda catalog: catalog.liveness.set_trouble("Kafka is gone"))
+        page.wait_for_selector("#strip[data-state=stale]")
+        assert re.search(rf"stale since {CLOCK}: Kafka is gone", page.inner_text("#message"))
+        assert page.is_hidden("#rates")
+        assert "live" not in page.inner_text("#strip").replace("livejoin", "")
+        stage.serving.run_on_loop(lambda catalog: catalog.liveness.set_trouble(""))
+        page.wait_for_selector("#strip[data-state=live]")
+        assert page.is_visible("#rates")
+        assert trouble == []
 
 
 @contextlib.contextmanager

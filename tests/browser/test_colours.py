@@ -15,8 +15,8 @@ PAIRS = {
         r"--(\w[\w-]*): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", STYLE
     )
 }
-TEXT = ("text", "muted", "good", "busy", "bad", "accent")
-BACKGROUNDS = ("background", "card", "selected")
+TEXT = ("text", "muted", "good", "busy", "bad", "accent", "back", "same")
+BACKGROUNDS = ("background", "card", "selected", "changed")
 LATE = re.findall(r"data-late=\"true\"\] \{ background: light-dark\((#\w+), (#\w+)\)", STYLE)
 
 

@@ -1,4 +1,4 @@
-"""clients/plain in a real browser, over the real table server alone."""
+"""clients/plain in a real browser, over the real table server alone, behind a proxy."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page
-from starlette.applications import Starlette
-from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
 
 from browser import chrome
+from browser.portal import portal
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.http import server
-from livejoin.tables.http.server import api
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.live_server import LIMIT_S, RunningServer, run_server
@@ -32,21 +28,15 @@ SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll
 
 
 @pytest.fixture
-def plain_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningServer]:
+def plain() -> Iterator[tuple[str, RunningServer]]:
     """Generation 1: many users, one with a hostile name, and an account; with clients/plain."""
-
-    def with_plain(*given: Any) -> Starlette:
-        app = api(*given)
-        app.routes.append(Mount("/plain", StaticFiles(directory=PLAIN, html=True)))
-        return app
-
-    monkeypatch.setattr(server, "api", with_plain)
     host = Catalog(logs_kept=100, rejects_kept=100)
     host.apply_state(live(1))
     people = [final(n, f"name {n:04}") for n in range(MANY)]
     host.apply(chunk(1, MANY + 2, *people, final(MANY, HOSTILE), account(0, 10.5)))
-    with run_server(host) as serving:
-        yield serving
+    with portal(PLAIN, "/") as site, run_server(host, access=site.access()) as serving:
+        site.serve(serving.port)
+        yield site.url, serving
 
 
 def account(offset: int, balance: float) -> ChangelogRecord:
@@ -75,9 +65,9 @@ def heading(page: Page, column: str) -> Any:
     return page.locator("live-table th", has=page.get_by_role("button", name=column, exact=True))
 
 
-def test_a_plain_page_follows_a_cutover(plain_server: RunningServer) -> None:
-    url = f"http://127.0.0.1:{plain_server.port}/"
-    with chrome.page(url, path="plain/") as (page, trouble):
+def test_a_plain_page_follows_a_cutover(plain: tuple[str, RunningServer]) -> None:
+    url, plain_server = plain
+    with chrome.page(url) as (page, trouble):
         first(page, "name 0000")
         assert page.locator("live-table th button").all_inner_texts() == [
             *("userId", "name", "email", "age", "accountType", "balance")

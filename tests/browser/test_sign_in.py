@@ -13,6 +13,7 @@ from playwright.sync_api import Page
 
 from browser import chrome
 from browser.looking import says
+from livejoin.tables.auth.audit import audit_row
 from livejoin.tables.auth.sessions_and_codes import CONSOLE
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
@@ -100,6 +101,126 @@ def test_viewers_see_why_the_form_is_disabled(door: AuthFixture) -> None:
         assert trouble == []
 
 
+PAGE = "#top, #strip, #middle"
+
+
+def test_the_sign_in_shows_nothing_of_the_page(door: AuthFixture) -> None:
+    with (
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, _trouble),
+    ):
+        page.get_by_label("Token").wait_for()
+        assert [part.is_visible() for part in page.locator(PAGE).all()] == [False] * 3
+        assert page.locator("body").inner_text().splitlines()[0] == "Sign in to livejoin"
+        assert page.get_by_role("button").all_inner_texts() == ["Sign in"]
+        sign_in(page, door.texts["operator"])
+        page.wait_for_selector("body[data-ready]")
+        assert [part.is_visible() for part in page.locator(PAGE).all()] == [True] * 3
+        for button in page.locator("#top button:visible").all():
+            assert button.inner_text() or button.locator("svg").count(), button
+        shows(page, "Ada")
+
+
+def test_a_page_that_connects_is_not_red(door: AuthFixture) -> None:
+    with (
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, _trouble),
+    ):
+        page.evaluate("() => { window.WebSocket = class { close() {} } }")  # it never opens
+        sign_in(page, door.texts["viewer"])
+        says(page, "#connection", "connecting")
+        colour = "(id) => getComputedStyle(document.getElementById(id)).color"
+        assert page.evaluate(colour, "connection") == page.evaluate(colour, "state")  # amber
+
+
+def test_the_header_says_who_is_signed_in_and_lets_them_out(door: AuthFixture) -> None:
+    with (
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, trouble),
+    ):
+        door.token("Grace on call", "operator")
+        sign_in(page, door.texts["Grace on call"])
+        shows(page, "Ada")
+        assert page.inner_text("#user-name") == "Grace on call"
+        assert page.inner_text("#user-role") == "operator"
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_text("You are signed out.").wait_for()
+        assert page.evaluate(NAMES) == [], "the rows are gone from the page"
+        assert len(door.sign_outs.sessions) == 1
+        page.reload()
+        page.get_by_label("Token").wait_for()
+        door.sign_outs.why = "Kafka is gone"
+        sign_in(page, door.texts["Grace on call"])
+        shows(page, "Ada")
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_text("other servers were not notified yet: Kafka is gone").wait_for()
+        # the browser logs the refused requests, and the socket that the reload closes
+        expected = ("401", "503", "WebSocket")
+        assert [text for text in trouble if not any(part in text for part in expected)] == []
+
+
+def test_without_sign_in_there_is_none_to_leave() -> None:
+    with (
+        run_server(filled("Ada")) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, _trouble),
+    ):
+        shows(page, "Ada")
+        assert page.inner_text("#user").split("\n") == ["no sign-in", "operator"]
+        assert page.is_hidden("#sign-out")
+
+
+def test_the_audit_is_for_operators_and_the_swap_of_viewers_does_not_shout(
+    door: AuthFixture,
+) -> None:
+    host = filled("Ada")
+    row = audit_row("Grace", "operator", "10.0.0.7", "roll back", "live: generation 1")
+    host.system.add_audit_rows([{**row, "_id": "000000000001"}])
+    with (
+        run_server(host, access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, trouble),
+    ):
+        colour = "getComputedStyle(document.getElementById('change')).backgroundColor"
+        sign_in(page, door.texts["viewer"])
+        shows(page, "Ada")
+        assert page.is_hidden("#tab-audit")
+        plain = page.evaluate(colour)
+        assert plain == page.evaluate(colour.replace("change", "pause"))
+        page.focus("#tab-rejects")
+        page.keyboard.press("ArrowRight")  # over the audit
+        assert page.evaluate("document.activeElement.id") == "tab-status"
+        page.keyboard.press("s")
+        assert page.is_visible("#control")
+        page.keyboard.press("Escape")
+        assert page.is_hidden("#control")
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_text("You are signed out.").wait_for()
+        sign_in(page, door.texts["operator"])
+        shows(page, "Ada")
+        assert page.evaluate(colour) != plain
+        page.click("#tab-audit")
+        cells = page.locator("#panel-audit tbody td")
+        until(lambda: "roll back" in cells.all_inner_texts(), "the audit", LIMIT_S)
+        assert [text for text in trouble if "401" not in text and "WebSocket" not in text] == []
+
+
+def test_another_role_on_the_open_page(door: AuthFixture) -> None:
+    """An operator whose token is revoked signs in as a viewer: the audit goes."""
+    door.token("short", "operator")
+    with (
+        run_server(filled("Ada"), access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, _trouble),
+    ):
+        sign_in(page, door.texts["short"])
+        shows(page, "Ada")
+        assert page.is_visible("#tab-audit")
+        door.revoke("short")
+        page.get_by_text("You were signed out.").wait_for()
+        sign_in(page, door.texts["viewer"])
+        page.wait_for_selector("#user-role:has-text('viewer')")
+        shows(page, "Ada")
+        assert page.is_hidden("#tab-audit")
+
+
 def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixture) -> None:
     door.token("short", "viewer")
     with run_server(filled("Ada"), access=door.access()) as server:
@@ -118,6 +239,8 @@ def test_a_user_signs_in_by_token_and_again_after_it_is_revoked(door: AuthFixtur
             server.apply(1, 2, final(1, "Grace"))
             shows(page, "Ada", "Grace")
             assert role(page) == "operator"
+            assert page.inner_text("#user-role") == "operator"
+            assert page.is_visible("#tab-audit")
             assert page.evaluate("document.querySelector('[data-table=final_ui]').same")
             # the browser logs responses with 401, and nothing else
             assert [text for text in trouble if "401" not in text and "WebSocket" not in text] == []

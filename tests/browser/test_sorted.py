@@ -115,7 +115,7 @@ def test_every_order_holds_through_swaps_rollbacks_reconnects_and_changes(
     _is_drawn(page)
     all_in_order(stage, page, "after 500 changes")
     names = page.evaluate(f"async () => (await {VIEWER}.getClient()).get_hosted_table_names()")
-    assert len(names) == 8, "replaced engine tables are deleted"
+    assert len(names) == 9, "replaced engine tables are deleted"
 
 
 def _reconnects(stage: Stage, page: Page) -> None:

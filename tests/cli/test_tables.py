@@ -5,20 +5,18 @@ import io
 import json
 import os
 import pty
-import select
+import re
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.processes import LIMIT_S, LIVEJOIN, read_until
 from livejoin.cli import main
-from livejoin.cli.output import format_cell, format_table
+from livejoin.cli.output import TableLayout, format_cell, format_table, format_time, wrap
 from livejoin.core import control_messages, spec
 from livejoin.errors import AskError
 from livejoin.tables.ingest.catalog import Catalog
@@ -26,8 +24,7 @@ from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RunningServer, run_server
 from tables.samples import chunk, live, user
 
-LIVEJOIN = str(Path(sys.executable).with_name("livejoin"))
-LIMIT_S = 30
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 KAFKA = FakeKafka(
     {
         "users": {
@@ -82,7 +79,7 @@ def test_show_prints_the_first_rows_without_hidden_columns(url: str) -> None:
     done = _run(url, "show", "users_ui")
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["userId", "name", "email", "age"]
-    assert lines[1].split() == ["u0", "n0", "0"]
+    assert lines[1].split() == ["u0", "n0", "–", "0"]
     assert len(lines) == 21
     assert done.stderr == "20 of 31 rows of generation 3\n"
 
@@ -152,15 +149,17 @@ def test_topics_lists_kind_partitions_records_and_newest(url: str) -> None:
     assert lines[0][:4] == ["name", "kind", "partitions", "records"]
     assert lines[1][:3] == ["broken", "data", "1"]
     assert "Kafka failed on topic" in " ".join(lines[1])
-    assert lines[2] == ["control", "control", "1", "0"]
-    assert lines[3] == ["users", "data", "2", "3", "1970-01-01T00:00:03.000Z"]
+    assert lines[2][:4] == ["control", "control", "1", "0"]
+    assert lines[2][4].split() == ["–", "–"]
+    assert lines[3][:4] == ["users", "data", "2", "3"]
+    assert lines[3][4].split() == ["1970-01-01T00:00:03.000Z", "–"]
     assert _json(url, "topics")["total"] == 3
 
 
 def test_peek_prints_messages_and_why_a_value_is_not_a_record(url: str) -> None:
     assert _run(url, "peek", "users").stdout.splitlines() == [
         "1/1  1970-01-01T00:00:03.000Z",
-        "    null",
+        "    –",
         "    null: a tombstone, which is counted and ignored",
         "1/0  1970-01-01T00:00:02.000Z",
         r"    [\x1b[31m",
@@ -186,25 +185,6 @@ def test_schema_prints_the_schema_of_control_messages() -> None:
 # --- status --watch
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Restores the SIGINT handler: background jobs of a shell, and their children, ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def _read_until(process: "subprocess.Popen[bytes]", fd: int, expected: bytes) -> bytes:
-    """Read the output of a process until it contains a text."""
-    output, deadline = b"", time.monotonic() + LIMIT_S
-    while expected not in output:
-        assert time.monotonic() < deadline, output
-        assert process.poll() is None, output
-        if select.select([fd], [], [], 0.1)[0]:
-            output += os.read(fd, 65536)
-    return output
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_watch_prints_a_line_per_change_to_a_pipe() -> None:
     host = Catalog()
@@ -214,15 +194,17 @@ def test_watch_prints_a_line_per_change_to_a_pipe() -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             fd = process.stdout.fileno()
-            first = _read_until(process, fd, b"message=no users\n")
+            first = read_until(process, fd, b"message=no users\n")
             server.run_on_loop(lambda host: host.set_status({"state": "live", "generation": 1}))
-            second = _read_until(process, fd, b"generation=1\n")
+            second = read_until(process, fd, b"generation=1\n")
             process.send_signal(signal.SIGINT)
             rest, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert (rest, errors) == (b"", b"")
     lines = (first + second).decode().splitlines()
     assert [line.split()[1] for line in lines] == ["waiting", "live"]
+    assert all(TIME.fullmatch(line.split()[0]) for line in lines)
+    assert "usersTopic" not in lines[0]  # it has no value yet
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -234,9 +216,9 @@ def test_watch_as_json_continues_while_livejoin_is_unreachable() -> None:
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         fd = process.stdout.fileno()
-        output = _read_until(process, fd, b"\n")
+        output = read_until(process, fd, b"\n")
     with process:
-        output += _read_until(process, fd, b"unreachable")
+        output += read_until(process, fd, b"unreachable")
         process.send_signal(signal.SIGINT)
         output += process.communicate(timeout=LIMIT_S)[0]
     states = [json.loads(line)["state"] for line in output.decode().splitlines()]
@@ -250,7 +232,7 @@ def test_watch_redraws_in_place_on_a_terminal(url: str) -> None:
     command = [LIVEJOIN, "status", "--watch", "--url", url]
     with subprocess.Popen(command, stdout=child_end, stderr=child_end) as process:
         os.close(child_end)
-        output = _read_until(process, terminal, b"F\x1b[J")  # cursor up, then erase
+        output = read_until(process, terminal, b"F\x1b[J")  # cursor up, then erase
         process.send_signal(signal.SIGINT)
         process.wait(LIMIT_S)
     os.close(terminal)
@@ -264,14 +246,15 @@ def test_watch_redraws_in_place_on_a_terminal(url: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, ""),
+        (None, "–"),
+        ("", ""),
         (2**63 - 1, "9223372036854775807"),
         (True, "true"),
         (0.1, "0.1"),
         ({"a": "ä"}, '{"a": "ä"}'),
         ("a\x1b]0;x\x07\u202eb", r"a\x1b]0;x\x07\u202eb"),
         ("\ud800", r"\ud800"),
-        ("x" * 61, "x" * 59 + "…"),
+        ("x" * 5000, "x" * 5000),
     ],
 )
 def test_a_cell_is_one_escaped_line(value: Any, text: str) -> None:
@@ -284,4 +267,76 @@ def test_a_table_is_aligned_with_wide_characters() -> None:
         {"a": "e\u0301", "n": None},
         {"a": "x", "n": 100},
     ]
-    assert format_table(rows, ["a", "n"]) == ["a       n", "日本    1", "e\u0301", "x     100"]
+    assert format_table(rows, ["a", "n"]) == [
+        "a       n",
+        "日本    1",
+        "e\u0301       –",
+        "x     100",
+    ]
+
+
+LONG = "a long text with many words, wider than the terminal that it is shown on"
+
+
+def test_rows_wrap_at_words_where_the_line_does_not_fit() -> None:
+    rows: list[dict[str, Any]]
+    rows = [{"id": "u1", "balance": 9265.41, "note": LONG}, {"id": "u2", "balance": None}]
+    layout = TableLayout(["id", "balance", "note"], width=40)
+    assert layout.table(rows) == [
+        "id  balance  note",
+        "u1  9265.41  a long text with many",
+        "             words, wider than the",
+        "             terminal that it is shown",
+        "             on",
+        "u2        –  –",
+    ]
+
+
+def test_a_time_is_never_wrapped() -> None:
+    row = {"ts": "2026-01-31T12:00:00.000Z", "raw": "0123456789abcdef"}
+    lines = TableLayout(["ts", "raw"], width=37).table([row])
+    assert lines[1:] == ["2026-01-31T12:00:00.000Z  0123456789a", " " * 26 + "bcdef"]
+
+
+def test_a_number_is_never_wrapped_and_too_many_columns_become_a_list() -> None:
+    rows = [{"id": "u1", "number": 12345678901234567890, "other": 1.5, "note": LONG}]
+    lines = TableLayout(["id", "number", "other", "note"], width=30).table(rows)
+    assert lines[:4] == [
+        "id      u1",
+        "number  12345678901234567890",
+        "other   1.5",
+        "note    a long text with many",
+    ]
+    assert lines[-1] == ""
+    assert max(map(len, lines)) <= 30
+
+
+def test_columns_widen_for_rows_that_come_later() -> None:
+    layout = TableLayout(["id", "n"])
+    assert layout.table([{"id": "a", "n": 1}]) == ["id  n", "a   1"]
+    assert layout.rows([{"id": "abc", "n": 100}]) == [["abc  100"]]
+    assert layout.rows([{"id": "a", "n": 1}]) == [["a      1"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("", 5, [""]),
+        ("12345", 5, ["12345"]),
+        ("1234567", 5, ["12345", "67"]),
+        ("123 567", 5, ["123", "567"]),
+        ("12345 7", 5, ["12345", "7"]),
+        ("a 4567890", 5, ["a 456", "7890"]),
+        ("日本語", 5, ["日本", "語"]),
+        ("日", 1, ["日"]),
+        ("e\u0301e\u0301", 1, ["e\u0301", "e\u0301"]),
+    ],
+)
+def test_a_text_is_wrapped_at_blanks_where_possible(
+    text: str, width: int, lines: list[str]
+) -> None:
+    assert wrap(text, width) == lines
+
+
+def test_a_time_is_written_in_one_way() -> None:
+    assert format_time(1_700_000_001_234) == "2023-11-14T22:13:21.234Z"

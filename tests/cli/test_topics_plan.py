@@ -80,6 +80,120 @@ def test_a_livejoin_that_creates_its_topics_gets_the_right_to(tmp_path: Path) ->
     assert "--replication-factor" not in planned["create"][0]
 
 
+SEVERAL: dict[str, Any] = {
+    "kafka": {"bootstrap.servers": "own:1"},
+    "kafka_data": {"bootstrap.servers": "data:2"},
+    "kafka_control": {"bootstrap.servers": "control:3"},
+}
+
+
+def _resources(command: str) -> tuple[str, str, str]:
+    """The server of a grant, its principal, and the resource with its operations."""
+    found = _options(command)
+    (kind,) = found.keys() & {"--topic", "--group", "--transactional-id"}
+    operations = " ".join(found["--operation"])
+    prefixed = "*" if "--resource-pattern-type" in found else ""
+    resource = f"{kind} {found[kind][0]}{prefixed}: {operations}"
+    return found["--bootstrap-server"][0], found["--allow-principal"][0], resource
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_each_cluster_gets_only_what_is_needed_on_it(tmp_path: Path) -> None:
+    principals = ("--principal", "User:a", "--principal-control", "User:c")
+    planned = json.loads(_plan(tmp_path, *principals, "--output", "json", name="crm", **SEVERAL))
+    created = {(row["section"], row["kind"]) for row in planned["topics"]}
+    assert created == {
+        *(("kafka", kind) for kind in LASTING if kind != "replies"),
+        ("kafka_control", "replies"),
+        ("kafka_control", "control"),
+    }
+    servers = {"kafka": "own:1", "kafka_control": "control:3"}
+    for row, command in zip(planned["topics"], planned["create"], strict=True):
+        found = _options(command)
+        assert (found["--topic"], found["--bootstrap-server"]) == (
+            [row["topic"]],
+            [servers[row["section"]]],
+        )
+    assert [_resources(command) for command in planned["grant"]] == [
+        ("own:1", "User:a", "--topic crm.*: Read Write DescribeConfigs Create Delete"),
+        ("own:1", "User:a", "--group crm.*: Read"),
+        ("own:1", "User:a", "--transactional-id crm.leader: Write"),
+        ("data:2", "User:a", "--topic users: Read"),
+        ("data:2", "User:a", "--topic accounts: Read"),
+        ("data:2", "User:a", "--group crm.*: Read"),
+        ("control:3", "User:c", "--topic control: Read Write Create"),
+        ("control:3", "User:c", "--topic crm.replies: Write Create"),
+        ("control:3", "User:c", "--group crm.*: Read"),
+    ]
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_an_administrator_creates_the_topics_of_each_cluster(tmp_path: Path) -> None:
+    own = {"create": False}
+    planned = json.loads(_plan(tmp_path, "--output", "json", own_topics=own, **SEVERAL))
+    found = [_resources(command) for command in planned["grant"]]
+    assert [one for one in found if "Create" in one[2]] == [
+        ("own:1", "User:livejoin", "--topic livejoin.changelog.*: Create Delete"),
+        ("own:1", "User:livejoin", "--topic livejoin.feed.*: Create Delete"),
+    ]
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_each_cluster_has_a_part_of_its_own(tmp_path: Path) -> None:
+    lines = _plan(tmp_path, **SEVERAL).splitlines()
+    parts = [at for at, line in enumerate(lines) if line.startswith("## ")]
+    assert [lines[at] for at in parts] == [
+        "## kafka: cluster of livejoin's own topics, own:1",
+        "## kafka_data: cluster of the sources, data:2",
+        "## kafka_control: cluster of the control topic, control:3",
+    ]
+    for first, last, server in zip(
+        parts, [*parts[1:], len(lines)], ("own:1", "data:2", "control:3"), strict=True
+    ):
+        commands = [line for line in lines[first:last] if line.startswith("kafka-")]
+        assert commands
+        assert {_options(line)["--bootstrap-server"][0] for line in commands} == {server}
+    assert not any(line.startswith("kafka-topics") for line in lines[parts[1] : parts[2]])
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_a_block_for_the_control_topic_leaves_the_sources_on_the_first_cluster(
+    tmp_path: Path,
+) -> None:
+    blocks = {section: SEVERAL[section] for section in ("kafka", "kafka_control")}
+    planned = json.loads(_plan(tmp_path, "--output", "json", **blocks))
+    own = [one[2] for one in map(_resources, planned["grant"]) if one[0] == "own:1"]
+    assert own[:2] == ["--topic users: Read", "--topic accounts: Read"]
+    assert not any(one.startswith("--topic control") for one in own)
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_a_further_server_gets_fewer_rights_and_no_topics(tmp_path: Path) -> None:
+    options = ("--serve", "--principal", "User:serve")
+    planned = json.loads(_plan(tmp_path, *options, "--output", "json", **SEVERAL))
+    assert planned["topics"] == planned["create"] == []
+    assert [_resources(command) for command in planned["grant"]] == [
+        ("own:1", "User:serve", "--topic livejoin.*: Read"),
+        ("own:1", "User:serve", "--topic livejoin.audit: Write"),
+        ("own:1", "User:serve", "--topic livejoin.access: Write"),
+        ("own:1", "User:serve", "--group livejoin.*: Read"),
+        ("data:2", "User:serve", "--topic users: Read"),
+        ("data:2", "User:serve", "--topic accounts: Read"),
+        ("data:2", "User:serve", "--group livejoin.*: Read"),
+        ("control:3", "User:serve", "--topic control: Write"),
+    ]
+    lines = _plan(tmp_path, *options).splitlines()
+    assert lines[0] == "# Grant livejoin serve its rights:"
+    assert all(line.startswith("kafka-acls ") for line in lines[1:])
+
+
+@pytest.mark.usefixtures("no_settings")
+def test_a_principal_for_a_cluster_that_there_is_not_is_an_error() -> None:
+    done = CliRunner().invoke(cli, ["topics", "plan", "--principal-data", "User:x"])
+    assert done.exit_code == 2
+    assert "--principal-data is for the cluster of kafka_data" in done.output
+
+
 @pytest.mark.usefixtures("no_settings")
 def test_what_the_plan_creates_is_what_livejoin_needs(tmp_path: Path, kafka: Kafka) -> None:
     settings = {"name": "planned", "topics": {"control": "planned.control"}}

@@ -1,13 +1,16 @@
-"""Stored tokens of the command line, which are sent to their own URL only."""
+"""Stored tokens of commands and the Python client, which are sent to their own URL only."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from client.pretender import fake_server
+from livejoin import client
 from livejoin.cli import main
 from livejoin.cli.options import endpoint
 from livejoin.client import credentials
@@ -93,6 +96,55 @@ def test_a_command_sends_the_stored_token(url: str, auth: AuthFixture) -> None:
     credentials.store_token(url, auth.texts["operator"])
     result = CliRunner().invoke(main.cli, ["tables", "--url", url])
     assert "audit" in result.stdout
+
+
+def test_the_client_finds_url_and_token_as_commands_do(
+    url: str, auth: AuthFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIVEJOIN_URL", url)
+    with pytest.raises(AskError, match="a token is required"):
+        client.connect()
+    credentials.store_token(url, auth.texts["operator"])
+    with client.connect() as connection:
+        assert connection.table("audit").to_arrow().num_rows == 0  # the socket has the token too
+    with client.connect(url):
+        pass
+    monkeypatch.setenv("LIVEJOIN_TOKEN", auth.texts["wrong"])
+    with pytest.raises(AskError, match="LIVEJOIN_TOKEN"):
+        client.connect()
+    with client.connect(token=auth.texts["viewer"]) as connection:
+        connection.table("generations").to_arrow()
+    monkeypatch.setenv("LIVEJOIN_TOKEN", auth.texts["viewer"])
+    with pytest.raises(AskError, match="a token is required"):
+        client.connect(token="")
+
+
+def test_the_client_for_asyncio_finds_them_too(
+    url: str, auth: AuthFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def state() -> Any:
+        async with client.aconnect() as connection:
+            return (await connection.status())["state"]
+
+    monkeypatch.setenv("LIVEJOIN_URL", url)
+    credentials.store_token(url, auth.texts["viewer"])
+    assert asyncio.run(state()) == "starting"
+
+
+def test_a_program_without_a_home_has_no_stored_token(
+    url: str, folder: Path, auth: AuthFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write_text("not a folder")
+    with client.connect(url, auth.texts["viewer"]):
+        pass
+    assert credentials.find_token(url) is None
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert credentials.find_token(url) is None
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_sign_in_prints_a_url_with_a_valid_code(

@@ -55,6 +55,13 @@ def generations(state: str, message: str = "") -> dict[str, Any]:
     return {"generations": [{"generation": 2, "state": state, "message": message}]}
 
 
+def test_warnings_are_returned_with_the_outcome() -> None:
+    warned = {**response("accepted"), "warnings": ['unknown field "colour"']}
+    outcome, _ = run_steps([warned, generations("live")])
+    assert outcome.outcome == "live"
+    assert outcome.warnings == ('unknown field "colour"',)
+
+
 def test_without_a_deadline_the_first_answer_is_returned() -> None:
     outcome, paths = run_steps([response("accepted")], None)
     assert outcome == Outcome("accepted", None, 2, 7, 2)
@@ -106,7 +113,7 @@ def test_a_late_decision_is_found_by_partition_and_offset() -> None:
 
 def test_a_late_rejection_is_an_error() -> None:
     row = {"partition": 2, "offset": 7, "outcome": "rejected", "reason": "because"}
-    with pytest.raises(NotLive, match="rejected, because"):
+    with pytest.raises(NotLive, match="control message 2/7 is not live: rejected, because"):
         run_steps([response("written", None), {"rows": [row]}, {"generation": 1}])
 
 
@@ -114,7 +121,7 @@ def test_a_late_rejection_is_an_error() -> None:
     ("responses", "what"),
     [
         ([response("accepted"), generations("building")], "generation 2 is still being built"),
-        ([response("written", None), {"rows": []}], "control message 2-7 is not decided yet"),
+        ([response("written", None), {"rows": []}], "control message 2/7 is not decided yet"),
     ],
     ids=["built", "decided"],
 )

@@ -11,7 +11,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from typer.testing import CliRunner
 
-from livejoin.app import Leader
 from livejoin.cli import main
 from livejoin.config.settings import Settings
 from livejoin.control.leadership import Leadership, Term
@@ -20,6 +19,7 @@ from livejoin.core.own_topics import OwnTopicRules
 from livejoin.errors import TopicMisconfigured
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.clusters import Clusters
+from livejoin.orchestrator import Leader
 from rig.running import until
 
 LIMIT_S = 30

@@ -8,8 +8,7 @@ from typing import Any, Self
 import pytest
 from pyspark.sql import SparkSession
 
-from livejoin import app
-from livejoin.app import Leader
+from livejoin import orchestrator
 from livejoin.config.sections import HttpSettings, TopicSettings
 from livejoin.config.settings import Settings
 from livejoin.control.leadership import Term
@@ -19,6 +18,7 @@ from livejoin.core.state import State
 from livejoin.errors import LeadershipLost, QueryFailed
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import Clusters
+from livejoin.orchestrator import Leader
 from livejoin.pipeline.spark_driver import SparkDriver
 from rig.running import until
 
@@ -77,7 +77,7 @@ class LeaderThread:
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
     created: list[FakeSession] = []
     monkeypatch.setattr(FakeSession, "created", created, raising=False)
-    monkeypatch.setattr(app, "SparkDriver", FakeSession)
+    monkeypatch.setattr(orchestrator, "SparkDriver", FakeSession)
     return created
 
 

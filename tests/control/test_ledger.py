@@ -138,6 +138,7 @@ def test_outbox_items_are_written_to_their_topics(kafka: Kafka) -> None:
             "generation": 7,
             "at": 2000,
             "reason": None,
+            "warnings": [],
         }
     }
     records = _values(kafka, names.ledger)

@@ -38,6 +38,7 @@ from livejoin.core.facts import (
     ResolutionFailed,
     SourcesChecked,
     SourcesResolved,
+    SourcesUnreachable,
     TopicInfo,
     TopicsCreated,
     Unrecoverable,
@@ -81,6 +82,7 @@ FACT_NAMES = tuple(
         QueryDied,
         Unrecoverable,
         SourcesChecked,
+        SourcesUnreachable,
         PartitionsAdded,
         RecordsCounted,
     )
@@ -459,6 +461,7 @@ class Simulation:
             lambda: QueryDied(number, "late", counts_as_failure=True),
             lambda: Unrecoverable(number, "late"),
             lambda: SourcesChecked(number, "late"),
+            SourcesUnreachable,
             lambda: PartitionsAdded(number, {"users": Reading("users", "1", {0: 0, 1: 0}, {})}),
             lambda: RecordsCounted(number, {"read": 1}),
         )

@@ -17,6 +17,7 @@ from livejoin.core.facts import (
     QueryResumed,
     SourcesResolved,
     TopicInfo,
+    TopicsCreated,
     Unrecoverable,
 )
 from livejoin.core.spec import Choice
@@ -822,6 +823,42 @@ def test_rows_come_after_those_of_a_ledger_that_was_lost() -> None:
     assert _row_ids(h.after([restarted, h.REPLAYED, h.received(0)]))[0] > old[-1]
 
 
+def _reply_lines(state: State) -> list[int]:
+    return [one.line for one in state.outbox if isinstance(one, Reply)]
+
+
+def test_replies_are_numbered_without_gaps() -> None:
+    past = [Reply(h.received(n).origin, "history", 1.0) for n in range(3)]
+    folded = HistoryReplayed("t", {0: 3}, Request(), 3, tuple(past))
+    swap: list[Fact] = [
+        h.received_choice(3, h.B),
+        SourcesResolved(2, h.reading(h.B)),
+        CaughtUp(2, 5),
+    ]
+    lines = _reply_lines(h.after([*h.LIVE, h.received(0), folded, *swap]))
+    assert len(lines) >= 8
+    assert lines == list(range(lines[0], lines[0] + len(lines)))
+
+
+def test_replies_after_a_ledger_that_was_lost_have_higher_numbers() -> None:
+    old = _reply_lines(h.after([*h.LIVE, *(h.received(n) for n in range(50))]))
+    restarted = h.started(at=h.after(h.LIVE).now + 60, choice=h.A)
+    assert _reply_lines(h.after([restarted, h.REPLAYED, h.received(0)]))[0] > old[-1]
+
+
+def test_every_reply_to_a_message_has_its_warnings() -> None:
+    built: list[Fact] = [
+        SourcesResolved(2, h.reading(h.B)),
+        TopicsCreated(2, "id-2"),
+        CaughtUp(2, ready_at=5),
+    ]
+    state = h.after([*h.LIVE, h.received_choice(0, h.B, colour=1), *built])
+    replies = [item for item in state.outbox if isinstance(item, Reply)]
+    assert replies[-1].outcome == "live"
+    warnings = [reply.reply_record()["warnings"] for reply in replies]
+    assert warnings == [['unknown field "colour"']] * len(replies)
+
+
 def test_offsets_can_have_gaps() -> None:
     state = h.after([*h.LIVE, h.received_choice(7, h.B)])
     assert state.position == {0: 8}
@@ -969,7 +1006,8 @@ def test_replayed_replies_are_written_and_ids_remembered() -> None:
     state = h.after([*h.FIRST[:1], replayed])
     assert state.ids == ("7",)
     (written,) = [item for item in state.outbox if isinstance(item, Reply)]
-    assert written == replace(reply, origin=replace(reply.origin, read_order=100_000))
+    origin = replace(reply.origin, read_order=100_000)
+    assert written == replace(reply, origin=origin, line=100_000)
     assert [item.msg for item in state.outbox if isinstance(item, LogLine)] == [
         "ready: first start",
         "1 earlier control messages resolve to users_b left accounts",

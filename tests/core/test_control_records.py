@@ -57,6 +57,20 @@ def test_an_invalid_message_keeps_its_id() -> None:
     assert record.origin.id == "x"
 
 
+def test_unknown_fields_beside_known_ones_stay_with_the_origin() -> None:
+    record = _message(0, joinType="inner", userstopic="u")
+    assert record.origin.warnings == ('unknown field "userstopic", did you mean usersTopic?',)
+
+
+def test_of_many_unknown_fields_the_first_are_named_and_the_others_counted() -> None:
+    # the origin is in the ledger, which a message must not be able to fill
+    record = _message(0, joinType="inner", **{f"{n}-{'x' * 300}": n for n in range(40)})
+    assert len(record.origin.warnings) == 6
+    assert record.origin.warnings[0].startswith('unknown field "0-xxx')
+    assert record.origin.warnings[-1] == "35 more unknown fields"
+    assert sum(map(len, record.origin.warnings)) < 1024
+
+
 def test_a_long_message_is_truncated() -> None:
     exact = b'{"id":"' + b"x" * (RAW_CHARS - 9) + b'"}'
     assert parse_record(0, 0, 0.0, "ann", exact, RULES).origin.raw == exact.decode()
@@ -177,6 +191,7 @@ def test_a_control_raw_row_has_the_message_and_its_outcome() -> None:
         "reason": "no such topic",
         "raw": raw.decode(),
         "generation": None,
+        "warnings": [],
     }
 
 
@@ -190,7 +205,17 @@ def test_a_reply_record_has_the_id_and_the_outcome() -> None:
         "generation": 2,
         "at": 6250,
         "reason": None,
+        "warnings": [],
     }
+
+
+def test_warnings_are_in_the_row_and_in_the_record() -> None:
+    origin = _message(0, joinType="inner", colour=1).origin
+    for fields in (
+        Reply(origin, "accepted", 6.25).control_raw_row(),
+        Reply(origin, "accepted", 6.25).reply_record(),
+    ):
+        assert fields["warnings"] == ['unknown field "colour"']
 
 
 def test_a_repeated_id_in_the_history_counts_once() -> None:

@@ -27,6 +27,7 @@ from livejoin.core.facts import (
     ResolutionFailed,
     SourcesChecked,
     SourcesResolved,
+    SourcesUnreachable,
     TopicsCreated,
     Unrecoverable,
 )
@@ -161,6 +162,28 @@ RULES: dict[str, FactRule] = {
     "then it has stalled": FactRule([*h.FIRST_READS, *_ticks(100, 281)], (None, None, None)),
     "time in which livejoin itself stood still does not count": FactRule(
         [*h.SWAP_READS, h.ticked(9000.0), *_ticks(9000, 9060)], (1, None, 2)
+    ),
+    "time in which the cluster of the sources does not answer does not count either": FactRule(
+        [*h.SWAP_READS, *_ticks(104, 160), SourcesUnreachable(), *_ticks(160, 220)],
+        (1, None, 2),
+    ),
+    "once it answers, the build has as much time as ever": FactRule(
+        [*h.SWAP_READS, *_ticks(104, 160), SourcesUnreachable(), *_ticks(160, 221)],
+        (1, None, None),
+    ),
+    "it does not fail a build that cannot be resolved meanwhile": FactRule(
+        [
+            *h.SWAPPING,
+            ResolutionFailed(2, "gone"),
+            *_ticks(104, 160),
+            SourcesUnreachable(),
+            ResolutionFailed(2, "gone"),
+            *_ticks(160, 220),
+        ],
+        (1, None, 2),
+    ),
+    "without a build it changes nothing": FactRule(
+        [*h.SWAPPED, SourcesUnreachable()], (2, 1, None)
     ),
     "a live query that died is tried again after a second": FactRule(
         [*h.LIVE, h.died(1)],

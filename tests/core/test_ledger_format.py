@@ -28,6 +28,20 @@ def test_a_state_round_trips() -> None:
     assert read_state(_encoded()) == STATE
 
 
+def test_warnings_about_the_message_that_is_being_built_for_are_kept() -> None:
+    state = h.after([*h.LIVE, h.received_choice(0, h.B, colour=1)])
+    encoded = json.loads(json.dumps(to_json(state)))
+    read = read_state(json.dumps(encoded).encode())
+    assert isinstance(read, State)
+    assert read.building == state.building
+    del encoded["building"]["origin"]["warnings"]  # as earlier versions wrote it
+    earlier = read_state(json.dumps(encoded).encode())
+    assert isinstance(earlier, State)
+    assert earlier.building is not None
+    assert earlier.building.origin is not None
+    assert earlier.building.origin.warnings == ()
+
+
 def _recorded() -> dict[str, dict[str, Any]]:
     """The ledger and its log as format 2 was written: 2 is live, 1 on standby, 3 being built."""
     topics: dict[str, dict[str, Any]] = json.loads((FIXTURES / "ledger-2.json").read_text())

@@ -123,6 +123,11 @@ PREVIEWS: dict[str, tuple[Sequence[Fact], MessageReceived, dict[str, Any]]] = {
         h.received(9, {"users_x": h.NO_USERS_X}, usersTopic="users_x", action="preview"),
         {"outcome": "rejected", "build": None, "stopped": []},
     ),
+    "an unknown field is a warning": (
+        h.LIVE,
+        h.received_choice(9, h.B, colour=1),
+        {"outcome": "accepted", "warnings": ['unknown field "colour"']},
+    ),
     "an id that was seen before does not matter": (
         [*h.LIVE, h.received_choice(0, h.A, id="7")],
         h.received_choice(0, h.B, id="7", action="preview"),

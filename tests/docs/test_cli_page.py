@@ -31,8 +31,10 @@ CODES = """\
 | 2 | wrong usage, or a wrong setting |
 | 130 | interrupted by Ctrl-C |
 
-Progress is printed on standard error, and only on a terminal. `NO_COLOR` disables colours. Table
-output escapes control characters in data.
+Progress is printed on standard error, and only on a terminal. Tables escape control characters in
+data, and show a null as –. Times are UTC, written as `2026-01-31T12:00:00.000Z`, and positions in
+a topic as partition/offset, `0/12`. States and levels have colours on a terminal, unless `NO_COLOR`
+is set; JSON and CSV have none.
 """
 
 

@@ -28,6 +28,7 @@ from livejoin.core.facts import (
     ResolutionFailed,
     SourcesChecked,
     SourcesResolved,
+    SourcesUnreachable,
     TopicsCreated,
     Unrecoverable,
 )
@@ -224,6 +225,12 @@ ROWS = (
         "SourcesChecked", "a topic of the live generation cannot be read", _query("live", _blocked)
     ),
     Row(
+        "SourcesUnreachable",
+        "the cluster of the sources does not answer",
+        lambda _: [SourcesUnreachable()],
+        first=lambda s: [h.ticked(s.now + 1)],
+    ),
+    Row(
         "PartitionsAdded",
         "a topic of the live generation has more partitions",
         _partitions_added("live"),
@@ -347,12 +354,14 @@ def _health(run: Run) -> Iterator[str]:
             yield f"{name} tried again"
         elif now.retry_at > max(was.retry_at, run.after.monotonic):
             yield f"restart {name} later" if generation.resolved else "ask again later"
-        yield from _since(name, was, now)
+        yield from _since(name, was, now, run.row.name)
         if old.resolved and generation.sources != old.sources and not now.given_up:
             yield f"{name} restarted"
 
 
-def _since(name: str, was: GenerationHealth, now: GenerationHealth) -> Iterator[str]:
+def _since(name: str, was: GenerationHealth, now: GenerationHealth, fact: str) -> Iterator[str]:
+    if now.progressed_at > was.progressed_at and fact == "SourcesUnreachable":
+        yield f"{name} has more time"
     if now.blocked and not was.blocked:
         yield f"{name} waits"
     if now.done > was.done:

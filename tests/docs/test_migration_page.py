@@ -14,6 +14,7 @@ from livejoin.config import settings
 from livejoin.core.state import LogEvent
 from livejoin.errors import SettingsError
 from livejoin.kafka import properties
+from livejoin.kafka.clusters import Clusters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migrating-a-script.md").read_text()
 NONE = "none"
@@ -100,6 +101,21 @@ def test_both_blocks_of_the_script_can_be_pasted_and_are_one_login(
     for chosen in pasted:
         assert "kafka.group.id is ignored: livejoin sets it itself" in chosen.warnings
     assert settings.load(file).warnings == ()
+
+
+def test_each_block_of_the_script_can_be_pasted_into_its_own_section(
+    script: dict[str, Any],
+) -> None:
+    given, own = {}, {"bootstrap.servers": "kafka-3.example:9092"}
+    for section, one in (("kafka_data", "DATA"), ("kafka_control", "CONTROL")):
+        given[section] = script[f"{one}_PROPERTIES"]
+    clusters = Clusters.connect(settings.load(kafka=own, **given).kafka_blocks)
+    script_servers = script["DATA_PROPERTIES"]["bootstrap.servers"]
+    assert [kafka.address for kafka in clusters.each] == [
+        own["bootstrap.servers"], script_servers, script_servers,
+    ]  # fmt: skip
+    for section in given:
+        assert f"`{section}`" in PAGE
 
 
 @pytest.mark.parametrize(

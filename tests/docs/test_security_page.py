@@ -1,15 +1,21 @@
-"""docs/security-kafka.md: every example is valid for both client libraries."""
+"""docs/security-kafka.md: examples fit both client libraries, rights are those of the plan."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from livejoin.cli.main import cli
 from livejoin.config import settings
+from livejoin.core import rights
+from livejoin.core.names import Names
 from rig.authority import Authority
 
-PAGE = (Path(__file__).parents[2] / "docs/security-kafka.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "security-kafka.md").read_text()
 EXAMPLES = re.findall(r"(?ms)^```yaml\n(.*?)^```", PAGE)
 PASSWORD = "for-the-test"
 
@@ -50,3 +56,51 @@ def test_every_login_method_has_an_example() -> None:
     for method in methods:
         assert any(method in example for example in EXAMPLES), method
     assert len(EXAMPLES) == 11
+
+
+# --- # --- rights
+
+ONE = "kafka: {bootstrap.servers: 'kafka-platform:9092'}"
+ROLES: dict[str, rights.Role] = {"kafka": "own", "kafka_data": "data", "kafka_control": "control"}
+
+
+def _section(heading: str, page: str = PAGE) -> str:
+    return re.split(r"\n##", page.split(f"# {heading}\n")[1])[0]
+
+
+def _several() -> str:
+    section = _section("Several clusters", (DOCS / "settings.md").read_text())
+    (block,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    return str(block)
+
+
+@pytest.mark.usefixtures("no_settings")
+@pytest.mark.parametrize("heading", ["One cluster", "Three clusters", "Further servers"])
+def test_the_rights_are_those_that_the_plan_prints(heading: str, tmp_path: Path) -> None:
+    file = tmp_path / "livejoin.yaml"
+    file.write_text(_several() if heading == "Three clusters" else ONE)
+    section = _section(heading)
+    prose = " ".join(section.partition("```")[0].replace("`", " ").split())
+    options = " ".join(re.findall(r"--serve|--principal\S* User:\S+\b", prose)).split()
+    command = ["topics", "plan", "-c", str(file), *options, "--output", "json"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, done.output
+    documented = [line for line in section.splitlines() if line.startswith("kafka-acls ")]
+    assert documented
+    assert documented == json.loads(done.stdout)["grant"]
+
+
+def test_the_table_has_the_least_rights_of_each_block() -> None:
+    inputs = rights.Inputs("users", "accounts", "control")
+    expected = {
+        (section, f"{one.resource} {one.name}", one.is_prefix, frozenset(one.operations))
+        for section, role in ROLES.items()
+        for one in rights.run_grants(Names("livejoin"), inputs, [role], creates=True)
+    }
+    found, block = set(), ""
+    for line in re.findall(r"(?m)^\| (.*) \|$", _section("Rights"))[1:]:
+        cells = [cell.strip() for cell in line.split("|")]
+        block = cells[0].strip("`") or block
+        resource, _, prefixed = cells[1].replace("`", "").partition(", ")
+        found.add((block, resource, bool(prefixed), frozenset(cells[2].split(", "))))
+    assert found == expected

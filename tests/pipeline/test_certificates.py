@@ -1,6 +1,7 @@
 """D5: invalid certificates, logins and missing TLS, with both client libraries."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.errors import PySparkException
 
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import OTHERS, ROLES, Clusters, Section
 from livejoin.pipeline.spark_driver import SparkDriver
 from rig.authority import Authority
 from rig.secure import SecureBroker, secure
@@ -72,3 +74,34 @@ def test_wrong_certificates_are_refused_by_name_and_never_fallen_back_from(
         spark.read.format("kafka").options(**good.spark_options(), subscribe="d5").load().count()
         == 0
     )
+
+
+def test_each_block_is_refused_by_its_name_and_the_others_are_not(
+    guarded: SecureBroker, tmp_path: Path
+) -> None:
+    good = guarded.settings_for("SCRAM-SHA-256")
+
+    def refusal(section: Section, block: dict[str, str]) -> str:
+        """The error of the one cluster that this block makes unusable."""
+        blocks: dict[Section, dict[str, str]] = {"kafka": good, section: block}
+        clusters = Clusters.connect(blocks)
+        (wrong_one,) = [one for one in clusters.each if one.section == section]
+        for other in clusters.each:
+            if other is not wrong_one:
+                other.wait_until_reachable(20)
+        with pytest.raises(KafkaUnavailable) as refused:
+            wrong_one.wait_until_reachable(1)
+        return str(refused.value)
+
+    cases = [
+        (section, block, reason)
+        for block, reason, _ in wrong(guarded, tmp_path).values()
+        for section in OTHERS
+    ]
+    with ThreadPoolExecutor(len(cases)) as threads:
+        found = list(threads.map(lambda case: refusal(*case[:2]), cases))
+    for (section, block, reason), text in zip(cases, found, strict=True):
+        address = block["bootstrap.servers"]
+        assert f"TLS handshake or login with Kafka at {address} ({ROLES[section]}) failed" in text
+        assert reason.lower() in text.lower(), text
+        assert f"in the {section} settings" in text

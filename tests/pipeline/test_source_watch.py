@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -16,10 +17,12 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
 from livejoin.errors import GenerationUnrecoverable, TopicMissing
 from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.clusters import Clusters
+from livejoin.kafka.clusters import ROLES, Clusters
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
+from livejoin.runtime.broker import free_port
+from rig import brokers
 from rig.running import until
 
 EARLIEST = {"users": "earliest", "accounts": "earliest"}
@@ -201,9 +204,13 @@ class RecordingListener:
         self.readings: dict[str, Reading] = {}
         self.unrecoverable_reason = ""
         self.again = ""
+        self.unreachable = 0  # how often the cluster of the sources did not answer
 
     def sources_checked(self, _generation: int, why: str) -> None:
         self.why = why
+
+    def sources_unreachable(self) -> None:
+        self.unreachable += 1
 
     def restart_required(self, _generation: int, why: str) -> None:
         self.again = why
@@ -248,6 +255,36 @@ def test_topics_are_watched(sources: SourcePair, monkeypatch: pytest.MonkeyPatch
         replaced = f'topic "{sources.accounts}" was deleted and recreated'
         until(lambda: reported.unrecoverable_reason == replaced, "the recreated topic is reported")
         assert not reported.again, "nothing was refused"
+        assert not reported.unreachable
+    finally:
+        stop.set()
+        watching.join()
+
+
+def test_a_cluster_of_the_sources_that_is_away_is_named_until_it_is_back(
+    sources: SourcePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_watch, "_CHECK_S", 0.5)
+    generation, reported, stop = sources.with_topics(), RecordingListener(), threading.Event()
+    port = free_port()
+    data = Kafka(
+        {"bootstrap.servers": f"127.0.0.1:{port}"}, section="kafka_data", role=ROLES["kafka_data"]
+    )
+    clusters = Clusters(sources.kafka, data, sources.kafka)
+    watching = threading.Thread(
+        target=source_watch.watch,
+        args=(clusters, sources.names, lambda: [generation], reported, stop),
+    )
+    watching.start()
+    try:
+        place = f"127.0.0.1:{port} (cluster of the sources) cannot be reached"
+        until(lambda: place in (reported.why or ""), "it is named", 15)
+        until(lambda: reported.unreachable > 2, "it is reported at each check", 15)
+        with brokers.broker(tmp_path / "data", port):
+            missing = f'topic "{sources.users}" does not exist'
+            until(lambda: reported.why == missing, "its topics are looked for again", 30)
+            reports = reported.unreachable
+        until(lambda: reported.unreachable > reports, "it is away again", 15)
     finally:
         stop.set()
         watching.join()

@@ -61,13 +61,13 @@ class Broker:
     """A broker that can be killed and restarted with its data."""
 
     def __init__(self, folder: Path, port: int, more: Mapping[str, str] | None = None) -> None:
-        self._folder, self._port, self._more = folder, port, more
+        self._folder, self.port, self._more = folder, port, more
         self._running = contextlib.ExitStack()
 
     def start(self) -> Kafka:
         """Start it, and wait until it answers."""
         self._running.close()
-        started = broker(self._folder, self._port, more=self._more)
+        started = broker(self._folder, self.port, more=self._more)
         kafka = self._running.enter_context(started)
         # among other JVMs that come and go
         (self.pid,) = [pid for pid in descendants(os.getpid()) if self._is_broker(pid)]

@@ -72,7 +72,6 @@ ELSEWHERE = {
 
 # Cases that cannot be run, or not yet.
 REASONS = {
-    "A20": "livejoin takes one cluster for everything so far",
     "C8": "windows that the server computes do not exist yet",
 }
 NO_RUN = "no run of it has been recorded yet"

@@ -155,13 +155,15 @@ def _each(values: Iterable[object]) -> str:
 
 
 def _notes(cases: Sequence[str], kept: Results) -> list[str]:
-    return [
-        line
-        for case in cases
-        for one in kept.get(case, {}).values()
-        for note in one["notes"]
-        for line in textwrap.wrap(f"- {case}: {_escaped(note)}", 120, subsequent_indent="  ")
-    ]
+    """The notes of the tests; one that several tests of a case have stands once."""
+    lines = []
+    for case in cases:
+        counts = Counter(note for one in kept.get(case, {}).values() for note in one["notes"])
+        for note, count in counts.items():
+            of = f" ({count} tests)" if count > 1 else ""
+            text = f"- {case}: {_escaped(note)}{of}"
+            lines += textwrap.wrap(text, 120, subsequent_indent="  ")
+    return lines
 
 
 def _escaped(text: str) -> str:

@@ -155,6 +155,12 @@ class Running:
         assert self._process is not None
         return self._process.poll()
 
+    def handles_sigterm(self) -> bool:
+        """Whether it has installed its handler; a process that is just starting ends at once."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+        return bool(caught >> (signal.SIGTERM - 1) & 1)
+
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int:
         """Stop it as a person or a service manager would; returns the exit code."""
         assert self._process is not None

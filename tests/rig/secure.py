@@ -4,6 +4,8 @@ The PLAINTEXT listener is for the test itself, to prepare and to check.
 """
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -99,6 +101,58 @@ def secure(
     more: Mapping[str, str] | None = None,
 ) -> Iterator[SecureBroker]:
     """Run a broker with all listeners; OAUTHBEARER only with a provider."""
+    chosen = listeners(folder, authority, provider)
+    settings = {**chosen.settings, **(more or {})}
+    options = chosen.java_options
+    with brokers.broker(folder / "broker", more=settings, java_options=options) as kafka:
+        _make_scram_users(kafka)
+        yield SecureBroker(kafka, authority, chosen.ports, provider, authority.sign(USER), folder)
+
+
+class RestartableBroker:
+    """A broker with all listeners but OAUTHBEARER, which can be killed, frozen and restarted."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority()
+        chosen = listeners(folder, authority)
+        self._broker = brokers.Broker(folder / "broker", broker.free_port(), chosen.settings)
+        kafka = self._broker.start()
+        _make_scram_users(kafka)
+        own = authority.sign(USER)
+        self.secure = SecureBroker(kafka, authority, chosen.ports, None, own, folder)
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self._broker.kill()
+
+    def restart(self) -> None:
+        """Start it again, with its data."""
+        self._broker.start()
+
+    def freeze(self) -> None:
+        """Stop it with SIGSTOP: connections stay open, and nothing answers."""
+        os.kill(self._broker.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Continue it."""
+        os.kill(self._broker.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it."""
+        self._broker.close()
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """The listeners of a broker: ports by name, and what the broker needs for them."""
+
+    ports: Mapping[str, int]
+    settings: Mapping[str, str]
+    java_options: Sequence[str] = ()
+
+
+def listeners(folder: Path, authority: Authority, provider: Provider | None = None) -> Listeners:
+    """Write the certificates and choose the ports of all listeners."""
     folder.mkdir(parents=True, exist_ok=True)
     authority.file(folder / "ca.pem")
     ports = {name: broker.free_port() for name in ("PLAIN", "SCRAM", "MUTUAL", *_WRONG)}
@@ -113,12 +167,8 @@ def secure(
     settings |= {
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": ",".join(f"{n}:{how}" for n, how in names.items()),
-        **(more or {}),
     }
-    with brokers.broker(folder / "broker", more=settings, java_options=options) as kafka:
-        _make_scram_users(kafka)
-        own = authority.sign(USER)
-        yield SecureBroker(kafka, authority, ports, provider, own, folder)
+    return Listeners(ports, settings, options)
 
 
 def _wrong(folder: Path, authority: Authority) -> dict[str, str]:

@@ -6,10 +6,11 @@ import random
 import signal
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from confluent_kafka.admin import NewPartitions
 
-from rig import brokers
+from rig import brokers, clock
 from rig.running import START_S, alive, until
 from rig.storm import SETTLED_S, SHOWN_S, Choice, Kind, Storm
 from rig.world import PAIRS, Produce, Send, topics
@@ -178,6 +179,7 @@ class Restart:
 
     def do(self, storm: Storm) -> None:
         storm.fault("stop", stops=1)
+        until(storm.world.live.handles_sigterm, "it has started to handle signals", START_S)
         assert storm.world.live.stop() == 0
         storm.world.live.start()
 
@@ -291,9 +293,10 @@ class ClockStep:
     ahead_s: int
 
     def do(self, storm: Storm) -> None:
-        ahead_s = 0 if storm.world.ahead_s == self.ahead_s else self.ahead_s
+        steps = storm.world.clock_steps
+        ahead_s = 0 if steps[-1].ahead_s == self.ahead_s else self.ahead_s
         storm.clock.set(ahead_s)
-        storm.world.ahead_s = ahead_s
+        steps.append(clock.ClockStep(datetime.now(UTC), ahead_s))
         storm.fault("clock step", clock_steps=1)
 
 

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import schema
 from livejoin.tables.live import frames
 from rig import comparing, figures, load, oracle, polling, results, watching
-from rig.clock import Clock
+from rig.clock import Clock, ClockStep, real_time
 from rig.figures import Figures
 from rig.ledgered import row
 from rig.oracle import Sent
@@ -281,6 +282,26 @@ def test_a_clock_can_be_set_while_a_process_runs(tmp_path: Path) -> None:
             process.stdin.write("\n")
             process.stdin.flush()
             assert abs(float(process.stdout.readline()) - time.time() - ahead_s) < 60
+
+
+def test_the_real_time_of_what_a_stepped_clock_has_shown() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    minute, day = timedelta(minutes=1), timedelta(days=1)
+    steps = [
+        ClockStep(noon - 10 * minute, 0),
+        ClockStep(noon, 86400),
+        ClockStep(noon + 5 * minute, -86400),
+        ClockStep(noon + 6 * minute, 0),
+    ]
+    shown_at = {
+        noon - minute: noon - minute,
+        noon + minute + day: noon + minute,
+        noon + 5.5 * minute - day: noon + 5.5 * minute,
+        noon + 7 * minute: noon + 7 * minute,
+        # just before its step was recorded
+        noon - 0.001 * minute + day: noon - 0.001 * minute,
+    }
+    assert {shown: real_time(shown, steps, noon + 8 * minute) for shown in shown_at} == shown_at
 
 
 def _echo(server: socket.socket) -> None:

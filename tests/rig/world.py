@@ -13,13 +13,15 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Clusters
 from rig import comparing, figures
+from rig.clock import ClockStep, real_time, started_right
 from rig.produce import Producers
 from rig.running import SAME_S, Running, alive, until
 from rig.watching import Watcher
@@ -34,7 +36,7 @@ _STAGES = ("accepted", "building", "caught-up", "live")
 class World:
     """The parts that a scenario works on."""
 
-    kafka: Kafka
+    clusters: Clusters
     name: str
     live: Running
     producers: dict[str, Producers]
@@ -46,7 +48,13 @@ class World:
     offset: int = -1  # of the last control message
     notes: dict[str, Any] = field(default_factory=dict)
     broken_at: float | None = None  # time of the first fault not recovered yet
-    ahead_s: float = 0.0  # of livejoin's wall clock, relative to the real one
+    # of livejoin's wall clock
+    clock_steps: list[ClockStep] = field(default_factory=started_right)
+
+    @property
+    def kafka(self) -> Kafka:
+        """The cluster of livejoin's own topics; unless a test says otherwise, that of all."""
+        return self.clusters.own
 
     def fault(self, **kinds: int) -> None:
         """Record a fault: the records since the last batch will be read again."""
@@ -114,7 +122,7 @@ def topics(name: str, pair: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def run_world(
-    kafka: Kafka,
+    kafka: Kafka | Clusters,
     folder: Path,
     name: str,
     *,
@@ -127,32 +135,39 @@ def run_world(
 
     livejoin may connect to the broker `through` another address.
     """
+    clusters = kafka if isinstance(kafka, Clusters) else Clusters.single(kafka)
     producers = {}
     for pair in PAIRS:
         for topic in topics(name, pair).values():
-            kafka.create_topic(topic, partitions=2)
-        producers[pair] = Producers(kafka, topics(name, pair), tag=pair)
+            clusters.data.create_topic(topic, partitions=2)
+        producers[pair] = Producers(clusters.data, topics(name, pair), tag=pair)
     chosen = {
         "name": name,
         "topics": {**topics(name, "a"), "control": f"{name}.control"},
         "viewer_rows": 2_000_000,  # all rows; an inner join under traffic may have many
+        **_other_blocks(clusters),
         **settings,
         # the first generation has too few records for a batch job, and most later ones enough
         "spark": {"history_records": 100, **settings.get("spark", {})},
     }
-    live = Running(through or kafka, folder, **chosen)
+    live = Running(through or clusters.own, folder, **chosen)
     figures.now().seeded(seed)
     floors: Floors = []
+    clock_steps = started_right()
 
     def min_rows(tag: str, source: str, requested_at: datetime) -> int:
         """Rows that a cutover must have: those acknowledged before the request."""
-        before = [counts for at, counts in floors if at <= requested_at]
+        # by its own clock, which was not the same at every request
+        requested = real_time(requested_at, clock_steps, datetime.now(UTC))
+        before = [counts for at, counts in floors if at <= requested]
         return before[-1].get((tag, source), 0) if before else 0
 
     watcher = Watcher(live.url, min_rows, lambda: live.pid)
     with contextlib.ExitStack() as stack:
         dice = random.Random(seed)
-        one = World(kafka, name, live, producers, watcher, dice, stack, kafka.producer(), floors)
+        control = clusters.control.producer()
+        one = World(clusters, name, live, producers, watcher, dice, stack, control, floors)
+        one.clock_steps = clock_steps
         play(one, [Produce(pair, 60) for pair in PAIRS])
         stack.callback(live.stop, signal.SIGKILL)
         if start:
@@ -160,6 +175,16 @@ def run_world(
             stack.enter_context(run_watcher(watcher))
             live.wait_live()
         yield one
+
+
+def _other_blocks(clusters: Clusters) -> dict[str, dict[str, Any]]:
+    """The settings of the clusters that are apart."""
+    blocks = {"kafka_data": clusters.data, "kafka_control": clusters.control}
+    return {
+        section: dict(cluster.properties)
+        for section, cluster in blocks.items()
+        if cluster is not clusters.own
+    }
 
 
 @contextlib.contextmanager
@@ -236,7 +261,7 @@ class Send:
             for pair in PAIRS
             for source, count in list(world.producers[pair].rows.items())
         }
-        world.floors.append((datetime.now(UTC) + timedelta(seconds=world.ahead_s), counts))
+        world.floors.append((datetime.now(UTC), counts))
         raw = _raw(self.message)
         done: list[tuple[Any, Any]] = []
         world.control.produce(

@@ -1,14 +1,21 @@
-"""No process of livejoin can be reached from another machine by default."""
+"""What others can reach of livejoin: from another machine nothing; beside a demo, as documented."""
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import pytest
 
 from livejoin.kafka.cluster import Kafka
 from livejoin.runtime.broker import free_port
 from rig.listening import Listening, listening
+from rig.python_examples import examples
 from rig.running import LIVEJOIN, START_S, descendants, is_java, until
 from rig.world import run_world
 
@@ -29,46 +36,100 @@ def test_run_its_spark_and_the_broker_listen_on_loopback_only(kafka: Kafka, tmp_
         assert _reachable(pids) == []
 
 
-def test_the_demo_listens_on_loopback_only_and_commands_find_it(tmp_path: Path) -> None:
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    port, log = free_port(), tmp_path / "demo.log"
+@dataclass(frozen=True)
+class Demo:
+    """A running `livejoin demo`."""
+
+    pid: int
+    env: dict[str, str]  # of the user who started it, in another terminal
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    folder, port = tmp_path_factory.mktemp("demo"), free_port()
+    own = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    env = {**os.environ, **own, "LIVEJOIN_URL": f"http://127.0.0.1:{port}/"}
 
     def live() -> bool:
-        command = [
-            str(LIVEJOIN),
-            "status",
-            "--output",
-            "json",
-            "--url",
-            f"http://127.0.0.1:{port}/",
-        ]
+        command = [str(LIVEJOIN), "status", "--output", "json"]
         done = subprocess.run(command, capture_output=True, env=env, check=False, timeout=60)
         return done.returncode == 0 and json.loads(done.stdout)["state"] == "live"
 
+    log = folder / "demo.log"
     with log.open("wb") as file:
         command = [str(LIVEJOIN), "demo", "--port", str(port)]
-        demo = subprocess.Popen(command, stdout=file, stderr=file, env=env)
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | own)
     try:
         until(live, "the demo is live", START_S)
-        pids = [demo.pid, *descendants(demo.pid)]
-        jvms = [pid for pid in pids if is_java(pid)]
-        assert len(jvms) == 2, log.read_text()
-        assert all(len(listening([jvm])) >= 2 for jvm in jvms)
-        assert _reachable(pids) == []
-        for command in (["doctor", "--json"], ["token", "list", "--output", "json"]):
-            done = subprocess.run(
-                [str(LIVEJOIN), *command],
-                capture_output=True,
-                text=True,
-                env=env,
-                check=False,
-                timeout=60,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            said = done.stdout if command[0] == "doctor" else done.stderr
-            assert "the running demo, whose broker is at 127.0.0.1:" in said
-        assert '"label": "demo"' in done.stdout  # the token that the demo made
+        yield Demo(process.pid, env, log)
     finally:
-        demo.send_signal(signal.SIGINT)
-        demo.wait(60)
-    assert list((tmp_path / "livejoin" / "running-demos").iterdir()) == []
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    assert list((folder / "livejoin" / "running-demos").iterdir()) == []
+
+
+def test_the_demo_listens_on_loopback_only(demo: Demo) -> None:
+    pids = [demo.pid, *descendants(demo.pid)]
+    jvms = [pid for pid in pids if is_java(pid)]
+    assert len(jvms) == 2, demo.log.read_text()
+    assert all(len(listening([jvm])) >= 2 for jvm in jvms)
+    assert _reachable(pids) == []
+
+
+def test_the_python_examples_of_the_documents_run_beside_the_demo(
+    demo: Demo, tmp_path: Path
+) -> None:
+    """As written: each finds the demo and its token, and two of them swap."""
+    file = tmp_path / "example.py"
+    printed = {}
+    for example in examples():
+        file.write_text(example.text)
+        command = [sys.executable, str(file)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=demo.env, check=False, timeout=START_S
+        )
+        assert (done.returncode, done.stderr) == (0, ""), example
+        printed[str(example)] = done.stdout
+    assert re.match(r"\d+ rows, the first: \{'userId': 'a-", printed["README.md:1"])
+    assert re.search(r"^live \d+$", printed["docs/tutorial.md:1"], re.MULTILINE)
+    assert "live" in printed["docs/python-client.md:3"]
+
+
+def test_a_table_of_the_demo_can_be_followed_in_a_terminal(demo: Demo) -> None:
+    command = [str(LIVEJOIN), "show", "final_ui", "--follow", "--limit", "1", "--output", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=demo.env) as following:
+        assert following.stdout is not None
+        lines = [json.loads(following.stdout.readline()) for _ in range(4)]
+        following.terminate()
+    assert [line["kind"] for line in lines[:2]] == ["snapshot", "row"]
+    assert lines[0]["total"] > 1
+    assert {line["kind"] for line in lines[2:]} <= {"insert", "upsert", "remove"}
+
+
+def test_commands_without_settings_find_the_demo(demo: Demo) -> None:
+    said = "the running demo, whose broker is at 127.0.0.1:"
+    doctor = _run(demo, "doctor", "--json")
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    found = {one["check"]: one for one in json.loads(doctor.stdout)}
+    assert said in found["settings"]["found"]
+    assert found["port"]["found"].endswith("is used by the running demo")
+    tokens = _run(demo, "token", "list", "--output", "json")
+    assert tokens.returncode == 0, tokens.stderr
+    assert said in tokens.stderr
+    assert "demo" in [one["label"] for one in json.loads(tokens.stdout)["tokens"]]
+
+
+def test_a_browser_signs_in_to_the_demo_without_its_url(demo: Demo) -> None:
+    url = demo.env["LIVEJOIN_URL"]
+    env = {name: value for name, value in demo.env.items() if name != "LIVEJOIN_URL"}
+    done = _run(replace(demo, env=env), "token", "sign-in")
+    assert (done.returncode, done.stdout.startswith(f"{url}#code=")) == (0, True), done.stderr
+    assert f"this is for the running demo at {url}" in done.stderr
+
+
+def _run(demo: Demo, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(LIVEJOIN), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=demo.env, check=False, timeout=60
+    )

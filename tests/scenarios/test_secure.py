@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from livejoin import app, client
+from livejoin import client, orchestrator
 from livejoin.core.names import Names
 from livejoin.errors import AskError
 from livejoin.kafka.cluster import Kafka
@@ -284,7 +284,7 @@ def test_the_first_leader_creates_one_token_of_each_role_and_later_leaders_none(
     create_topics(kafka, names)
     token = create_first_tokens(kafka, names)
     assert [role for role, _ in token] == ["viewer", "operator"]
-    app._print_tokens(token)
+    orchestrator._print_tokens(token)
     printed = capsys.readouterr()
     assert [text in printed.out for _, text in token] == [True, True]
     assert printed.err == ""

@@ -1,50 +1,74 @@
-"""Kafka with logins and TLS: a swap over OAUTHBEARER exposes no secret (D6); failed logins."""
+"""Kafka with logins and rights: a swap over three logins exposes no secret (D6); failed logins."""
 
 import contextlib
+import json
 import os
 import re
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.clusters import Section
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime.broker import free_port
+from rig import granting
 from rig.authority import Authority
 from rig.provider import provider
-from rig.running import LIVEJOIN, Running, descendants, until
-from rig.secure import CLIENT_SECRET, PASSWORD, SecureBroker, secure
+from rig.running import LIVEJOIN, Running, descendants, running, until
+from rig.secure import CLIENT_SECRET, PASSWORD, USER, SecureBroker, secure
 from rig.world import (
+    PAIRS,
     ExpectLive,
     ExpectOracle,
     Produce,
+    Send,
     WaitOutcome,
     World,
     play,
     request_pair,
     run_world,
+    topics,
 )
 
 DATA = "canary-name-in-the-data-51ce"
+# one for each way to log in
+USERS: dict[Section, str] = {
+    "kafka": "livejoin-own",
+    "kafka_data": USER,
+    "kafka_control": "livejoin-control",
+}
 TABLES = ("orchestrator_logs", "control_raw", "generations", "orchestrator_status")
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """A broker that requires logins, and an identity provider it trusts."""
+    """A broker that requires logins and checks rights, and an identity provider it trusts."""
     folder, authority = tmp_path_factory.mktemp("secure"), Authority()
     with (
-        provider(folder / "provider", authority) as identities,
-        secure(folder, authority, identities) as one,
+        provider(folder / "provider", authority, subject=USERS["kafka"]) as identities,
+        secure(folder, authority, identities, more=granting.CHECKS_RIGHTS) as one,
     ):
-        yield one
+        yield replace(one, own=authority.sign(USERS["kafka_control"]))
 
 
-# --- # --- D6: everything over OAUTHBEARER, logged at DEBUG
+# --- # --- D6: a login for each block, each only with its documented rights, logged at DEBUG
+
+
+def grant_documented(guarded: SecureBroker, name: str) -> None:
+    """Grant the users of the blocks what the page says, for both pairs of sources."""
+    for pair in PAIRS:
+        inputs = topics(name, pair) | {"control": f"{name}.control"}
+        found = granting.documented(granting.SEVERAL, name, inputs, USERS)
+        assert {right.section for right in found} == set(USERS)
+        granting.grant(guarded.open, [right.binding for right in found])
 
 
 def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
@@ -52,17 +76,22 @@ def test_a_swap_over_oauthbearer_shows_no_secret_anywhere(
 ) -> None:
     ui_port = free_port()
     conf = {"spark.log.level": "DEBUG", "spark.ui.enabled": "true", "spark.ui.port": str(ui_port)}
-    own = guarded.own
-    mutual = {"ssl.certificate.pem": own.pem, "ssl.key.pem": own.key_pem()}
-    kafka = guarded.kafka_for("OAUTHBEARER", debug="all", **mutual)
-    with run_world(kafka, tmp_path, "secure", spark={"conf": conf}) as world:
+    grant_documented(guarded, "secure")
+    # listeners of one broker with different logins are different blocks, each with its own secret
+    kafka = guarded.kafka_for("OAUTHBEARER", debug="all")
+    others: dict[str, Any] = {
+        "kafka_data": dict(guarded.kafka_for("PLAIN", debug="all").properties),
+        "kafka_control": dict(guarded.kafka_for("SSL", debug="all").properties),
+    }
+    with run_world(kafka, tmp_path, "secure", spark={"conf": conf}, **others) as world:
         world.producers["b"].send("users", {"userId": "b-canary", "name": DATA})
         play(world, [
             Produce("b", 20), request_pair("secure", "b"), WaitOutcome("live"), ExpectLive("b"),
             ExpectOracle("b"),
+            Send({"action": "rollback"}), WaitOutcome("live"), ExpectLive("a"), ExpectOracle("a"),
         ])  # fmt: skip
-        key = own.key_pem().splitlines()[1]
-        canaries = (CLIENT_SECRET, key)
+        key = guarded.own.key_pem().splitlines()[1]
+        canaries = (CLIENT_SECRET, PASSWORD, key)
         assert places_of_secrets(world, ui_port, canaries) == []
         assert places_of_data(world, ui_port) == []
         assert world.live.stop() == 0
@@ -154,6 +183,40 @@ def test_a_failed_login_is_reported(guarded: SecureBroker, tmp_path: Path) -> No
     finally:
         one.stop()
     assert "canary-wrong" not in one.log.read_text()
+
+
+def test_failed_logins_of_other_blocks_are_reported_by_block(
+    guarded: SecureBroker, tmp_path: Path
+) -> None:
+    blocks: dict[str, Any] = {
+        "kafka_data": guarded.settings_for("PLAIN") | {"sasl.password": "canary-wrong"},
+        "kafka_control": guarded.bad_certificate("EXPIRED"),
+    }
+    with running(
+        guarded.kafka_for("SCRAM-SHA-256"), tmp_path, command="serve", name="d5-blocks", **blocks
+    ) as server:
+
+        def reported(section: str, words: str) -> bool:
+            checks = _checks(server)
+            return words in str(checks.get(section, {}).get("why"))
+
+        data, control = "(cluster of the sources)", "(cluster of the control topic)"
+        until(lambda: reported("kafka_data", f"{data} failed: "), "the sources' login", 30)
+        until(lambda: reported("kafka_control", f"{control} failed: "), "the other login", 30)
+        assert "login" not in str(_checks(server)["kafka"])
+    assert "canary-wrong" not in server.log.read_text()
+
+
+def _checks(server: Running) -> dict[str, Any]:
+    """The checks of `/readyz?verbose` by name; none while it starts."""
+    try:
+        with urllib.request.urlopen(f"{server.url}readyz?verbose", timeout=30) as answer:
+            found = json.load(answer)
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+    except OSError:
+        return {}
+    return {check["name"]: check for check in found["checks"]}
 
 
 def _reports_failed_login(livejoin: Running) -> bool:

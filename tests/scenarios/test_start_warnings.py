@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from livejoin import app
+from livejoin import orchestrator
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import Clusters
 from livejoin.runtime.broker import free_port
@@ -36,15 +36,15 @@ def test_a_start_warns_of_the_control_topic_and_of_two_logins(kafka: Kafka, tmp_
 
 
 def test_it_waits_for_a_cluster_that_is_away(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_ATTEMPT_S", 0.1)
-    monkeypatch.setattr(app, "_WARNINGS_RETRY_S", 0.1)
+    monkeypatch.setattr(orchestrator, "_ATTEMPT_S", 0.1)
+    monkeypatch.setattr(orchestrator, "_WARNINGS_RETRY_S", 0.1)
     kafka.create_topic("away.control", FORGETFUL)
     port, inner = free_port(), int(kafka.address.rpartition(":")[2])
     away = Kafka({"bootstrap.servers": f"127.0.0.1:{port}"}, section="kafka_control")
     stop = threading.Event()
     with capture_logs() as logged:
         arguments = (Clusters(kafka, kafka, away), "away.control", stop)
-        thread = threading.Thread(target=app._log_warnings, args=arguments)
+        thread = threading.Thread(target=orchestrator._log_warnings, args=arguments)
         thread.start()
         try:
             until(lambda: away._last_error is not None, "it was tried", 30)

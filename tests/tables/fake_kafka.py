@@ -94,6 +94,10 @@ class FakeKafka(Kafka):
         self._broken = set(broken)
         self._unreadable = set(unreadable)
 
+    def append(self, topic: str, *messages: Message) -> None:
+        """Add messages to partition 0 of a topic."""
+        self._topics[topic][0].extend(messages)
+
     def topics(self) -> list[str]:
         return sorted(self._topics)
 

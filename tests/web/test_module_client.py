@@ -124,6 +124,49 @@ def test_an_invalid_token_is_not_retried(node: "subprocess.Popen[bytes]", status
     assert result["status"]["stale"] == "this token is not known"
 
 
+ADDRESS = "http://127.0.0.1:10000/behind/api/v1"
+OUTCOME = {"outcome": "accepted", "generation": 2, "reason": None, "partition": 0, "offset": 7}
+VIEWER = {"id": "00c0ffee", "role": "viewer", "label": "wall"}
+
+
+@pytest.mark.parametrize("token", [None, "lj_secret"])
+def test_a_control_message_is_sent_as_the_session_or_the_token(
+    node: "subprocess.Popen[bytes]", token: str | None
+) -> None:
+    page = Page(node)
+    page.do("fresh", token=token)
+    message = {"joinType": "inner", "expectedGeneration": 1}
+    answers = [{"status": 200, "body": OUTCOME}]
+    result = page.do("ask", method="control", message=message, gets=answers)
+    sent = {"fetch": f"{ADDRESS}/control", "method": "POST", "message": message}
+    assert result["told"] == [sent | ({"authorization": f"Bearer {token}"} if token else {})]
+    assert result["asked"] == OUTCOME
+
+
+def test_a_rejected_message_is_an_error_with_the_reason(page: Page) -> None:
+    problem = {"title": "rejected", "detail": 'topic "x" does not exist'}
+    for status, body, error in (
+        (422, problem, 'Rejected: topic "x" does not exist'),
+        (200, None, "The answer is not livejoin's."),
+    ):
+        answers = [{"status": status, "body": body}]
+        page.do("ask", method="control", message={"usersTopic": "x"}, gets=answers)
+        assert page.seen["asked"] == {"error": error}
+
+
+def test_who_is_signed_in(page: Page) -> None:
+    unauthorized = {"title": "unauthorized", "detail": "a token is required"}
+    unread = {"title": "service unavailable", "detail": "retry shortly"}
+    for status, body, user in (
+        (200, VIEWER, VIEWER),
+        (401, unauthorized, None),
+        (503, unread, {"error": "Service unavailable: retry shortly"}),
+    ):
+        result = page.do("ask", method="whoami", gets=[{"status": status, "body": body}])
+        assert result["told"] == [{"fetch": f"{ADDRESS}/whoami"}]
+        assert result["asked"] == user
+
+
 @pytest.fixture
 def joined(page: Page) -> Page:
     page.server.put("a", "Ada")

@@ -1,12 +1,13 @@
 /** The published client: tables as rows in memory, kept up to date over one connection. Types: livejoin.d.ts. */
 
 import type * as published from "../../src/livejoin/tables/static/livejoin.js";
-import type { Change, Row, Status } from "../../src/livejoin/tables/static/livejoin.js";
+import type { Change, ControlMessage, Outcome, Row, Status, User } from "../../src/livejoin/tables/static/livejoin.js";
 import { readArrow } from "../protocol/arrow.js";
 import type { Cell, Field } from "../protocol/arrow.js";
-import { Connection } from "../protocol/connection.js";
+import { Connection, addressOf } from "../protocol/connection.js";
 import type { PartKind } from "../protocol/frame.js";
 import type { SessionFrame } from "../protocol/session.js";
+import { Requests } from "./requests.js";
 
 type Listener = { onChange: (change: Change) => void; onStatus: (status: Status) => void };
 
@@ -45,14 +46,17 @@ export class Client implements published.Client {
   #tables: Map<string, SharedTable> = new Map();
   #subscribing = false;
   #connection: Connection;
+  #requests: Requests;
 
   constructor(url: string | URL, token?: string) {
+    const address = addressOf(url);
     const listener = {
       frame: (frame: SessionFrame) => this.#apply(frame),
       statusChanged: () => this.#notifyStatus(),
       mismatch: () => this.#notifyStatus(),
     };
-    this.#connection = new Connection(url, listener, { token });
+    this.#connection = new Connection(address, listener, { token });
+    this.#requests = new Requests(address, token);
   }
 
   table(name: string): published.Table {
@@ -69,6 +73,14 @@ export class Client implements published.Client {
       this.#subscribeSoon();
     };
     return new ClientTable(name, shared, () => this.#statusOf(name, shared.replica), release);
+  }
+
+  control(message: ControlMessage): Promise<Outcome> {
+    return this.#requests.control(message);
+  }
+
+  whoami(): Promise<User | null> {
+    return this.#requests.whoami();
   }
 
   close(): void {

@@ -75,8 +75,8 @@ export class RowGrid {
     this.#grid.setAttribute("aria-colcount", String(columns.length));
     this.#grid.style.minWidth = `${columns.length * 6}em`;
     this.#headerRow.replaceChildren(
-      ...columns.map(({ name }) => {
-        const cell = create("th", { scope: "col" });
+      ...columns.map(({ name, type }) => {
+        const cell = create("th", { scope: "col", ...alignment(type) });
         const button = create("button", { type: "button" });
         button.textContent = name;
         button.addEventListener("click", () => this.#sortBy(name));
@@ -133,7 +133,7 @@ export class RowGrid {
     while (rows.length > ids.length) rows.pop()?.remove();
     while (rows.length < ids.length) {
       const row = document.createElement("tr");
-      row.append(...this.#columns.map(({ type }) => create("td", type === "string" ? {} : { class: "number" })));
+      row.append(...this.#columns.map(({ type }) => create("td", alignment(type))));
       below?.before(row);
       rows.push(row);
     }
@@ -178,6 +178,8 @@ function format(cell: Cell, type: Column["type"]): string {
   const time = new Date(Number(cell));
   return Number.isNaN(time.valueOf()) ? String(cell) : time.toISOString(); // out of the range of Date
 }
+
+const alignment = (type: Column["type"]) => (type === "string" ? {} : { class: "number" });
 
 function setHeight(row: Element | null, height: number): void {
   (row as HTMLElement).style.height = `${height}px`;

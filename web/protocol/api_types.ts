@@ -63,7 +63,12 @@ export type RejectRow = {
 };
 
 /** Response to a control message or a rollback. */
-export type ControlReply = ControlPosition & { outcome: string; reason: string | null; generation?: number | null };
+export type ControlReply = ControlPosition & {
+  outcome: string;
+  reason: string | null;
+  generation?: number | null;
+  warnings?: string[]; // what of the message was ignored; servers of earlier versions do not say it
+};
 
 /** Where a message is in the control topic. */
 export type ControlPosition = { partition: number; offset: number };
@@ -72,6 +77,7 @@ export type PreviewTopic = { exists: boolean; reason?: string; partitions?: numb
 export type Preview = {
   outcome: string;
   reason: string | null;
+  warnings?: string[];
   build: string | null;
   topics: Record<string, PreviewTopic>;
   slots: { needed: number | null; held: number; total: number };

@@ -36,6 +36,13 @@ export type ConnectionOptions = {
   retryErrors?: boolean;
 };
 
+/** livejoin's absolute address, with the slash at the end: a proxy may serve it below a folder. */
+export function addressOf(url: string | URL): URL {
+  const address = new URL(url, globalThis.document?.baseURI);
+  if (!address.pathname.endsWith("/")) address.pathname += "/";
+  return address;
+}
+
 export class Connection {
   state: ConnectionState = "connecting";
   reason = "not connected yet"; // why the state is not `following`
@@ -53,10 +60,9 @@ export class Connection {
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
   #timeout: ReturnType<typeof setTimeout> | undefined;
 
-  /** `url` is livejoin's address, by default this page's. */
+  /** `url` is livejoin's address. */
   constructor(url: string | URL, listener: ConnectionListener, options: ConnectionOptions = {}) {
-    const base = new URL(url, globalThis.document?.baseURI);
-    if (!base.pathname.endsWith("/")) base.pathname += "/"; // a proxy may serve livejoin below a folder
+    const base = addressOf(url);
     const live = new URL("api/v1/live", base);
     live.protocol = live.protocol.replace("http", "ws");
     this.#liveUrl = live.href;

@@ -12,6 +12,11 @@ export const get = <T>(path: string): Promise<HttpResult<T>> => send<T>(path, {}
 /** `json` is sent unchanged, so that the server gets the text that the user wrote. */
 export const post = <T>(path: string, json: string): Promise<HttpResult<T>> =>
   send<T>(path, { method: "POST", headers: HEADERS, body: json });
+
+/** Without a body in either direction. */
+export const remove = (path: string): Promise<HttpResult<null>> =>
+  send<null>(path, { method: "DELETE", headers: HEADERS });
+
 /** Get a ticket that opens one socket. The refusal's own text is in `body.detail`. */
 export const fetchTicket = (url: string, token: string): Promise<HttpResult<{ ticket: string; detail?: string }>> =>
   send(url, {
@@ -20,7 +25,7 @@ export const fetchTicket = (url: string, token: string): Promise<HttpResult<{ ti
     body: "{}",
   });
 
-async function send<T>(path: string, request: RequestInit): Promise<HttpResult<T>> {
+export async function send<T>(path: string, request: RequestInit): Promise<HttpResult<T>> {
   let response: Response;
   try {
     response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });

@@ -28,6 +28,7 @@ _POLL_S = 0.2
 
 
 def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
+    context: typer.Context,
     users_topic: UsersTopic = None,
     accounts_topic: AccountsTopic = None,
     join: JoinType = None,
@@ -42,14 +43,20 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
 ) -> None:
     """Request other topics or another join.
 
-    Omitted options keep their current values. The message is written to the control topic like any
-    other, and the command waits until the swap is done. It prints the outcome (`live: generation 7
-    after 0.9 s`). A rejection or a failed build exits with code 1 and the reason.
+    Name at least one field; those that are omitted keep their current values. The message is
+    written to the control topic like any other, and the command waits until the swap is done. It
+    prints the outcome (`live: generation 7 after 0.9 s`). A rejection or a failed build exits with
+    code 1 and the reason.
 
         livejoin send --users-topic users_b --accounts-topic accounts_b
         livejoin send --join inner
     """
     message = _message(users_topic, accounts_topic, join, start, expect, message_id)
+    if not message:
+        context.fail(
+            "no field is given; name at least one of --users-topic, --accounts-topic, --join,"
+            " --start, --expect, --id"
+        )
     server = endpoint(url)
     answer = server.call("api/v1/control", message)
     number = answer["generation"]
@@ -166,6 +173,8 @@ def _print_outcome(answer: dict[str, Any], output: str) -> None:
         duration = f" after {seconds:.1f} s" if seconds is not None else ""
         reason = f" ({answer['reason']})" if answer["reason"] else ""
         print_line(f"{answer['outcome']}{generation}{duration}{reason}")
+        for warning in _warnings(answer):
+            print_line(f"warning: {warning}; it is ignored")
     if answer["outcome"] in ("failed", "superseded", "cancelled"):
         raise typer.Exit(1)
 
@@ -186,4 +195,10 @@ def _plan_lines(plan: dict[str, Any]) -> list[str]:
         f"{'standby':<12} {after['standby'] or 'nothing'} afterwards",
     ]
     stopped = ", ".join(f"generation {number}" for number in plan["stopped"])
-    return [*lines, f"{'stops':<12} {stopped or 'nothing'}"]
+    lines.append(f"{'stops':<12} {stopped or 'nothing'}")
+    return [*lines, *(f"{'ignored':<12} {warning}" for warning in _warnings(plan))]
+
+
+def _warnings(answer: dict[str, Any]) -> list[str]:
+    """What of the message was ignored; servers of earlier versions do not say it."""
+    return answer.get("warnings") or []

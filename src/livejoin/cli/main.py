@@ -8,8 +8,9 @@ import typer
 
 from livejoin import __version__
 from livejoin.cli import control, doctor, effective_settings, reading, tokens, topics_plan
+from livejoin.cli.console_log import configure_logging
 from livejoin.cli.options import Config, Insecure, Port, help_text
-from livejoin.cli.output import configure_logging, print_line
+from livejoin.cli.output import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
 from livejoin.runtime import processes
@@ -82,11 +83,11 @@ def run(config: Config = None, port: Port = None, *, insecure: Insecure = False)
     The very first start creates a token for each role and prints it, once; see `livejoin token`.
     On a terminal, the printed URL signs a browser in, once, within 5 minutes.
     """
-    from livejoin import app  # noqa: PLC0415 - as above
+    from livejoin import orchestrator  # noqa: PLC0415 - as above
     from livejoin.config import settings  # noqa: PLC0415 - as above
 
     chosen = settings.load(config, **_http_overrides(port, insecure=insecure))
-    raise typer.Exit(app.run(chosen, _print_address))
+    raise typer.Exit(orchestrator.run(chosen, _print_address))
 
 
 @cli.command()

@@ -21,7 +21,9 @@ Insecure = Annotated[
     bool,
     typer.Option("--insecure", help="Require no tokens: anyone who can connect has full access."),
 ]
-Url = Annotated[str, typer.Option(envvar="LIVEJOIN_URL", help="URL of the running livejoin.")]
+Url = Annotated[
+    str, typer.Option(envvar=credentials.URL_VARIABLE, help="URL of the running livejoin.")
+]
 UsersTopic = Annotated[str | None, typer.Option(help="Topic to read users from.")]
 AccountsTopic = Annotated[str | None, typer.Option(help="Topic to read accounts from.")]
 JoinType = Annotated[str | None, typer.Option(help="Join type: left, inner or left_outer.")]

@@ -2,24 +2,28 @@
 
 import itertools
 import json
-import shutil
 import sys
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 import typer
 
+from livejoin.cli import colours
 from livejoin.cli.options import Output, Url, endpoint
 from livejoin.cli.output import (
     LONG_CELL_CHARS,
+    TableLayout,
+    display_width,
     escape_unprintable,
     format_cell,
     format_table,
+    format_time,
     print_line,
     print_stream,
+    terminal_width,
+    wrap,
 )
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.errors import AskError
@@ -78,14 +82,18 @@ def tables(url: Url = DEFAULT_URL, output: Output = "table") -> None:
         {**table, "columns": ", ".join(column["name"] for column in table["columns"])}
         for table in answer["tables"]
     ]
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:  # the last column needs no truncation
-        print_line(f"{row['name']:<{width}}  {row['rows']:>9}  {row['columns']}")
+    layout = TableLayout(["name", "rows", "columns"], terminal_width())
+    for lines in layout.rows(rows):
+        print("\n".join(lines))
 
 
 def show(  # noqa: PLR0913 - one option per query parameter
+    context: typer.Context,
     table: TableArgument,
     *,
+    following: Annotated[
+        bool, typer.Option("--follow", help="Then print every change, until Ctrl-C.")
+    ] = False,
     columns: Annotated[
         str | None, typer.Option(help="Columns to print, separated by commas; all by default.")
     ] = None,
@@ -100,6 +108,9 @@ def show(  # noqa: PLR0913 - one option per query parameter
     limit: Annotated[int, typer.Option(min=0, help="Maximum number of rows.")] = _DEFAULT_ROWS,
     offset: Annotated[int, typer.Option(min=0, help="Number of rows to skip.")] = 0,
     whole: Annotated[bool, typer.Option("--all", help="All rows, ignoring --limit.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="One line per row, also where the terminal is narrower.")
+    ] = False,
     form: Format = "table",
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -107,12 +118,28 @@ def show(  # noqa: PLR0913 - one option per query parameter
 
     A filter compares columns with values: = != < <= > >=, ~ (contains), is null, is not null;
     combined with and, or, not and parentheses. Quote text, and write times as
-    2026-01-31T12:00:00Z. The table format omits columns that start with _ unless you name them,
-    and truncates long cells.
+    2026-01-31T12:00:00Z. The table format omits columns that start with _ unless you name them.
+    On a terminal long cells wrap, and if there are too many columns each row becomes a list; in a
+    pipe, and with --wide, a row is one line. Nothing is cut.
 
+    With --follow the newest rows are printed (with --sort the first), then a line per change until
+    Ctrl-C: + is a new row, ~ a changed one, - one that is gone or no longer matches the filter. It
+    continues through swaps and lost connections, and says so. As JSON, each line is an object with
+    `kind` (snapshot or cutover with `total`, then row, insert, upsert, remove with `row`; stale,
+    fresh) and `generation`.
+
+        livejoin show final_ui --follow --filter 'age>=30'
         livejoin show final_ui --filter 'age>=30 and name~"ad"' --sort -age
         livejoin show final_ui --columns userId,balance --all --format csv > final.csv
     """
+    if following:
+        if form == "csv" or offset:
+            context.fail("--follow prints a table or JSON, from the first row on")
+        from livejoin.cli import follow  # noqa: PLC0415 - Arrow takes a moment to import
+
+        selection = follow.Selection(columns, where, sort, None if whole else limit)
+        follow.run(endpoint(url), table, selection, as_table=form == "table", wide=wide)
+        return
     parameters = {
         "columns": columns,
         "filter": where,
@@ -124,7 +151,7 @@ def show(  # noqa: PLR0913 - one option per query parameter
     query = urlencode({name: value for name, value in parameters.items() if value is not None})
     path = f"api/v1/tables/{quote(table, safe='')}?{query}"
     if form == "table":
-        _print_rows(endpoint(url).call(path, expected_key="rows"), columns)
+        _print_rows(endpoint(url).call(path, expected_key="rows"), columns, wide=wide)
         return
     ending = [b"\n"] if form == "json" else []
     print_stream(itertools.chain(endpoint(url).stream(path), ending))
@@ -176,7 +203,7 @@ def peek(
         position = f"{message['partition']}/{message['offset']}"
         print_line(f"{position}  {message['timestamp'] or 'no timestamp'}{key}")
         value = message["value"]
-        print(f"    {'null' if value is None else format_cell(value, LONG_CELL_CHARS)}")
+        print(f"    {format_cell(value, LONG_CELL_CHARS)}")
         if message["reason"]:
             print(f"    {format_cell(message['reason'], LONG_CELL_CHARS)}")
     if not answer["complete"]:
@@ -188,17 +215,27 @@ def _get_status(url: str) -> dict[str, Any]:
 
 
 def _status_lines(answer: dict[str, Any]) -> list[str]:
-    lines = [
-        escape_unprintable(f"{name:<14} {'' if value is None else value}")
+    """Return a line per field; on a terminal long texts wrap."""
+    cells = [
+        (name, format_cell(value), colours.style_of(name, value))
         for name, value in answer.items()
         if name not in ("sources", "capped")
     ]
     for source, counts in answer.get("sources", {}).items():
         text = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        lines.append(escape_unprintable(f"{source:<14} {text}"))
+        cells.append((source, format_cell(text), ""))
     for table, capped in answer.get("capped", {}).items():
-        since = datetime.fromtimestamp(capped["from"] / 1000, UTC).isoformat(timespec="seconds")
-        lines.append(escape_unprintable(f"{table:<14} newest {capped['rows']} rows, since {since}"))
+        text = f"newest {capped['rows']} rows, since {format_time(capped['from'])}"
+        cells.append((table, format_cell(text), ""))
+    lines = []
+    width = terminal_width()
+    for name, text, style in cells:
+        label = f"{escape_unprintable(name):<14} "
+        # one column less than the terminal has: some break the line after the last one
+        room = None if width is None else max(1, width - 1 - display_width(label))
+        for at, part in enumerate([text] if room is None else wrap(text, room)):
+            start = " " * display_width(label) if at else label
+            lines.append(f"{start}{colours.paint(part, style)}")
     return lines
 
 
@@ -223,25 +260,27 @@ def _watch(url: str, answer: dict[str, Any], output: str) -> None:
 
 def _change_line(answer: dict[str, Any]) -> str:
     """Return the fields that are set and not volatile, on one line."""
-    cells = [(name, format_cell(value)) for name, value in answer.items() if name not in _VOLATILE]
-    fields = " ".join(f"{name}={text}" for name, text in cells if text and name != "state")
-    return f"{time.strftime('%H:%M:%S')} {format_cell(answer['state'])} {fields}"
+    cells = [
+        (name, format_cell(value))
+        for name, value in answer.items()
+        if name not in (*_VOLATILE, "state") and value not in (None, "")
+    ]
+    fields = " ".join(f"{name}={text}" for name, text in cells)
+    return f"{format_time(time.time() * 1000)} {format_cell(answer['state'])} {fields}"
 
 
 def _redraw(lines: list[str], drawn: int) -> int:
     """Overwrite the lines drawn before, and return how many are drawn now."""
-    width = shutil.get_terminal_size().columns
     cursor_up = f"\x1b[{drawn}F" if drawn else ""
-    cut = [line[: width - 1] for line in lines]  # a wrapped line would take two rows
-    print(f"{cursor_up}\x1b[J" + "\n".join(cut), flush=True)
-    return len(cut)
+    print(f"{cursor_up}\x1b[J" + "\n".join(lines), flush=True)
+    return len(lines)
 
 
-def _print_rows(answer: Mapping[str, Any], columns: str | None) -> None:
+def _print_rows(answer: Mapping[str, Any], columns: str | None, *, wide: bool) -> None:
     rows = answer["rows"]
     chosen = [name.strip() for name in columns.split(",")] if columns else []
     names = chosen or [name for name in (rows[0] if rows else {}) if not name.startswith("_")]
-    for line in format_table(rows, names) if names else []:
+    for line in format_table(rows, names, wide=wide) if names else []:
         print(line)
     suffix = f" of generation {answer['generation']}" if answer["generation"] is not None else ""
     print_line(f"{len(rows)} of {answer['total']} rows{suffix}", to_stderr=True)

@@ -19,11 +19,12 @@ from livejoin.client.base_connection import (
     READ_TIMEOUT_S,
     SWAP_TIMEOUT_S,
     BaseConnection,
+    find_endpoint,
     to_pandas,
     to_polars,
 )
 from livejoin.client.change_queue import ChangeQueue
-from livejoin.client.endpoint import DEFAULT_URL, Endpoint
+from livejoin.client.endpoint import Endpoint
 from livejoin.client.protocol import (
     Change,
     Send,
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("livejoin.client")
 
 
-def aconnect(url: str = DEFAULT_URL, token: str | None = None) -> "AsyncConnection":
-    """Connect to a livejoin; use it in `async with`, or await it."""
-    return AsyncConnection(Endpoint(url, token))
+def aconnect(url: str | None = None, token: str | None = None) -> "AsyncConnection":
+    """Connect to a livejoin; use it in `async with`, or await it. Defaults are as in `connect`."""
+    return AsyncConnection(find_endpoint(url, token))
 
 
 class AsyncConnection(BaseConnection):

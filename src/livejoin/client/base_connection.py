@@ -5,11 +5,13 @@ That includes the conversions to pandas and polars, which are imported on first 
 
 import importlib
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from websockets.exceptions import InvalidStatus
 
+from livejoin.client import credentials
 from livejoin.client.change_queue import ChangeQueue
 from livejoin.client.endpoint import Endpoint
 from livejoin.client.frames import SUBPROTOCOL
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 READ_TIMEOUT_S = 30.0
 SWAP_TIMEOUT_S = 600.0
 OPEN_TIMEOUT_S = 5.0
+
+
+def find_endpoint(url: str | None, token: str | None) -> Endpoint:
+    """Return the livejoin at a URL, by default with what the command line would use."""
+    checked = Endpoint(credentials.find_url() if url is None else url, token)
+    if token is not None:
+        return checked
+    return replace(checked, token=credentials.find_token(checked.url))
 
 
 class BaseConnection:

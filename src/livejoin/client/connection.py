@@ -20,11 +20,12 @@ from livejoin.client.base_connection import (
     READ_TIMEOUT_S,
     SWAP_TIMEOUT_S,
     BaseConnection,
+    find_endpoint,
     to_pandas,
     to_polars,
 )
 from livejoin.client.change_queue import ChangeQueue
-from livejoin.client.endpoint import DEFAULT_URL, Endpoint
+from livejoin.client.endpoint import Endpoint
 from livejoin.client.protocol import (
     Change,
     Send,
@@ -42,9 +43,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("livejoin.client")
 
 
-def connect(url: str = DEFAULT_URL, token: str | None = None) -> "Connection":
-    """Connect to a livejoin. Raises Unreachable if none responds; later it reconnects."""
-    address = Endpoint(url, token)
+def connect(url: str | None = None, token: str | None = None) -> "Connection":
+    """Connect to a livejoin. Raises Unreachable if none responds; later it reconnects.
+
+    The URL is by default that of LIVEJOIN_URL or of a livejoin on this machine, the token that of
+    LIVEJOIN_TOKEN or the one that `livejoin demo` stored for the URL. An empty token sends none.
+    """
+    address = find_endpoint(url, token)
     return Connection(address, requests.table_names(address.call("api/v1/tables")))
 
 

@@ -1,4 +1,8 @@
-"""Tokens of this user, by server URL, in a file that only the user can read."""
+"""Which livejoin to ask, and with which token: what the environment and the user's file say.
+
+The file has tokens by server URL, and only the user can read it. The Python client and the command
+line look in the same places.
+"""
 
 import contextlib
 import json
@@ -7,16 +11,23 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.core.json_object import parse_object
 from livejoin.runtime import processes
 
 ENVIRONMENT_VARIABLE = "LIVEJOIN_TOKEN"
+URL_VARIABLE = "LIVEJOIN_URL"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def path() -> Path:
     """Return the path of the credentials file."""
     return processes.config_folder() / "credentials.json"
+
+
+def find_url() -> str:
+    """Return the URL in the environment, or the default."""
+    return os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL
 
 
 def find_token(url: str) -> str | None:
@@ -26,7 +37,10 @@ def find_token(url: str) -> str | None:
 
 def stored_token(url: str) -> str | None:
     """Return the token that is stored for a URL."""
-    return _read().get(_key(url))
+    # a service without a home, or without access to it, has stored none
+    with contextlib.suppress(OSError, RuntimeError):
+        return _read().get(_key(url))
+    return None
 
 
 def store_token(url: str, token: str) -> None:

@@ -38,7 +38,7 @@ class ClientProgram:
 PYTHON = ClientProgram(
     "python",
     url_hint="Start one with `livejoin demo`, or use another URL.",
-    access_hint="Pass connect() a token that is authorized.",
+    access_hint="Pass connect() a token that is authorized, or set it in LIVEJOIN_TOKEN.",
 )
 
 

@@ -38,11 +38,12 @@ class Outcome:
     generation: int | None
     offset: int
     partition: int = 0  # servers of earlier versions do not name it: they know only this one
+    warnings: tuple[str, ...] = ()  # what of the message was ignored
 
     @property
     def position(self) -> str:
-        """Partition and offset of the message, as in the log."""
-        return f"{self.partition}-{self.offset}"
+        """Partition and offset of the message, for people."""
+        return f"{self.partition}/{self.offset}"
 
     @property
     def live(self) -> int | None:
@@ -156,4 +157,5 @@ def _parse_outcome(answer: Mapping[str, Any]) -> Outcome:
         answer["generation"],
         answer["offset"],
         answer.get("partition", 0),
+        tuple(answer.get("warnings") or ()),
     )

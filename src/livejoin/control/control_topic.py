@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from livejoin.core.control_records import (
 )
 from livejoin.core.generation import Offsets
 from livejoin.core.names import Names
-from livejoin.errors import LivejoinError
+from livejoin.errors import KafkaUnavailable, LivejoinError
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.clusters import Clusters
@@ -71,8 +71,10 @@ class ControlTopic:
 
     def _consume(self, stop: threading.Event) -> None:
         """Read until stopped, or until the topic is another one or has more partitions."""
-        topic = self._ensure_topic()
-        consumer = self._cluster.reader(self.names.group("control"), fetch_wait_ms=10)
+        topic, group = self._ensure_topic(), self.names.group("control")
+        if self.clusters.has_separate_control:  # else the election has used a group
+            self._cluster.check_group(group)
+        consumer = self._cluster.reader(group, fetch_wait_ms=10)
         try:
             if topic.id != self.topic_id:
                 self._replay_history(consumer, topic)
@@ -80,11 +82,12 @@ class ControlTopic:
             # partitions that were added since have no position and are read from their beginning
             start = {p: max(self.position.get(p, 0), offset) for p, offset in first.items()}
             consumer.assign([TopicPartition(topic.name, *one) for one in start.items()])
-            self.inbox.put(facts.ControlTopicOpened(topic.name, first))
+            opened = facts.ControlTopicOpened(topic.name, first)
+            self.inbox.put(opened)
             check_at = time.monotonic() + _CHECK_S
             while not stop.is_set():
                 records = poll_batch(consumer, _MAX_RECORDS, _POLL_S)
-                self._forward(records)
+                self._forward(records, opened, stop)
                 if records and failpoints.should_repeat("read-control"):
                     log.warning("all control messages are read again", first=first)
                     for one in first.items():
@@ -132,11 +135,13 @@ class ControlTopic:
     def _offsets(self, topic: Topic, where: OffsetSpec) -> Offsets:
         return self._cluster.offsets([topic], where)[topic.name]
 
-    def _forward(self, records: Sequence[Message]) -> None:
+    def _forward(
+        self, records: Sequence[Message], opened: facts.ControlTopicOpened, stop: threading.Event
+    ) -> None:
         self._load_signers(records)
         parsed = [self._parse(record) for record in records]
         named = {topic for one in parsed if one.request for topic in one.request.topics}
-        found = self.clusters.data.describe_readable(named)  # one request for the whole batch
+        found = self._describe_named(named, opened, stop)  # at once for the whole batch
         for one in parsed:
             topics = {
                 topic: _topic_info(found[topic])
@@ -144,6 +149,28 @@ class ControlTopic:
             }
             self.position = {**self.position, one.origin.partition: one.origin.offset + 1}
             self.inbox.put(facts.MessageReceived(one.origin, one.request, one.error, topics))
+
+    def _describe_named(
+        self, named: Iterable[str], opened: facts.ControlTopicOpened, stop: threading.Event
+    ) -> dict[str, Topic | str]:
+        """Describe the topics that messages name, once their cluster answers.
+
+        They wait for it here: reading them again would tell each time that all is well.
+        """
+        waits = False
+        while True:
+            try:
+                found = self.clusters.data.describe_readable(named)
+            except KafkaUnavailable as error:
+                if stop.is_set():
+                    raise
+                self.inbox.put(facts.ControlTopicLost(str(error)))
+                waits = True
+                stop.wait(_RETRY_S)
+            else:
+                if waits:
+                    self.inbox.put(opened)
+                return found
 
     def _load_signers(self, records: Sequence[Message]) -> None:
         """Load the keys of unknown signers; a key is written before it is used."""

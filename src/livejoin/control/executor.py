@@ -150,6 +150,10 @@ class Executor:
         """The topics of a generation were checked."""
         self._inbox.put(facts.SourcesChecked(generation, why))
 
+    def sources_unreachable(self) -> None:
+        """The cluster of the sources does not answer."""
+        self._inbox.put(facts.SourcesUnreachable())
+
     def partitions_added(self, generation: int, sources: Mapping[str, Reading]) -> None:
         """A topic has more partitions than a generation reads."""
         self._inbox.put(facts.PartitionsAdded(generation, sources))

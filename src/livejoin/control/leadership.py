@@ -15,14 +15,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from livejoin.core.names import Names
 from livejoin.core.state import HEARTBEAT_S, LEADER_KEY
-from livejoin.errors import KafkaUnavailable, NotAuthorized, TopicMisconfigured, TopicMissing
+from livejoin.errors import KafkaUnavailable, TopicMisconfigured, TopicMissing
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.topic_errors import group_not_authorized
 
 log = structlog.get_logger()
 
 # Only the newest heartbeat matters.
 SESSION_S = 10  # session timeout of the consumer group
+# Spark's JVM is killed when the leader has been silent for so long. The last heartbeat of the group
+# may be 2 s older than the last sign of life to the JVM's guard: 3 s less than the session, and the
+# JVM is gone before another leader is elected.
+JVM_SILENCE_S = SESSION_S - 3
 _POLL_S = 0.2
 _PROBE_S = 2.0
 _ELECTION_S = 5.0  # by default brokers wait 3 s for more members of a new group
@@ -132,10 +137,7 @@ class Leadership:
                 hint="It is recreated, followed by a new election.",
             )
         if problem is not None and problem.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise NotAuthorized(
-                f"not authorized to use consumer group {self._names.group('leader')}",
-                hint="Grant Read on it; livejoin retries.",
-            )
+            raise group_not_authorized(self._names.group("leader"))
 
 
 class LeaderHeartbeat:

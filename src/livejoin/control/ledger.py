@@ -174,7 +174,7 @@ class Ledger:
         acknowledged: Sequence[bytes] = ()
         if self._replies is not None and self._pending != "commit":
             acknowledged = self._replies.acknowledged()
-        records = [*self._changed_records(state), *self._settled_replies(acknowledged)]
+        records = [*self._settled_replies(acknowledged), *self._changed_records(state)]
         if records:
             failpoints.visit("before-ledger")
             self._commit(records)

@@ -6,6 +6,7 @@ The ledger has them from the transaction of their decision on, until they are ac
 import base64
 import json
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -101,9 +102,8 @@ class ReplySender:
             try:
                 if producer is None:
                     own_topics.create(self._kafka, self._topic, "replies")
-                    limits = {"message.timeout.ms": _SEND_S * 1000}
-                    producer = self._kafka.producer(**limits)
-                self._send(producer, replies)
+                    producer = self._new_producer()
+                self._send(producer, replies, stop)
                 reported = ""
             except (LivejoinError, KafkaException, BufferError) as error:
                 if str(error) != reported:
@@ -112,7 +112,14 @@ class ReplySender:
                 stop.wait(_RETRY_S)
             self._wake.set()  # there may be more
 
-    def _send(self, producer: Producer, replies: Sequence[PendingReply]) -> None:
+    def _new_producer(self) -> Producer:
+        """A producer that writes none of the replies behind one that it could not write."""
+        limits = {"message.timeout.ms": _SEND_S * 1000, "enable.gapless.guarantee": True}
+        return self._kafka.producer(**limits)
+
+    def _send(
+        self, producer: Producer, replies: Sequence[PendingReply], stop: threading.Event
+    ) -> None:
         """Send replies and wait; those before the first failure count as sent."""
         results: dict[int, KafkaError | None] = {}
 
@@ -128,7 +135,9 @@ class ReplySender:
                 headers=headers,
                 on_delivery=partial(delivered, index),
             )
-        producer.flush(_SEND_S + 1)
+        until = time.monotonic() + _SEND_S + 1
+        while producer.flush(_POLL_S) and time.monotonic() < until and not stop.is_set():
+            pass
         all_sent = len(replies)
         failed = (i for i in range(all_sent) if i not in results or results[i] is not None)
         sent = next(failed, all_sent)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from livejoin.core import transitions
-from livejoin.core.control_messages import Request
+from livejoin.core.control_messages import MAX_WARNINGS, Request
 from livejoin.core.facts import (
     ControlTopicLost,
     ControlTopicOpened,
@@ -18,7 +18,6 @@ from livejoin.core.task_slots import slot_shortage
 from livejoin.core.transitions import log_line, reply
 
 _RAW_LOGGED_CHARS = 1024
-_MAX_WARNINGS = 5  # logged per message
 
 
 def on_message_received(state: State, fact: MessageReceived) -> State:
@@ -43,7 +42,7 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
         if request.id in state.ids:
             return _answer_repeat(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
-    for warning in request.warnings[:_MAX_WARNINGS]:
+    for warning in request.warnings[:MAX_WARNINGS]:
         line = f"control {origin.position}: {warning}; it is ignored"
         state = log_line(state, "warning", line, origin=origin)
     choice = resolve_choice(state, request)
@@ -68,12 +67,12 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
     """Apply the history of a new control topic as one request."""
     if state.topic_id:  # positions in the old topic are meaningless in the new one
         state = transitions.clear_origins(state)
-    order = _next_read_order(state)
+    order, first_line = _next_read_order(state), state.next_reply_line
     replies = tuple(
         replace(
             one,
             origin=replace(one.origin, read_order=order + number),
-            line=state.reply_count + 1 + number,
+            line=first_line + number,
         )
         for number, one in enumerate(fact.replies)
     )
@@ -82,7 +81,7 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         topic_id=fact.topic_id,
         position=fact.position,
         read_order=max(state.read_order, order + len(replies) - 1),
-        reply_count=state.reply_count + len(replies),
+        reply_line=replies[-1].line if replies else state.reply_line,
         ids=fact.ids[-IDS_KEPT:],
         outbox=(*state.outbox, *replies),
     )
@@ -223,6 +222,10 @@ def _confirm_live(state: State, fact: MessageReceived) -> State:
 
 
 def _roll_back(state: State, fact: MessageReceived) -> State:
+    standby = state.standby
+    assert standby is not None
+    if state.building is not None:  # the last request wins
+        state = transitions.cancel(state, f"rolled back to generation {standby.number}")
     state = transitions.roll_back(state, fact.origin)
     assert state.live is not None
     number = state.live.number

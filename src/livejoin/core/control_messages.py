@@ -18,6 +18,7 @@ Action = Literal["apply", "preview", "rollback"]
 MAX_BYTES = 16 << 10
 MAX_DEPTH = 8
 MAX_ID_CHARS = 200
+MAX_WARNINGS = 5  # that a message is answered with
 _EXCERPT_CHARS = 80
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TOPIC_FIELDS = {"usersTopic": "users", "accountsTopic": "accounts"}
@@ -211,13 +212,25 @@ def _join_field(message: Mapping[str, Any]) -> spec.Join | None:
     text = _text_field(message, "joinType")
     if text is None:
         return None
-    join = spec.parse_join(text)
+    join = _parse_join(text)
     if join is None:
         known = get_args(spec.Join)
         close = nearest(text, known)
         hint = f", did you mean {close}?" if close else f": expected one of {', '.join(known)}"
         raise InvalidMessage(f"joinType: unknown join {excerpt(text)}{hint}")
     return join
+
+
+def _parse_join(text: str) -> spec.Join | None:
+    """The join that a text names, or None."""
+    word = text.strip().lower()
+    if word == "left" or word.startswith("natural"):
+        return "left"
+    if word == "join" or word.startswith("inner"):
+        return "inner"
+    if word in ("left_outer", "leftouter", "left-outer", "left outer"):
+        return "left_outer"
+    return None
 
 
 def _action_field(message: Mapping[str, Any]) -> Action:

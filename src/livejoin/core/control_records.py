@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from livejoin.core import control_messages
-from livejoin.core.control_messages import InvalidMessage, Request
+from livejoin.core.control_messages import MAX_WARNINGS, InvalidMessage, Request
 from livejoin.core.facts import HistoryReplayed
 from livejoin.core.generation import Offsets, Origin
 from livejoin.core.state import IDS_KEPT, Reply
@@ -43,9 +43,21 @@ def parse_record(  # noqa: PLR0913, PLR0917 - the parts of a record
     except InvalidMessage as error:
         return ControlRecord(replace(origin, id=control_messages.message_id(raw)), None, str(error))
     origin = replace(
-        origin, id=request.id, users=request.users, accounts=request.accounts, join=request.join
+        origin,
+        id=request.id,
+        users=request.users,
+        accounts=request.accounts,
+        join=request.join,
+        warnings=_bounded(request.warnings),
     )
     return ControlRecord(origin, request)
+
+
+def _bounded(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """The first warnings, and how many there are besides: the origin is kept in the ledger."""
+    more = len(warnings) - MAX_WARNINGS
+    counted = (f"{more} more unknown field{'s' if more > 1 else ''}",) if more > 0 else ()
+    return (*warnings[:MAX_WARNINGS], *counted)
 
 
 def _decode_text(raw: bytes) -> str:

@@ -45,6 +45,8 @@ def decide(state: State, fact: facts.Fact) -> State:
             return control_decisions.on_control_topic_lost(state, fact)
         case facts.MessageReceived():
             return control_decisions.on_message_received(state, fact)
+        case facts.SourcesUnreachable():
+            return generation_decisions.on_sources_unreachable(state)
         case _:
             generation = state.find(fact.generation)
             return state if generation is None else _decide_generation(state, generation, fact)

@@ -154,6 +154,14 @@ class SourcesChecked:
 
 
 @dataclass(frozen=True)
+class SourcesUnreachable:
+    """The cluster of the sources does not answer; reported at each check.
+
+    Only of one that is apart: without livejoin's own nothing can be written, so nothing is decided.
+    """
+
+
+@dataclass(frozen=True)
 class PartitionsAdded:
     """A topic has more partitions than a generation reads: what to read from now on."""
 
@@ -181,5 +189,6 @@ Fact = (
     | ControlTopicOpened
     | ControlTopicLost
     | MessageReceived
+    | SourcesUnreachable
     | GenerationFact
 )

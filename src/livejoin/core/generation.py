@@ -57,6 +57,7 @@ class Origin:
     # The time of reading in ms, counted up where several have the same: messages of all partitions
     # in the order in which they were read. None in ledger format 2 and earlier.
     read_order: int | None = None
+    warnings: tuple[str, ...] = ()  # what of the message was ignored
 
     @property
     def position(self) -> str:

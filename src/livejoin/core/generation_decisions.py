@@ -167,6 +167,13 @@ def on_sources_checked(state: State, generation: Generation, fact: facts.Sources
     return log_line(state, "sources-readable", line, generation=generation)
 
 
+def on_sources_unreachable(state: State) -> State:
+    """A build cannot go on meanwhile: that it makes no progress says nothing about it."""
+    if state.building is None:
+        return state
+    return state.with_health(state.building, progressed_at=state.monotonic)
+
+
 def on_partitions_added(state: State, generation: Generation, fact: facts.PartitionsAdded) -> State:
     """Read the new partitions: its query is restarted, and needs more task slots."""
     grown = replace(generation, sources=fact.sources)

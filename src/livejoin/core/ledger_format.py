@@ -49,7 +49,7 @@ def to_json(state: State) -> dict[str, Any]:
         "building": _generation_to_json(state.building),
         "movedAt": state.swapped_at,
         "lines": state.line_count,
-        "replies": state.reply_count,
+        "replies": state.reply_line,
         "tally": dict(state.tally),
     }
 
@@ -92,7 +92,7 @@ def from_json(data: Mapping[str, Any]) -> State:
         building=building,
         swapped_at=data["movedAt"],
         line_count=data["lines"],
-        reply_count=data.get("replies", 0),  # as tally
+        reply_line=data.get("replies", 0),  # as tally
         tally=data.get("tally", {}),  # missing in ledgers of earlier versions
     )
 
@@ -122,9 +122,13 @@ def _generation_from_json(data: Mapping[str, Any] | None) -> Generation | None:
         )
         for name, reading in data["sources"].items()
     }
-    origin = (
-        Origin(**format_versions.known_fields(Origin, data["origin"])) if data["origin"] else None
-    )
+    origin = _origin_from_json(data["origin"]) if data["origin"] else None
     choice = spec.Choice(**format_versions.known_fields(spec.Choice, data["choice"]))
     fields = format_versions.known_fields(Generation, data)
     return Generation(**{**fields, "choice": choice, "origin": origin, "sources": sources})
+
+
+def _origin_from_json(data: Mapping[str, Any]) -> Origin:
+    """Decode from the ledger. JSON has lists for tuples; earlier versions wrote no warnings."""
+    fields = format_versions.known_fields(Origin, data)
+    return Origin(**{**fields, "warnings": tuple(data.get("warnings", ()))})

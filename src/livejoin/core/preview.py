@@ -30,6 +30,7 @@ def preview(state: State, fact: MessageReceived) -> dict[str, Any]:
     return {
         "outcome": answer.outcome,
         "reason": answer.reason or None,
+        "warnings": list(fact.origin.warnings),
         "resolvesTo": _choice_fields(choice),
         "build": _new_build(after, state.last_number),
         "topics": {name: _topic_fields(found) for name, found in fact.topics.items()},

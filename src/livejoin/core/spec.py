@@ -51,18 +51,6 @@ class Choice:
         return f"{self.users} {self.join} {self.accounts}"
 
 
-def parse_join(text: str) -> Join | None:
-    """The join that a text names, or None."""
-    word = text.strip().lower()
-    if word == "left" or word.startswith("natural"):
-        return "left"
-    if word == "join" or word.startswith("inner"):
-        return "inner"
-    if word in ("left_outer", "leftouter", "left-outer", "left outer"):
-        return "left_outer"
-    return None
-
-
 def _parse_columns(text: str) -> tuple[Column, ...]:
     """Parse `name type, name type`."""
     pairs = (column.split() for column in text.split(","))

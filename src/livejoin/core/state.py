@@ -153,7 +153,7 @@ class Reply:
     at: float
     reason: str = ""
     generation: int | None = None
-    line: int = 0  # counts replies: senders that get one twice know it by this number
+    line: int = 0  # its number: senders that get one twice know it by that
 
     @property
     def row_id(self) -> str:
@@ -176,7 +176,9 @@ class Reply:
             "outcome": self.outcome,
             "reason": self.reason or None,
             "raw": origin.raw,
-            "generation": self.generation,  # not a column: for senders that wait for the outcome
+            # not columns: for senders that wait for the outcome
+            "generation": self.generation,
+            "warnings": list(origin.warnings),
         }
 
     def reply_record(self) -> dict[str, Any]:
@@ -189,6 +191,7 @@ class Reply:
             "generation": self.generation,
             "at": int(self.at * 1000),
             "reason": self.reason or None,
+            "warnings": list(self.origin.warnings),
         }
 
     def headers(self) -> dict[str, int]:
@@ -235,7 +238,7 @@ class State:
     building: Generation | None = None
     swapped_at: float = 0.0  # wall clock time of the last swap or rollback
     line_count: int = 0  # log lines ever written
-    reply_count: int = 0  # replies ever written
+    reply_line: int = 0  # number of the newest reply
     # counters for metrics: outcomes of swaps, restarts of queries
     tally: Mapping[str, int] = field(default_factory=dict)
     # volatile from here on
@@ -249,6 +252,14 @@ class State:
     control_error: str = ""  # why control messages cannot be read
     cold_start_until: float = 0.0  # end of the grace period for the first query
     rebuild_at: float = 0.0  # when a failed build is retried if nothing else can serve
+
+    @property
+    def next_reply_line(self) -> int:
+        """Number of the next reply.
+
+        The first one is from the clock, so that those after a ledger that was lost are higher.
+        """
+        return self.reply_line + 1 if self.reply_line else max(1, int(self.now * 1000))
 
     @property
     def generations(self) -> tuple[Generation, ...]:

@@ -54,8 +54,8 @@ def reply(
     """Add an outcome for the sender of a message, if there is one, to the outbox."""
     if origin is None:
         return state
-    item = Reply(origin, outcome, state.now, reason, generation, state.reply_count + 1)
-    return replace(state, reply_count=item.line, outbox=(*state.outbox, item))
+    item = Reply(origin, outcome, state.now, reason, generation, state.next_reply_line)
+    return replace(state, reply_line=item.line, outbox=(*state.outbox, item))
 
 
 def build(
@@ -127,12 +127,10 @@ def go_live(state: State, ready_at: int) -> State:
 
 
 def roll_back(state: State, origin: Origin) -> State:
-    """Swap live and standby. A build is cancelled: the last request wins."""
+    """Swap live and standby."""
     live, standby = state.live, state.standby
     assert live is not None
     assert standby is not None
-    if state.building is not None:
-        state = cancel(state, f"rolled back to generation {standby.number}")
     back = replace(standby, live_at=state.now)
     state = _mark_swapped(replace(state, live=back, standby=live, desired=back.choice))
     state = log_line(

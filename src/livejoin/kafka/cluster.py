@@ -17,9 +17,16 @@ from confluent_kafka.admin import (
 )
 
 from livejoin.core.names import nearest
-from livejoin.errors import LeaderNotAvailable, TopicError, TopicExists, TopicMissing
+from livejoin.errors import (
+    LeaderNotAvailable,
+    LivejoinError,
+    NotAuthorized,
+    TopicError,
+    TopicExists,
+    TopicMissing,
+)
 from livejoin.kafka.clients import REQUEST_TIMEOUT_S, KafkaClients
-from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
+from livejoin.kafka.topic_errors import group_not_authorized, topic_not_authorized, topic_not_found
 
 __all__ = ["REQUEST_TIMEOUT_S", "Kafka", "Topic"]
 
@@ -151,6 +158,21 @@ class Kafka(KafkaClients):
     def _create(self, topic: NewTopic) -> None:
         futures = self.admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
         self._result(futures[topic.topic], topic.topic, "create")
+
+    def check_group(self, group: str) -> None:
+        """Raise if this user is not authorized to use a consumer group.
+
+        A reader that is assigned its partitions may notice it or not, depending on the time.
+        """
+        (future,) = self.admin.describe_consumer_groups(
+            [group], request_timeout=REQUEST_TIMEOUT_S
+        ).values()
+        try:
+            self._result(future, group)
+        except NotAuthorized as error:
+            raise group_not_authorized(group) from error
+        except LivejoinError:
+            return  # some brokers report a group without members as unknown; reading shows the rest
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete those of the topics that exist."""

@@ -13,11 +13,13 @@ from livejoin.core import own_topics
 from livejoin.core.own_topics import Kind, RecordLimits, TopicRequest
 from livejoin.errors import NotAuthorized, TopicMisconfigured, TopicMissing, TopicRefused
 from livejoin.kafka.cluster import Kafka, Topic
+from livejoin.kafka.topic_errors import topic_not_authorized
 
 log = structlog.get_logger()
 
 Created = TypeVar("Created")
 
+_ONLY_WRITTEN: tuple[Kind, ...] = ("replies",)
 _BY_OTHERS = (
     "own_topics.create is false, so an administrator creates it:"
     " `livejoin topics plan` prints the command."
@@ -26,6 +28,15 @@ _BY_OTHERS = (
 
 def create(kafka: Kafka, name: str, kind: Kind) -> None:
     """Create a topic of one partition unless it exists; TopicMissing if that is not our task."""
+    try:
+        _create(kafka, name, kind)
+    except NotAuthorized as error:
+        if kind in _ONLY_WRITTEN and error.action == "read":  # the right to write is missing
+            raise topic_not_authorized(name, "write") from error
+        raise
+
+
+def _create(kafka: Kafka, name: str, kind: Kind) -> None:
     if not _is_ours_to_create(kafka, kind):
         if name not in kafka.describe([name]):
             raise TopicMissing(f'topic "{name}" does not exist', hint=_BY_OTHERS)

@@ -42,6 +42,8 @@ def from_kafka_error(error: KafkaException, topic: str, action: str = "read") ->
             return TopicExists(message)
         case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
             return topic_not_authorized(topic, action)
+        case KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return group_not_authorized()
         case (
             KafkaError.NOT_LEADER_FOR_PARTITION
             | KafkaError.LEADER_NOT_AVAILABLE
@@ -61,11 +63,22 @@ def from_kafka_error(error: KafkaException, topic: str, action: str = "read") ->
 
 
 def topic_not_authorized(topic: str, action: str = "read") -> NotAuthorized:
-    """The error for a missing authorization to read, create, alter or delete a topic."""
-    operations = {"create": "CREATE", "delete": "DELETE"}.get(action, "DESCRIBE and READ")
+    """The error for a missing authorization to read, write, create, alter or delete a topic."""
+    others = {"write": "WRITE", "create": "CREATE", "delete": "DELETE"}
+    operations = others.get(action, "DESCRIBE and READ")
     return NotAuthorized(
         f'not authorized to {action} topic "{topic}"',
         hint=f"Grant livejoin's Kafka user {operations} on it.",
+        action=action,
+    )
+
+
+def group_not_authorized(group: str = "") -> NotAuthorized:
+    """The error for a missing authorization to use a consumer group, or one of livejoin's."""
+    named = f"not authorized to use consumer group {group}"
+    return NotAuthorized(
+        named if group else "not authorized to use livejoin's consumer groups",
+        hint="Grant livejoin's Kafka user READ on the groups with its name; livejoin retries.",
     )
 
 

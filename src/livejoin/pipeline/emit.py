@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
-from livejoin.pipeline import events
+from livejoin.pipeline import events, latest_row
 from livejoin.pipeline.events import (
     ColumnFunction,
     evaluate_once,
@@ -25,7 +25,7 @@ def event_record() -> Column:
     """The event's own record: its row, reject or tombstone. It is also the event's mark."""
     event = F.col(events.EVENT)
     key = F.concat(event[events.KEY_PREFIX], position_text(event))
-    return _record(key, event[events.TS], F.coalesce(_row_member(event), F.lit("")))
+    return _record(key, event[latest_row.TS], F.coalesce(_row_member(event), F.lit("")))
 
 
 # --- joined rows, one record each
@@ -33,7 +33,7 @@ def event_record() -> Column:
 
 def joined_with_latest(user: Column, account: Column) -> Column:
     """A users row joined with the latest account, whose version it has: only that may change."""
-    ts = F.greatest(user[events.TS], account[events.TS])
+    ts = F.greatest(user[latest_row.TS], account[latest_row.TS])
     return _final_record(position_text(user), ts, _row_member(user, account), account)
 
 
@@ -43,7 +43,7 @@ def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
     if not outer:
         return pairs
     removal = _unmatched_removal(user, accounts[0])
-    unmatched = _final_record(position_text(user), user[events.TS], _row_member(user))
+    unmatched = _final_record(position_text(user), user[latest_row.TS], _row_member(user))
     return F.when(F.size(accounts) == 0, F.array(unmatched)).otherwise(
         F.concat(pairs, F.array(removal))
     )
@@ -51,11 +51,11 @@ def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
 
 def _unmatched_removal(user: Column, account: Column) -> Column:
     """The removal of the row without an account."""
-    return _final_record(position_text(user), account[events.TS], F.lit(""), account)
+    return _final_record(position_text(user), account[latest_row.TS], F.lit(""), account)
 
 
 def _pair_record(user: Column, account: Column) -> Column:
-    ts = F.greatest(user[events.TS], account[events.TS])
+    ts = F.greatest(user[latest_row.TS], account[latest_row.TS])
     return _final_record(_pair_id(user, account), ts, _row_member(user, account))
 
 
@@ -86,7 +86,7 @@ def bundled_pairs(max_rows: int, *, outer: bool) -> Column:
         accounts, lambda account: _pair_id(event, account), _shared_members(event), max_rows
     )
     if outer:
-        removal = [F.lit('"ts":'), event[events.TS], F.lit(","), _version_member(event)]
+        removal = [F.lit('"ts":'), event[latest_row.TS], F.lit(","), _version_member(event)]
         of_account = F.concat(
             of_account, bundle_records(users, position_text, removal, max_rows, removed=True)
         )
@@ -99,7 +99,7 @@ def bundled_pairs(max_rows: int, *, outer: bool) -> Column:
 def worth_bundling(rows: Column, shared: Column) -> Column:
     """Whether rows are many and small. The shared text counts: every shown row repeats it."""
     max_bytes = changelog.BUNDLE_MAX_PART_BYTES
-    rows_are_small = F.forall(rows, lambda row: F.octet_length(row[events.TEXT]) <= max_bytes)
+    rows_are_small = F.forall(rows, lambda row: F.octet_length(row[latest_row.TEXT]) <= max_bytes)
     shared_is_small = F.octet_length(shared) <= max_bytes
     return (F.size(rows) > changelog.BUNDLE_MIN_ROWS) & shared_is_small & rows_are_small
 
@@ -144,16 +144,16 @@ def bundle_records(  # noqa: PLR0913 - what a bundle consists of
 
 def _own_members(row: Column) -> Column:
     """The members that a row does not share with its bundle, and its time."""
-    return F.concat(F.lit('{"ts":'), row[events.TS], row[events.TEXT], F.lit("}"))
+    return F.concat(F.lit('{"ts":'), row[latest_row.TS], row[latest_row.TEXT], F.lit("}"))
 
 
 def _shared_members(record: Column) -> list[Column]:
     """The members `row` and `ts` that all rows of a bundle share."""
-    return [F.lit('"row":{'), _row_text(record), F.lit('},"ts":'), record[events.TS]]
+    return [F.lit('"row":{'), _row_text(record), F.lit('},"ts":'), record[latest_row.TS]]
 
 
 def _row_text(record: Column) -> Column:
-    return F.concat(F.col(events.GROUP), record[events.TEXT])
+    return F.concat(F.col(events.GROUP), record[latest_row.TEXT])
 
 
 # --- parts of a record
@@ -176,10 +176,10 @@ def _record(key: Column, ts: Column, row: Column, version_of: Column | None = No
 def _row_member(first: Column, other: Column | None = None) -> Column:
     """The member `row`: the key and the texts of both rows; null where the first has no text."""
     key = F.when(has_join_key(), F.col(events.GROUP)).otherwise(F.lit(""))
-    other_texts = [] if other is None else [F.coalesce(other[events.TEXT], F.lit(""))]
-    return F.concat(F.lit('"row":{'), key, first[events.TEXT], *other_texts, F.lit("},"))
+    other_texts = [] if other is None else [F.coalesce(other[latest_row.TEXT], F.lit(""))]
+    return F.concat(F.lit('"row":{'), key, first[latest_row.TEXT], *other_texts, F.lit("},"))
 
 
 def _version_member(record: Column) -> Column:
-    numbers = F.concat_ws(",", *(record[name] for name in events.VERSION_FIELDS))
+    numbers = F.concat_ws(",", *(record[name] for name in latest_row.VERSION_FIELDS))
     return F.concat(F.lit('"version":['), numbers, F.lit("]"))

@@ -16,6 +16,15 @@ from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
 from livejoin.pipeline import parse
+from livejoin.pipeline.latest_row import (
+    OFFSET,
+    PARTITION,
+    ROW_FIELDS,
+    ROW_TYPE,
+    TEXT,
+    TS,
+    VERSION_FIELDS,
+)
 
 ColumnFunction = Callable[[Column], Column]
 
@@ -28,17 +37,8 @@ BOOTSTRAP_ROWS = "kept"  # rows that a record of the bootstrap topic adds to the
 USERS = "users"  # all users rows of the group
 ACCOUNTS = "others"  # left join: the latest accounts row; other joins: all of them
 
-# Fields of an event. A row in the state has all of them but the first.
+# An event has the fields of a row in the state, and before them:
 KEY_PREFIX = "into"  # of the event's own changelog record: `users_ui/`, `rejects_ui/users/`, …
-TS = "ts"
-PARTITION = "partition"
-OFFSET = "offset"
-TEXT = "text"  # JSON members that follow the key's
-
-VERSION_FIELDS = (TS, PARTITION, OFFSET)  # in the order in which versions are compared
-ROW_FIELDS = (*VERSION_FIELDS, TEXT)
-ROW_TYPE = f"struct<{TS}:bigint,{PARTITION}:int,{OFFSET}:bigint,{TEXT}:string>"
-
 # Fields of the bootstrap rows, and of the records that are written.
 BOOTSTRAP_USER, BOOTSTRAP_ACCOUNT = "user", "account"
 BOOTSTRAP_TYPE = f"struct<{BOOTSTRAP_USER}:{ROW_TYPE},{BOOTSTRAP_ACCOUNT}:{ROW_TYPE}>"

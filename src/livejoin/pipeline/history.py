@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from livejoin.core import spec
-from livejoin.pipeline import events, join, parse
+from livejoin.pipeline import events, join, latest_row, parse
 from livejoin.pipeline.emit import event_record, joined_with_latest
 from livejoin.pipeline.events import (
     event_columns,
@@ -29,7 +29,7 @@ BATCH_JOINS: frozenset[spec.Join] = frozenset({"left"})
 MARK_INTERVAL = 1000  # bootstrap records between two marks, which show the progress
 
 _SEPARATOR = "\x01"  # JSON text cannot contain it
-_ROW_CELLS = len(events.ROW_FIELDS)
+_ROW_CELLS = len(latest_row.ROW_FIELDS)
 _RECORD_CELLS = 1 + 2 * _ROW_CELLS  # the number of users rows, a users row, an account
 
 # Columns inside the job, and of a decoded bootstrap record.
@@ -60,7 +60,7 @@ def join_history(
             F.coalesce(events.EVENT, event_from_row(spec.ACCOUNTS, F.col(_ACCOUNT))).alias(
                 events.EVENT
             ),
-            F.max(_ACCOUNT).over(by_key).alias(events.ACCOUNTS),
+            latest_row.latest(_ACCOUNT).over(by_key).alias(events.ACCOUNTS),
             # an event with a key that is no account is a users row
             F.count(events.EVENT).over(by_key).alias(_USER_COUNT),
         )
@@ -83,7 +83,7 @@ def bootstrap_events(stream: DataFrame) -> DataFrame:
     A record without a value adds no rows and only leaves a mark. Such records end the topic.
     """
     columns = _bootstrap_columns(stream.sparkSession)
-    cells, offset = F.col(f"{_RECORD}.{_CELLS}"), F.col(f"{_RECORD}.{events.OFFSET}")
+    cells, offset = F.col(f"{_RECORD}.{_CELLS}"), F.col(f"{_RECORD}.{latest_row.OFFSET}")
     is_marked = cells.isNull() | (offset % MARK_INTERVAL == 0)
     both = F.array(F.when(cells.isNotNull(), columns.history), F.when(is_marked, columns.mark))
     decoded = stream.select(columns.record).select(F.inline(both))
@@ -100,7 +100,11 @@ class _BootstrapColumns(NamedTuple):
 def _bootstrap_columns(_session: SparkSession) -> _BootstrapColumns:
     """A decoded bootstrap record and its two possible events. Cached for the reason in `parse`."""
     cells = F.split(F.col("value").cast("string"), _SEPARATOR)
-    position = (events.PARTITION, events.OFFSET, F.unix_millis("timestamp").alias(events.TS))
+    position = (
+        latest_row.PARTITION,
+        latest_row.OFFSET,
+        F.unix_millis("timestamp").alias(latest_row.TS),
+    )
     key = F.col("key").cast("string").alias(events.GROUP)
     decoded = F.struct(key, *position, cells.alias(_CELLS))
     record = F.col(_RECORD)
@@ -128,16 +132,16 @@ def _bootstrap_columns(_session: SparkSession) -> _BootstrapColumns:
 
 
 def _event_struct(prefix: str, at: Column, text: Column) -> Column:
-    position = (at[name].alias(name) for name in events.VERSION_FIELDS)
-    return F.struct(F.lit(prefix).alias(events.KEY_PREFIX), *position, text.alias(events.TEXT))
+    position = (at[name].alias(name) for name in latest_row.VERSION_FIELDS)
+    return F.struct(F.lit(prefix).alias(events.KEY_PREFIX), *position, text.alias(latest_row.TEXT))
 
 
 def _bootstrap_value() -> Column:
     """The value of an event's bootstrap record; null where other records contain all of it."""
     user_count, latest = F.col(_USER_COUNT), F.col(events.ACCOUNTS)
     event = F.col(events.EVENT)
-    is_latest = (latest[events.PARTITION] == event[events.PARTITION]) & (
-        latest[events.OFFSET] == event[events.OFFSET]
+    is_latest = (latest[latest_row.PARTITION] == event[latest_row.PARTITION]) & (
+        latest[latest_row.OFFSET] == event[latest_row.OFFSET]
     )
     no_row = F.lit(_SEPARATOR.join([""] * _ROW_CELLS))
     user = F.when(row_of_source(spec.USERS).isNotNull(), _encode_row(stored_row()))
@@ -156,16 +160,16 @@ def _bootstrap_value() -> Column:
 
 
 def _encode_row(row: Column) -> Column:
-    return F.concat_ws(_SEPARATOR, *(row[name] for name in events.ROW_FIELDS))
+    return F.concat_ws(_SEPARATOR, *(row[name] for name in latest_row.ROW_FIELDS))
 
 
 def _decode_row(ts: Column, partition: Column, offset: Column, text: Column) -> Column:
     """A row as `_encode_row` wrote it; null where there was none."""
     row = F.struct(
-        ts.cast("bigint").alias(events.TS),
-        partition.cast("int").alias(events.PARTITION),
-        offset.cast("bigint").alias(events.OFFSET),
-        text.alias(events.TEXT),
+        ts.cast("bigint").alias(latest_row.TS),
+        partition.cast("int").alias(latest_row.PARTITION),
+        offset.cast("bigint").alias(latest_row.OFFSET),
+        text.alias(latest_row.TEXT),
     )
     return F.when(ts != "", row)
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from livejoin.core import changelog, spec
 from livejoin.core.own_topics import RecordLimits
-from livejoin.pipeline import events, parse
+from livejoin.pipeline import events, latest_row, parse
 from livejoin.pipeline.emit import (
     bundled_pairs,
     bundled_with_latest,
@@ -41,9 +41,9 @@ BOOTSTRAP_MARK_PREFIX = f"{changelog.BOOTSTRAP}/"
 
 def source_records(stream: DataFrame, source: spec.Source) -> DataFrame:
     """The records of one source, from a Kafka stream or batch."""
-    ts = F.unix_millis("timestamp").alias(events.TS)
+    ts = F.unix_millis("timestamp").alias(latest_row.TS)
     name = F.lit(source.name).alias("source")
-    return stream.select(name, "topic", "value", events.PARTITION, events.OFFSET, ts)
+    return stream.select(name, "topic", "value", latest_row.PARTITION, latest_row.OFFSET, ts)
 
 
 def union_all(streams: Sequence[DataFrame]) -> DataFrame:
@@ -95,7 +95,7 @@ def _columns(
         rows = events.BOOTSTRAP_ROWS
         user = F.coalesce(user, F.col(f"{rows}.{events.BOOTSTRAP_USER}"))
         account = F.coalesce(account, F.col(f"{rows}.{events.BOOTSTRAP_ACCOUNT}"))
-    accounts = F.max(account) if join == "left" else F.collect_list(account)
+    accounts = latest_row.latest(account) if join == "left" else F.collect_list(account)
     # A users event changes its own row, an accounts event all rows of its user, others none.
     touched = F.when(is_from_source(spec.USERS), F.array(stored_row())).when(
         is_from_source(spec.ACCOUNTS), F.col(events.USERS)
@@ -139,8 +139,8 @@ def _rows_changed_since_history() -> Column:
     account, the row that this event has added does not show it yet.
     """
     users, account, event = F.col(events.USERS), F.col(events.ACCOUNTS), F.col(events.EVENT)
-    same_account = account[events.PARTITION].eqNullSafe(event[events.PARTITION]) & account[
-        events.OFFSET
-    ].eqNullSafe(event[events.OFFSET])
-    more_rows = F.size(users) > event[events.TEXT].cast("int")
+    same_account = account[latest_row.PARTITION].eqNullSafe(event[latest_row.PARTITION]) & account[
+        latest_row.OFFSET
+    ].eqNullSafe(event[latest_row.OFFSET])
+    more_rows = F.size(users) > event[latest_row.TEXT].cast("int")
     return F.when(more_rows, users).when(~same_account, F.slice(users, -1, 1))

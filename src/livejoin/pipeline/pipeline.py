@@ -54,6 +54,8 @@ class Pipeline:
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """The positions of a new generation's sources, and its fingerprint."""
         start = {**self._start, **generation.start}
+        if self._clusters.has_separate_data:  # else the election has used a group
+            self._clusters.data.check_group(self._names.group("pins"))
         readings = offsets.resolve(self._clusters.data, self._names, generation.choice, start)
         return readings, self._queries.fingerprint(replace(generation, sources=readings))
 

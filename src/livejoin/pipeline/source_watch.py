@@ -21,6 +21,9 @@ class SourceListener(Protocol):
     def sources_checked(self, generation: int, why: str) -> None:
         """Why a topic cannot be used; empty if all can."""
 
+    def sources_unreachable(self) -> None:
+        """The cluster of the sources, apart from livejoin's own, does not answer."""
+
     def restart_required(self, generation: int, why: str) -> None:
         """The query must be restarted, though it has not failed."""
 
@@ -101,10 +104,11 @@ def watch(
         not_writable &= {generation.number for generation in generations}
         why = _data_cluster_trouble(clusters)
         for generation in generations:
+            why = why or _check(clusters, names, generation, listener, not_writable)
             if why:
                 listener.sources_checked(generation.number, why)
-            else:
-                _check(clusters, names, generation, listener, not_writable)
+        if why:
+            listener.sources_unreachable()
 
 
 def _data_cluster_trouble(clusters: Clusters) -> str:
@@ -126,7 +130,8 @@ def _check(
     generation: Generation,
     listener: SourceListener,
     not_writable: set[int],
-) -> None:
+) -> str:
+    """Report on a generation; the result is why the cluster of the sources does not answer."""
     number = generation.number
     try:
         topics = source_topics(clusters.data, generation)
@@ -138,8 +143,8 @@ def _check(
     except QueryFailed as error:
         not_writable.add(number)
         listener.sources_checked(number, error.message)
-    except KafkaUnavailable:
-        return  # reported elsewhere; queries wait
+    except KafkaUnavailable:  # of livejoin's own cluster others report it; queries wait
+        return _data_cluster_trouble(clusters)
     else:
         if number in not_writable:
             # only a restart writes records again that were refused meanwhile
@@ -148,6 +153,7 @@ def _check(
         listener.sources_checked(number, "")
         if more := with_new_partitions(generation, topics):
             listener.partitions_added(number, more)
+    return ""
 
 
 def _add_partitions(reading: Reading, topic: Topic) -> Reading:

@@ -3,8 +3,9 @@
 Run by its path, `guard.py <silent_s> <command…>`, with the standard library only. Its standard
 input is a pipe from livejoin. The child is killed when the pipe closes (livejoin has died, even by
 kill -9), or when no heartbeat arrives for `silent_s` seconds (livejoin is frozen; 0 disables this).
-SIGTERM is forwarded to the child, and the guard exits with the child's code. The child's standard
-input is a pipe from the guard, so a JVM that watches it notices when the guard is killed.
+The number is `JVM_SILENCE_S` of `control/leadership.py`. SIGTERM is forwarded to the child, and the
+guard exits with the child's code. The child's standard input is a pipe from the guard: a JVM that
+watches it notices when the guard is killed.
 """
 
 import os

@@ -86,7 +86,7 @@ def test_our_own_page_gets_a_socket(server: RunningServer) -> None:
         assert viewer.next_frame().kinds == [("users_ui", "snapshot")]
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v1/status", "/static/page.js"])
+@pytest.mark.parametrize("path", ["/", "/example", "/api/v1/status", "/static/page.js"])
 def test_every_answer_forbids_what_a_page_does_not_need(server: RunningServer, path: str) -> None:
     headers = server.request(path).headers
     assert "default-src 'self'" in headers["content-security-policy"]

@@ -150,7 +150,7 @@ def test_a_role_gets_what_it_may_and_nothing_else(
         assert f"role {need} is required" in response.body.decode() or method == "HEAD"
 
 
-@pytest.mark.parametrize("path", ["/", "/livez", "/readyz", "/static/page.js"])
+@pytest.mark.parametrize("path", ["/", "/example", "/livez", "/readyz", "/static/page.js"])
 def test_what_is_public_needs_no_token(server: RunningServer, path: str) -> None:
     assert server.request(path).status == 200
 

@@ -59,14 +59,18 @@ def control_messages(kafka: Kafka) -> list[Message]:
 
 
 def decide_next(
-    server: RunningServer, kafka: Kafka, outcome: Outcome, reason: str = ""
+    server: RunningServer,
+    kafka: Kafka,
+    outcome: Outcome,
+    reason: str = "",
+    warnings: tuple[str, ...] = (),
 ) -> threading.Thread:
     """Decide the next message, as a leader would."""
     before = len(control_messages(kafka))
 
     def decide_on() -> None:
         new = until(lambda: control_messages(kafka)[before:], "the message")
-        origin = Origin(new[0].offset() or 0, 1.0, "http", "{}")
+        origin = Origin(new[0].offset() or 0, 1.0, "http", "{}", warnings=warnings)
         reply = Reply(origin, outcome, 1.0, reason, 7)
         row = {**reply.control_raw_row(), "_id": reply.row_id}
         server.run_on_loop(lambda catalog: catalog.system.put_control_messages([row]))
@@ -92,7 +96,27 @@ def test_a_message_is_written_unchanged_with_its_requester(
         "outcome": "accepted",
         "reason": None,
         "generation": 7,
+        "warnings": [],
     }
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("accepted", 200), ("rejected", 422)])
+def test_the_answer_has_the_warnings_about_the_message(
+    server: RunningServer, kafka: Kafka, outcome: Outcome, status: int
+) -> None:
+    warnings = ('unknown field "colour"', 'unknown field "userstopic"')
+    thread = decide_next(server, kafka, outcome, "because", warnings)
+    response = post(server, "control", b"{}")
+    thread.join()
+    assert (response.status, response.json()["warnings"]) == (status, list(warnings))
+
+
+def test_the_row_of_an_earlier_leader_has_no_warnings(server: RunningServer, kafka: Kafka) -> None:
+    row = Reply(Origin(len(control_messages(kafka)), 1.0, "kafka", "{}"), "accepted", 1.0)
+    written = {**row.control_raw_row(), "_id": row.row_id}
+    del written["warnings"]
+    server.run_on_loop(lambda catalog: catalog.system.put_control_messages([written]))
+    assert post(server, "control", b"{}").json()["warnings"] == []
 
 
 def test_a_rejection_is_a_problem_with_its_reason(server: RunningServer, kafka: Kafka) -> None:

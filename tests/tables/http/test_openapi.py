@@ -44,6 +44,7 @@ def test_every_route_is_described_but_the_page_its_files_and_the_socket() -> Non
     undescribed = {(route.method, route.path) for route in ROUTES if route.operation is None}
     assert undescribed == {
         ("GET", "/"),
+        ("GET", "/example"),
         ("GET", "/static"),
         ("GET", "/engine"),
         ("SOCKET", "/api/v1/live"),

@@ -81,6 +81,25 @@ def test_no_leader_is_missing_while_kafka_is_unreachable_and_just_afterwards(
     assert liveness.leader_missing == MISSING
 
 
+def test_one_of_several_clusters_that_stands_still_is_named_before_a_missing_leader(
+    liveness: Liveness, clock: Clock
+) -> None:
+    liveness.record_leader(AT_MS)
+    liveness.set_cluster("kafka_control", "gone")
+    assert (liveness.own_trouble, liveness.leader_missing) == ("", "")
+    liveness.set_cluster("kafka", "no answer")
+    clock.now += 60
+    assert (liveness.own_trouble, liveness.leader_missing) == ("no answer", "")
+    liveness.set_trouble("no broker")  # the follower has noticed as well
+    liveness.set_cluster("kafka", "")
+    assert liveness.own_trouble == "no broker"
+    liveness.set_trouble("")
+    clock.now += LEADER_TIMEOUT_S - 1
+    assert (liveness.own_trouble, liveness.leader_missing) == ("", "")
+    clock.now += 1
+    assert liveness.leader_missing == MISSING
+
+
 def test_a_new_ledger_has_a_new_leader(liveness: Liveness, clock: Clock) -> None:
     liveness.record_leader(AT_MS)
     clock.now += 60

@@ -60,6 +60,21 @@ def test_before_there_is_a_ledger_each_check_gives_its_reason() -> None:
     ]
 
 
+def test_of_several_clusters_each_has_a_check() -> None:
+    with run_server() as server:
+        server.follow(live(1))
+        server.run_on_loop(lambda catalog: catalog.liveness.set_cluster("kafka_data", "gone"))
+        server.run_on_loop(lambda catalog: catalog.liveness.set_cluster("kafka_control", ""))
+        server.run_on_loop(lambda catalog: catalog.liveness.set_cluster("kafka", "no answer"))
+        found = server.request("/readyz?verbose").json()["checks"]
+        clusters = {one["name"]: one["why"] for one in found if one["name"].startswith("kafka")}
+        assert clusters == {"kafka": "no answer", "kafka_control": "", "kafka_data": "gone"}
+        assert server.request("/readyz").status == 200  # rows are served all the same
+        assert server.request("/api/v1/status").json()["stale"] == "no answer"
+        server.run_on_loop(lambda catalog: catalog.liveness.set_cluster("kafka", ""))
+        assert server.request("/api/v1/status").json()["stale"] == "gone"
+
+
 def test_a_ledger_that_was_read_is_ok_even_if_nothing_is_live() -> None:
     with run_server() as server:
         server.follow(live(1, ready_at=5))

@@ -21,9 +21,10 @@ globalThis.WebSocket = class {
   }
 };
 
-let answers = []; // to ticket requests
-globalThis.fetch = async (url, { method, headers }) => {
-  told.push({ fetch: url, method, authorization: headers.authorization });
+let answers = []; // to HTTP requests
+globalThis.fetch = async (url, { method, headers, body: sent }) => {
+  const message = url.endsWith("/control") ? JSON.parse(sent) : undefined;
+  told.push({ fetch: url, method, authorization: headers.authorization, message });
   const { status, body } = answers.shift();
   return { ok: status < 400, status, json: async () => body };
 };
@@ -51,6 +52,7 @@ const { connect } = await import(pathToFileURL(process.argv[2]));
 let client = connect(process.argv[3]);
 let tables = {};
 let changes = [];
+let asked; // what a request resolved to, or its error
 const failures = [];
 process.on("uncaughtException", (error) => failures.push(error.message));
 
@@ -89,6 +91,10 @@ const commands = {
     client = connect(process.argv[3], { token });
     tables = {};
   },
+  async ask({ gets, method, message }) {
+    answers = gets;
+    asked = await client[method](message).catch(({ message }) => ({ error: message }));
+  },
   look: () => {},
   set({ ms }) {
     ahead += ms;
@@ -102,7 +108,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const held = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, table.rows()]));
   const status = Object.values(tables)[0]?.status;
   const timers = process.getActiveResourcesInfo().filter((one) => one === "Timeout").length; // of a retry, of silence
-  console.log(JSON.stringify({ told, changes, held, status, failures, timers, waits: [...waits.values()], sockets: sockets.length }));
+  console.log(JSON.stringify({ told, asked, changes, held, status, failures, timers, waits: [...waits.values()], sockets: sockets.length }));
   told = [];
   changes = [];
 }

@@ -1,5 +1,7 @@
 /** Validates a message against the published JSON Schema. Supports the keywords that this schema uses. Pure. */
 
+import { nearest } from "./nearest.js";
+
 export type Schema = {
   type?: string | string[];
   properties?: Record<string, Schema>;
@@ -11,7 +13,8 @@ export type Schema = {
   description?: string;
   examples?: unknown[];
 };
-export type Finding = { level: "error" | "warning"; text: string };
+/** `rename`: the field, and the one that was probably meant, if it can be renamed; the text then asks whether it was. */
+export type Finding = { level: "error" | "warning"; text: string; rename?: [string, string] };
 
 /** Errors and warnings about a message; without an error it can be sent. */
 export function checkMessage(json: string, schema: Schema): Finding[] {
@@ -28,13 +31,15 @@ export function checkMessage(json: string, schema: Schema): Finding[] {
   if (!findings.length && !names.some((name) => known.includes(name))) {
     findings.push({ level: "error", text: `no known field; the fields are ${known.join(", ")}` });
   }
-  return [...findings, ...names.filter((name) => !known.includes(name)).map((name) => unknownField(name, known))];
+  const unknown = names.filter((name) => !known.includes(name));
+  return [...findings, ...unknown.map((name) => unknownField(name, known, names))];
 }
 
-function unknownField(name: string, known: string[]): Finding {
-  const similar = known.find((field) => field.toLowerCase() === name.toLowerCase());
-  const hint = similar ? `; did you mean ${similar}?` : "";
-  return { level: "warning", text: `"${name}" is unknown and will be ignored${hint}` };
+function unknownField(name: string, known: string[], present: string[]): Finding {
+  const text = `"${name}" is unknown and will be ignored`;
+  const similar = nearest(name, known);
+  if (!similar || present.includes(similar)) return { level: "warning", text };
+  return { level: "warning", text, rename: [name, similar] };
 }
 
 /** Add line and column to a parser error that has only a position. */

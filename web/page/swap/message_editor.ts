@@ -1,9 +1,9 @@
 /** JSON editor of the control message, validated against the published schema while typing. */
 
 import { get } from "../../protocol/http.js";
-import { element } from "../ui/dom.js";
+import { button, element } from "../ui/dom.js";
 import { checkMessage } from "./json_schema.js";
-import type { Schema } from "./json_schema.js";
+import type { Finding, Schema } from "./json_schema.js";
 
 const SCHEMA_PATH = "api/v1/schema/control.json";
 
@@ -42,8 +42,49 @@ export class MessageEditor {
     return valid;
   }
 
-  #show(findings: { level: string; text: string }[]): void {
-    const all = findings.length ? findings : [{ level: "good", text: "Matches the schema." }];
-    this.#findings.replaceChildren(...all.map(({ level, text }) => element("li", { "data-level": level }, text)));
+  /** The value of a field, if it is text. */
+  value(name: string): string {
+    const found = this.#parse()?.[name];
+    return typeof found === "string" ? found : "";
+  }
+
+  setValue(name: string, value: string): void {
+    this.#rewrite((fields) => fields.map((field) => (field[0] === name ? [name, value] : field)));
+  }
+
+  #rename(from: string, to: string): void {
+    this.#rewrite((fields) => fields.map(([name, value]) => [name === from ? to : name, value]));
+  }
+
+  #rewrite(change: (fields: [string, unknown][]) => [string, unknown][]): void {
+    const fields = this.#parse();
+    if (!fields) return;
+    this.#textarea.value = JSON.stringify(Object.fromEntries(change(Object.entries(fields))), null, 2);
+    this.#check();
+    this.#textarea.focus();
+  }
+
+  /** The message, if it is a JSON object. */
+  #parse(): Record<string, unknown> | null {
+    try {
+      const parsed: unknown = JSON.parse(this.#textarea.value);
+      return typeof parsed === "object" && parsed !== null ? (parsed as Record<string, unknown>) : null;
+    } catch {
+      return null; // being typed: the findings say where it is not valid
+    }
+  }
+
+  #show(findings: Finding[]): void {
+    const none = element("li", { "data-level": "good" }, "Matches the schema.");
+    this.#findings.replaceChildren(...(findings.length ? findings.map((finding) => this.#item(finding)) : [none]));
+  }
+
+  #item({ level, text, rename }: Finding): HTMLElement {
+    const item = element("li", { "data-level": level }, text);
+    if (rename) {
+      const [from, to] = rename;
+      item.append("; did you mean ", button(to, { class: "link" }, () => this.#rename(from, to)), "?");
+    }
+    return item;
   }
 }

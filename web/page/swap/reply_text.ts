@@ -20,6 +20,11 @@ export function describeReply(reply: ControlReply): string {
 
 /** A preview as labels and values. */
 export function describePreview(preview: Preview): [string, string][] {
+  const ignored = (preview.warnings ?? []).map((warning): [string, string] => ["Ignores", warning]);
+  return [...describePlan(preview), ...ignored];
+}
+
+function describePlan(preview: Preview): [string, string][] {
   const { outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo } = preview;
   if (outcome === "rejected") return [["Rejected", reason ?? ""]];
   const names = resolvesTo ? [resolvesTo.usersTopic, resolvesTo.accountsTopic] : [];

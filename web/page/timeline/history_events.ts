@@ -5,6 +5,8 @@
 
 import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 import { controlPosition } from "../ui/format.js";
+import { generationStatus, messageStatus } from "./event_status.js";
+import type { EventStatus } from "./event_status.js";
 
 /** A period that a generation spent in one state; `to` is null while it lasts. */
 export type Stage = { name: "build" | "live" | "standby"; from: number; to: number | null };
@@ -12,24 +14,28 @@ export type HistoryEvent = {
   id: string;
   at: number;
   by: string;
-  outcome: string;
+  status: EventStatus;
   reason: string;
+  warnings: string[]; // what of the message was ignored
   message: ControlRow | null;
   generation: Generation | null;
   rolledBackTo: Generation | null;
   previous: Choice | null; // live before the event
   stages: Stage[];
 };
-/** A generation went live: time, generation. */
-type Cutover = [number, number];
+/** A generation went live: time, generation, and whether it was a rollback. */
+type Cutover = [number, number, boolean];
 
-/** All cutovers in the log, oldest first. */
-function cutovers(lines: LogRow[]): Cutover[] {
+/** All cutovers, oldest first: those in the log, and that of the live generation if the log no longer has it. */
+function cutovers(lines: LogRow[], generations: Generation[]): Cutover[] {
   const found: Cutover[] = [];
   for (const { ts, event, generation } of [...lines].sort(byTime)) {
-    if (generation !== null && (event === "live" || event === "rolled-back")) found.push([ts, generation]);
+    if (generation !== null && (event === "live" || event === "rolled-back"))
+      found.push([ts, generation, event === "rolled-back"]);
   }
-  return found;
+  const live = generations.find(({ state }) => state === "live");
+  if (live?.liveAt && !found.some(([, to]) => to === live.generation)) found.push([live.liveAt, live.generation, false]);
+  return found.sort(([a], [b]) => a - b);
 }
 
 function stagesOf(generation: Generation, allCutovers: Cutover[]): Stage[] {
@@ -41,7 +47,7 @@ function stagesOf(generation: Generation, allCutovers: Cutover[]): Stage[] {
   // if the log no longer has its cutover, assume that it went live when it was ready
   const known = allCutovers.some(([, to]) => to === number)
     ? allCutovers
-    : [...allCutovers, [readyAt, number] as Cutover].sort((a, b) => a[0] - b[0]);
+    : [...allCutovers, [readyAt, number, false] as Cutover].sort((a, b) => a[0] - b[0]);
   let current = null as Stage | null;
   for (const [at, to] of known) {
     const name: Stage["name"] | null = to === number ? "live" : current ? "standby" : null;
@@ -65,7 +71,8 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
     if (event === "accepted") builtFor.set(control, generation);
     if (event === "rolled-back") rolledBack.set(control, generation);
   }
-  const allCutovers = cutovers(lines);
+  const allCutovers = cutovers(lines, generations);
+  const wentBack = allCutovers.at(-1)?.[2] ?? false; // so what is on standby was rolled back
   const byNumber = new Map(generations.map((row) => [row.generation, row]));
   const liveBefore = (at: number, own: number | undefined): Choice | null => {
     const last = allCutovers.filter(([when, to]) => when <= at && to !== own).at(-1);
@@ -83,8 +90,11 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
       id: `m${position}`,
       at: message.ts,
       by: message.by ?? "kafka",
-      outcome: message.outcome,
+      status: generation
+        ? generationStatus(generation, message.outcome, wentBack)
+        : messageStatus(message, rolledBackTo !== null),
       reason: message.reason ?? "",
+      warnings: warningsAbout(position, lines),
       message,
       generation,
       rolledBackTo,
@@ -98,8 +108,9 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
       id: `g${generation.generation}`,
       at: generation.requestedAt,
       by: generation.by ?? "",
-      outcome: generation.state,
+      status: generationStatus(generation, "", wentBack),
       reason: generation.message ?? "",
+      warnings: [],
       message: null,
       generation,
       rolledBackTo: null,
@@ -110,6 +121,15 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
   // messages of one millisecond in the order in which they were read
   const order = ({ id, message }: HistoryEvent) => message?._id ?? id;
   return events.sort((a, b) => b.at - a.at || (order(a) < order(b) ? 1 : -1));
+}
+
+/** What the log says was ignored, without the position that its lines begin with. */
+function warningsAbout(position: string, lines: LogRow[]): string[] {
+  const prefix = `control ${position}: `;
+  return lines
+    .filter(({ event, control }) => event === "warning" && control === position)
+    .sort(byTime)
+    .map(({ msg }) => (msg.startsWith(prefix) ? msg.slice(prefix.length) : msg));
 }
 
 /** Log lines about an event's message or generation, oldest first. */

@@ -3,13 +3,17 @@
 import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 import type { GridTables } from "../grid/grid_tables.js";
 import { button, byId, descriptionList, element } from "../ui/dom.js";
-import { controlPosition, describeChoice, formatCount, outcomeKind } from "../ui/format.js";
+import { controlPosition, describeChoice, formatCount } from "../ui/format.js";
+import { icon } from "../ui/icons.js";
 import { formatDuration, formatTime } from "../ui/time_format.js";
+import type { EventStatus } from "./event_status.js";
 import { historyEvents, logLinesOf } from "./history_events.js";
 import type { HistoryEvent, Stage } from "./history_events.js";
 
 const MAX_EVENTS = 200;
 const REDRAW_MS = 5000; // durations of current stages grow
+const CURRENT: Record<Stage["name"], string> = { build: "building", live: "live", standby: "standby" };
+const PAST: Record<Stage["name"], string> = { build: "build", live: "was live", standby: "standby" };
 
 export class Timeline {
   #tables: GridTables;
@@ -18,10 +22,17 @@ export class Timeline {
   #selected = "";
   #drawing: Promise<void> | null = null;
   #redraw = false;
+  #staleSince = 0; // wall clock; 0 while the events are current
 
   constructor(tables: GridTables) {
     this.#tables = tables;
     setInterval(() => this.refresh(), REDRAW_MS);
+  }
+
+  /** Wall-clock time of the last heartbeat, or 0 while they come: durations of current stages end there. */
+  setStale(since: number): void {
+    this.#staleSince = since;
+    this.refresh();
   }
 
   /** The rows of the events have changed. */
@@ -63,9 +74,13 @@ export class Timeline {
   }
 
   #item(event: HistoryEvent): HTMLElement {
-    const { id, at, by, outcome, reason } = event;
-    const kind = outcomeKind(outcome);
-    const attributes = { class: "event", "data-event": id, "data-kind": kind, "aria-pressed": id === this.#selected };
+    const { id, at, by, status, reason, warnings } = event;
+    const attributes = {
+      class: "event",
+      "data-event": id,
+      "data-kind": status.kind,
+      "aria-pressed": id === this.#selected,
+    };
     const item = button("", attributes, () => {
       this.#selected = id;
       for (const other of byId("events").querySelectorAll("[aria-pressed]")) {
@@ -74,27 +89,38 @@ export class Timeline {
       this.#showDetail(event);
     });
     item.append(
-      element("span", { class: "when" }, formatTime(at)),
-      element("span", { class: "outcome", "data-kind": kind }, outcome),
+      statusLabel(status),
       element("span", { class: "what" }, ...changeOf(event)),
+      element("span", { class: "when" }, formatTime(at)),
       element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`),
-      ...(kind === "bad" && reason ? [element("span", { class: "why bad" }, reason)] : []),
-      element("span", { class: "stages" }, ...event.stages.map(stageLabel)),
+      ...(reason && reason !== status.label ? [reasonNote(event)] : []),
+      ...warnings.map(warningNote),
+      ...this.#stages(event),
     );
     return item;
   }
 
+  #stages({ stages }: HistoryEvent): HTMLElement[] {
+    if (!stages.length) return [];
+    return [element("span", { class: "stages" }, ...stages.map((stage) => stageLabel(stage, this.#now)))];
+  }
+
+  get #now(): number {
+    return this.#staleSince || Date.now();
+  }
+
   #showDetail(event: HistoryEvent): void {
-    const { generation, message, previous, reason } = event;
-    const facts: [string, string][] = [
+    const { generation, message, previous, reason, warnings } = event;
+    const facts: [string, string | Node][] = [
       ["When", formatTime(event.at)],
       ["By", event.by],
-      ["Outcome", event.outcome],
+      ["Now", statusLabel(event.status)],
     ];
     if (reason) facts.push(["Reason", reason]);
+    if (warnings.length) facts.push(["Warnings", element("span", {}, ...warnings.map(warningNote))]);
     if (previous) facts.push(["Live before", describeChoice(previous)]);
     const parts: Node[] = [element("h2", {}, ...changeOf(event)), descriptionList(facts)];
-    if (generation) parts.push(...generationDetail(generation, event.stages));
+    if (generation) parts.push(...generationDetail(generation, event.stages, this.#now));
     if (message) {
       const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
       parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
@@ -126,26 +152,42 @@ function changeOf({ generation, rolledBackTo, message, previous }: HistoryEvent)
   return [named || (message?.raw ?? "").slice(0, 120) || "(empty)"];
 }
 
-const durationOf = ({ from, to }: Stage) => formatDuration((to ?? Date.now()) - from);
+/** The word in its colour, and an icon for those who do not see the colour. */
+function statusLabel({ kind, label }: EventStatus): HTMLElement {
+  return element("span", { class: "outcome", "data-kind": kind }, icon(kind), label);
+}
 
-function stageLabel(stage: Stage): HTMLElement {
-  const text = `${stage.name} ${durationOf(stage)}${stage.to === null ? " …" : ""}`;
-  return element("span", { class: "stage", "data-stage": stage.name }, text);
+function reasonNote({ status, reason }: HistoryEvent): HTMLElement {
+  return element("span", { class: status.kind === "failed" ? "why bad" : "why muted" }, reason);
+}
+
+function warningNote(text: string): HTMLElement {
+  return element("span", { class: "warning" }, icon("warning"), text);
+}
+
+/** `now` ends the stages that still last. */
+const durationOf = ({ from, to }: Stage, now: number) => formatDuration(Math.max(0, (to ?? now) - from));
+
+function stageLabel(stage: Stage, now: number): HTMLElement {
+  const current = stage.to === null;
+  const name = current ? CURRENT[stage.name] : PAST[stage.name];
+  const text = `${name} ${durationOf(stage, now)}${current ? " …" : ""}`;
+  return element("span", { class: "stage", "data-stage": stage.name, "data-current": String(current) }, text);
 }
 
 function logLine({ ts, level, msg }: LogRow): HTMLElement {
   return element("li", { "data-level": level }, element("span", { class: "muted" }, formatTime(ts)), ` ${msg}`);
 }
 
-function generationDetail(row: Generation, stages: Stage[]): Node[] {
+function generationDetail(row: Generation, stages: Stage[], now: number): Node[] {
   const count = (value: number | null) => (value === null ? "–" : formatCount(value));
   const stageRows = stages.map((stage) =>
     element(
       "tr",
       {},
-      element("td", {}, stage.name),
+      element("td", {}, stage.to === null ? CURRENT[stage.name] : PAST[stage.name]),
       element("td", {}, formatTime(stage.from)),
-      element("td", { class: "number" }, durationOf(stage)),
+      element("td", { class: "number" }, durationOf(stage, now)),
       element("td", {}, stage.to === null ? "current" : ""),
     ),
   );

@@ -33,11 +33,12 @@ export function createTabs(
   initialId: string,
   onShow: (tab: HTMLElement) => void,
 ): (id: string) => void {
-  const tabs = [...list.querySelectorAll<HTMLElement>("[role=tab]")];
+  const all = [...list.querySelectorAll<HTMLElement>("[role=tab]")];
+  const tabs = () => all.filter((tab) => !tab.hidden); // some are for operators only
 
   const show = (selected: HTMLElement | undefined) => {
     if (!selected) return;
-    for (const tab of tabs) {
+    for (const tab of all) {
       tab.setAttribute("aria-selected", String(tab === selected));
       tab.tabIndex = tab === selected ? 0 : -1;
       const panel = document.getElementById(tab.getAttribute("aria-controls") ?? "");
@@ -47,22 +48,22 @@ export function createTabs(
   };
 
   const moves: Record<string, (at: number) => number> = {
-    ArrowRight: (at) => (at + 1) % tabs.length,
+    ArrowRight: (at) => (at + 1) % tabs().length,
     ArrowLeft: (at) => at - 1,
     Home: () => 0,
     End: () => -1,
   };
-  for (const [at, tab] of tabs.entries()) {
+  for (const tab of all) {
     tab.addEventListener("click", () => show(tab));
     tab.addEventListener("keydown", (event) => {
-      const next = tabs.at(moves[event.key]?.(at) ?? NaN);
+      const next = tabs().at(moves[event.key]?.(tabs().indexOf(tab)) ?? NaN);
       if (moves[event.key] === undefined || !next) return;
       event.preventDefault();
       show(next);
       next.focus();
     });
   }
-  const find = (id: string) => tabs.find((tab) => tab.id === id);
-  show(find(initialId) ?? tabs[0]);
+  const find = (id: string) => tabs().find((tab) => tab.id === id);
+  show(find(initialId) ?? tabs()[0]);
   return (id) => show(find(id));
 }

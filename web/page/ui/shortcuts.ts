@@ -8,6 +8,7 @@ export type Shortcut = { key: string; description: string; action: () => void };
 const BUILT_IN: [string, string][] = [
   ["Ctrl C", "copy the selected cells"],
   ["Escape", "close the open dialog, menu or panel"],
+  ["Enter on a heading", "sort by the column, with Shift by several"],
   ["Tab, arrows", "move between and within parts of the page"],
   ["Enter", "press the focused button"],
 ];
@@ -46,4 +47,16 @@ export function isTyping(event: KeyboardEvent): boolean {
         node instanceof HTMLElement &&
         (node.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName)),
     );
+}
+
+/**
+ * Close a panel by Escape, wherever the focus is: that of a viewer cannot be in a form that is disabled. Menus, dialogs
+ * and open lists have an Escape of their own; so has a field elsewhere on the page.
+ */
+export function closeOnEscape(panel: HTMLElement, close: () => void): void {
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || panel.hidden) return;
+    if (document.querySelector("dialog[open], :popover-open")) return;
+    if (!isTyping(event) || event.composedPath().includes(panel)) close();
+  });
 }

@@ -3,7 +3,7 @@
  * removed from it; without one, a dialog asks for a token.
  */
 
-import { fetchUser, keepSessionAlive, startSession } from "./auth.js";
+import { fetchUser, keepSessionAlive, startSession, takeNotice } from "./auth.js";
 import { element, setText } from "./dom.js";
 
 const CODE = "code";
@@ -56,7 +56,14 @@ function checkSession(): void {
 }
 
 const code = takeCode();
-await ensureSignedIn(code === null ? "" : await startSession({ code }));
+const notice = takeNotice();
+await ensureSignedIn(code === null ? notice : await startSession({ code }));
 addEventListener("livejoin-disconnected", checkSession);
 keepSessionAlive();
-await import("../../page.js");
+await import("../../page.js").catch((error: unknown) => {
+  // the page is hidden until it is ready: say why it stays so
+  const text = `The page could not be loaded: ${String(error)}. Reload it.`;
+  const notLoaded = element("p", { id: "not-loaded", role: "alert" }, text);
+  if (document.body.dataset["ready"] === undefined) document.body.append(notLoaded);
+  throw error;
+});

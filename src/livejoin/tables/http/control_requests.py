@@ -86,8 +86,8 @@ class ControlRoutes:
             if outcome["generation"] is not None:
                 result["outcome"] += f": generation {outcome['generation']}"
         if outcome["outcome"] == "rejected":
-            position = {name: outcome[name] for name in ("partition", "offset")}
-            return problem(422, "rejected", outcome["reason"], **position)
+            more = {name: outcome[name] for name in ("partition", "offset", "warnings")}
+            return problem(422, "rejected", outcome["reason"], **more)
         return JSONResponse(outcome, 202 if outcome["outcome"] == "written" else 200)
 
     @contextlib.contextmanager
@@ -184,7 +184,10 @@ class ControlProducer:
         except TimeoutError:
             reason = "not decided yet: is an orchestrator running?"
             row = {**position._asdict(), "outcome": "written", "reason": reason}
-        return {name: row.get(name) for name in _OUTCOME_FIELDS}
+        # leaders of earlier versions write no warnings
+        return {name: row.get(name) for name in _OUTCOME_FIELDS} | {
+            "warnings": row.get("warnings") or []
+        }
 
     def _write(self, raw: bytes, requester: str) -> ControlPosition:
         with self._producer_lock:

@@ -123,6 +123,10 @@ class DocumentRoutes:
         """Return the page."""
         return FileResponse(_STATIC / "index.html")
 
+    async def example(self, _request: Request) -> Response:
+        """Return the example of a page that uses the published module."""
+        return FileResponse(_STATIC / "example.html")
+
     async def openapi(self, _request: Request) -> Response:
         """Return the OpenAPI document."""
         return JSONResponse(self._openapi)

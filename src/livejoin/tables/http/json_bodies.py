@@ -185,6 +185,7 @@ def schemas() -> Json:
             outcome=TEXT,
             reason=_NULLABLE_STRING,
             generation=_NULLABLE_INTEGER,
+            warnings=_list(TEXT),
         ),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
         "ControlMessage": control_messages.MESSAGE_SCHEMA,

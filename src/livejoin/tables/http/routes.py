@@ -42,6 +42,7 @@ class ApiRoute(RouteRule):
 
 ROUTES = (
     ApiRoute("GET", "/", "public", lambda to: to.documents.page),
+    ApiRoute("GET", "/example", "public", lambda to: to.documents.example),
     ApiRoute("GET", "/static", "public", lambda to: to.documents.static, folder=True),
     ApiRoute("GET", "/engine", "public", lambda to: to.documents.engine, folder=True),
     ApiRoute(

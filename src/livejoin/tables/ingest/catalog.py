@@ -227,7 +227,7 @@ class Catalog:
         """Why the rows may be stale, or empty."""
         liveness = self.liveness
         return (
-            liveness.trouble
+            liveness.own_trouble
             or liveness.newer_format
             or liveness.leader_missing
             or str(self.status.get("stale") or "")

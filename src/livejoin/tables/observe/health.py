@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from livejoin import __version__
 from livejoin.core import spec
 from livejoin.core.state import Limits
+from livejoin.kafka.clusters import FIRST
 from livejoin.tables.http.json_bodies import problem
 from livejoin.tables.ingest.catalog import Catalog
 
@@ -63,21 +64,22 @@ class HealthRoutes:
     def _checks(self) -> Iterator[Check]:
         catalog, liveness = self._catalog, self._catalog.liveness
         message = (
-            liveness.trouble
+            liveness.own_trouble
             or liveness.newer_format
             or str(catalog.status["message"] or "")
             or "nothing is live yet"
         )
         live = catalog.state.live
-        not_served = liveness.trouble or (
+        not_served = liveness.own_trouble or (
             f"generation {live.number} is still being read" if live else message
         )
         idle_s = liveness.since_read_s
         reads = idle_s is not None and idle_s < _FOLLOWER_TIMEOUT_S
         how_long = "yet" if idle_s is None else f"for {idle_s:.0f} s"
-        yield Check("kafka", liveness.trouble)
-        for section, trouble in liveness.clusters.items():
-            yield Check(section, trouble)
+        yield Check(FIRST, liveness.own_trouble)
+        for section, trouble in sorted(liveness.clusters.items()):
+            if section != FIRST:
+                yield Check(section, trouble)
         yield Check("ledger", "" if catalog.has_ledger else message, required=True)
         yield Check("follower", "" if reads else f"has not read {how_long}")
         yield Check("format", liveness.newer_format)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from livejoin.core.state import LEADER_TIMEOUT_S
+from livejoin.kafka.clusters import FIRST
 
 Clock = Callable[[], float]
 
@@ -18,7 +19,7 @@ class Liveness:
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self.trouble = ""  # why Kafka cannot be followed
-        # why the clusters of sources and control topic do not answer, by section of the settings
+        # where there are several: why a cluster does not answer, by section of the settings
         self.clusters: dict[str, str] = {}
         self.newer_format = ""  # why the ledger's format is not supported
         self._read_at: float | None = None
@@ -31,13 +32,22 @@ class Liveness:
 
     def set_trouble(self, reason: str) -> None:
         """Set why Kafka cannot be followed; empty: it can."""
-        if self.trouble and not reason and self._leader_heard_at is not None:
-            self._leader_heard_at = self._clock()  # a leader could not be heard meanwhile
-        self.trouble = reason
+        before, self.trouble = self.own_trouble, reason
+        self._forgive_silence(before)
 
     def set_cluster(self, section: str, reason: str) -> None:
-        """Set why a cluster other than livejoin's own does not answer; empty: it does."""
-        self.clusters[section] = reason
+        """Set why one of several clusters does not answer; empty: it does."""
+        before, self.clusters[section] = self.own_trouble, reason
+        self._forgive_silence(before)
+
+    @property
+    def own_trouble(self) -> str:
+        """Why livejoin's own cluster cannot be followed, or does not answer."""
+        return self.trouble or self.clusters.get(FIRST, "")
+
+    def _forgive_silence(self, trouble_before: str) -> None:
+        if trouble_before and not self.own_trouble and self._leader_heard_at is not None:
+            self._leader_heard_at = self._clock()  # a leader could not be heard meanwhile
 
     def record_leader(self, at_ms: int | None = None) -> None:
         """Record a sign of the leader; `at_ms` is the time in its heartbeat."""
@@ -64,7 +74,7 @@ class Liveness:
     def leader_missing(self) -> str:
         """The message that no leader runs, or empty; also while Kafka is unreachable."""
         silence = self.leader_silence_s
-        if self.trouble or silence is None or silence < LEADER_TIMEOUT_S:
+        if self.own_trouble or silence is None or silence < LEADER_TIMEOUT_S:
             return ""
         return (
             f"no orchestrator leads since {self._leader_time}"

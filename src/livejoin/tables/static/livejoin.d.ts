@@ -45,9 +45,40 @@ export interface Table {
   close(): void;
 }
 
+/** A request for other topics or another join; see docs/control-messages.md. What is left out stays as it is. */
+export interface ControlMessage {
+  usersTopic?: string;
+  accountsTopic?: string;
+  joinType?: string;
+  start?: string | { users?: string; accounts?: string };
+  action?: "apply" | "preview" | "rollback";
+  id?: string;
+  expectedGeneration?: number;
+}
+
+export interface Outcome {
+  /** `accepted`, `building`: `generation` is being built. `live`: it is shown. `written`: not decided yet. */
+  outcome: string;
+  reason: string | null;
+  generation: number | null;
+  /** Where the message is in the control topic. */
+  partition: number;
+  offset: number;
+}
+
+export interface User {
+  id: string;
+  role: "viewer" | "operator";
+  label: string;
+}
+
 export interface Client {
   /** Follow a table. All tables of a client show the same generation. */
   table(name: string): Table;
+  /** Send a control message, for which the role operator is required. Rejects with the reason if livejoin does. */
+  control(message: ControlMessage): Promise<Outcome>;
+  /** Who is signed in; null: nobody. */
+  whoami(): Promise<User | null>;
   close(): void;
 }
 
@@ -56,11 +87,12 @@ export interface Options {
   token?: string;
 }
 
+/** `url` is livejoin's address (default: where this module was loaded from). */
 export function connect(url?: string | URL, options?: Options): Client;
 
 declare global {
   interface HTMLElementTagNameMap {
-    /** Attributes: `table`, and `src`, livejoin's address (default: this page's). */
+    /** Attributes: `table`, and `src`, livejoin's address (default: where this module was loaded from). */
     "live-table": HTMLElement;
   }
 }

@@ -4,7 +4,7 @@ import { HealthView } from "./page/health/health_view.js";
 import { LatencyMeter } from "./page/health/latency.js";
 import { SwapPanel } from "./page/swap/swap_panel.js";
 import { Timeline } from "./page/timeline/timeline.js";
-import { currentUser } from "./page/ui/auth.js";
+import { currentUser, users } from "./page/ui/auth.js";
 import { byId, setText } from "./page/ui/dom.js";
 import { icon } from "./page/ui/icons.js";
 import { SavedLayout } from "./page/ui/layout.js";
@@ -13,21 +13,36 @@ import { preferences } from "./page/ui/preferences.js";
 import { registerShortcuts } from "./page/ui/shortcuts.js";
 import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
+import { UserMenu } from "./page/ui/user_menu.js";
 import { Connection } from "./protocol/connection.js";
 const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
+const OPERATOR_TABLES = ["audit"];
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
-const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
+const layout = new SavedLayout({
+    view: "tables",
+    tab: "tab-logs",
+    wide: "",
+    folded: [],
+    following: [],
+    split: DEFAULT_SPLIT,
+    tables: {},
+});
 const toast = new Toast(byId("toast"));
-const statusBar = new StatusBar();
+const userMenu = new UserMenu(toast);
 const swapPanel = new SwapPanel();
+const statusBar = new StatusBar((since) => {
+    swapPanel.setStale(since);
+    timeline?.setStale(since);
+});
 let workspace = null;
 let timeline = null;
 let health = null;
 let generations = [];
 let paused = false;
+let role = ""; // of the user for whom the page is set up
 const early = []; // frames received before the engine was loaded
 let receive = (frame) => void early.push(frame);
 const listener = {
@@ -42,11 +57,9 @@ const listener = {
 };
 // an error may be due to a page that the browser had suspended: it subscribed too late
 const connection = new Connection(new URL(".", location.href), listener, { retryErrors: true });
-connection.subscribe(TABLES);
+showUser();
+users.addEventListener("user", showUser);
 const showView = createViews(layout, { timeline: () => timeline?.draw(), health: () => health?.draw() });
-const user = currentUser();
-if (user)
-    swapPanel.setUser(user);
 function showConnection() {
     if (connection.state === "following")
         return statusBar.connected();
@@ -55,12 +68,32 @@ function showConnection() {
     statusBar.disconnected();
     dispatchEvent(new Event("livejoin-disconnected")); // the session may have ended
 }
+/** Set the page up for the user who is signed in; another one may have signed in on the open page. */
+function showUser() {
+    const user = currentUser();
+    if (!user)
+        return; // signed out: the sign-in covers the page
+    if (role === "operator" && user.role !== "operator")
+        return location.reload(); // without the rows of the audit
+    role = user.role;
+    userMenu.setUser(user);
+    swapPanel.setUser(user);
+    for (const table of OPERATOR_TABLES) {
+        document.querySelector(`[role=tab][data-table=${table}]`).hidden = role !== "operator";
+    }
+    subscribe();
+}
+/** Follow the tables that the user has a right to, and while paused none with data. */
+function subscribe() {
+    if (connection.state === "refused")
+        return;
+    const hidden = [...(paused ? DATA_TABLES : []), ...(role === "operator" ? [] : OPERATOR_TABLES)];
+    connection.subscribe(TABLES.filter((table) => !hidden.includes(table)));
+}
 /** While paused the server sends no data tables; afterwards they come as snapshots into the same grids. */
 function togglePause() {
     paused = !paused;
-    const wanted = paused ? TABLES.filter((table) => !DATA_TABLES.includes(table)) : TABLES;
-    if (connection.state !== "refused")
-        connection.subscribe(wanted);
+    subscribe();
     statusBar.paused(paused ? Date.now() : 0);
     const button = byId("pause");
     button.replaceChildren(icon(paused ? "resume" : "pause"), paused ? "Resume" : "Pause");
@@ -92,6 +125,7 @@ preferences.addEventListener("timezone", () => {
     timeline?.refresh();
 });
 showPreferences();
+document.body.dataset["ready"] = ""; // it was hidden until here: nothing of it is empty
 registerShortcuts([
     { key: "1", description: "tables", action: () => showView("tables") },
     { key: "2", description: "timeline", action: () => showView("timeline") },
@@ -99,6 +133,7 @@ registerShortcuts([
     { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
     { key: "p", description: "pause or resume", action: togglePause },
     { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
+    { key: "/", description: "filter the focused table", action: () => workspace?.filterFocused() },
     { key: "t", description: "light, dark or the system's colours", action: () => preferences.nextTheme() },
     { key: "u", description: "local time or UTC", action: () => preferences.toggleUtc() },
 ]);

@@ -1,6 +1,7 @@
 /** The published client: tables as rows in memory, kept up to date over one connection. Types: livejoin.d.ts. */
 import { readArrow } from "../protocol/arrow.js";
-import { Connection } from "../protocol/connection.js";
+import { Connection, addressOf } from "../protocol/connection.js";
+import { Requests } from "./requests.js";
 /** The rows of one table. */
 class Replica {
     columns = [];
@@ -37,13 +38,16 @@ export class Client {
     #tables = new Map();
     #subscribing = false;
     #connection;
+    #requests;
     constructor(url, token) {
+        const address = addressOf(url);
         const listener = {
             frame: (frame) => this.#apply(frame),
             statusChanged: () => this.#notifyStatus(),
             mismatch: () => this.#notifyStatus(),
         };
-        this.#connection = new Connection(url, listener, { token });
+        this.#connection = new Connection(address, listener, { token });
+        this.#requests = new Requests(address, token);
     }
     table(name) {
         if (this.#connection.state === "closed")
@@ -61,6 +65,12 @@ export class Client {
             this.#subscribeSoon();
         };
         return new ClientTable(name, shared, () => this.#statusOf(name, shared.replica), release);
+    }
+    control(message) {
+        return this.#requests.control(message);
+    }
+    whoami() {
+        return this.#requests.whoami();
     }
     close() {
         this.#connection.close();

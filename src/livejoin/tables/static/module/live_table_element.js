@@ -1,4 +1,5 @@
-/** `<live-table src="http://127.0.0.1:10000/" table="final_ui">`: a table that is kept up to date. */
+/** `<live-table table="final_ui">`: a table that is kept up to date. */
+import { MODULE_HOME } from "./address.js";
 import { Client } from "./client.js";
 import { RowGrid } from "./row_grid.js";
 const STYLE = `
@@ -16,7 +17,8 @@ th button:focus-visible { outline: 2px solid Highlight; outline-offset: -2px; }
 th[aria-sort=ascending] button::after { content: " ▲" / ""; }
 th[aria-sort=descending] button::after { content: " ▼" / ""; }
 td { padding: 0 0.5em; line-height: 1.75; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
-td.number { text-align: end; font-variant-numeric: tabular-nums; }
+.number { text-align: end; }
+td.number { font-variant-numeric: tabular-nums; }
 tr.spacer td { padding: 0; line-height: 0; }
 `;
 let styleSheet;
@@ -71,7 +73,7 @@ export class LiveTableElement extends HTMLElement {
         const name = this.getAttribute("table");
         if (this.#table || !name)
             return;
-        const [client, release] = acquireClient(new URL(this.getAttribute("src") ?? "", document.baseURI).href);
+        const [client, release] = acquireClient(new URL(this.getAttribute("src") || MODULE_HOME, document.baseURI).href);
         this.#releaseClient = release;
         this.#table = client.table(name);
         this.#grid.show(this.#table);
@@ -87,7 +89,7 @@ export class LiveTableElement extends HTMLElement {
     #showStatus({ state, stale, rows, total }) {
         const texts = {
             connecting: "Connecting …",
-            reconnecting: "Reconnecting. These are the last rows received.",
+            reconnecting: rows ? "Reconnecting. These are the last rows received." : "Not connected. Trying again …",
             refused: `Refused: ${stale}`,
             closed: "Closed.",
             following: stale ? `Stale: ${stale}` : "",

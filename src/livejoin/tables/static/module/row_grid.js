@@ -65,8 +65,8 @@ export class RowGrid {
         this.#columns = columns;
         this.#grid.setAttribute("aria-colcount", String(columns.length));
         this.#grid.style.minWidth = `${columns.length * 6}em`;
-        this.#headerRow.replaceChildren(...columns.map(({ name }) => {
-            const cell = create("th", { scope: "col" });
+        this.#headerRow.replaceChildren(...columns.map(({ name, type }) => {
+            const cell = create("th", { scope: "col", ...alignment(type) });
             const button = create("button", { type: "button" });
             button.textContent = name;
             button.addEventListener("click", () => this.#sortBy(name));
@@ -123,7 +123,7 @@ export class RowGrid {
             rows.pop()?.remove();
         while (rows.length < ids.length) {
             const row = document.createElement("tr");
-            row.append(...this.#columns.map(({ type }) => create("td", type === "string" ? {} : { class: "number" })));
+            row.append(...this.#columns.map(({ type }) => create("td", alignment(type))));
             below?.before(row);
             rows.push(row);
         }
@@ -173,6 +173,7 @@ function format(cell, type) {
     const time = new Date(Number(cell));
     return Number.isNaN(time.valueOf()) ? String(cell) : time.toISOString(); // out of the range of Date
 }
+const alignment = (type) => (type === "string" ? {} : { class: "number" });
 function setHeight(row, height) {
     row.style.height = `${height}px`;
 }

@@ -13,6 +13,13 @@ const FIRST_FRAME_TIMEOUT_MS = 30_000; // a snapshot of a large table over a slo
 const SILENCE_TIMEOUT_MS = 5000; // heartbeats come every second
 const MIN_BACKOFF_MS = 250;
 const MAX_BACKOFF_MS = 5000;
+/** livejoin's absolute address, with the slash at the end: a proxy may serve it below a folder. */
+export function addressOf(url) {
+    const address = new URL(url, globalThis.document?.baseURI);
+    if (!address.pathname.endsWith("/"))
+        address.pathname += "/";
+    return address;
+}
 export class Connection {
     state = "connecting";
     reason = "not connected yet"; // why the state is not `following`
@@ -29,11 +36,9 @@ export class Connection {
     #backoffMs = MIN_BACKOFF_MS;
     #retryTimer;
     #timeout;
-    /** `url` is livejoin's address, by default this page's. */
+    /** `url` is livejoin's address. */
     constructor(url, listener, options = {}) {
-        const base = new URL(url, globalThis.document?.baseURI);
-        if (!base.pathname.endsWith("/"))
-            base.pathname += "/"; // a proxy may serve livejoin below a folder
+        const base = addressOf(url);
         const live = new URL("api/v1/live", base);
         live.protocol = live.protocol.replace("http", "ws");
         this.#liveUrl = live.href;

@@ -4,13 +4,15 @@ const HEADERS = { "content-type": "application/json", "livejoin-client": "page" 
 export const get = (path) => send(path, {});
 /** `json` is sent unchanged, so that the server gets the text that the user wrote. */
 export const post = (path, json) => send(path, { method: "POST", headers: HEADERS, body: json });
+/** Without a body in either direction. */
+export const remove = (path) => send(path, { method: "DELETE", headers: HEADERS });
 /** Get a ticket that opens one socket. The refusal's own text is in `body.detail`. */
 export const fetchTicket = (url, token) => send(url, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
     body: "{}",
 });
-async function send(path, request) {
+export async function send(path, request) {
     let response;
     try {
         response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });

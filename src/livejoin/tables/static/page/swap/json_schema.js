@@ -1,4 +1,5 @@
 /** Validates a message against the published JSON Schema. Supports the keywords that this schema uses. Pure. */
+import { nearest } from "./nearest.js";
 /** Errors and warnings about a message; without an error it can be sent. */
 export function checkMessage(json, schema) {
     let value;
@@ -16,12 +17,15 @@ export function checkMessage(json, schema) {
     if (!findings.length && !names.some((name) => known.includes(name))) {
         findings.push({ level: "error", text: `no known field; the fields are ${known.join(", ")}` });
     }
-    return [...findings, ...names.filter((name) => !known.includes(name)).map((name) => unknownField(name, known))];
+    const unknown = names.filter((name) => !known.includes(name));
+    return [...findings, ...unknown.map((name) => unknownField(name, known, names))];
 }
-function unknownField(name, known) {
-    const similar = known.find((field) => field.toLowerCase() === name.toLowerCase());
-    const hint = similar ? `; did you mean ${similar}?` : "";
-    return { level: "warning", text: `"${name}" is unknown and will be ignored${hint}` };
+function unknownField(name, known, present) {
+    const text = `"${name}" is unknown and will be ignored`;
+    const similar = nearest(name, known);
+    if (!similar || present.includes(similar))
+        return { level: "warning", text };
+    return { level: "warning", text, rename: [name, similar] };
 }
 /** Add line and column to a parser error that has only a position. */
 function locate(json, message) {

@@ -1,6 +1,6 @@
 /** JSON editor of the control message, validated against the published schema while typing. */
 import { get } from "../../protocol/http.js";
-import { element } from "../ui/dom.js";
+import { button, element } from "../ui/dom.js";
 import { checkMessage } from "./json_schema.js";
 const SCHEMA_PATH = "api/v1/schema/control.json";
 export class MessageEditor {
@@ -36,8 +36,45 @@ export class MessageEditor {
         this.#textarea.setAttribute("aria-invalid", String(!valid));
         return valid;
     }
+    /** The value of a field, if it is text. */
+    value(name) {
+        const found = this.#parse()?.[name];
+        return typeof found === "string" ? found : "";
+    }
+    setValue(name, value) {
+        this.#rewrite((fields) => fields.map((field) => (field[0] === name ? [name, value] : field)));
+    }
+    #rename(from, to) {
+        this.#rewrite((fields) => fields.map(([name, value]) => [name === from ? to : name, value]));
+    }
+    #rewrite(change) {
+        const fields = this.#parse();
+        if (!fields)
+            return;
+        this.#textarea.value = JSON.stringify(Object.fromEntries(change(Object.entries(fields))), null, 2);
+        this.#check();
+        this.#textarea.focus();
+    }
+    /** The message, if it is a JSON object. */
+    #parse() {
+        try {
+            const parsed = JSON.parse(this.#textarea.value);
+            return typeof parsed === "object" && parsed !== null ? parsed : null;
+        }
+        catch {
+            return null; // being typed: the findings say where it is not valid
+        }
+    }
     #show(findings) {
-        const all = findings.length ? findings : [{ level: "good", text: "Matches the schema." }];
-        this.#findings.replaceChildren(...all.map(({ level, text }) => element("li", { "data-level": level }, text)));
+        const none = element("li", { "data-level": "good" }, "Matches the schema.");
+        this.#findings.replaceChildren(...(findings.length ? findings.map((finding) => this.#item(finding)) : [none]));
+    }
+    #item({ level, text, rename }) {
+        const item = element("li", { "data-level": level }, text);
+        if (rename) {
+            const [from, to] = rename;
+            item.append("; did you mean ", button(to, { class: "link" }, () => this.#rename(from, to)), "?");
+        }
+        return item;
     }
 }

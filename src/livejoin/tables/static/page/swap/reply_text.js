@@ -16,6 +16,10 @@ export function describeReply(reply) {
 }
 /** A preview as labels and values. */
 export function describePreview(preview) {
+    const ignored = (preview.warnings ?? []).map((warning) => ["Ignores", warning]);
+    return [...describePlan(preview), ...ignored];
+}
+function describePlan(preview) {
     const { outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo } = preview;
     if (outcome === "rejected")
         return [["Rejected", reason ?? ""]];

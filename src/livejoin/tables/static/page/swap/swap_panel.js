@@ -1,26 +1,26 @@
 /** The swap panel: sends or previews a control message and follows its outcome until it is live. */
-import { get, post } from "../../protocol/http.js";
+import { post } from "../../protocol/http.js";
 import { byId, descriptionList, element, setText } from "../ui/dom.js";
 import { outcomeKind } from "../ui/format.js";
+import { icon } from "../ui/icons.js";
+import { closeOnEscape } from "../ui/shortcuts.js";
 import { formatClock, formatDuration, formatTime } from "../ui/time_format.js";
+import { correctionButtons } from "./corrections.js";
+import { CurrentChoice } from "./current_choice.js";
 import { MessageEditor } from "./message_editor.js";
+import { JOINS, TOPIC_FIELDS } from "./message_fields.js";
 import { describePreview, describeReply } from "./reply_text.js";
 import { RollbackButton } from "./rollback_button.js";
+import { TopicInput } from "./topic_input.js";
+import { TopicList } from "./topic_list.js";
 import { TopicPeekView } from "./topic_peek.js";
-import { TopicPicker, describeTopic } from "./topic_picker.js";
-const JOIN_DESCRIPTIONS = {
-    "": "The current join.",
-    left: "Every user once, with the newest account.",
-    inner: "Every pair of a user and an account; users without an account are left out.",
-    left_outer: "Every pair, and each user without an account once.",
-};
-const TOPIC_FIELDS = ["usersTopic", "accountsTopic"];
 export class SwapPanel {
     #panel = byId("control");
     #form = byId("ask");
     #openButton = byId("change");
-    #topics = [];
-    #pickers;
+    #topics = new TopicList(() => this.#showTopics());
+    #inputs;
+    #current = new CurrentChoice();
     #editor = new MessageEditor(byId("message-json"), byId("schema-findings"));
     #peek = new TopicPeekView(byId("peek"));
     #rollback;
@@ -29,22 +29,12 @@ export class SwapPanel {
     #pending = null; // its outcome is still open
     constructor() {
         this.#rollback = new RollbackButton((expectedGeneration) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration })));
-        this.#pickers = new Map(TOPIC_FIELDS.map((name) => [name, new TopicPicker(this.#field(name), () => this.#topics)]));
+        const peek = (topic) => void this.#peek.load(topic);
+        this.#inputs = TOPIC_FIELDS.map((field) => new TopicInput(field, () => this.#topics.topics, peek));
+        byId("topic-fields").append(...this.#inputs.flatMap(({ elements }) => elements));
         this.#openButton.addEventListener("click", () => this.toggle());
         byId("close").addEventListener("click", () => this.#setOpen(false));
-        this.#panel.addEventListener("keydown", (event) => {
-            if (event.key === "Escape")
-                this.#setOpen(false);
-        });
-        for (const button of this.#panel.querySelectorAll("[data-peek]")) {
-            const picker = this.#pickers.get(button.dataset["peek"] ?? "");
-            button.addEventListener("click", () => void this.#peek.load(picker?.topic ?? ""));
-        }
-        for (const [name, picker] of this.#pickers) {
-            // while typing: on `change` alone the text could move a button between mouse down and mouse up
-            for (const type of ["input", "change"])
-                picker.input.addEventListener(type, () => this.#describeTopic(name));
-        }
+        closeOnEscape(this.#panel, () => this.#setOpen(false));
         this.#form.addEventListener("submit", (event) => {
             event.preventDefault();
             const action = event.submitter?.value;
@@ -63,6 +53,7 @@ export class SwapPanel {
         const allowed = role === "operator";
         const who = label ? ` (signed in as ${label})` : "";
         const reason = allowed ? "" : `Read-only: your role is ${role}${who}. Swaps and rollbacks require the role operator.`;
+        this.#openButton.classList.toggle("primary", allowed); // it is not the main thing that a viewer can do
         setText(byId("read-only-note"), reason);
         byId("read-only-note").hidden = allowed;
         byId("fields").disabled = !allowed;
@@ -84,15 +75,22 @@ export class SwapPanel {
     setGenerations(generations) {
         const inState = (state) => generations.find((generation) => generation.state === state);
         const current = inState("building") ?? inState("live"); // blank fields keep its values
+        this.#current.setGenerations(inState("live"), inState("building"));
         this.#rollback.setGenerations(inState("live"), inState("standby"));
-        for (const name of TOPIC_FIELDS)
-            this.#field(name).placeholder = current?.[name] ?? "";
+        for (const input of this.#inputs) {
+            input.current = current?.[input.name] ?? "";
+            input.describe();
+        }
         setText(this.#field("joinType").options[0], current ? `keep ${current.joinType}` : "keep");
-        for (const name of TOPIC_FIELDS)
-            this.#describeTopic(name);
     }
-    setStatus({ state, progress, message }) {
+    /** Wall-clock time of the last heartbeat, or 0 while they come. */
+    setStale(since) {
+        this.#current.setStale(since);
+    }
+    setStatus(row) {
+        const { state, progress, message } = row;
         const building = state === "building";
+        this.#current.setStatus(row);
         byId("build").hidden = !building;
         byId("build-progress").value = Number(progress);
         setText(byId("build-title"), building ? (message ?? "") : "");
@@ -100,27 +98,23 @@ export class SwapPanel {
     #setOpen(open) {
         this.#panel.hidden = !open;
         this.#openButton.setAttribute("aria-expanded", String(open));
-        (open ? this.#field("usersTopic") : this.#openButton).focus();
-        if (open)
-            void this.#loadTopics();
+        if (!open)
+            this.#openButton.focus();
+        else if (byId("fields").disabled)
+            byId("close").focus();
+        else
+            this.#inputs[0]?.focus();
+        this.#topics.follow(open);
     }
-    async #loadTopics() {
-        const response = await get("api/v1/topics");
-        if (response.ok)
-            this.#topics = response.body.topics;
-        const error = response.ok ? "" : `Topics could not be listed; names can still be entered. ${response.error}`;
-        setText(byId("topics-error"), error);
-        for (const name of TOPIC_FIELDS)
-            this.#describeTopic(name);
-    }
-    #describeTopic(field) {
-        const name = this.#pickers.get(field)?.topic ?? "";
-        const topic = this.#topics.find((known) => known.name === name);
-        const unknown = name && this.#topics.length ? `there is no topic ${name}` : "";
-        setText(byId(`${field}-info`), topic ? describeTopic(topic) : unknown);
+    #showTopics() {
+        if (this.#panel.matches(":active"))
+            return; // a text that takes another line would move the pressed button
+        setText(byId("topics-error"), this.#topics.error);
+        for (const input of this.#inputs)
+            input.describe();
     }
     #describeJoin() {
-        setText(byId("join-description"), JOIN_DESCRIPTIONS[this.#field("joinType").value] ?? "");
+        setText(byId("join-description"), JOINS[this.#field("joinType").value] ?? "");
     }
     #editAs(json) {
         this.#editsJson = json;
@@ -136,7 +130,8 @@ export class SwapPanel {
     }
     /** The fields that are not blank. */
     #formValues() {
-        const values = [...TOPIC_FIELDS, "joinType"].map((name) => [name, this.#field(name).value.trim()]);
+        const topics = this.#inputs.map(({ name, value }) => [name, value]);
+        const values = [...topics, ["joinType", this.#field("joinType").value]];
         return Object.fromEntries(values.filter(([, value]) => value));
     }
     /** The message to send, or null after showing what is wrong. */
@@ -159,6 +154,8 @@ export class SwapPanel {
             return;
         this.#form.reset();
         this.#describeJoin();
+        for (const input of this.#inputs)
+            input.describe();
     }
     async #preview() {
         const message = this.#message();
@@ -169,6 +166,8 @@ export class SwapPanel {
         const heading = rejected ? "Apply would be rejected:" : "Nothing is changed yet. Apply would do this:";
         this.#show(rejected ? "bad" : "", heading);
         byId("answer").append(descriptionList(describePreview(preview)));
+        if (rejected)
+            this.#offerCorrections();
     }
     /** Returns whether livejoin accepted it. */
     async #send(path, message) {
@@ -191,18 +190,49 @@ export class SwapPanel {
             return response.body;
         const hint = response.status === 0 ? " After reconnecting, control_raw shows whether the message arrived." : "";
         this.#show("bad", response.error + hint);
+        this.#showWarnings(response.body?.warnings);
+        if (response.status === 422)
+            this.#offerCorrections();
         return null;
+    }
+    /** After a rejection. */
+    #offerCorrections() {
+        const written = (name) => ({
+            name,
+            value: this.#editor.value(name),
+            correct: (value) => this.#editor.setValue(name, value),
+        });
+        const entered = (input) => ({
+            name: input.name,
+            value: input.value,
+            correct: (value) => void (input.value = value),
+        });
+        const buttons = correctionButtons([
+            ...this.#inputs.map((input) => ({
+                ...(this.#editsJson ? written(input.name) : entered(input)),
+                known: this.#topics.data,
+            })),
+            ...(this.#editsJson ? [{ ...written("joinType"), known: Object.keys(JOINS) }] : []),
+        ]);
+        if (buttons.length)
+            byId("answer").append(element("p", { class: "corrections" }, ...buttons));
     }
     #showReply(reply) {
         const kind = outcomeKind(reply.outcome);
         this.#pending = kind === "busy" ? reply : null;
         this.#show(kind, describeReply(reply));
+        this.#showWarnings(reply.warnings);
         if (reply.outcome !== "live")
             return;
         const now = Date.now();
         const took = formatDuration(performance.now() - reply.sentAt);
         const text = `Cut over at ${formatClock(now)}, ${took} after the request. Every open table shows it.`;
         byId("answer").append(element("p", { id: "cutover", title: formatTime(now) }, text));
+    }
+    #showWarnings(warnings = []) {
+        for (const warning of warnings) {
+            byId("answer").append(element("p", { class: "warning" }, icon("warning"), `${warning}; it is ignored`));
+        }
     }
     #show(kind, text) {
         const target = byId("answer");

@@ -1,5 +1,5 @@
 /** Combobox for a topic: filters the known topics while typing and describes each. Any name may be entered. */
-import { element } from "../ui/dom.js";
+import { element, setText } from "../ui/dom.js";
 import { plural } from "../ui/format.js";
 import { formatAge } from "../ui/time_format.js";
 const MAX_OPTIONS = 200;
@@ -39,6 +39,16 @@ export class TopicPicker {
         this.#active = -1;
         this.#list.replaceChildren(...matches.slice(0, MAX_OPTIONS).map((topic) => this.#option(topic)));
         this.#setOpen(matches.length > 0 && !complete);
+    }
+    /** The topics were read anew: describe those in an open list by it. */
+    refresh() {
+        if (this.#list.hidden)
+            return;
+        for (const option of this.#list.children) {
+            const topic = this.#topics().find(({ name }) => name === option.dataset["name"]);
+            if (topic)
+                setText(option.lastElementChild, describeTopic(topic));
+        }
     }
     #option(topic) {
         const option = element("div", {

@@ -3,14 +3,18 @@
  * A control message and the generation built for it are one event.
  */
 import { controlPosition } from "../ui/format.js";
-/** All cutovers in the log, oldest first. */
-function cutovers(lines) {
+import { generationStatus, messageStatus } from "./event_status.js";
+/** All cutovers, oldest first: those in the log, and that of the live generation if the log no longer has it. */
+function cutovers(lines, generations) {
     const found = [];
     for (const { ts, event, generation } of [...lines].sort(byTime)) {
         if (generation !== null && (event === "live" || event === "rolled-back"))
-            found.push([ts, generation]);
+            found.push([ts, generation, event === "rolled-back"]);
     }
-    return found;
+    const live = generations.find(({ state }) => state === "live");
+    if (live?.liveAt && !found.some(([, to]) => to === live.generation))
+        found.push([live.liveAt, live.generation, false]);
+    return found.sort(([a], [b]) => a - b);
 }
 function stagesOf(generation, allCutovers) {
     const { generation: number, requestedAt, catchUpSeconds, retiredAt } = generation;
@@ -22,7 +26,7 @@ function stagesOf(generation, allCutovers) {
     // if the log no longer has its cutover, assume that it went live when it was ready
     const known = allCutovers.some(([, to]) => to === number)
         ? allCutovers
-        : [...allCutovers, [readyAt, number]].sort((a, b) => a[0] - b[0]);
+        : [...allCutovers, [readyAt, number, false]].sort((a, b) => a[0] - b[0]);
     let current = null;
     for (const [at, to] of known) {
         const name = to === number ? "live" : current ? "standby" : null;
@@ -50,7 +54,8 @@ export function historyEvents(messages, generations, lines) {
         if (event === "rolled-back")
             rolledBack.set(control, generation);
     }
-    const allCutovers = cutovers(lines);
+    const allCutovers = cutovers(lines, generations);
+    const wentBack = allCutovers.at(-1)?.[2] ?? false; // so what is on standby was rolled back
     const byNumber = new Map(generations.map((row) => [row.generation, row]));
     const liveBefore = (at, own) => {
         const last = allCutovers.filter(([when, to]) => when <= at && to !== own).at(-1);
@@ -69,8 +74,11 @@ export function historyEvents(messages, generations, lines) {
             id: `m${position}`,
             at: message.ts,
             by: message.by ?? "kafka",
-            outcome: message.outcome,
+            status: generation
+                ? generationStatus(generation, message.outcome, wentBack)
+                : messageStatus(message, rolledBackTo !== null),
             reason: message.reason ?? "",
+            warnings: warningsAbout(position, lines),
             message,
             generation,
             rolledBackTo,
@@ -85,8 +93,9 @@ export function historyEvents(messages, generations, lines) {
             id: `g${generation.generation}`,
             at: generation.requestedAt,
             by: generation.by ?? "",
-            outcome: generation.state,
+            status: generationStatus(generation, "", wentBack),
             reason: generation.message ?? "",
+            warnings: [],
             message: null,
             generation,
             rolledBackTo: null,
@@ -97,6 +106,14 @@ export function historyEvents(messages, generations, lines) {
     // messages of one millisecond in the order in which they were read
     const order = ({ id, message }) => message?._id ?? id;
     return events.sort((a, b) => b.at - a.at || (order(a) < order(b) ? 1 : -1));
+}
+/** What the log says was ignored, without the position that its lines begin with. */
+function warningsAbout(position, lines) {
+    const prefix = `control ${position}: `;
+    return lines
+        .filter(({ event, control }) => event === "warning" && control === position)
+        .sort(byTime)
+        .map(({ msg }) => (msg.startsWith(prefix) ? msg.slice(prefix.length) : msg));
 }
 /** Log lines about an event's message or generation, oldest first. */
 export function logLinesOf({ message, generation }, lines) {

@@ -1,10 +1,13 @@
 /** The Timeline view: control messages and generations, newest first, with details of the selected one. */
 import { button, byId, descriptionList, element } from "../ui/dom.js";
-import { controlPosition, describeChoice, formatCount, outcomeKind } from "../ui/format.js";
+import { controlPosition, describeChoice, formatCount } from "../ui/format.js";
+import { icon } from "../ui/icons.js";
 import { formatDuration, formatTime } from "../ui/time_format.js";
 import { historyEvents, logLinesOf } from "./history_events.js";
 const MAX_EVENTS = 200;
 const REDRAW_MS = 5000; // durations of current stages grow
+const CURRENT = { build: "building", live: "live", standby: "standby" };
+const PAST = { build: "build", live: "was live", standby: "standby" };
 export class Timeline {
     #tables;
     #events = [];
@@ -12,9 +15,15 @@ export class Timeline {
     #selected = "";
     #drawing = null;
     #redraw = false;
+    #staleSince = 0; // wall clock; 0 while the events are current
     constructor(tables) {
         this.#tables = tables;
         setInterval(() => this.refresh(), REDRAW_MS);
+    }
+    /** Wall-clock time of the last heartbeat, or 0 while they come: durations of current stages end there. */
+    setStale(since) {
+        this.#staleSince = since;
+        this.refresh();
     }
     /** The rows of the events have changed. */
     refresh() {
@@ -56,9 +65,13 @@ export class Timeline {
             this.#showDetail(selected);
     }
     #item(event) {
-        const { id, at, by, outcome, reason } = event;
-        const kind = outcomeKind(outcome);
-        const attributes = { class: "event", "data-event": id, "data-kind": kind, "aria-pressed": id === this.#selected };
+        const { id, at, by, status, reason, warnings } = event;
+        const attributes = {
+            class: "event",
+            "data-event": id,
+            "data-kind": status.kind,
+            "aria-pressed": id === this.#selected,
+        };
         const item = button("", attributes, () => {
             this.#selected = id;
             for (const other of byId("events").querySelectorAll("[aria-pressed]")) {
@@ -66,23 +79,33 @@ export class Timeline {
             }
             this.#showDetail(event);
         });
-        item.append(element("span", { class: "when" }, formatTime(at)), element("span", { class: "outcome", "data-kind": kind }, outcome), element("span", { class: "what" }, ...changeOf(event)), element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`), ...(kind === "bad" && reason ? [element("span", { class: "why bad" }, reason)] : []), element("span", { class: "stages" }, ...event.stages.map(stageLabel)));
+        item.append(statusLabel(status), element("span", { class: "what" }, ...changeOf(event)), element("span", { class: "when" }, formatTime(at)), element("span", { class: "who muted" }, `${subjectOf(event)}${by && `, by ${by}`}`), ...(reason && reason !== status.label ? [reasonNote(event)] : []), ...warnings.map(warningNote), ...this.#stages(event));
         return item;
     }
+    #stages({ stages }) {
+        if (!stages.length)
+            return [];
+        return [element("span", { class: "stages" }, ...stages.map((stage) => stageLabel(stage, this.#now)))];
+    }
+    get #now() {
+        return this.#staleSince || Date.now();
+    }
     #showDetail(event) {
-        const { generation, message, previous, reason } = event;
+        const { generation, message, previous, reason, warnings } = event;
         const facts = [
             ["When", formatTime(event.at)],
             ["By", event.by],
-            ["Outcome", event.outcome],
+            ["Now", statusLabel(event.status)],
         ];
         if (reason)
             facts.push(["Reason", reason]);
+        if (warnings.length)
+            facts.push(["Warnings", element("span", {}, ...warnings.map(warningNote))]);
         if (previous)
             facts.push(["Live before", describeChoice(previous)]);
         const parts = [element("h2", {}, ...changeOf(event)), descriptionList(facts)];
         if (generation)
-            parts.push(...generationDetail(generation, event.stages));
+            parts.push(...generationDetail(generation, event.stages, this.#now));
         if (message) {
             const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
             parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
@@ -113,17 +136,30 @@ function changeOf({ generation, rolledBackTo, message, previous }) {
     const named = [request.usersTopic, request.joinType, request.accountsTopic].filter(Boolean).join(" ");
     return [named || (message?.raw ?? "").slice(0, 120) || "(empty)"];
 }
-const durationOf = ({ from, to }) => formatDuration((to ?? Date.now()) - from);
-function stageLabel(stage) {
-    const text = `${stage.name} ${durationOf(stage)}${stage.to === null ? " …" : ""}`;
-    return element("span", { class: "stage", "data-stage": stage.name }, text);
+/** The word in its colour, and an icon for those who do not see the colour. */
+function statusLabel({ kind, label }) {
+    return element("span", { class: "outcome", "data-kind": kind }, icon(kind), label);
+}
+function reasonNote({ status, reason }) {
+    return element("span", { class: status.kind === "failed" ? "why bad" : "why muted" }, reason);
+}
+function warningNote(text) {
+    return element("span", { class: "warning" }, icon("warning"), text);
+}
+/** `now` ends the stages that still last. */
+const durationOf = ({ from, to }, now) => formatDuration(Math.max(0, (to ?? now) - from));
+function stageLabel(stage, now) {
+    const current = stage.to === null;
+    const name = current ? CURRENT[stage.name] : PAST[stage.name];
+    const text = `${name} ${durationOf(stage, now)}${current ? " …" : ""}`;
+    return element("span", { class: "stage", "data-stage": stage.name, "data-current": String(current) }, text);
 }
 function logLine({ ts, level, msg }) {
     return element("li", { "data-level": level }, element("span", { class: "muted" }, formatTime(ts)), ` ${msg}`);
 }
-function generationDetail(row, stages) {
+function generationDetail(row, stages, now) {
     const count = (value) => (value === null ? "–" : formatCount(value));
-    const stageRows = stages.map((stage) => element("tr", {}, element("td", {}, stage.name), element("td", {}, formatTime(stage.from)), element("td", { class: "number" }, durationOf(stage)), element("td", {}, stage.to === null ? "current" : "")));
+    const stageRows = stages.map((stage) => element("tr", {}, element("td", {}, stage.to === null ? CURRENT[stage.name] : PAST[stage.name]), element("td", {}, formatTime(stage.from)), element("td", { class: "number" }, durationOf(stage, now)), element("td", {}, stage.to === null ? "current" : "")));
     return [
         element("h3", {}, `Generation ${row.generation}, ${row.state}`),
         element("table", { class: "plain" }, element("tbody", {}, ...stageRows)),

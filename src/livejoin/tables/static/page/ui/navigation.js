@@ -22,11 +22,12 @@ export function createViews(layout, onShow) {
  * Returns the function that shows the tab with an id.
  */
 export function createTabs(list, initialId, onShow) {
-    const tabs = [...list.querySelectorAll("[role=tab]")];
+    const all = [...list.querySelectorAll("[role=tab]")];
+    const tabs = () => all.filter((tab) => !tab.hidden); // some are for operators only
     const show = (selected) => {
         if (!selected)
             return;
-        for (const tab of tabs) {
+        for (const tab of all) {
             tab.setAttribute("aria-selected", String(tab === selected));
             tab.tabIndex = tab === selected ? 0 : -1;
             const panel = document.getElementById(tab.getAttribute("aria-controls") ?? "");
@@ -36,15 +37,15 @@ export function createTabs(list, initialId, onShow) {
         onShow(selected);
     };
     const moves = {
-        ArrowRight: (at) => (at + 1) % tabs.length,
+        ArrowRight: (at) => (at + 1) % tabs().length,
         ArrowLeft: (at) => at - 1,
         Home: () => 0,
         End: () => -1,
     };
-    for (const [at, tab] of tabs.entries()) {
+    for (const tab of all) {
         tab.addEventListener("click", () => show(tab));
         tab.addEventListener("keydown", (event) => {
-            const next = tabs.at(moves[event.key]?.(at) ?? NaN);
+            const next = tabs().at(moves[event.key]?.(tabs().indexOf(tab)) ?? NaN);
             if (moves[event.key] === undefined || !next)
                 return;
             event.preventDefault();
@@ -52,7 +53,7 @@ export function createTabs(list, initialId, onShow) {
             next.focus();
         });
     }
-    const find = (id) => tabs.find((tab) => tab.id === id);
-    show(find(initialId) ?? tabs[0]);
+    const find = (id) => tabs().find((tab) => tab.id === id);
+    show(find(initialId) ?? tabs()[0]);
     return (id) => show(find(id));
 }

@@ -4,6 +4,7 @@ import { byId, element } from "./dom.js";
 const BUILT_IN = [
     ["Ctrl C", "copy the selected cells"],
     ["Escape", "close the open dialog, menu or panel"],
+    ["Enter on a heading", "sort by the column, with Shift by several"],
     ["Tab, arrows", "move between and within parts of the page"],
     ["Enter", "press the focused button"],
 ];
@@ -38,4 +39,18 @@ export function isTyping(event) {
         .composedPath()
         .some((node) => node instanceof HTMLElement &&
         (node.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName)));
+}
+/**
+ * Close a panel by Escape, wherever the focus is: that of a viewer cannot be in a form that is disabled. Menus, dialogs
+ * and open lists have an Escape of their own; so has a field elsewhere on the page.
+ */
+export function closeOnEscape(panel, close) {
+    document.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape" || event.defaultPrevented || panel.hidden)
+            return;
+        if (document.querySelector("dialog[open], :popover-open"))
+            return;
+        if (!isTyping(event) || event.composedPath().includes(panel))
+            close();
+    });
 }

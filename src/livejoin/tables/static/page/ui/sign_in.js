@@ -2,7 +2,7 @@
  * Entry point of the page: signs the user in, then loads the page itself. A one-time code in the address is used and
  * removed from it; without one, a dialog asks for a token.
  */
-import { fetchUser, keepSessionAlive, startSession } from "./auth.js";
+import { fetchUser, keepSessionAlive, startSession, takeNotice } from "./auth.js";
 import { element, setText } from "./dom.js";
 const CODE = "code";
 /** Read the one-time code and remove it from the address. */
@@ -51,7 +51,15 @@ function checkSession() {
     checking ??= ensureSignedIn("You were signed out.").finally(() => (checking = null));
 }
 const code = takeCode();
-await ensureSignedIn(code === null ? "" : await startSession({ code }));
+const notice = takeNotice();
+await ensureSignedIn(code === null ? notice : await startSession({ code }));
 addEventListener("livejoin-disconnected", checkSession);
 keepSessionAlive();
-await import("../../page.js");
+await import("../../page.js").catch((error) => {
+    // the page is hidden until it is ready: say why it stays so
+    const text = `The page could not be loaded: ${String(error)}. Reload it.`;
+    const notLoaded = element("p", { id: "not-loaded", role: "alert" }, text);
+    if (document.body.dataset["ready"] === undefined)
+        document.body.append(notLoaded);
+    throw error;
+});

@@ -1,4 +1,7 @@
-/** The status bar: what is live, what is being done, how fresh the rows are, and the connection. */
+/**
+ * The status bar: what is live, what is being done, how fresh the rows are, and the connection. While the rows are
+ * stale it says so, and since when; nothing of it then looks current.
+ */
 import { Rate } from "../health/rates.js";
 import { byId, setText, setTextAndTitle } from "./dom.js";
 import { describeChoice, formatCount, formatRate, plural } from "./format.js";
@@ -6,7 +9,8 @@ import { formatAge, formatClock, formatTime } from "./time_format.js";
 const LATE_MS = 3000; // heartbeats come every second
 export class StatusBar {
     #status = null;
-    #stale = "";
+    #stale = ""; // why the server's rows are old
+    #serverStaleSince = 0; // since when this page knows it
     #limits = "";
     #nothingLive = false; // the rows of the last generation are kept
     #shown = undefined;
@@ -17,7 +21,11 @@ export class StatusBar {
     #pausedTime = 0;
     #recordsIn = new Rate();
     #changesOut = new Rate();
-    constructor() {
+    #staleSince = 0; // time of the last heartbeat while none come, otherwise 0
+    #onStale;
+    /** `onStale` gets the wall-clock time of the last heartbeat when no more come, and 0 when they come again. */
+    constructor(onStale) {
+        this.#onStale = onStale;
         setInterval(() => this.#showConnection(), 1000);
     }
     /** The generation whose rows are on the page. */
@@ -52,14 +60,8 @@ export class StatusBar {
         this.#showMessage();
     }
     setStatus(row) {
-        const building = row.state === "building";
-        const progress = byId("progress");
         this.#status = row;
-        byId("strip").dataset["state"] = row.state;
-        setText(byId("state"), building ? `building ${row.progress} %` : row.state);
-        progress.value = Number(row.progress);
-        progress.hidden = !building;
-        document.title = `livejoin: ${row.state}`;
+        this.#showState();
         this.#showMessage();
     }
     heartbeat({ newest, at, stale, tables, limited, capped, viewers, sources, seq }) {
@@ -71,11 +73,14 @@ export class StatusBar {
         this.#changesOut.add(at, seq);
         setText(byId("rate-in"), formatRate(this.#recordsIn.perSecond));
         setText(byId("rate-out"), formatRate(this.#changesOut.perSecond));
+        if (stale && !this.#stale)
+            this.#serverStaleSince = Date.now();
         this.#stale = stale ?? "";
         const limitedTexts = Object.entries(limited ?? {}).map(([table, { total }]) => `${table}: the newest ${formatCount(tables?.[table]?.rows ?? 0)} of ${plural(total, "row")}`);
         const cappedTexts = Object.entries(capped ?? {}).map(([table, { rows, from }]) => `${table} is full: ${plural(rows, "row")}, oldest from ${formatTime(from)}`);
         this.#limits = [...limitedTexts, ...cappedTexts].join("; ");
         this.#showConnection();
+        this.#showState();
         this.#showMessage();
     }
     /** Show an error until the next message. */
@@ -115,7 +120,7 @@ export class StatusBar {
         const disconnected = this.#disconnected || !heard;
         pill.dataset["connected"] = String(!disconnected);
         pill.dataset["late"] = String(late);
-        byId("strip").dataset["late"] = String(late || (disconnected && heard));
+        this.#setStaleSince(late || (disconnected && heard) ? this.#heartbeatTime : 0);
         if (this.#refused)
             setText(pill, since ? `stopped, ${since}` : "stopped");
         else if (disconnected)
@@ -123,10 +128,35 @@ export class StatusBar {
         else
             setText(pill, late ? since : "connected");
     }
+    #setStaleSince(since) {
+        byId("strip").dataset["late"] = String(since > 0);
+        if (since === this.#staleSince)
+            return;
+        this.#staleSince = since;
+        this.#showState();
+        this.#showMessage();
+        this.#onStale(since);
+    }
+    /** What is not known to be so is not called live, nor is there a progress or a rate of it. */
+    #showState() {
+        const { state, progress } = this.#status ?? { state: "starting", progress: 0 };
+        const stale = this.#staleSince > 0 || (state === "live" && this.#stale !== "");
+        const building = state === "building" && !stale;
+        const bar = byId("progress");
+        byId("strip").dataset["state"] = stale ? "stale" : state;
+        setText(byId("state"), stale ? "stale" : building ? `building ${progress} %` : state);
+        byId("rates").hidden = stale;
+        bar.value = Number(progress);
+        bar.hidden = !building;
+        document.title = `livejoin: ${stale ? "stale" : state}`;
+    }
     #showMessage() {
         const kept = this.#nothingLive ? "nothing is live; the last rows are kept" : "";
-        const stale = this.#refused || this.#stale || kept;
-        const status = stale ? `stale: ${stale}` : (this.#status?.message ?? "");
+        const silent = this.#staleSince ? "no word from livejoin; everything here is as of then" : "";
+        const stale = this.#refused || silent || this.#stale || kept;
+        const since = this.#staleSince || (this.#stale ? this.#serverStaleSince : 0);
+        const staleText = `stale${since ? ` since ${formatClock(since)}` : ""}: ${stale}`;
+        const status = stale ? staleText : (this.#status?.message ?? "");
         const paused = this.#pausedTime ? `paused: rows as of ${formatClock(this.#pausedTime)}` : "";
         setTextAndTitle(byId("message"), [paused, status, this.#limits].filter(Boolean).join(" · "));
         byId("message").dataset["kind"] = stale ? "bad" : paused ? "busy" : "";

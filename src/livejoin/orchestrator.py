@@ -18,7 +18,7 @@ from livejoin.config.settings import Settings
 from livejoin.control import loop
 from livejoin.control.control_topic import ControlTopic
 from livejoin.control.executor import Executor, Inbox
-from livejoin.control.leadership import SESSION_S, Leadership, Term
+from livejoin.control.leadership import JVM_SILENCE_S, Leadership, Term
 from livejoin.control.ledger import Ledger
 from livejoin.control.replies import ReplySender
 from livejoin.core import facts
@@ -48,9 +48,6 @@ log = structlog.get_logger()
 _ATTEMPT_S = 5
 _RETRY_S = 1.0
 _POLL_S = 1.0
-# The last heartbeat of the consumer group may be 2 s older than the last sign of life to the JVM's
-# guard: 3 s less, and the JVM is gone before the group elects another leader.
-_JVM_SILENCE_S = SESSION_S - 3
 _NEWER_FORMAT_RETRY_S = 30.0
 _WARNINGS_RETRY_S = 5.0
 
@@ -122,7 +119,7 @@ class Leader:
                     lock=lock,
                     log=folder / "spark.log",
                     java_options=self.clusters.java_options,
-                    silent_s=_JVM_SILENCE_S,
+                    silent_s=JVM_SILENCE_S,
                 )
             )
             term.on_loss = spark.kill

@@ -1,0 +1,51 @@
+"""`livejoin send` and `preview` over real decisions: what they print of an accepted message."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from browser.staged import Stage, staged
+from livejoin.cli import main
+from livejoin.core import control_messages
+
+pytestmark = pytest.mark.usefixtures("no_settings")
+WARNING = 'unknown field "start"'
+MESSAGE = ("--join", "inner", "--start", "1h")
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A livejoin that does not know one of the fields that the command line sends."""
+    known = [name for name in control_messages.FIELDS if name != "start"]
+    monkeypatch.setattr(control_messages, "FIELDS", known)
+    with staged(1) as stage:
+        yield stage
+
+
+def _run(stage: Stage, *arguments: str) -> str:
+    done = CliRunner().invoke(main.cli, [*arguments, "--url", stage.url])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_send_prints_what_of_the_message_was_ignored(older: Stage) -> None:
+    first, *others = _run(older, "send", *MESSAGE).splitlines()
+    assert first.startswith("live: generation 2")
+    assert others == [f"warning: {WARNING}; it is ignored"]
+
+
+def test_the_json_of_send_has_the_warnings(older: Stage) -> None:
+    output = _run(older, "send", *MESSAGE, "--output", "json")
+    assert json.loads(output)["warnings"] == [WARNING]
+
+
+def test_send_warns_of_nothing_that_is_known() -> None:
+    with staged(1) as stage:
+        assert _run(stage, "send", "--join", "inner").count("\n") == 1
+
+
+def test_preview_prints_what_would_be_ignored(older: Stage) -> None:
+    assert _run(older, "preview", *MESSAGE).splitlines()[-1] == f"ignored      {WARNING}"
+    assert "ignored" not in _run(older, "preview", "--join", "inner")

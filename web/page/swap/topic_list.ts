@@ -1,0 +1,42 @@
+/** The cluster's topics, read again and again while somebody looks at them. */
+
+import type { TopicInfo } from "../../protocol/api_types.js";
+import { get } from "../../protocol/http.js";
+
+const REFRESH_MS = 3000;
+
+export class TopicList {
+  topics: TopicInfo[] = [];
+  error = "";
+  #onRead: () => void;
+  #followed = false;
+  #reading = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(onRead: () => void) {
+    this.#onRead = onRead;
+  }
+
+  /** Names of the topics that can be joined. */
+  get data(): string[] {
+    return this.topics.filter(({ kind }) => kind === "data").map(({ name }) => name);
+  }
+
+  /** Read them now, and then regularly; or stop that. */
+  follow(followed: boolean): void {
+    this.#followed = followed;
+    clearTimeout(this.#timer);
+    if (followed && !this.#reading) void this.#read();
+  }
+
+  async #read(): Promise<void> {
+    this.#reading = true;
+    const response = await get<{ topics: TopicInfo[] }>("api/v1/topics");
+    this.#reading = false;
+    if (!this.#followed) return;
+    this.topics = response.ok ? response.body.topics : [];
+    this.error = response.ok ? "" : `Topics could not be listed; names can still be entered. ${response.error}`;
+    this.#timer = setTimeout(() => void this.#read(), REFRESH_MS);
+    this.#onRead();
+  }
+}
