@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from confluent_kafka import Producer
 
@@ -18,7 +20,7 @@ from livejoin.config import settings
 from livejoin.core.names import Names
 from livejoin.core.tokens import find_token
 from livejoin.kafka.cluster import Kafka
-from livejoin.runtime import broker
+from livejoin.runtime import broker, running_demo
 from livejoin.tables.auth import access_topics
 
 PAIRS = {"a": ("users_a", "accounts_a"), "b": ("users_b", "accounts_b")}
@@ -46,17 +48,25 @@ _MALFORMED = (
 def run(folder: Path, port: int, *, insecure: bool = False) -> int:
     """Run the demo with its data in a folder, until Ctrl-C; return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
-    with broker.embedded_broker(folder / "broker") as kafka, _sample_producers(kafka):
-        chosen = settings.load(
-            kafka=kafka.properties,
-            topics={"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
-            checkpoints=str(folder / "checkpoints"),
-            http={"port": port, **({"insecure": True} if insecure else {})},
-        )
+    http = {"port": port, **({"insecure": True} if insecure else {})}
+    with (
+        broker.embedded_broker(folder / "broker") as kafka,
+        _sample_producers(kafka),
+        contextlib.ExitStack() as announced,
+    ):
+        values: dict[str, Any] = {
+            "kafka": dict(kafka.properties),
+            "topics": {"users": PAIRS["a"][0], "accounts": PAIRS["a"][1]},
+            "checkpoints": str(folder / "checkpoints"),
+        }
+        chosen = settings.load(**values, http=http)
 
         def announce(url: str, sign_in_url: str) -> None:
             if not chosen.http.insecure:
                 _ensure_token(kafka, Names(chosen.name), url)
+            found_with = {**values, "http": {**http, "port": urlsplit(url).port}}
+            running = running_demo.RunningDemo(kafka.address, url, found_with)
+            announced.enter_context(running_demo.announced(running))
             _print_welcome(url, sign_in_url, kafka, folder)
 
         return orchestrator.run(chosen, announce)

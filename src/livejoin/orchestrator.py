@@ -49,6 +49,7 @@ _ATTEMPT_S = 5
 _RETRY_S = 1.0
 _POLL_S = 1.0
 _NEWER_FORMAT_RETRY_S = 30.0
+_WARNINGS_RETRY_S = 5.0
 
 CountsByGeneration = Mapping[int, facts.RecordsCounted]  # by generation number
 
@@ -173,6 +174,7 @@ class Leader:
         threads.start("rewrite", partial(self._rewrite_overtaken, pipeline))
         threads.start("control-topic", control.run)
         threads.start("ledger", ledger.watch)
+        threads.start("warnings", partial(_log_warnings, clusters, settings.topics.control))
         if replies is not None:
             threads.start("replies", replies.run)
         started = facts.LeaderStarted(
@@ -235,6 +237,19 @@ class Leader:
 
     def _show_waiting(self, reason: str) -> None:
         self.set_status({"state": "waiting", "progress": 0, "message": reason})
+
+
+def _log_warnings(clusters: Clusters, control_topic: str, stop: threading.Event) -> None:
+    """Log once, when all clusters have answered, what only they know and a start does not need."""
+    while not stop.is_set():
+        try:
+            found = clusters.warnings(control_topic, _ATTEMPT_S)
+        except (KafkaUnavailable, TopicError):  # reported by those who need the cluster or topic
+            stop.wait(_WARNINGS_RETRY_S)
+            continue
+        for one in found:
+            log.warning("questionable setting", what=str(one))
+        return
 
 
 def _print_tokens(tokens: list[tuple[Role, str]]) -> None:

@@ -119,3 +119,15 @@ def test_values_from_kafka_file_have_their_origin_and_are_hidden(tmp_path: Path)
     assert found["kafka.bootstrap.servers"] == ("k:1", "kafka_file")
     assert found["kafka.sasl.password"] == (HIDDEN, "kafka_file")
     assert found["kafka.client.id"] == ("above", "file")
+
+
+def test_warnings_go_to_standard_error(tmp_path: Path) -> None:
+    file = tmp_path / "livejoin.yaml"
+    file.write_text(
+        "kafka: {bootstrap.servers: 'a:1'}\nkafka_data: {bootstrap.servers: 'a:1', client.id: b}"
+    )
+    done = CliRunner().invoke(main.cli, ["config", "-c", str(file), "--output", "json"])
+    assert json.loads(done.stdout)
+    assert done.stderr.startswith(
+        "livejoin: warning: kafka and kafka_data name the same servers (a:1) with different"
+    )

@@ -14,8 +14,9 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 from livejoin import __version__
-from livejoin.cli import config_and_doctor, main
+from livejoin.cli import main
 from livejoin.errors import AskError
+from livejoin.runtime import running_demo
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import run_server
 from tables.samples import chunk, live, reject, user
@@ -216,7 +217,7 @@ def config(
 ) -> Path:
     """Settings with an unreachable broker, on a machine that has Java."""
     java_home("#!/bin/sh\necho 'openjdk version \"17.0.15\"' >&2\n")
-    monkeypatch.setattr(config_and_doctor, "_REACH_S", 0.1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     file = tmp_path / "livejoin.yaml"
     file.write_text(f"kafka: {{bootstrap.servers: '127.0.0.1:{closed_port}'}}")
     return file
@@ -225,26 +226,35 @@ def config(
 def test_doctor_fails_if_kafka_is_unreachable(config: Path, closed_port: int) -> None:
     done = _run("doctor", "-c", str(config))
     assert done.exit_code == 1
-    lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines] == [
+    machine, cluster, last = done.stdout.split("\n\n")
+    assert [line.split()[:2] for line in machine.splitlines()] == [
         ["ok", "system"],
         ["ok", "java"],
         ["ok", "jars"],
         ["ok", "settings"],
-        ["BAD", "kafka"],
+        ["ok", "port"],
+        ["ok", "checkpoints"],
+        ["ok", "state"],
     ]
-    assert f"Kafka at 127.0.0.1:{closed_port} cannot be reached" in lines[-1]
+    lines = cluster.splitlines()
+    assert lines[0] == "kafka (own topics, sources, control)"
+    assert lines[2] == f"BAD      connect        127.0.0.1:{closed_port}: Connection refused"
+    assert lines[3].strip() == "Check that the brokers run, their port, and firewalls."
+    assert all(line.startswith("skipped  ") for line in lines[4:])
+    assert last.startswith("skipped  task slots ")
 
 
-def test_doctor_prints_json(config: Path) -> None:
-    checks = json.loads(_run("doctor", "-c", str(config), "--output", "json").stdout)
-    assert {check["check"]: check["ok"] for check in checks} == {
-        "system": True,
-        "java": True,
-        "jars": True,
-        "settings": True,
-        "kafka": False,
+@pytest.mark.parametrize("option", [("--output", "json"), ("--json",)])
+def test_doctor_prints_json(config: Path, option: tuple[str, ...]) -> None:
+    done = _run("doctor", "-c", str(config), *option)
+    assert done.exit_code == 1
+    checks = json.loads(done.stdout)
+    assert {name: check[name] for check in checks for name in check}.keys() == {
+        *("cluster", "check", "ok", "severity", "found", "advice")
     }
+    assert {c["check"] for c in checks if not c["ok"]} == {"connect"}
+    assert {c["severity"] for c in checks} == {"ok", "skipped", "BAD"}
+    assert {c["cluster"] for c in checks} == {"", "kafka (own topics, sources, control)"}
 
 
 def test_doctor_continues_if_java_is_missing(
@@ -253,15 +263,18 @@ def test_doctor_continues_if_java_is_missing(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = _run("doctor", "-c", str(config))
     assert done.exit_code == 1
-    assert f"BAD  java       there is no java in JAVA_HOME={tmp_path}" in done.stdout
-    assert "ok   settings" in done.stdout
+    assert f"BAD      java           there is no java in JAVA_HOME={tmp_path}" in done.stdout
+    assert "ok       settings" in done.stdout
 
 
 def test_doctor_fails_on_wrong_settings(config: Path) -> None:
     config.write_text("nam: x")
     done = _run("doctor", "-c", str(config))
     assert done.exit_code == 1
-    assert done.stdout.splitlines()[-1] == "BAD  settings   unknown setting nam: did you mean name?"
+    assert done.stdout.splitlines()[-2:] == [
+        "BAD      settings       unknown setting nam: did you mean name?",
+        "skipped  kafka          the settings are not valid",
+    ]
 
 
 def test_doctor_fails_on_an_unknown_kafka_property(config: Path) -> None:
@@ -269,3 +282,66 @@ def test_doctor_fails_on_an_unknown_kafka_property(config: Path) -> None:
     done = _run("doctor", "-c", str(config))
     assert "no.such.property" in done.stdout
     assert done.exit_code == 1
+
+
+# --- a running demo
+
+
+@pytest.fixture
+def demo(
+    tmp_path: Path, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, object]]:
+    """A demo that runs, as far as its file says; its broker is a closed port."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    address = f"127.0.0.1:{closed_port}"
+    values: dict[str, object] = {"name": "of-the-demo", "kafka": {"bootstrap.servers": address}}
+    url = f"http://{address}/"
+    with running_demo.announced(running_demo.RunningDemo(address, url, values)):
+        yield values
+
+
+def test_doctor_without_settings_checks_the_running_demo(
+    demo: dict[str, object], closed_port: int
+) -> None:
+    done = _run("doctor")
+    assert (
+        f"ok       settings       those of the running demo, whose broker is at"
+        f" 127.0.0.1:{closed_port}"
+    ) in done.stdout
+    assert f"127.0.0.1:{closed_port}: Connection refused" in done.stdout
+    assert "of-the-demo" in done.stdout
+
+
+def test_token_commands_without_settings_use_the_running_demo(
+    demo: dict[str, object], closed_port: int
+) -> None:
+    done = _run("token", "list")
+    assert f"the running demo, whose broker is at 127.0.0.1:{closed_port}" in done.stderr
+    assert f"Kafka at 127.0.0.1:{closed_port} cannot be reached" in str(done.exception)
+
+
+def test_sign_in_without_a_url_is_for_the_running_demo(
+    demo: dict[str, object], closed_port: int
+) -> None:
+    done = _run("token", "sign-in")
+    assert f"this is for the running demo at http://127.0.0.1:{closed_port}/" in done.stderr
+    assert f"no livejoin responds at http://127.0.0.1:{closed_port}/" in str(done.exception)
+    other = _run("token", "sign-in", "--url", "http://127.0.0.1:1/")
+    assert "demo" not in other.stderr
+    assert "no livejoin responds at http://127.0.0.1:1/" in str(other.exception)
+
+
+@pytest.mark.parametrize("given", ["file", "environment"])
+def test_given_settings_win_over_a_running_demo(
+    demo: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    options = []
+    if given == "file":
+        file = tmp_path / "own.yaml"
+        file.write_text("name: own")
+        options = ["-c", str(file)]
+    else:
+        monkeypatch.setenv("LIVEJOIN_NAME", "own")
+    done = _run("doctor", *options)
+    assert "demo" not in done.stdout
+    assert "state/livejoin/own" in done.stdout

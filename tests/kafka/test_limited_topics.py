@@ -24,6 +24,7 @@ from livejoin.control.ledger import Ledger
 from livejoin.core.names import Names
 from livejoin.core.own_topics import MAX_RECORD_BYTES, Kind, OwnTopicRules, lasting_topics
 from livejoin.core.state import State
+from livejoin.doctor.trial import check_own_prefix
 from livejoin.errors import KafkaUnavailable, TopicMisconfigured, TopicMissing, TopicRefused
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
@@ -249,3 +250,21 @@ def test_default_topics_take_records_of_a_mebibyte(kafka: Kafka) -> None:
     own_topics.recreate(kafka, "sized.changelog.1", "changelog")
     assert own_topics.record_limits(kafka, ["sized.changelog.1"]).value_bytes == 1 << 20
     assert configs(kafka, "sized.changelog.1", "max.message.bytes") == [str(MAX_RECORD_BYTES)]
+
+
+def test_doctor_says_what_own_topics_get_instead(limited: Kafka) -> None:
+    found = {one.check: one for one in check_own_prefix(limited, Names("known"))}
+    assert {name: one.severity for name, one in found.items()} == {
+        "own prefix": "ok",
+        "limits": "warning",
+        "clock": "ok",
+    }
+    assert f"records of {BROKER_BYTES:,} bytes, so inputs of up to 504 KiB" in found["limits"].found
+    assert f"requested: max.message.bytes={BROKER_BYTES}" in found["limits"].found
+
+
+def test_doctor_quotes_a_policy_that_refuses_an_own_topic(limited: Kafka) -> None:
+    found = {one.check: one for one in check_own_prefix(limited, Names("other"))}
+    assert found["own prefix"].severity == "BAD"
+    assert "the name other.changelog.0 is not registered" in found["own prefix"].found
+    assert (found["limits"].severity, found["clock"].severity) == ("skipped", "skipped")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
+    assert list((folder / "livejoin" / "running-demos").iterdir()) == []
 
 
 def test_the_demo_listens_on_loopback_only(demo: Demo) -> None:
@@ -104,3 +105,31 @@ def test_a_table_of_the_demo_can_be_followed_in_a_terminal(demo: Demo) -> None:
     assert [line["kind"] for line in lines[:2]] == ["snapshot", "row"]
     assert lines[0]["total"] > 1
     assert {line["kind"] for line in lines[2:]} <= {"insert", "upsert", "remove"}
+
+
+def test_commands_without_settings_find_the_demo(demo: Demo) -> None:
+    said = "the running demo, whose broker is at 127.0.0.1:"
+    doctor = _run(demo, "doctor", "--json")
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    found = {one["check"]: one for one in json.loads(doctor.stdout)}
+    assert said in found["settings"]["found"]
+    assert found["port"]["found"].endswith("is used by the running demo")
+    tokens = _run(demo, "token", "list", "--output", "json")
+    assert tokens.returncode == 0, tokens.stderr
+    assert said in tokens.stderr
+    assert "demo" in [one["label"] for one in json.loads(tokens.stdout)["tokens"]]
+
+
+def test_a_browser_signs_in_to_the_demo_without_its_url(demo: Demo) -> None:
+    url = demo.env["LIVEJOIN_URL"]
+    env = {name: value for name, value in demo.env.items() if name != "LIVEJOIN_URL"}
+    done = _run(replace(demo, env=env), "token", "sign-in")
+    assert (done.returncode, done.stdout.startswith(f"{url}#code=")) == (0, True), done.stderr
+    assert f"this is for the running demo at {url}" in done.stderr
+
+
+def _run(demo: Demo, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(LIVEJOIN), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=demo.env, check=False, timeout=60
+    )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from livejoin import __version__
-from livejoin.cli import config_and_doctor, control, reading, tokens, topics_plan
+from livejoin.cli import control, doctor, effective_settings, reading, tokens, topics_plan
 from livejoin.cli.console_log import configure_logging
 from livejoin.cli.options import Config, Insecure, Port, help_text
 from livejoin.cli.output import print_line
@@ -136,8 +136,8 @@ for _command in (
     control.preview,
     control.rollback,
     control.schema,
-    config_and_doctor.config,
-    config_and_doctor.doctor,
+    effective_settings.config,
+    doctor.doctor,
 ):
     cli.command(help=help_text(_command))(_command)
 topics = typer.Typer(add_completion=False, rich_markup_mode=None)

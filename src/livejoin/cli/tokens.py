@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from livejoin.cli.demo_settings import choose_settings
 from livejoin.cli.options import Config, Output, Url, endpoint
 from livejoin.cli.output import format_table, print_line
 from livejoin.client.endpoint import DEFAULT_URL
@@ -16,6 +17,7 @@ from livejoin.core import spec
 from livejoin.core.names import Names
 from livejoin.core.tokens import CONSOLE, EndedSessions, Role, Token
 from livejoin.errors import SettingsError
+from livejoin.runtime import running_demo
 
 token = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +27,8 @@ token = typer.Typer(
 
     The role viewer can read the tables, operator can also change what is live. Every table server
     with the same `name` applies a new or revoked token within a second. Except for sign-in, these
-    commands need livejoin's settings, but no running livejoin.
+    commands need livejoin's settings, but no running livejoin; without any settings they use the
+    running demo of this user, and say so.
     """,
 )
 _COLUMNS = ("id", "role", "label", "made", "expires", "state")
@@ -119,8 +122,13 @@ def sign_in(url: Url = DEFAULT_URL, output: Output = "table") -> None:
     """Print a URL that signs a browser in, once.
 
     It is valid for 5 minutes and has the rights of the token that this command uses: the one in
-    LIVEJOIN_TOKEN, or the one that `livejoin demo` stored for its own URL.
+    LIVEJOIN_TOKEN, or the one that `livejoin demo` stored for its own URL. Without a URL, it is for
+    the running demo, if there is one.
     """
+    demo = running_demo.find() if url == DEFAULT_URL else None
+    if demo is not None and demo.url != url:
+        url = demo.url
+        print_line(f"livejoin: this is for the running demo at {url}", to_stderr=True)
     code = endpoint(url).call("api/v1/code", {})["code"]
     sign_in_url = f"{url.rstrip('/')}/#code={code}"
     print_line(json.dumps({"url": sign_in_url}) if output == "json" else sign_in_url)
@@ -128,12 +136,14 @@ def sign_in(url: Url = DEFAULT_URL, output: Output = "table") -> None:
 
 def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     """Connect, create the topics if missing, and return Kafka, their names and an audit writer."""
-    from livejoin.config import settings  # noqa: PLC0415 - as above
     from livejoin.kafka.cluster import Kafka  # noqa: PLC0415 - as above
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
     from livejoin.tables.auth.audit import audit_row  # noqa: PLC0415 - as above
 
-    chosen = settings.load(config)
+    source = choose_settings(config)
+    if source.is_demo:  # on standard error: the token is all of standard output
+        print_line(f"livejoin: settings are {source.source}", to_stderr=True)
+    chosen = source.load()
     kafka, names = Kafka(chosen.kafka, chosen.own_topics.rules), Names(chosen.name)
     kafka.wait_until_reachable(10)
     access_topics.create_topics(kafka, names)

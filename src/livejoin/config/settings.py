@@ -264,11 +264,18 @@ def values_by_origin(file: Path | None = None) -> dict[str, dict[str, Any]]:
     return origins
 
 
+def environment_variables() -> list[str]:
+    """The names of the environment variables that are meant as settings."""
+    return [
+        variable
+        for variable in os.environ
+        if variable.upper().startswith(ENV_PREFIX) and variable not in _OTHER_ENV_VARIABLES
+    ]
+
+
 def _check_environment() -> None:
     known = {name.upper() for name in Settings.model_fields}
-    for variable in os.environ:
-        if not variable.upper().startswith(ENV_PREFIX) or variable in _OTHER_ENV_VARIABLES:
-            continue
+    for variable in environment_variables():
         setting, _, nested = variable[len(ENV_PREFIX) :].upper().partition("__")
         if setting not in known or (nested and setting not in _SECTIONS):
             close = nearest(setting, known)

@@ -63,6 +63,20 @@ class KafkaClients:
         return self._client_properties.librdkafka["bootstrap.servers"]
 
     @property
+    def login(self) -> str:
+        """How it logs in: the security protocol, with mechanism and user where there are any."""
+        given = self._client_properties.librdkafka
+        user = given.get("sasl.username") or given.get("sasl.oauthbearer.client.id")
+        parts = (given.get("security.protocol"), given.get("sasl.mechanism"), user)
+        return ", ".join(filter(None, parts))
+
+    @property
+    def trusted_ca(self) -> str | None:
+        """The CAs that it trusts, as PEM; empty: the system's, None: it does not use TLS."""
+        given = self._client_properties.librdkafka
+        return given.get("ssl.ca.pem", "") if given["security.protocol"].endswith("SSL") else None
+
+    @property
     def _place(self) -> str:
         """Its address, with its role where there are other clusters."""
         return f"{self.address} ({self._role})" if self._role else self.address

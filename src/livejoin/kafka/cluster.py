@@ -49,6 +49,7 @@ class Topic:
     # also where the broker does not report operations: using the topic shows whether they are
     readable: bool = True
     writable: bool = True
+    reports_rights: bool = True
 
     @property
     def has_id(self) -> bool:
@@ -83,6 +84,7 @@ class Kafka(KafkaClients):
                 tuple(sorted(p.id for p in description.partitions)),
                 operations is None or AclOperation.READ in operations,
                 operations is None or AclOperation.WRITE in operations,
+                operations is not None,
             )
         return found
 
@@ -181,14 +183,18 @@ class Kafka(KafkaClients):
 
     def topic_config(self, topic: str, name: str) -> str | None:
         """A config value of a topic; None where the broker does not tell it, or not this user."""
+        return (self.topic_configs(topic) or {}).get(name)
+
+    def topic_configs(self, topic: str) -> dict[str, str] | None:
+        """The config of a topic, as far as it is told; None if not to this user."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         futures = self.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
         (future,) = futures.values()
         try:
-            entry = self._result(future, topic).get(name)  # not every broker has every config
+            entries = self._result(future, topic)  # not every broker has every config
         except TopicError:
             return None
-        return None if entry is None or entry.value is None else str(entry.value)
+        return {name: str(one.value) for name, one in entries.items() if one.value is not None}
 
     def ensure_topic_config(self, topic: str, name: str, value: str) -> bool:
         """Set a config value of a topic unless it is set; False where that is refused."""

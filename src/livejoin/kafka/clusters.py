@@ -12,6 +12,7 @@ from typing import Literal
 from livejoin.core.own_topics import OwnTopicRules
 from livejoin.kafka import properties
 from livejoin.kafka.cluster import Kafka
+from livejoin.kafka.topic_cleanup import KafkaWarning, control_topic_warnings
 
 Section = Literal["kafka", "kafka_data", "kafka_control"]
 FIRST: Section = "kafka"  # the block that is always there
@@ -78,6 +79,11 @@ class Clusters:
         """Options that a JVM needs for its Kafka clients."""
         return properties.jvm_options(kafka.token_url for kafka in self.each)
 
+    def warnings(self, control_topic: str, limit_s: float) -> list[KafkaWarning]:
+        """Warnings about what only the brokers know. Raises if a cluster does not answer."""
+        ids = {one.section: one.wait_until_reachable(limit_s).cluster_id for one in self.each}
+        return [*same_clusters(ids), *control_topic_warnings(self.control, control_topic)]
+
     def stop_waiting(self) -> None:
         """From now on give up after one attempt: the process is stopping."""
         for kafka in self.each:
@@ -94,6 +100,19 @@ def overlaps(blocks: Mapping[Section, properties.Values]) -> list[str]:
         for one, other in pairs
         if (shared := servers[one] & servers[other])
         and properties.reveal(blocks[one]) != properties.reveal(blocks[other])
+    ]
+
+
+def same_clusters(ids: Mapping[str, str | None]) -> list[KafkaWarning]:
+    """Warnings about sections with different properties whose clusters have the same id."""
+    return [
+        KafkaWarning(
+            f"{one} and {other} are one cluster ({ids[one]}) with different properties, which"
+            " livejoin treats as two",
+            f"Leave {other} out if one login has all rights.",
+        )
+        for one, other in itertools.combinations(ids, 2)
+        if ids[one] and ids[one] == ids[other]
     ]
 
 
