@@ -321,7 +321,7 @@ def leader(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> list[bytes
         messages.append(raw)
         message = json.loads(raw)
         position = {"partition": 0, "offset": len(messages)}
-        answer = {
+        answer: dict[str, Any] = {
             **position,
             "outcome": "accepted",
             "reason": None,
