@@ -155,6 +155,16 @@ class Stage:
         assert self.state.live is not None
         self.put(self.state.live.number, *pair(self.state.live.choice, number))
 
+    def join(self, number: int, **cells: Any) -> None:
+        """Add or change the joined row of a user, with these cells. It is the newest then."""
+        assert self.state.live is not None
+        now = int(time.time() * 1000)
+        row = {**(pair(self.state.live.choice, number)[-1].row or {}), **cells}
+        version = (now, 0, number)
+        self.put(
+            self.state.live.number, ChangelogRecord("final_ui", f"0-{number}", row, now, version)
+        )
+
     def _take(self, fact: facts.Fact) -> None:
         state = decide(self.state, fact)
         items, self.state = state.outbox, replace(state, outbox=())

@@ -16,7 +16,7 @@ PAIRS = {
     )
 }
 TEXT = ("text", "muted", "good", "busy", "bad", "accent")
-BACKGROUNDS = ("background", "card", "selected")
+BACKGROUNDS = ("background", "card", "selected", "changed")
 LATE = re.findall(r"data-late=\"true\"\] \{ background: light-dark\((#\w+), (#\w+)\)", STYLE)
 
 

@@ -90,7 +90,7 @@ def test_a_layout_is_saved_shared_by_link_and_reset(stage: Stage, page: Page) ->
     _arranged(page, before)
     page.click("#reset")
     until(lambda: "layout" not in address(page), "the address is short again", LIMIT_S)
-    assert config(page, "final_ui")["sort"] == []
+    assert config(page, "final_ui")["sort"] == [["_ts", "desc"]]
     assert page.evaluate("localStorage.getItem('livejoin.layout.v2')") is None
     assert page.is_visible("#panel-logs")
 

@@ -29,11 +29,15 @@ export async function copy(viewer: Viewer): Promise<number> {
   const text = toText(columns, "\t", (value) =>
     typeof value === "string" ? escapeFormula(value).replace(/[\t\r\n]+/g, " ") : plainText(value),
   );
+  await copyText(text);
+  return rowCount(columns);
+}
+
+export async function copyText(text: string): Promise<void> {
   if (!navigator.clipboard) {
     throw new Error("without TLS the browser denies access to the clipboard; export a file instead");
   }
   await navigator.clipboard.writeText(text);
-  return rowCount(columns);
 }
 
 /** The cells that the user has selected in the grid, if any. */

@@ -5,11 +5,13 @@
  * (decision 20). Independent of what the tables mean.
  */
 
-import { readArrow } from "../../protocol/arrow.js";
+import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
 import type { PartKind } from "../../protocol/frame.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
-import type { Config, Engine, EngineTable, View, Viewer } from "./perspective.js";
+import type { Types } from "./filters.js";
+import type { Config, Engine, EngineTable, GridElement, View, Viewer } from "./perspective.js";
+import { styleSheet } from "./style_sheet.js";
 
 const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
 const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
@@ -37,16 +39,39 @@ export class GridTable {
   #empty = true; // the newest engine table has never had a row
   #switching: Promise<void> | null = null;
   #readers = new Set<Promise<unknown>>();
-  #timeColumns: string[] = [];
+  #types: Types = {};
   #opening: Promise<void> | undefined;
   #defaults: Config = {};
   #savedDefaults: Config = {}; // the defaults as the viewer reports them
+  #gridListeners: ((grid: GridElement) => void)[] = [];
+  #configListeners: ((config: Config) => void)[] = [];
+  #rowListeners: ((ids: string[]) => void)[] = [];
 
   constructor(engine: Engine, viewer: Viewer, settings: ViewerSettings) {
     this.#engine = engine;
     this.viewer = viewer;
     this.name = viewer.dataset["table"] ?? "";
     this.#settings = settings;
+  }
+
+  /** The listener is called once, with the grid before its first rows are drawn. */
+  onGrid(listener: (grid: GridElement) => void): void {
+    this.#gridListeners.push(listener);
+  }
+
+  /** The listener is called with the viewer's configuration once it is loaded, and when it has changed. */
+  onConfig(listener: (config: Config) => void): void {
+    this.#configListeners.push(listener);
+  }
+
+  /** The listener is called with the ids of rows that are about to be added or changed, apart from snapshots. */
+  onRows(listener: (ids: string[]) => void): void {
+    this.#rowListeners.push(listener);
+  }
+
+  /** Types of the columns; none before the first snapshot. */
+  get types(): Readonly<Types> {
+    return this.#types;
   }
 
   /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
@@ -69,7 +94,15 @@ export class GridTable {
   /** Show the prepared table, or else apply the parts to the current one. */
   async apply(parts: Part[]): Promise<void> {
     if (this.#next) await this.#switchTo(this.#next);
-    else for (const part of parts) if (this.#current) await applyPart(this.#current.table, part);
+    else for (const part of parts) if (this.#current) await this.#applyToCurrent(this.#current.table, part);
+  }
+
+  async #applyToCurrent(table: EngineTable, part: Part): Promise<void> {
+    if (part.kind === "upsert" && this.visible && this.#rowListeners.length) {
+      const ids = idsOf(part.payload); // before the engine takes the bytes
+      for (const listener of this.#rowListeners) listener(ids);
+    }
+    await applyPart(table, part);
   }
 
   async #switchTo(next: NamedTable): Promise<void> {
@@ -100,10 +133,16 @@ export class GridTable {
     const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
     const selection = this.viewer.getSelection();
     const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
+    grid?.resetAutoSize({ auto: true, indices: true }); // the columns fit the new rows
     await this.viewer.restore({ ...config, ...this.#binding });
     if (selection) this.viewer.setSelection(selection);
     if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop)) grid.scrollTo(scrollLeft, scrollTop);
     return !grid;
+  }
+
+  /** Whether there is a table to show. */
+  get shown(): boolean {
+    return this.#current !== null;
   }
 
   get #binding(): Config {
@@ -129,10 +168,20 @@ export class GridTable {
 
   /** `viewConfig` filters and sorts, as Perspective's views do. */
   async rows<T>(viewConfig?: object): Promise<T[]> {
+    return (await this.#readView(viewConfig, (view) => view.to_json() as Promise<T[]>)) ?? [];
+  }
+
+  /** Number of rows that pass the filters of a configuration. */
+  async passing({ filter = [], expressions = {} }: Config): Promise<number> {
+    return (await this.#readView({ filter, expressions, columns: ["_id"] }, (view) => view.num_rows())) ?? 0;
+  }
+
+  /** Read a view of our own; undefined before the first snapshot. */
+  async #readView<T>(viewConfig: object | undefined, read: (view: View) => Promise<T>): Promise<T | undefined> {
     return this.reading(async () => {
       const view = await this.#current?.table.view(viewConfig);
       try {
-        return ((await view?.to_json()) ?? []) as T[];
+        return view && (await read(view));
       } finally {
         await view?.delete();
       }
@@ -140,8 +189,7 @@ export class GridTable {
   }
 
   async #open(table: EngineTable): Promise<void> {
-    const schema = await table.schema();
-    this.#timeColumns = Object.keys(schema).filter((name) => schema[name] === "datetime");
+    this.#types = await table.schema();
     const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
     this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
     if (this.visible) await (this.#opening = this.#openViewer());
@@ -151,19 +199,24 @@ export class GridTable {
   async #openViewer(): Promise<void> {
     await this.viewer.load(this.#engine);
     this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
-    limitCellWidth(this.viewer);
+    whenCreated(this.viewer, (grid) => {
+      grid.shadowRoot!.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+      for (const listener of this.#gridListeners) listener(grid);
+    });
     await this.#restore(this.#defaults);
     this.#savedDefaults = await this.#userConfig();
     if (this.#settings.saved) await this.#restore({ ...this.#defaults, ...this.#settings.saved });
     this.ready = true;
     this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+    this.#showConfig(await this.viewer.save());
     preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
     preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
   }
 
   async #restore(config: Config): Promise<void> {
+    const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
     const formats = Object.fromEntries(
-      this.#timeColumns.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]),
+      times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]),
     );
     const columns_config = { ...config.columns_config, ...formats };
     await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
@@ -184,13 +237,13 @@ export class GridTable {
     return this.viewer.offsetParent !== null; // false in a hidden tab
   }
 
-  /** The viewer's view; null while the page is in the background. */
-  async view(): Promise<View | null> {
-    return this.viewer.getView().catch(() => null);
+  #showConfig(config: Config): void {
+    for (const listener of this.#configListeners) listener(config);
   }
 
   async #reportChanges(): Promise<void> {
     const config = await this.#userConfig();
+    this.#showConfig(config);
     if (config.plugin_config?.["edit_mode"] === "EDIT") {
       // edited cells would look real until the next change overwrites them
       return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });
@@ -212,16 +265,19 @@ export class GridTable {
   }
 }
 
+function idsOf(payload: ArrayBuffer): string[] {
+  const { view, fields, batches } = readArrowStream(payload);
+  const at = fields.findIndex(({ name }) => name === "_id");
+  return batches.flatMap(({ length, columns }) => {
+    const read = cellReader(view, columns[at]!, length);
+    return Array.from({ length }, (_, row) => String(read(row)));
+  });
+}
+
 async function applyPart(table: EngineTable, { kind, payload }: Part): Promise<void> {
   if (kind === "upsert") return table.update(payload);
   const { columns } = readArrow(payload); // a remove has one column, `_id`
   return table.remove(columns[0] ?? []);
-}
-
-function styleSheet(rules: string): CSSStyleSheet {
-  const created = new CSSStyleSheet();
-  created.replaceSync(rules);
-  return created;
 }
 
 /** The panel has its own title; the viewer's would be an empty line. */
@@ -231,13 +287,15 @@ const LIMIT_CELL_WIDTH = styleSheet(
   "regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }",
 );
 
-/** Style the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths. */
-function limitCellWidth(viewer: Viewer): void {
+/**
+ * Call back with the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths.
+ */
+function whenCreated(viewer: Viewer, created: (grid: GridElement) => void): void {
   const observer = new MutationObserver(() => {
-    const grid = viewer.querySelector("perspective-viewer-datagrid");
+    const grid = viewer.querySelector<GridElement>("perspective-viewer-datagrid");
     if (!grid?.shadowRoot) return;
-    grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
     observer.disconnect();
+    created(grid);
   });
   observer.observe(viewer, { childList: true });
 }

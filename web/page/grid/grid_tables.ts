@@ -1,4 +1,7 @@
-/** All tables of the page. Frames are applied in order; tables that switch to a snapshot switch together. */
+/**
+ * All tables of the page. Frames are applied in order; tables that switch to a snapshot switch together. When the page
+ * is opened, the first table, which is the join, is drawn before the engine gets the rows of the others.
+ */
 
 import type { SessionPart } from "../../protocol/session.js";
 import type { GridTable } from "./grid_table.js";
@@ -26,6 +29,13 @@ export class GridTables {
     for (const part of parts) {
       const table = this.byName.get(part.table);
       if (table) byTable.set(table, [...(byTable.get(table) ?? []), part]);
+    }
+    const first = [...this.byName.values()].find((table) => byTable.has(table));
+    if (first && !first.shown) {
+      const its = byTable.get(first) ?? [];
+      byTable.delete(first);
+      await first.prepare(its);
+      await first.apply(its);
     }
     // snapshots are loaded beforehand, so that the page is frozen for the switch only
     const switches = await Promise.all([...byTable].map(([table, its]) => table.prepare(its)));

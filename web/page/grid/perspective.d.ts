@@ -47,9 +47,49 @@ export interface Engine {
   table(data: ArrayBuffer, options?: { index?: string; name?: string }): Promise<EngineTable>;
 }
 
+/** What the grid knows of a drawn cell. `x` and `y` count columns and rows of the view, `y0` is the first drawn row. */
+export type CellMeta = {
+  type: "body" | "column_header" | "row_header" | "corner";
+  x?: number;
+  y?: number;
+  y0?: number;
+  size_key?: number; // of the column; its cells have the class `rt-col-<size_key>`
+  column_header?: string[];
+  user?: unknown; // the value of a body cell
+};
+export type DataResponse = { num_rows?: number; num_columns?: number; num_row_headers?: number };
+/** Reads a window of cells; an empty one to learn the size. */
+export type DataListener = (x0: number, y0: number, x1: number, y1: number) => Promise<DataResponse>;
+
+/** Columns from `start_col` to before `end_col`, which is infinite if all are drawn. */
+type DrawnColumns = { start_col: number; end_col: number };
+
+export interface RegularTable extends HTMLElement {
+  table_model?: { updateColumnWidthStyles(drawn: DrawnColumns, rowHeaders: number): void };
+  /** The listener is called after each draw. */
+  addStyleListener(listener: () => void): () => void;
+  getMeta(cell: Element): CellMeta | undefined;
+  setDataListener(listener: DataListener, options?: { virtual_mode?: "vertical" | "both" }): void;
+  /** Forget measured widths. Those that the user has dragged stay. */
+  resetAutoSize(which: { auto: boolean; indices: boolean }): void;
+  draw(): Promise<void>;
+}
+
+/** The element of a grid. The model is the engine's own, absent before the first draw. */
+export interface GridElement extends HTMLElement {
+  regular_table: RegularTable;
+  model?: {
+    _view: unknown;
+    _config: Config;
+    _column_paths: string[];
+    _column_types: string[];
+    _ids: unknown[][]; // of the drawn rows
+  };
+}
+
 /** A grid, which has a `regular_table`, or a chart. */
 export interface Plugin {
-  regular_table?: HTMLElement;
+  regular_table?: RegularTable;
   update(view: View): Promise<void>;
 }
 

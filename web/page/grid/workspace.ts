@@ -1,4 +1,4 @@
-/** The Tables view: data tables side by side, livejoin's own tables in tabs, with separators between them. */
+/** The Tables view: the join on top, the sources below it, livejoin's own tables in tabs, with separators between. */
 
 import type { Generation, StatusRow } from "../../protocol/api_types.js";
 import type { FrameHeader } from "../../protocol/frame.js";
@@ -9,28 +9,21 @@ import { createTabs } from "../ui/navigation.js";
 import { isTyping } from "../ui/shortcuts.js";
 import { enableSplitters } from "../ui/splitters.js";
 import type { Toast } from "../ui/toast.js";
+import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
 import type { Config, Engine, Viewer } from "./perspective.js";
+import { arrivalSort } from "./row_order.js";
 import { TablePanel } from "./table_panel.js";
 
-export const DEFAULT_SPLIT = { users: 5, accounts: 4, final: 7, top: 8, bottom: 5 };
-const NEWEST_LOG_FIRST: Config["sort"] = [
-  ["ts", "desc"],
-  ["_id", "desc"], // lines of one decision share a timestamp
-];
-const DEFAULTS: Record<string, Config> = {
-  orchestrator_logs: { sort: NEWEST_LOG_FIRST },
-  control_raw: { sort: [["_id", "desc"]] }, // in the order of reading, whatever the partition
-  generations: { sort: [["generation", "desc"]] },
-  rejects_ui: { sort: [["ts", "desc"]] },
-};
+export const DEFAULT_SPLIT = { final: 10, sources: 5, bottom: 4, users: 5, accounts: 4 };
 
 export class Workspace {
   readonly tables: GridTables;
   #layout: SavedLayout;
   #panels = new Map<string, TablePanel>();
   #lastUsed: TablePanel | null = null; // the panel of the last pointer press
+  #folds: Folds;
   #setSplit: (sizes: Record<string, number>) => void;
   #showTab: (id: string) => void;
   #main = byId("view-tables");
@@ -42,6 +35,11 @@ export class Workspace {
     const viewers = [...this.#main.querySelectorAll<Viewer>("perspective-viewer")];
     this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
     for (const table of this.tables.byName.values()) this.#addPanel(table, toast);
+    this.#folds = new Folds(this.#main, (folded) => {
+      layout.update({ folded });
+      this.#fit();
+    });
+    this.#folds.show(layout.current.folded);
     this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
     this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
       for (const tools of byId("tab-tools").children) (tools as HTMLElement).hidden = tools.id !== `tools-${tab.id}`;
@@ -65,13 +63,21 @@ export class Workspace {
       const { [name]: _previous, ...others } = layout.current.tables;
       layout.update({ tables: changes ? { ...others, [name]: changes } : others });
     };
-    const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, ...DEFAULTS[name] };
+    const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, sort: arrivalSort(name, "desc") };
     return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange });
   }
 
   #addPanel(table: GridTable, toast: Toast): void {
     const body = table.viewer.parentElement!;
-    const panel = new TablePanel(table, body, toast, (name) => this.widen(name));
+    const layout = this.#layout;
+    const panel = new TablePanel(table, body, toast, {
+      following: layout.current.following.includes(table.name),
+      onFollow: (following) => {
+        const others = layout.current.following.filter((name) => name !== table.name);
+        layout.update({ following: following ? [...others, table.name] : others });
+      },
+      onWiden: (name) => this.widen(name),
+    });
     this.#panels.set(table.name, panel);
     body.addEventListener("pointerdown", () => (this.#lastUsed = panel));
     const tab = byId("tabs").querySelector<HTMLElement>(`[data-table=${table.name}]`);
@@ -86,34 +92,57 @@ export class Workspace {
 
   /** Let a table fill the workspace, or undo that. */
   widen(name: string): void {
+    this.#folds.set(this.#areaOf(name), false);
     this.#layout.update({ wide: this.#layout.current.wide === name ? "" : name });
     this.#showWidened();
   }
 
   /** Widen the focused table, by default the join. */
   widenFocused(): void {
+    this.widen(this.#layout.current.wide || this.#focused());
+  }
+
+  /** Put the cursor into the quick filter of the focused table, by default the join. */
+  filterFocused(): void {
+    const name = this.#focused();
+    this.#folds.set(this.#areaOf(name), false);
+    this.#panels.get(name)?.focusFilter();
+  }
+
+  #focused(): string {
     const section = document.activeElement?.closest<HTMLElement>("section[data-area]");
     const viewer =
       section?.querySelector<HTMLElement>("[role=tabpanel]:not([hidden]) perspective-viewer") ??
       section?.querySelector<HTMLElement>("perspective-viewer");
-    this.widen(this.#layout.current.wide || viewer?.dataset["table"] || "final_ui");
+    return viewer?.dataset["table"] || "final_ui";
   }
 
   #showWidened(): void {
     const { wide } = this.#layout.current;
-    const viewer = this.tables.byName.get(wide)?.viewer;
-    const area = viewer?.closest<HTMLElement>("section[data-area]")?.dataset["area"] ?? "";
+    const area = this.#areaOf(wide);
     if (area) this.#main.dataset["wide"] = area;
     else delete this.#main.dataset["wide"];
     for (const [name, panel] of this.#panels) panel.wide = name === wide && area !== "";
+    this.#fit();
+  }
+
+  /** The area of the workspace that shows a table, or "". */
+  #areaOf(name: string): string {
+    const viewer = this.tables.byName.get(name)?.viewer;
+    return viewer?.closest<HTMLElement>("section[data-area]")?.dataset["area"] ?? "";
+  }
+
+  #fit(): void {
     for (const table of this.tables.byName.values()) table.fit();
   }
 
   async reset(): Promise<void> {
     this.#layout.reset();
+    this.#folds.show(this.#layout.current.folded);
     this.#setSplit(this.#layout.current.split);
     this.#showTab(this.#layout.current.tab);
     this.#showWidened();
+    for (const panel of this.#panels.values()) panel.following = false;
     await Promise.all([...this.tables.byName.values()].map((table) => table.reset()));
   }
 
@@ -129,8 +158,7 @@ export class Workspace {
     for (const [name, panel] of this.#panels) {
       const rows = tables[name]?.rows;
       if (rows === undefined) continue;
-      panel.showCount(rows, limited[name]?.total);
-      void panel.showEmptyMessage(rows, this.#emptyReason(name));
+      void panel.showRows(rows, limited[name]?.total, this.#emptyReason(name));
       const count = byId("tabs").querySelector(`[data-table=${name}] .count`);
       if (count) setText(count, formatCount(rows));
     }

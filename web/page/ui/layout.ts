@@ -9,6 +9,8 @@ export type Layout = {
   view: string;
   tab: string;
   wide: string; // the table that fills the workspace, or ""
+  following: string[]; // tables that follow their newest row
+  folded: string[]; // areas of the workspace of which only the heading is shown
   split: Record<string, number>;
   tables: Record<string, Config>;
 };

@@ -1,4 +1,4 @@
-/** Popup menu of a button. The browser closes it on Escape or a click outside. */
+/** Popup menus, of a button or at a point. The browser closes them on Escape or a click outside. */
 
 import { element } from "./dom.js";
 
@@ -8,16 +8,10 @@ export type MenuItem = MenuAction | { heading: string };
 let menuCount = 0;
 
 export function attachMenu(opener: HTMLButtonElement, items: () => MenuItem[]): void {
-  const menu = element("div", { class: "menu", role: "menu", popover: "auto", id: `menu-${(menuCount += 1)}` });
+  const menu = createMenu();
   opener.setAttribute("aria-haspopup", "menu");
   opener.setAttribute("aria-expanded", "false");
-  opener.addEventListener("click", () => {
-    menu.replaceChildren(...items().map((item) => ("heading" in item ? heading(item.heading) : entry(item, menu))));
-    document.body.append(menu);
-    menu.showPopover();
-    placeBeside(menu, opener);
-    entries(menu)[0]?.focus();
-  });
+  opener.addEventListener("click", () => show(menu, items(), opener.getBoundingClientRect()));
   menu.addEventListener("toggle", (event) => {
     const open = (event as ToggleEvent).newState === "open";
     opener.setAttribute("aria-expanded", String(open));
@@ -25,7 +19,31 @@ export function attachMenu(opener: HTMLButtonElement, items: () => MenuItem[]): 
     menu.remove();
     if (document.activeElement === document.body) opener.focus();
   });
+}
+
+/** Open a menu where the user clicked with the right button. */
+export function openMenuAt(event: MouseEvent, items: MenuItem[]): void {
+  event.preventDefault();
+  const menu = createMenu();
+  menu.addEventListener("toggle", (toggled) => (toggled as ToggleEvent).newState === "closed" && menu.remove());
+  const open = () => show(menu, items, new DOMRect(event.clientX, event.clientY, 0, 0));
+  // where the event comes with the press, the release would count as a click outside
+  if (event.buttons) addEventListener("pointerup", () => setTimeout(open), { once: true });
+  else open();
+}
+
+function createMenu(): HTMLElement {
+  const menu = element("div", { class: "menu", role: "menu", popover: "auto", id: `menu-${(menuCount += 1)}` });
   menu.addEventListener("keydown", (event) => moveFocus(event, menu));
+  return menu;
+}
+
+function show(menu: HTMLElement, items: MenuItem[], at: DOMRect): void {
+  menu.replaceChildren(...items.map((item) => ("heading" in item ? heading(item.heading) : entry(item, menu))));
+  document.body.append(menu);
+  menu.showPopover();
+  placeBeside(menu, at);
+  entries(menu)[0]?.focus();
 }
 
 const heading = (text: string) => element("div", { class: "heading", role: "presentation" }, text);
@@ -41,9 +59,8 @@ function entry({ label, hint, action }: MenuAction, menu: HTMLElement): HTMLElem
   return created;
 }
 
-/** Below the opener, or above it if there is no room, inside the window. */
-function placeBeside(menu: HTMLElement, opener: HTMLElement): void {
-  const at = opener.getBoundingClientRect();
+/** Below this place, or above it if there is no room, inside the window. */
+function placeBeside(menu: HTMLElement, at: DOMRect): void {
   const { offsetWidth, offsetHeight } = menu;
   const fitsBelow = at.bottom + 2 + offsetHeight <= innerHeight;
   menu.style.left = `${Math.max(4, Math.min(at.left, innerWidth - offsetWidth - 4))}px`;

@@ -8,6 +8,7 @@ export type Shortcut = { key: string; description: string; action: () => void };
 const BUILT_IN: [string, string][] = [
   ["Ctrl C", "copy the selected cells"],
   ["Escape", "close the open dialog, menu or panel"],
+  ["Enter on a heading", "sort by the column, with Shift by several"],
   ["Tab, arrows", "move between and within parts of the page"],
   ["Enter", "press the focused button"],
 ];

@@ -19,7 +19,15 @@ const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
-const layout = new SavedLayout({ view: "tables", tab: "tab-logs", wide: "", split: DEFAULT_SPLIT, tables: {} });
+const layout = new SavedLayout({
+    view: "tables",
+    tab: "tab-logs",
+    wide: "",
+    folded: [],
+    following: [],
+    split: DEFAULT_SPLIT,
+    tables: {},
+});
 const toast = new Toast(byId("toast"));
 const statusBar = new StatusBar();
 const swapPanel = new SwapPanel();
@@ -99,6 +107,7 @@ registerShortcuts([
     { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
     { key: "p", description: "pause or resume", action: togglePause },
     { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
+    { key: "/", description: "filter the focused table", action: () => workspace?.filterFocused() },
     { key: "t", description: "light, dark or the system's colours", action: () => preferences.nextTheme() },
     { key: "u", description: "local time or UTC", action: () => preferences.toggleUtc() },
 ]);

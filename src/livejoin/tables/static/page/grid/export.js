@@ -20,11 +20,14 @@ export async function download(viewer, name, format) {
 export async function copy(viewer) {
     const columns = await readColumns(await viewer.getView(), selection(viewer));
     const text = toText(columns, "\t", (value) => typeof value === "string" ? escapeFormula(value).replace(/[\t\r\n]+/g, " ") : plainText(value));
+    await copyText(text);
+    return rowCount(columns);
+}
+export async function copyText(text) {
     if (!navigator.clipboard) {
         throw new Error("without TLS the browser denies access to the clipboard; export a file instead");
     }
     await navigator.clipboard.writeText(text);
-    return rowCount(columns);
 }
 /** The cells that the user has selected in the grid, if any. */
 export function selection(viewer) {

@@ -4,9 +4,10 @@
  * were added to a table that started empty, Perspective sorts nulls wrongly and loses rows of filtered views
  * (decision 20). Independent of what the tables mean.
  */
-import { readArrow } from "../../protocol/arrow.js";
+import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
+import { styleSheet } from "./style_sheet.js";
 const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
 const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
 export class GridTable {
@@ -21,15 +22,34 @@ export class GridTable {
     #empty = true; // the newest engine table has never had a row
     #switching = null;
     #readers = new Set();
-    #timeColumns = [];
+    #types = {};
     #opening;
     #defaults = {};
     #savedDefaults = {}; // the defaults as the viewer reports them
+    #gridListeners = [];
+    #configListeners = [];
+    #rowListeners = [];
     constructor(engine, viewer, settings) {
         this.#engine = engine;
         this.viewer = viewer;
         this.name = viewer.dataset["table"] ?? "";
         this.#settings = settings;
+    }
+    /** The listener is called once, with the grid before its first rows are drawn. */
+    onGrid(listener) {
+        this.#gridListeners.push(listener);
+    }
+    /** The listener is called with the viewer's configuration once it is loaded, and when it has changed. */
+    onConfig(listener) {
+        this.#configListeners.push(listener);
+    }
+    /** The listener is called with the ids of rows that are about to be added or changed, apart from snapshots. */
+    onRows(listener) {
+        this.#rowListeners.push(listener);
+    }
+    /** Types of the columns; none before the first snapshot. */
+    get types() {
+        return this.#types;
     }
     /** Load a snapshot into a new engine table without showing it. Returns whether `apply` will switch tables. */
     async prepare(parts) {
@@ -56,7 +76,15 @@ export class GridTable {
         else
             for (const part of parts)
                 if (this.#current)
-                    await applyPart(this.#current.table, part);
+                    await this.#applyToCurrent(this.#current.table, part);
+    }
+    async #applyToCurrent(table, part) {
+        if (part.kind === "upsert" && this.visible && this.#rowListeners.length) {
+            const ids = idsOf(part.payload); // before the engine takes the bytes
+            for (const listener of this.#rowListeners)
+                listener(ids);
+        }
+        await applyPart(table, part);
     }
     async #switchTo(next) {
         const switched = this.#replaceCurrent(next);
@@ -87,12 +115,17 @@ export class GridTable {
         const { settings: _settings, theme: _theme, title: _title, ...config } = await this.viewer.save();
         const selection = this.viewer.getSelection();
         const { scrollLeft = 0, scrollTop = 0 } = grid ?? {};
+        grid?.resetAutoSize({ auto: true, indices: true }); // the columns fit the new rows
         await this.viewer.restore({ ...config, ...this.#binding });
         if (selection)
             this.viewer.setSelection(selection);
         if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop))
             grid.scrollTo(scrollLeft, scrollTop);
         return !grid;
+    }
+    /** Whether there is a table to show. */
+    get shown() {
+        return this.#current !== null;
     }
     get #binding() {
         return this.#current ? { table: this.#current.name } : {};
@@ -116,10 +149,18 @@ export class GridTable {
     }
     /** `viewConfig` filters and sorts, as Perspective's views do. */
     async rows(viewConfig) {
+        return (await this.#readView(viewConfig, (view) => view.to_json())) ?? [];
+    }
+    /** Number of rows that pass the filters of a configuration. */
+    async passing({ filter = [], expressions = {} }) {
+        return (await this.#readView({ filter, expressions, columns: ["_id"] }, (view) => view.num_rows())) ?? 0;
+    }
+    /** Read a view of our own; undefined before the first snapshot. */
+    async #readView(viewConfig, read) {
         return this.reading(async () => {
             const view = await this.#current?.table.view(viewConfig);
             try {
-                return ((await view?.to_json()) ?? []);
+                return view && (await read(view));
             }
             finally {
                 await view?.delete();
@@ -127,8 +168,7 @@ export class GridTable {
         });
     }
     async #open(table) {
-        const schema = await table.schema();
-        this.#timeColumns = Object.keys(schema).filter((name) => schema[name] === "datetime");
+        this.#types = await table.schema();
         const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
         this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
         if (this.visible)
@@ -139,18 +179,24 @@ export class GridTable {
     async #openViewer() {
         await this.viewer.load(this.#engine);
         this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
-        limitCellWidth(this.viewer);
+        whenCreated(this.viewer, (grid) => {
+            grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
+            for (const listener of this.#gridListeners)
+                listener(grid);
+        });
         await this.#restore(this.#defaults);
         this.#savedDefaults = await this.#userConfig();
         if (this.#settings.saved)
             await this.#restore({ ...this.#defaults, ...this.#settings.saved });
         this.ready = true;
         this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+        this.#showConfig(await this.viewer.save());
         preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
         preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
     }
     async #restore(config) {
-        const formats = Object.fromEntries(this.#timeColumns.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]));
+        const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
+        const formats = Object.fromEntries(times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]));
         const columns_config = { ...config.columns_config, ...formats };
         await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
     }
@@ -168,12 +214,13 @@ export class GridTable {
     get visible() {
         return this.viewer.offsetParent !== null; // false in a hidden tab
     }
-    /** The viewer's view; null while the page is in the background. */
-    async view() {
-        return this.viewer.getView().catch(() => null);
+    #showConfig(config) {
+        for (const listener of this.#configListeners)
+            listener(config);
     }
     async #reportChanges() {
         const config = await this.#userConfig();
+        this.#showConfig(config);
         if (config.plugin_config?.["edit_mode"] === "EDIT") {
             // edited cells would look real until the next change overwrites them
             return this.viewer.restore({ plugin_config: { ...config.plugin_config, edit_mode: "SELECT_REGION" } });
@@ -189,29 +236,34 @@ export class GridTable {
         return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
     }
 }
+function idsOf(payload) {
+    const { view, fields, batches } = readArrowStream(payload);
+    const at = fields.findIndex(({ name }) => name === "_id");
+    return batches.flatMap(({ length, columns }) => {
+        const read = cellReader(view, columns[at], length);
+        return Array.from({ length }, (_, row) => String(read(row)));
+    });
+}
 async function applyPart(table, { kind, payload }) {
     if (kind === "upsert")
         return table.update(payload);
     const { columns } = readArrow(payload); // a remove has one column, `_id`
     return table.remove(columns[0] ?? []);
 }
-function styleSheet(rules) {
-    const created = new CSSStyleSheet();
-    created.replaceSync(rules);
-    return created;
-}
 /** The panel has its own title; the viewer's would be an empty line. */
 const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");
 /** A cell may hold a megabyte of text: the columns after it must stay within reach. */
 const LIMIT_CELL_WIDTH = styleSheet("regular-table :is(td, th) { max-width: 900px; overflow: hidden; text-overflow: ellipsis }");
-/** Style the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths. */
-function limitCellWidth(viewer) {
+/**
+ * Call back with the grid before its first rows are drawn: it keeps the widths that it measures then as minimum widths.
+ */
+function whenCreated(viewer, created) {
     const observer = new MutationObserver(() => {
         const grid = viewer.querySelector("perspective-viewer-datagrid");
         if (!grid?.shadowRoot)
             return;
-        grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
         observer.disconnect();
+        created(grid);
     });
     observer.observe(viewer, { childList: true });
 }

@@ -1,9 +1,17 @@
-/** One table's panel: row count, tools, and a message while it is empty. */
+/** One table's panel: row count, filters, tools, columns out of sight, and a message while it is empty. */
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
-import { attachMenu } from "../ui/menu.js";
-import { copy, download, selection } from "./export.js";
+import { attachMenu, openMenuAt } from "../ui/menu.js";
+import { cellMenu, targetOf } from "./cell_menu.js";
+import { styleCells } from "./cell_style.js";
+import { ChangedCells } from "./changed_cells.js";
+import { GridColumns } from "./columns.js";
+import { copy, copyText, download, selection } from "./export.js";
+import { FilterBar } from "./filter_bar.js";
+import { enableHeadings } from "./headings.js";
+import { OrderMenu } from "./order_menu.js";
+import { correctedSort } from "./row_order.js";
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS = {
     users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
@@ -30,43 +38,61 @@ export class TablePanel {
     #toast;
     #emptyMessage = element("div", { class: "empty", hidden: true });
     #count = element("span", { class: "count" });
+    #rows = 0;
+    #total; // the server's row count, if it has more than it sends
+    #config = {}; // the viewer's
+    #filters;
     #pluginSelect = element("select", { class: "flat", "aria-label": "grid or chart" });
     #gridConfig = null; // to restore when a chart becomes a grid again
     #widenButton;
-    /** `body` is the viewer's parent; `onWiden` toggles whether this table fills the workspace. */
-    constructor(table, body, toast, onWiden) {
+    #moreButton;
+    #order;
+    #columns = null;
+    /** `body` is the viewer's parent. */
+    constructor(table, body, toast, { following, onFollow, onWiden }) {
         const { name, viewer } = table;
         this.#table = table;
         this.#body = body;
         this.#toast = toast;
+        this.#filters = new FilterBar(table);
+        body.prepend(this.#filters.chips);
         body.append(this.#emptyMessage);
         for (const plugin of [GRID, ...CHARTS]) {
             this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
         }
         this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
-        viewer.addEventListener("perspective-config-update", () => table.ready && this.#showPlugin());
+        table.onConfig((config) => {
+            this.#config = config;
+            this.#showPlugin();
+            this.#filters.show(config);
+            void this.#showCount();
+        });
         const arrange = button("", { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` }, () => table.ready && void viewer.toggleConfig());
         arrange.append(icon("settings"), element("span", { class: "text" }, "Arrange"));
         const copyButton = iconButton("copy", `Copy the selected cells of ${name}, or all rows`, () => this.#copy());
         const exportButton = iconButton("download", `Export ${name}`, () => { });
         attachMenu(exportButton, () => this.#exportMenu());
         this.#widenButton = iconButton("widen", `Widen ${name}`, () => onWiden(name));
-        const spacer = element("span", { class: "spacer" });
-        this.tools.append(this.#count, spacer, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
+        this.#order = new OrderMenu(table, following, onFollow);
+        this.#moreButton = button("", { class: "flat more", hidden: true }, () => this.#columns?.reveal());
+        table.onGrid((grid) => this.#extend(grid));
+        this.tools.append(this.#count, this.#filters.input, element("span", { class: "spacer" }), this.#moreButton, this.#order.button, this.#pluginSelect, arrange, copyButton, exportButton, this.#widenButton);
     }
     /** Whether this table fills the workspace. */
     set wide(wide) {
         this.#widenButton.replaceChildren(icon(wide ? "narrow" : "widen"));
         this.#widenButton.setAttribute("aria-pressed", String(wide));
     }
-    /** `total` is the server's row count, if it has more than it sends. */
-    showCount(rows, total) {
-        const suffix = total !== undefined && total > rows ? ` newest of ${formatCount(total)}` : "";
-        setText(this.#count, formatCount(rows) + suffix);
+    /** Put the cursor into the quick filter. */
+    focusFilter() {
+        this.#filters.input.select();
     }
-    /** Show `reason` if the table has no rows, or that the filter hides all of them. */
-    async showEmptyMessage(rows, reason) {
-        const filtered = await this.#filterHidesAll(rows);
+    /** `total` is the server's row count, if it has more than it sends. `reason` is shown if there are no rows. */
+    async showRows(rows, total, reason) {
+        this.#rows = rows;
+        this.#total = total;
+        const passing = await this.#showCount();
+        const filtered = passing === 0 && rows > 0;
         const text = rows === 0 ? reason : filtered ? "No row passes the filter." : "";
         this.#emptyMessage.hidden = !text;
         this.#body.classList.toggle("is-empty", Boolean(text));
@@ -74,39 +100,77 @@ export class TablePanel {
             return;
         this.#emptyMessage.dataset["text"] = text;
         this.#emptyMessage.replaceChildren(element("p", {}, text));
-        if (!filtered)
-            return;
-        this.#emptyMessage.append(button("Clear the filter", {}, () => this.#table.viewer.restore({ filter: [] })));
+        if (filtered)
+            this.#emptyMessage.append(button("Clear the filter", {}, () => this.#filters.clear()));
     }
-    async #filterHidesAll(rows) {
-        if (!rows || !this.#table.ready || !this.#table.visible)
-            return false;
-        const { filter = [] } = await this.#table.viewer.save();
-        if (!filter.length)
-            return false;
-        return this.#table.reading(async () => (await (await this.#table.view())?.num_rows()) === 0);
+    /** `584`, or `412 of 584` with a filter. Returns the rows that pass it. */
+    async #showCount() {
+        const { filter = [] } = this.#config;
+        const passing = filter.length && this.#table.visible ? await this.#table.passing(this.#config) : null;
+        if (passing !== null && filter !== this.#config.filter)
+            return null; // changed meanwhile
+        const suffix = this.#total !== undefined && this.#total > this.#rows ? ` newest of ${formatCount(this.#total)}` : "";
+        const all = formatCount(this.#rows) + suffix;
+        this.#count.toggleAttribute("data-filtered", passing !== null);
+        setText(this.#count, passing === null ? all : `${formatCount(passing)} of ${all}`);
+        return passing;
+    }
+    /** Whether the newest row is kept in view. */
+    set following(following) {
+        this.#order.following = following;
+    }
+    /** What the engine's grid does not do by itself. */
+    #extend(grid) {
+        styleCells(grid);
+        enableHeadings(grid, (column, add) => this.#order.sort(column, add));
+        const changed = new ChangedCells(grid);
+        this.#table.onRows((ids) => changed.rowsArrived(ids));
+        this.#columns = new GridColumns(grid, (found) => this.#showOutOfSight(found));
+        grid.regular_table.addEventListener("contextmenu", (event) => {
+            const target = targetOf(grid, event);
+            if (target)
+                openMenuAt(event, this.#cellMenu(target));
+        });
+    }
+    #cellMenu(target) {
+        return cellMenu(target, this.#config, this.#table.types, {
+            filter: (filter) => void this.#table.viewer.restore({ filter }),
+            copy: (text) => this.#toast.showFailure("The value could not be copied", copyText(text)),
+        });
+    }
+    #showOutOfSight({ left, right }) {
+        this.#body.toggleAttribute("data-more-right", right.length > 0);
+        this.#moreButton.hidden = !left.length && !right.length;
+        const arrows = [left.length ? "← " : "", `${left.length + right.length} more`, right.length ? " →" : ""];
+        setText(this.#moreButton, arrows.join(""));
+        this.#moreButton.title = `Columns out of sight: ${[...left, ...right].join(", ")}`;
     }
     async #setPlugin(plugin) {
         const { viewer, name, ready } = this.#table;
         if (!ready)
             return;
         const config = await viewer.save();
+        const chartFilter = (CHART_DEFAULTS[name]?.filter ?? []).map((each) => JSON.stringify(each));
         if (plugin === GRID) {
-            await viewer.restore({ plugin, ...(this.#gridConfig ?? {}) });
+            const filter = (config.filter ?? []).filter((each) => !chartFilter.includes(JSON.stringify(each)));
+            await viewer.restore({ plugin, ...(this.#gridConfig ? { ...this.#gridConfig, filter } : {}) });
             this.#gridConfig = null;
             return;
         }
         // charts change group_rollup_mode
-        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup" } = config;
+        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup", sort = [] } = config;
         const plainGrid = config.plugin === GRID && !group_by.length;
         if (plainGrid)
-            this.#gridConfig = { columns, group_by, aggregates, filter, group_rollup_mode };
+            this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode, sort };
         const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
-        await viewer.restore({ plugin, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] });
+        const chart = { ...config, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] };
+        await viewer.restore({ plugin, ...defaults, filter: chart.filter, sort: correctedSort(name, chart, "desc") ?? sort });
         this.#table.fit();
     }
-    async #showPlugin() {
-        const { plugin = GRID } = await this.#table.viewer.save();
+    #showPlugin() {
+        const { plugin = GRID } = this.#config;
+        if (plugin !== GRID)
+            this.#showOutOfSight({ left: [], right: [] });
         if (![...this.#pluginSelect.options].some(({ value }) => value === plugin)) {
             this.#pluginSelect.append(element("option", { value: plugin }, plugin)); // chosen in Perspective's own panel
         }

@@ -4,6 +4,7 @@ import { byId, element } from "./dom.js";
 const BUILT_IN = [
     ["Ctrl C", "copy the selected cells"],
     ["Escape", "close the open dialog, menu or panel"],
+    ["Enter on a heading", "sort by the column, with Shift by several"],
     ["Tab, arrows", "move between and within parts of the page"],
     ["Enter", "press the focused button"],
 ];

@@ -1,0 +1,39 @@
+/** Folding the areas of the workspace: of a folded one only the heading is shown. */
+import { icon, iconButton } from "../ui/icons.js";
+export class Folds {
+    #root;
+    #folded = new Set();
+    #buttons = new Map();
+    #onChange;
+    /** `root` holds the sections; `onChange` gets the folded areas when the user changes them. */
+    constructor(root, onChange) {
+        this.#root = root;
+        this.#onChange = onChange;
+        for (const section of root.querySelectorAll("section[data-area]"))
+            this.#addButton(section);
+    }
+    #addButton(section) {
+        const area = section.dataset["area"];
+        const name = section.getAttribute("aria-label") ?? area;
+        const created = iconButton("fold", `Fold ${name}`, () => this.set(area, !this.#folded.has(area)));
+        section.querySelector("header")?.prepend(created);
+        this.#buttons.set(area, created);
+    }
+    set(area, folded) {
+        if (this.#folded.has(area) === folded)
+            return;
+        const areas = [...this.#buttons.keys()].filter((each) => (each === area ? folded : this.#folded.has(each)));
+        this.show(areas);
+        this.#onChange(areas);
+    }
+    show(areas) {
+        this.#folded = new Set(areas);
+        this.#root.dataset["folded"] = areas.join(" ");
+        for (const [area, button] of this.#buttons) {
+            const folded = this.#folded.has(area);
+            button.replaceChildren(icon(folded ? "unfold" : "fold"));
+            button.setAttribute("aria-expanded", String(!folded));
+            button.closest("section").toggleAttribute("data-is-folded", folded);
+        }
+    }
+}

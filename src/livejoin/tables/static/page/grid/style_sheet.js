@@ -1,0 +1,6 @@
+/** Style sheets for the shadow roots of the engine's elements. */
+export function styleSheet(rules) {
+    const created = new CSSStyleSheet();
+    created.replaceSync(rules);
+    return created;
+}
