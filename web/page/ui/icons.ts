@@ -17,6 +17,10 @@ const PATHS = {
   system: "M2 3h12v8H2zM5.5 14h5M8 11v3",
   help: "M5.5 6a2.5 2.5 0 1 1 3.5 2.3c-.7.4-1 .8-1 1.7M8 12.5v.5",
   reset: "M3 8a5 5 0 1 0 1.5-3.6M3 2v3h3",
+  up: "M4 9.5 8 5.5l4 4",
+  down: "M4 6.5 8 10.5l4-4",
+  add: "M8 3v10M3 8h10",
+  remove: "M4 4l8 8M12 4l-8 8",
   swap: "M2.5 5.5h10M10 3l2.5 2.5L10 8M13.5 10.5h-10M6 8l-2.5 2.5L6 13",
 } as const;
 
